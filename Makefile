@@ -1,0 +1,77 @@
+# Everything happens in .venv, made here with exact versions from constraints.txt.
+
+PYTHON  ?= python3
+WORKERS ?= 2
+VENV    := .venv
+BIN     := $(VENV)/bin
+PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+DEMO := demo
+TEST := demo,models,oracles,dev
+HELD := torch|torchvision|typer
+
+.PHONY: help demo test lint format bench constraints clean
+.DELETE_ON_ERROR:
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/demo.stamp  ## explain real photographs and judge the methods; pictures and table in demo/
+	$(BIN)/proofmap demo --out demo
+	@echo "Pictures, curves and the table are in $(CURDIR)/demo"
+
+test: lint  ## what must pass before a commit: lint, types, every test and every docstring example
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/test.stamp  ## format, lint and strict types
+	$(BIN)/ruff format --check --output-format concise .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/test.stamp  ## rewrite the files as lint wants them, where it can
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/test.stamp  ## every benchmark, one after the other
+	@for file in benchmarks/[!_]*.py; do \
+	  [ -e "$$file" ] || { echo "no benchmarks yet"; break; }; \
+	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; \
+	done
+
+constraints:  ## resolve every version anew into constraints.txt (held: torch, torchvision, typer)
+	rm -rf build/resolve && mkdir -p build && $(PYTHON) -m venv build/resolve
+	grep -E '^($(HELD))==' constraints.txt > build/held.txt
+	build/resolve/bin/pip install -qq -c build/held.txt hatchling torch
+	build/resolve/bin/pip install -qq -c build/held.txt --no-build-isolation -e '.[$(TEST)]'
+	{ sed '/^[^#]/,$$d' constraints.txt; \
+	  build/resolve/bin/pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu$$//'; } > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+
+clean:  ## remove the environment and everything that was made
+	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/made.stamp:
+	@command -v $(PYTHON) >/dev/null || { echo "Proofmap needs Python 3.11 or newer; '$(PYTHON)' was not found. Try: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Proofmap needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.11"; exit 1; }
+	@echo "[install] environment in $(VENV), with $$($(PYTHON) -V)"
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@touch $@
+
+# The build backend is pinned like the rest, so the build runs in this environment and not in one of its own.
+define install
+	@echo "[install] torch"
+	@$(PIP) install -c constraints.txt hatchling torch
+	@echo "[install] proofmap with $(1) (a minute or two)"
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[$(1)]'
+	@echo "[install] done"
+endef
+
+$(VENV)/demo.stamp: $(VENV)/made.stamp pyproject.toml constraints.txt
+	$(call install,$(DEMO))
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/made.stamp pyproject.toml constraints.txt
+	$(call install,$(TEST))
+	@touch $(VENV)/demo.stamp $@

@@ -1,0 +1,71 @@
+"""Files that are either whole or not there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from proofmap.errors import InputError
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path to write to; it becomes ``path`` when the block ends well, and vanishes otherwise."""
+    part = path.with_name(f".{path.name}.part{os.getpid()}{path.suffix}")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def output_folder(path: str | Path) -> Path:
+    """The folder, made if needed, or an error that says why it cannot be written to."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"{folder} is a file, not a folder; choose another --out") from None
+    except OSError as error:
+        raise InputError(f"the folder {folder} cannot be made: {error}") from None
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"the folder {folder} cannot be written to; choose another --out")
+    return folder
+
+
+def file_name(*parts: str) -> str:
+    """A readable file name from any texts.
+
+    >>> file_name("my photo", "learned-mask:tv=0.1")
+    'my_photo.learned-mask_tv-0.1'
+    """
+    return ".".join(re.sub(r"[^\w.+-]+", "_", part.replace("=", "-")).strip("_.") or "_" for part in parts)
+
+
+def distinct_names(names: list[str]) -> list[str]:
+    """The same names, with a number added where one occurs again.
+
+    >>> distinct_names(["cat", "dog", "cat"])
+    ['cat', 'dog', 'cat-2']
+    """
+    seen: dict[str, int] = {}
+    taken = set(names)
+    result = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        new = name
+        while seen[name] > 1 and (new == name or new in taken):
+            new = f"{name}-{seen[name]}"
+            seen[name] += new in taken
+        taken.add(new)
+        result.append(new)
+    return result

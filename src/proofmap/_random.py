@@ -1,0 +1,105 @@
+"""Random numbers that depend on what they are for, never on when they are drawn.
+
+Philox-4x32-10 (Salmon et al., SC 2011) is a function, not a state: the i-th number of a stream is computed from
+the stream's 64-bit key and i alone. A key is the hash of (seed, image content, label, purpose), so the same input
+draws the same numbers whatever the batch size, the order, the number of workers or the device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+_M0, _M1 = 0xD2511F53, 0xCD9E8D57
+_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_LOW = 0xFFFFFFFF
+
+
+def key_of(*parts: object) -> int:
+    """A 64-bit stream key (as a signed integer, so that it fits a LongTensor) from any printable parts.
+
+    >>> key_of(0, "noise") == key_of(0, "noise"), key_of(0, "noise") == key_of(1, "noise")
+    (True, False)
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        encoded = part if isinstance(part, bytes) else str(part).encode()
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return int.from_bytes(digest.digest(), "little", signed=True)
+
+
+def content_keys(images: Tensor) -> list[bytes]:
+    """One digest per image of its content, the same on every device and in every batch."""
+    pixels = images.detach().to(device="cpu", dtype=torch.float32).contiguous()
+    return [hashlib.blake2b(image.numpy().tobytes(), digest_size=16).digest() for image in pixels]
+
+
+def image_keys(images: Tensor, *parts: object) -> Tensor:
+    """Stream keys ``(N,)`` for the given purpose, one per image, on the images' device."""
+    return torch.tensor([key_of(content, *parts) for content in content_keys(images)], device=images.device)
+
+
+def pair_keys(images: Tensor, pairs: Iterable[tuple[int, int]], *parts: object) -> Tensor:
+    """Stream keys ``(P,)``, one per (image index, label) pair."""
+    contents = content_keys(images)
+    return torch.tensor([key_of(contents[i], label, *parts) for i, label in pairs], device=images.device)
+
+
+def _philox(keys: Tensor, counters: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Four 32-bit words (in int64 tensors) for each key and counter; shapes broadcast."""
+    keys, counters = torch.broadcast_tensors(keys, counters)
+    k0, k1 = keys & _LOW, (keys >> 32) & _LOW
+    c0, c1 = counters & _LOW, (counters >> 32) & _LOW
+    c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0)
+    for _ in range(10):
+        # int64 products wrap, but their bits are those of the unsigned product
+        p0, p1 = c0 * _M0, c2 * _M1
+        c0, c1, c2, c3 = ((p1 >> 32) & _LOW) ^ c1 ^ k0, p1 & _LOW, ((p0 >> 32) & _LOW) ^ c3 ^ k1, p0 & _LOW
+        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
+    return c0, c1, c2, c3
+
+
+def words(keys: Tensor, n: int, start: int = 0) -> Tensor:
+    """The 32-bit words number ``start .. start + n - 1`` of each stream: int64 ``(*keys.shape, n)`` in [0, 2^32)."""
+    first, last = start // 4, -(-(start + n) // 4)
+    counters = torch.arange(first, last, device=keys.device)
+    blocks = torch.stack(_philox(keys[..., None], counters), dim=-1).flatten(-2)
+    return blocks[..., start - 4 * first : start - 4 * first + n]
+
+
+def uniform(keys: Tensor, n: int, start: int = 0) -> Tensor:
+    """Float32 ``(*keys.shape, n)`` in [0, 1), with 24 random bits each."""
+    return (words(keys, n, start) >> 8).to(torch.float32) * 2.0**-24
+
+
+def integers(keys: Tensor, n: int, high: int, start: int = 0) -> Tensor:
+    """Integers ``(*keys.shape, n)`` in [0, high), by multiplication: bias below high / 2^32."""
+    return (words(keys, n, start) * high) >> 32
+
+
+def normal(keys: Tensor, n: int) -> Tensor:
+    """Standard normal float32 ``(*keys.shape, n)``, by Box and Muller.
+
+    >>> x = normal(torch.tensor([key_of("doc")]), 100_000)
+    >>> abs(x.mean().item()) < 0.01, abs(x.std().item() - 1) < 0.01
+    (True, True)
+    """
+    half = -(-n // 2)
+    u = uniform(keys, 2 * half)
+    radius = torch.sqrt(-2.0 * torch.log1p(-u[..., :half]))
+    angle = 2.0 * math.pi * u[..., half:]
+    return torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], dim=-1)[..., :n]
+
+
+def permutations(keys: Tensor, n: int) -> Tensor:
+    """A random permutation of ``0 .. n-1`` for each key: int64 ``(*keys.shape, n)``.
+
+    32-bit words may collide; two words make collisions (which a stable sort settles by index) negligible.
+    """
+    pairs = words(keys, 2 * n)
+    wide = (pairs[..., :n] << 31) ^ pairs[..., n:]
+    return torch.argsort(wide, dim=-1, stable=True)

@@ -1,0 +1,65 @@
+"""Things known by name: our own, and those that other installed packages add through an entry-point group."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from proofmap.errors import InputError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Classes by their ``name``; entry points of ``group`` are found at the first look-up.
+
+    >>> things: Registry[object] = Registry("thing", "proofmap.nothing")
+    >>> @things.register
+    ... class Cup:
+    ...     name = "cup"
+    >>> things["cup"] is Cup, list(things)
+    (True, ['cup'])
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind, self.group = kind, group
+        self._known: dict[str, type[T]] = {}
+        self._asked = False
+
+    def register(self, thing: type[Any]) -> type[Any]:
+        """Add a class under its ``name``; usable as a decorator. A name can be taken only once."""
+        name = thing.name
+        if self._known.get(name, thing) is not thing:
+            raise InputError(f"a {self.kind} named {name!r} is already registered; choose another name")
+        self._known[name] = thing
+        return thing
+
+    def __getitem__(self, name: str) -> type[T]:
+        self._ask_plugins()
+        if name not in self._known:
+            close = difflib.get_close_matches(name, self._known, n=2)
+            hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+            raise InputError(f"no {self.kind} is named {name!r}.{hint} Known are: {', '.join(self)}")
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._ask_plugins()
+        return iter(self._known)
+
+    def __contains__(self, name: str) -> bool:
+        return name in list(self)
+
+    def _ask_plugins(self) -> None:
+        if self._asked:
+            return
+        self._asked = True
+        for point in entry_points(group=self.group):
+            try:
+                self.register(point.load())
+            except Exception as error:
+                raise InputError(
+                    f"the {self.kind} {point.name!r} of the installed package "
+                    f"{point.dist.name if point.dist else '?'} cannot be loaded: {error}"
+                ) from error

@@ -1,0 +1,47 @@
+"""A private view of the user's net, so that the net itself is never touched."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from proofmap.errors import ModelError
+
+
+def view_of(net: nn.Module, device: torch.device) -> nn.Module:
+    """A copy of the module tree in evaluation mode whose weights share the net's memory and need no gradient.
+
+    Mode, ``requires_grad``, buffers and hooks of the view are its own, so nothing done to it reaches the net.
+    Weights are copied only when the view lives on another device.
+    """
+    memo: dict[int, object] = {
+        id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in net.parameters()
+    }
+    try:
+        view = copy.deepcopy(net, memo)
+    except Exception as error:
+        raise ModelError(
+            f"the net {type(net).__name__} cannot be copied ({type(error).__name__}: {error}), and Proofmap does not "
+            "run on your own instance because it would have to change its mode. Put it in evaluation mode and pass a "
+            "function instead: net.eval(); Classifier(lambda x: net(x), ...)"
+        ) from error
+    return view.eval().requires_grad_(False).to(device)
+
+
+def device_of(net: object) -> torch.device:
+    """Where the net's weights are; the CPU for a function or a net without weights."""
+    if isinstance(net, nn.Module):
+        for tensor in [*net.parameters(), *net.buffers()]:
+            return tensor.device
+    return torch.device("cpu")
+
+
+def dtype_of(net: object) -> torch.dtype:
+    """The floating type of the net's weights; float32 for a function or a net without weights."""
+    if isinstance(net, nn.Module):
+        for weight in net.parameters():
+            if weight.is_floating_point():
+                return weight.dtype
+    return torch.float32

@@ -1,0 +1,109 @@
+"""Pools of distractors: many small pictures of one size, made once, the same for the same seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from proofmap import _random
+from proofmap.data.samples import SAMPLES, load_sample
+from proofmap.errors import InputError
+from proofmap.images import find_images, fit, read_image
+
+Opener = Callable[[], Image.Image]
+_KEPT_OPEN = 64
+
+
+def build_pool(source: Any, shape: tuple[int, int, int], *, size: int, crop: str, seed: int) -> Tensor:
+    """A pool of ``size`` pictures of ``shape`` (C, H, W), uint8 ``(M, C, H, W)``, from a folder, files, an array, a dataset or ``"samples"``.
+
+    With ``crop="random"`` each picture is a random resized crop (8 to 100 % of the area, sides 3:4 to 4:3, flipped
+    with probability 1/2), and sources smaller than the pool are used again with other crops. With ``crop="none"``
+    pictures are fitted (resized and centre-cropped) and each is used once.
+    """
+    channels, height, width = shape
+    if channels not in (1, 3):
+        raise InputError(f"distractor pictures have 1 or 3 channels, the classifier takes {channels}; use fill='gray'")
+    openers = _openers(source)
+    count = size if crop == "random" else min(size, len(openers))
+    order = _random.permutations(torch.tensor(_random.key_of(seed, "pool order")), len(openers)).tolist()
+    opened: dict[int, Image.Image] = {}
+    pictures = []
+    for i in range(count):
+        which = order[i % len(openers)]
+        if which not in opened:
+            if len(opened) >= _KEPT_OPEN:
+                opened.clear()
+            opened[which] = openers[which]().convert("L" if channels == 1 else "RGB")
+        if crop == "random":
+            picture = _random_crop(opened[which], (height, width), _random.key_of(seed, which, i, "crop"))
+        else:
+            picture = fit(opened[which], (height, width), None, "bilinear")
+        pictures.append(np.asarray(picture).reshape(height, width, channels))
+    return torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
+
+
+def _random_crop(image: Image.Image, size: tuple[int, int], key: int) -> Image.Image:
+    area, ratio, left, top, flip = _random.uniform(torch.tensor(key), 5).tolist()
+    wanted = (0.08 + 0.92 * area) * image.width * image.height
+    aspect = math.exp(math.log(3 / 4) + ratio * math.log(16 / 9))
+    width = min(image.width, max(1, round(math.sqrt(wanted * aspect))))
+    height = min(image.height, max(1, round(math.sqrt(wanted / aspect))))
+    x, y = int(left * (image.width - width + 1)), int(top * (image.height - height + 1))
+    image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR, box=(x, y, x + width, y + height))
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if flip < 0.5 else image
+
+
+def _openers(source: Any) -> Sequence[Opener]:
+    if isinstance(source, str) and source == "samples":
+        return [_lazily(load_sample, name) for name in SAMPLES]
+    if isinstance(source, (str, Path)):
+        source = find_images([source])
+    if isinstance(source, (list, tuple)) and source and all(isinstance(s, (str, Path)) for s in source):
+        names = [s for s in source if s in SAMPLES]
+        if len(names) == len(source):
+            return [_lazily(load_sample, name) for name in names]
+        return [_lazily(_read_rgb, path) for path in find_images(source)]
+    try:
+        n = len(source)
+    except TypeError:
+        raise InputError(f"distractors need a length: a {type(source).__name__} has none") from None
+    if n == 0:
+        raise InputError("there are no distractors: the source is empty")
+    return [_lazily(_from_item, source, i) for i in range(n)]
+
+
+def _lazily(function: Callable[..., Image.Image], *arguments: Any) -> Opener:
+    return lambda: function(*arguments)
+
+
+def _read_rgb(path: str | Path) -> Image.Image:
+    return read_image(path).convert("RGB")
+
+
+def _from_item(source: Any, index: int) -> Image.Image:
+    """An item of an array, tensor or dataset as a picture: CHW or HWC, 8-bit or floats in [0, 1], or (image, label)."""
+    item = source[index]
+    if isinstance(item, (tuple, list)):
+        item = item[0]
+    if isinstance(item, dict):
+        item = item.get("image", next(iter(item.values())))
+    if isinstance(item, Image.Image):
+        return item.convert("RGB")
+    array = item.detach().cpu().numpy() if isinstance(item, Tensor) else np.asarray(item)
+    if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
+        array = array.transpose(1, 2, 0)
+    if array.ndim not in (2, 3):
+        raise InputError(f"distractor {index} has shape {array.shape}; expected a picture (H, W, C) or (C, H, W)")
+    if array.dtype != np.uint8:
+        if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
+            raise InputError(f"distractor {index} must hold 8-bit pixels or floats in [0, 1]")
+        array = (array * 255).round().astype(np.uint8)
+    return Image.fromarray(array.squeeze()).convert("RGB")

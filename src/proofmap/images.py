@@ -1,0 +1,112 @@
+"""Photos from disk to pixel tensors, prepared as a classifier wants them; bad files are named, never skipped."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from proofmap.classifier import Classifier, Interpolation
+from proofmap.errors import InputError
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"})
+_RESAMPLING = {
+    "nearest": Image.Resampling.NEAREST,
+    "box": Image.Resampling.BOX,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+
+def find_images(places: Iterable[str | Path]) -> list[Path]:
+    """The image files among the given files and folders (searched in depth), in a fixed order."""
+    found: list[Path] = []
+    for place in map(Path, places):
+        if place.is_dir():
+            inside = sorted(p for p in place.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+            if not inside:
+                raise InputError(f"the folder {place} holds no images ({', '.join(sorted(SUFFIXES))})")
+            found += inside
+        elif place.is_file():
+            found.append(place)
+        else:
+            raise InputError(f"there is no file or folder {place}")
+    if not found:
+        raise InputError("no image was given; name at least one file or folder")
+    return found
+
+
+def read_image(path: str | Path) -> Image.Image:
+    """One photo as RGB, upright (EXIF), or with its transparency kept as RGBA."""
+    path = Path(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as file:
+                file.load()
+                image = ImageOps.exif_transpose(file)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise InputError(
+            f"{path} is too large ({error}); shrink it first, or raise PIL.Image.MAX_IMAGE_PIXELS"
+        ) from None
+    except (OSError, SyntaxError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as an image: {error}") from None
+    if image.mode in ("I;16", "I;16B", "I;16L", "I;16N"):  # convert() would clip to white
+        eight = (np.asarray(image).astype(np.float64) / 257.0).round().astype(np.uint8)
+        return Image.fromarray(eight).convert("RGB")
+    if image.mode in ("I", "F"):
+        raise InputError(f"{path} has {image.mode!r} pixels without a known range; save it with 8 or 16 bits")
+    transparent = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+    return image.convert("RGBA" if transparent else "RGB")
+
+
+def fit(image: Image.Image, size: tuple[int, int], resize: int | None, interpolation: Interpolation) -> Image.Image:
+    """Resize so that the shorter side is ``resize`` (the input size when None), then crop the centre to ``size``.
+
+    >>> fit(Image.new("RGB", (400, 300)), (224, 224), 256, "bilinear").size
+    (224, 224)
+    """
+    height, width = size
+    margin = 1.0 if resize is None else resize / min(size)
+    scale = max(height * margin / image.height, width * margin / image.width)
+    scaled = (max(width, round(image.width * scale)), max(height, round(image.height * scale)))
+    image = image.resize(scaled, _RESAMPLING[interpolation])
+    left, top = (scaled[0] - width) // 2, (scaled[1] - height) // 2
+    return image.crop((left, top, left + width, top + height))
+
+
+def to_pixels(image: Image.Image, background: Sequence[float] | None = None) -> Tensor:
+    """``(3, H, W)`` floats in [0, 1]; transparent pixels show ``background`` (mid-gray when None)."""
+    pixels = torch.from_numpy(np.asarray(image, dtype=np.float32).copy() / 255.0).permute(2, 0, 1)
+    if pixels.shape[0] == 4:
+        colour = torch.tensor([0.5, 0.5, 0.5] if background is None else list(background)).view(3, 1, 1)
+        alpha = pixels[3:]
+        pixels = alpha * pixels[:3] + (1 - alpha) * colour
+    return pixels
+
+
+def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> Tensor:
+    """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by its own preprocessing.
+
+    Gray-scale becomes RGB; transparency shows the classifier's gray; a folder stands for all images inside it.
+    """
+    places = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    if classifier.channels not in (1, 3):
+        raise InputError(f"photos have 1 or 3 channels, but the classifier takes {classifier.channels}")
+    gray = classifier.gray.expand(3).tolist()
+    rows = [
+        to_pixels(fit(read_image(p), classifier.size, classifier.resize, classifier.interpolation), gray)
+        for p in find_images(places)
+    ]
+    photos = torch.stack(rows).to(classifier.device)
+    if classifier.channels == 1:
+        photos = (photos * photos.new_tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(dim=1, keepdim=True)
+    return photos

@@ -1,0 +1,122 @@
+"""Class activation maps: the backbone runs once, and only the head is differentiated for each label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from proofmap._batching import in_batches
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.methods.method import METHODS, Method, Need
+from proofmap.progress import Progress
+
+
+def find_layer(classifier: Classifier) -> str:
+    """The name of the last module, in order of execution, whose output is a spatial map that the logits depend on.
+
+    Spatial means ``(N, C, h, w)`` with more than one place. A gradient probe on a patterned image confirms it.
+    """
+    net = _module_of(classifier)
+    seen: dict[str, Tensor] = {}
+
+    def watch(name: str) -> nn.modules.module._forward_hook_type:  # type: ignore[name-defined]
+        def hook(module: nn.Module, inputs: object, output: object) -> None:
+            if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2] * output.shape[3] > 1:
+                seen.pop(name, None)
+                seen[name] = output
+
+        return hook
+
+    handles = [module.register_forward_hook(watch(name)) for name, module in net.named_modules() if name]
+    height, width = classifier.size
+    ramp = torch.linspace(0, 1, height * width, device=classifier.device).view(1, 1, height, width)
+    try:
+        with torch.enable_grad():
+            image = ramp.expand(1, classifier.channels, height, width).clone().requires_grad_(True)
+            logits = classifier(image)
+            for name, output in reversed(seen.items()):
+                if output.requires_grad:
+                    (gradient,) = torch.autograd.grad(logits.sum(), output, retain_graph=True, allow_unused=True)
+                    if gradient is not None and bool(gradient.abs().sum() > 0):
+                        return name
+    finally:
+        for handle in handles:
+            handle.remove()
+    raise InputError(
+        "no layer of the net has a spatial output (N, C, h, w) that the logits depend on; name one with layer=, "
+        "or use a method that needs no layer"
+    )
+
+
+def _module_of(classifier: Classifier) -> nn.Module:
+    if not isinstance(classifier.net, nn.Module):
+        raise InputError(
+            "a class activation map needs a torch module whose layers can be seen; this classifier wraps a function"
+        )
+    return classifier.net
+
+
+@contextmanager
+def captured(net: nn.Module, layer: str) -> Iterator[list[Tensor]]:
+    """Collect the outputs of one layer while the net runs; leaves no hook behind."""
+    modules = dict(net.named_modules())
+    if layer not in modules:
+        raise InputError(f"the net has no layer {layer!r}; its last layers are {', '.join(list(modules)[-6:])}")
+    outputs: list[Tensor] = []
+    handle = modules[layer].register_forward_hook(lambda module, inputs, output: outputs.append(output))
+    try:
+        yield outputs
+    finally:
+        handle.remove()
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class GradCAM(Method):
+    """Grad-CAM (Selvaraju et al. 2017): relu(sum_k w_k A_k), w_k = mean over places of d logit_a / d A_k.
+
+    A are the activations of ``layer`` (found by itself when not named), enlarged bilinearly to the input.
+    """
+
+    name: ClassVar[str] = "grad-cam"
+    meaning: ClassVar[str] = "last feature map, weighted by the logit's gradient"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer"})
+    layer: str = ""
+
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        net = _module_of(classifier)
+        layer = self.layer or find_layer(classifier)
+        with progress.task(self.name, len(images)) as task:
+
+            def run(start: int, stop: int) -> Tensor:
+                low = self.low_resolution(classifier, net, layer, images[start:stop], labels[start:stop])
+                task.advance(stop - start)
+                return F.interpolate(low, size=images.shape[2:], mode="bilinear", align_corners=False)
+
+            return torch.cat(in_batches(run, len(images), classifier.batches[1]))
+
+    def low_resolution(
+        self, classifier: Classifier, net: nn.Module, layer: str, images: Tensor, labels: Tensor
+    ) -> Tensor:
+        """The maps ``(N, L, h, w)`` before enlarging."""
+        with torch.enable_grad(), captured(net, layer) as outputs:
+            # the image asks for gradients, so that the activations do, though the weights do not
+            chosen = classifier(images.detach().clone().requires_grad_(True)).gather(1, labels.clamp_min(0))
+            activations = outputs[-1]
+            if activations.ndim != 4:
+                raise InputError(f"layer {layer!r} gives {tuple(activations.shape)}, not a spatial map (N, C, h, w)")
+            maps = []
+            for j in range(labels.shape[1]):
+                (gradient,) = torch.autograd.grad(chosen[:, j].sum(), activations, retain_graph=True)
+                weights = gradient.mean(dim=(2, 3), keepdim=True)
+                maps.append((weights * activations).sum(dim=1).relu())
+        return torch.stack(maps, dim=1).detach().float()

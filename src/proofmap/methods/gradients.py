@@ -1,0 +1,96 @@
+"""Gradients of the label's logit with respect to the input, for all labels of an image from one forward pass.
+
+Gradients are taken with respect to the *normalised* input, as users of Captum know them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from proofmap._batching import in_batches
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.methods.method import METHODS, Method, Need
+from proofmap.progress import Progress
+
+Channels = Literal["max", "sum", "mean"]
+
+
+def input_gradients(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+    """d logit_a / d x for one batch, in pixel units: ``(N, L, C, H, W)``; one forward, L backward passes."""
+    with torch.enable_grad():
+        x = images.detach().clone().requires_grad_(True)
+        chosen = classifier(x).gather(1, labels.clamp_min(0))
+        if not chosen.requires_grad:
+            raise InputError(
+                "the net's output does not depend on its input through differentiable operations, "
+                "so gradients cannot be taken; use a method without gradients"
+            )
+        last = labels.shape[1] - 1
+        rows = [
+            torch.autograd.grad(chosen[:, j].sum(), x, retain_graph=j < last)[0] for j in range(labels.shape[1])
+        ]
+    return torch.stack(rows, dim=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GradientMethod(Method):
+    """One map per label from the gradient ``(N, L, C, H, W)`` and the image."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    channels: Channels = "sum"
+
+    def __post_init__(self) -> None:
+        if self.channels not in get_args(Channels):
+            raise InputError(f"channels must be one of {', '.join(get_args(Channels))}, not {self.channels!r}")
+
+    def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        fast = classifier.frozen()
+        gray = fast.gray.view(1, 1, -1, 1, 1)
+        std = torch.tensor(fast.std, device=images.device).view(1, 1, -1, 1, 1)
+        with progress.task(self.name, labels.numel()) as task:
+
+            def run(start: int, stop: int) -> Tensor:
+                gradient = input_gradients(fast, images[start:stop], labels[start:stop]) * std
+                normalised = (images[start:stop, None] - gray) / std
+                values = self.attribution(gradient, normalised)
+                task.advance((stop - start) * labels.shape[1])
+                if self.channels == "max":
+                    return values.amax(dim=2)
+                return values.sum(dim=2) if self.channels == "sum" else values.mean(dim=2)
+
+            return torch.cat(in_batches(run, len(images), fast.batches[1]))
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class Gradient(_GradientMethod):
+    """|d logit_a / d x|, the largest over the channels (Simonyan et al. 2014)."""
+
+    name: ClassVar[str] = "gradient"
+    meaning: ClassVar[str] = "size of the logit's gradient"
+    channels: Channels = "max"
+
+    def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
+        return gradient.abs()
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class GradientInput(_GradientMethod):
+    """x * d logit_a / d x, signed, summed over the channels (Shrikumar et al. 2017)."""
+
+    name: ClassVar[str] = "gradient-x-input"
+    meaning: ClassVar[str] = "gradient times input, signed"
+
+    def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
+        return gradient * x

@@ -1,0 +1,75 @@
+"""The terms of the mask-learning objective, each a pure function that sums over a mask and keeps the batch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Objective = Literal["nll", "nll-of-mean", "released"]
+Variation = Literal["squared", "absolute"]
+
+
+def upsampling(low: int, high: int, *, device: torch.device | None = None) -> Tensor:
+    """The matrix ``(high, low)`` of bilinear interpolation along one axis (corners not aligned, edges repeated).
+
+    A product with this matrix is the interpolation and its transpose the exact, deterministic gradient.
+
+    >>> upsampling(2, 4)
+    tensor([[1.0000, 0.0000],
+            [0.7500, 0.2500],
+            [0.2500, 0.7500],
+            [0.0000, 1.0000]])
+    """
+    places = ((torch.arange(high, dtype=torch.float64) + 0.5) * low / high - 0.5).clamp(0, low - 1)
+    left = places.floor().long().clamp_max(low - 1)
+    right = (left + 1).clamp_max(low - 1)
+    share = places - left
+    matrix = torch.zeros(high, low, dtype=torch.float64)
+    rows = torch.arange(high)
+    matrix[rows, left] += 1 - share
+    matrix[rows, right] += share
+    return matrix.float().to(device)
+
+
+def total_variation(masks: Tensor, *, power: Variation = "squared", whole: bool = True) -> Tensor:
+    """Sum of squared (or absolute) differences of neighbours in masks ``(..., H, W)``: ``(...)``.
+
+    ``whole=False`` keeps to the top-left (H-1) x (W-1) crop, so the last row and column lose their differences
+    along the border: this is what the released code of the paper sums.
+
+    >>> total_variation(torch.tensor([[0.0, 1.0], [0.0, 3.0]]))
+    tensor(14.)
+    >>> total_variation(torch.tensor([[0.0, 1.0], [0.0, 3.0]]), whole=False)
+    tensor(1.)
+    """
+    down, across = masks.diff(dim=-2), masks.diff(dim=-1)
+    if not whole:
+        down, across = down[..., :, :-1], across[..., :-1, :]
+    if power == "squared":
+        return down.square().sum(dim=(-2, -1)) + across.square().sum(dim=(-2, -1))
+    return down.abs().sum(dim=(-2, -1)) + across.abs().sum(dim=(-2, -1))
+
+
+def data_term(log_p: Tensor, labels: Tensor, members: Tensor, objective: Objective) -> Tensor:
+    """How far the composites are from showing the label: ``(P,)`` from log f of D composites ``(P, D, A)``.
+
+    - ``nll``: mean over distractors of -log f, as the paper prints it;
+    - ``nll-of-mean``: -log of the mean f;
+    - ``released``: the paper's code feeds mean *probabilities* to a cross-entropy, which takes their softmax again:
+      -p_a + log sum_c exp(p_c) over the label set. It is bounded (its range is 1 wide), so for a label that the net
+      finds impossible the penalty on the mask's size can win.
+
+    >>> log_p = torch.tensor([[[0.5, 0.5], [0.9, 0.1]]]).log()
+    >>> data_term(log_p, torch.tensor([0]), torch.tensor([0, 1]), "released")  # -0.7 + log(e^0.7 + e^0.3)
+    tensor([0.5130])
+    """
+    index = labels.view(-1, 1, 1).expand(-1, log_p.shape[1], 1)
+    if objective == "nll":
+        return -log_p.gather(2, index).squeeze(2).mean(dim=1)
+    if objective == "nll-of-mean":
+        own = log_p.gather(2, index).squeeze(2)
+        return -(own.logsumexp(dim=1) - torch.tensor(float(own.shape[1])).log().to(own))
+    p = log_p.exp().mean(dim=1)
+    return p[:, members].logsumexp(dim=1) - p.gather(1, labels[:, None])[:, 0]

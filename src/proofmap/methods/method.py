@@ -1,0 +1,192 @@
+"""What a method is: settings that make one heat map per label, registered by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from proofmap._registry import Registry
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.labels import NO_LABEL, check_labels
+from proofmap.progress import Progress, Silent
+
+Need = Literal["gradients", "layer", "distractors", "masker"]
+
+
+class Method(ABC):
+    """(classifier, images, labels) -> one heat map per label, larger = more salient, raw values.
+
+    A subclass is a frozen, keyword-only dataclass of its settings, checked in ``__post_init__``, that implements
+    :meth:`compute`. It states three facts: ``label_free`` (one map serves all labels of an image), ``stochastic``
+    (the seed matters) and ``needs``.
+    """
+
+    name: ClassVar[str]
+    meaning: ClassVar[str]
+    label_free: bool = False
+    stochastic: bool = False
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    def __call__(
+        self,
+        classifier: Classifier,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Tensor:
+        """Maps ``(N, L, H, W)`` float32 on the classifier's device for labels ``(N, L)``.
+
+        Places without a label (-1) get a map of zeros. The same inputs and seed give the same maps, whatever the
+        batch size or order, up to rounding.
+        """
+        images = classifier.check_images(images)
+        labels = check_labels(labels.to(classifier.device), len(images), len(classifier.names))
+        asked = labels[:, :1] if self.label_free else labels
+        maps = self.compute(classifier, images, asked, seed=seed, progress=progress or Silent())
+        expected = (*asked.shape, *images.shape[2:])
+        if tuple(maps.shape) != expected:
+            raise InputError(f"the method {self} returned maps {tuple(maps.shape)}, expected {expected}")
+        maps = maps.detach().to(classifier.device, torch.float32)
+        bad = ~maps.flatten(2).isfinite().all(dim=2)
+        if bool(bad.any()):
+            i, j = bad.nonzero()[0].tolist()
+            raise InputError(
+                f"the method {self} made a map with NaN or infinity for image {i}, label {int(asked[i, j])} "
+                f"({int(bad.sum())} of {bad.numel()} maps)"
+            )
+        maps = maps.expand(-1, labels.shape[1], *maps.shape[2:])
+        if bool((labels == NO_LABEL).any()):
+            maps = maps.masked_fill((labels == NO_LABEL)[:, :, None, None], 0.0)
+        return maps
+
+    @abstractmethod
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        """Maps ``(N, L, H, W)`` for checked input; places labelled -1 may hold anything finite.
+
+        For a label-free method ``labels`` is ``(N, 1)`` and so is the answer's L.
+        """
+
+    def settings(self) -> dict[str, object]:
+        """What a record of results must carry: the name and every setting."""
+        assert dataclasses.is_dataclass(self)
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {"method": self.name, **{k: _plain(v) for k, v in values.items()}}
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Method:
+        """Settings by name; a method without presets refuses."""
+        raise InputError(f"the method {cls.name!r} has no presets, so no preset {name!r}")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Method) or hasattr(value, "settings"):
+        return value.settings()
+    return list(value) if isinstance(value, tuple) else value
+
+
+METHODS: Registry[Method] = Registry("method", "proofmap.methods")
+
+MapFunction = Callable[[Classifier, Tensor, Tensor], Tensor]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FromFunction(Method):
+    """Any function ``(classifier, images (N, C, H, W), labels (N, L)) -> maps (N, L, H, W)`` as a method."""
+
+    name: ClassVar[str] = "function"
+    meaning: ClassVar[str] = "a function of yours"
+    function: MapFunction
+
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        return self.function(classifier, images, labels)
+
+    def settings(self) -> dict[str, object]:
+        return {"method": getattr(self.function, "__qualname__", type(self.function).__name__)}
+
+
+MethodLike = str | Method | MapFunction
+
+
+def make_method(spec: MethodLike) -> Method:
+    """A method from its spec: a name, ``name:key=value,key=value``, an instance, or a function.
+
+    ``preset=NAME`` starts from a preset; ``top-label:METHOD`` wraps another method.
+
+    >>> make_method("random:seed_offset=3")
+    Random(per_label=False, seed_offset=3)
+    """
+    if isinstance(spec, Method):
+        return spec
+    if not isinstance(spec, str):
+        if callable(spec):
+            return FromFunction(function=spec)
+        raise InputError(f"a method is a name, a Method or a function, not {type(spec).__name__}")
+    name, _, rest = spec.strip().partition(":")
+    kind = METHODS[name]
+    if hasattr(kind, "from_text"):
+        method: Method = kind.from_text(rest)
+        return method
+    settings = _read_settings(kind, rest)
+    chosen = settings.pop("preset", None)
+    try:
+        return kind.preset(str(chosen), **settings) if chosen is not None else kind(**settings)
+    except TypeError as error:
+        raise InputError(f"method {spec!r}: {error}") from None
+
+
+def split_methods(text: str) -> list[str]:
+    """Specs from a comma-separated list, where ``key=value`` parts belong to the method before them.
+
+    >>> split_methods("learned-mask:tv=0.1,scale=8,grad-cam")
+    ['learned-mask:tv=0.1,scale=8', 'grad-cam']
+    """
+    specs: list[str] = []
+    for part in (p.strip() for p in text.split(",")):
+        if not part:
+            continue
+        if "=" in part and ":" not in part.partition("=")[0]:
+            if not specs:
+                raise InputError(f"{part!r} in {text!r} is a setting without a method before it")
+            specs[-1] += ("," if "=" in specs[-1] else ":") + part
+        else:
+            specs.append(part)
+    if not specs:
+        raise InputError("no method was named; see: proofmap methods")
+    return specs
+
+
+def _read_settings(kind: type[Method], text: str) -> dict[str, Any]:
+    known = {f.name: f for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
+    settings: dict[str, Any] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        key, equals, value = part.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or (key not in known and key != "preset"):
+            raise InputError(
+                f"method {kind.name!r} has no setting {part!r}; its settings are {', '.join(known) or 'none'}"
+            )
+        settings[key] = _read_value(value.strip())
+    return settings
+
+
+def _read_value(text: str) -> object:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,182 @@
+"""Metrics that judge a method: each reads what it needs of the maps and gives one value per image.
+
+A metric is a frozen record of settings with a name and a direction. It is called with a :class:`Judged`, which holds
+one method's maps on a block of images and plays each game at most once, whatever number of metrics ask for it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap._registry import Registry
+from proofmap.classifier import Classifier
+from proofmap.metrics import proof
+from proofmap.metrics.curves import CurveSettings, Curves, Game, curve_settings, curves
+from proofmap.progress import Progress, Silent
+
+
+@dataclass
+class Judged:
+    """One method's maps on some images, and what was measured on them so far."""
+
+    classifier: Classifier
+    images: Tensor
+    labels: Tensor
+    maps: Tensor
+    seed: int = 0
+    progress: Progress = field(default_factory=Silent)
+    _played: dict[tuple[Game, str], Curves] = field(default_factory=dict, repr=False)
+    _f: Tensor | None = field(default=None, repr=False)
+
+    @property
+    def f(self) -> Tensor:
+        """f(x, .) for all outputs, ``(N, A)``."""
+        if self._f is None:
+            self._f = self.classifier.probabilities(self.images)
+        return self._f
+
+    @property
+    def top2(self) -> tuple[Tensor, Tensor]:
+        """The two most probable labels of the label set ``(N, 2)`` and their probabilities ``(N, 2)``."""
+        members = torch.tensor(self.classifier.label_set, device=self.f.device)
+        order = self.f[:, members].argsort(dim=1, descending=True, stable=True)[:, :2]
+        labels = members[order]
+        f = self.f.gather(1, labels)
+        if labels.shape[1] < 2:  # a label set of one: there is no second label
+            labels, f = labels.expand(-1, 2), torch.cat([f, torch.zeros_like(f)], dim=1)
+        return labels, f
+
+    def curves(self, game: Game, settings: CurveSettings) -> Curves:
+        """The game's curves, played once for equal settings."""
+        key = (game, repr(sorted(settings.record().items())))
+        if key not in self._played:
+            self._played[key] = curves(
+                game,
+                self.classifier,
+                self.images,
+                self.maps,
+                self.labels,
+                preset=settings,
+                seed=self.seed,
+                progress=self.progress,
+            )
+        return self._played[key]
+
+
+class Metric(ABC):
+    """One value per image, from a :class:`Judged`; NaN where an image does not count."""
+
+    name: ClassVar[str]
+    higher_is_better: ClassVar[bool]
+    meaning: ClassVar[str]
+
+    @abstractmethod
+    def __call__(self, judged: Judged) -> Tensor:
+        """Values ``(N,)``."""
+
+    def pairs(self, judged: Judged) -> Tensor | None:
+        """Values ``(N, L)`` behind the per-image ones, where there are any."""
+        return None
+
+    @abstractmethod
+    def settings(self) -> dict[str, object]:
+        """What a score must carry."""
+
+
+METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GameMetric(Metric):
+    """A metric that reads one game's curves."""
+
+    game: ClassVar[Game] = "insertion"
+    curve: CurveSettings = field(default_factory=lambda: curve_settings("paper"))
+
+    def areas(self, judged: Judged) -> Curves:
+        return judged.curves(self.game, self.curve)
+
+    def settings(self) -> dict[str, object]:
+        return {"game": self.game, **self.curve.record()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ProofMetric(_GameMetric):
+    """A metric of the paper's definition, with its thresholds."""
+
+    at: proof.Thresholds = proof.THRESHOLDS["paper"]
+
+    def settings(self) -> dict[str, object]:
+        return {"e1": self.at.e1, "e2": self.at.e2, **super().settings()}
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Completeness(_ProofMetric):
+    name: ClassVar[str] = "completeness"
+    higher_is_better: ClassVar[bool] = True
+    meaning: ClassVar[str] = "worst case over labels of min(max(AUC, e1) / f, 1): what the net believes is proved"
+
+    def pairs(self, judged: Judged) -> Tensor:
+        c = self.areas(judged)
+        return proof.completeness(c.auc, c.f, self.at.e1)
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return proof.worst_case(self.pairs(judged))
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Soundness(_ProofMetric):
+    name: ClassVar[str] = "soundness"
+    higher_is_better: ClassVar[bool] = True
+    meaning: ClassVar[str] = "worst case over labels of min(max(f, e2) / AUC, 1): what it does not believe is not"
+
+    def pairs(self, judged: Judged) -> Tensor:
+        c = self.areas(judged)
+        return proof.soundness(c.auc, c.f, self.at.e2)
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return proof.worst_case(self.pairs(judged))
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class BestEffort(_ProofMetric):
+    name: ClassVar[str] = "best-effort"
+    higher_is_better: ClassVar[bool] = True
+    meaning: ClassVar[str] = "worst completeness over the labels with f >= e1 other than the top one"
+
+    def __call__(self, judged: Judged) -> Tensor:
+        c = self.areas(judged)
+        top2, f = judged.top2
+        return proof.best_effort(c.auc, c.f, c.labels, top2, f[:, 1], self.at.e1)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Insertion(_GameMetric):
+    name: ClassVar[str] = "insertion"
+    higher_is_better: ClassVar[bool] = True
+    meaning: ClassVar[str] = "area under the insertion curve of the first label"
+
+    def pairs(self, judged: Judged) -> Tensor:
+        return self.areas(judged).auc
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return self.pairs(judged)[:, 0]
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Deletion(Insertion):
+    name: ClassVar[str] = "deletion"
+    game: ClassVar[Game] = "deletion"
+    higher_is_better: ClassVar[bool] = False
+    meaning: ClassVar[str] = "area under the deletion curve of the first label"
+    curve: CurveSettings = field(default_factory=lambda: curve_settings("paper", "deletion"))

@@ -1,0 +1,114 @@
+"""Is a map a proof? Completeness, soundness, their worst case over labels, and best effort (the paper's section 3.2).
+
+    alpha(x, a) = min( max(AUC, e1) / f , 1 )            completeness: what the net believes can be proved
+    beta(x, a)  = min( max(f, e2) / AUC , 1 )            soundness: what it does not believe cannot
+
+with f = f(x, a), AUC = AUC(x, a, M_a), and 0/0 = 1. e1 and e2 are floors, not filters: a label with f <= e1 has
+alpha = 1, and beta is never below e2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proofmap.errors import InputError
+
+SECOND_LABEL_FLOOR = 0.01
+"""Best effort looks at images whose second label has at least this probability."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The pair (e1, e2) of the definition."""
+
+    e1: float
+    e2: float
+
+    def __post_init__(self) -> None:
+        for name, value in (("e1", self.e1), ("e2", self.e2)):
+            if not 0 <= value <= 1:
+                raise InputError(f"{name} must lie between 0 and 1, not {value}")
+
+
+THRESHOLDS: Mapping[str, Thresholds] = {
+    "paper": Thresholds(0.01, 0.001),
+    "restricted": Thresholds(0.01, 0.1),
+    "appendix": Thresholds(0.0, 0.1),
+    "released": Thresholds(0.1, 0.1),
+}
+"""``paper``: the main text. ``restricted``: its table over the range 0.2 to 0.6. ``appendix``: its CIFAR and ImageNet
+tables. ``released``: the script its authors published."""
+
+
+def thresholds(which: str | tuple[float, float] | Thresholds) -> Thresholds:
+    """A pair of thresholds by name, as two numbers, as the text ``"0.01,0.001"``, or as given.
+
+    >>> thresholds("released"), thresholds("0,0.1")
+    (Thresholds(e1=0.1, e2=0.1), Thresholds(e1=0.0, e2=0.1))
+    """
+    if isinstance(which, Thresholds):
+        return which
+    if not isinstance(which, str):
+        return Thresholds(*which)
+    if which in THRESHOLDS:
+        return THRESHOLDS[which]
+    try:
+        e1, e2 = (float(part) for part in which.split(","))
+    except ValueError:
+        raise InputError(
+            f"thresholds {which!r} are neither a preset ({', '.join(THRESHOLDS)}) nor two numbers such as 0.01,0.001"
+        ) from None
+    return Thresholds(e1, e2)
+
+
+def completeness(auc: Tensor, f: Tensor, e1: float = 0.0) -> Tensor:
+    """alpha(x, a), elementwise; NaN where either is NaN.
+
+    >>> completeness(torch.tensor([0.65, 0.43]), torch.tensor([0.67, 0.67]))
+    tensor([0.9701, 0.6418])
+    """
+    proved = auc.clamp_min(e1)
+    ratio = torch.where(f > 0, proved / f, torch.where(f.isnan() | auc.isnan(), torch.nan, 1.0))
+    return ratio.clamp_max(1.0)
+
+
+def soundness(auc: Tensor, f: Tensor, e2: float = 0.0) -> Tensor:
+    """beta(x, a), elementwise; NaN where either is NaN.
+
+    >>> soundness(torch.tensor([0.29, 0.0]), torch.tensor([0.13, 0.0]))
+    tensor([0.4483, 1.0000])
+    """
+    believed = f.clamp_min(e2)
+    ratio = torch.where(auc > 0, believed / auc, torch.where(f.isnan() | auc.isnan(), torch.nan, 1.0))
+    return ratio.clamp_max(1.0)
+
+
+def worst_case(scores: Tensor) -> Tensor:
+    """The minimum over labels of ``(N, L)``: ``(N,)``. Places without a label (NaN) do not count.
+
+    >>> worst_case(torch.tensor([[0.9, 0.4, float("nan")]]))
+    tensor([0.4000])
+    """
+    lowest = scores.nan_to_num(nan=torch.inf).amin(dim=1)
+    return lowest.masked_fill(scores.isnan().all(dim=1), torch.nan)
+
+
+def best_effort(auc: Tensor, f: Tensor, labels: Tensor, top2: Tensor, f_second: Tensor, e1: float) -> Tensor:
+    """Worst completeness over the labels the net believes but does not put first: ``(N,)``.
+
+    The labels are those with f >= e1 other than the top one; images whose second label has f < 0.01 do not count
+    (NaN). A method that maps only the top label and shows that map for every label scores low here, however sound.
+
+    Args:
+        auc, f, labels: ``(N, L)``.
+        top2: the two most probable labels of each image, ``(N, 2)``.
+        f_second: f of the second one, ``(N,)``.
+    """
+    asked = (labels != top2[:, :1]) & (f >= e1) & ~auc.isnan()
+    alpha = completeness(auc, f, e1).masked_fill(~asked, 1.0)
+    counted = f_second >= SECOND_LABEL_FLOOR
+    return alpha.amin(dim=1).masked_fill(~counted, torch.nan)

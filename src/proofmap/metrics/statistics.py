@@ -1,0 +1,79 @@
+"""From per-image values to a number one may quote: a mean with an interval, and all that it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from proofmap import _random
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over images with its 95 % interval, direction and settings.
+
+    >>> print(Score("soundness", 0.84, 0.80, 0.88, 20, True, {"e2": 0.001}))
+    soundness 0.840 [0.800, 0.880], n = 20, higher is better (e2 = 0.001)
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    n: int
+    higher_is_better: bool
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        better = "higher" if self.higher_is_better else "lower"
+        how = ", ".join(f"{key} = {value}" for key, value in self.settings.items())
+        return (
+            f"{self.name} {self.value:.3f} [{self.low:.3f}, {self.high:.3f}], n = {self.n}, "
+            f"{better} is better" + (f" ({how})" if how else "")
+        )
+
+    def record(self) -> dict[str, object]:
+        """The score as plain data."""
+        direction = "higher" if self.higher_is_better else "lower"
+        numbers = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
+        return {"score": self.name, **numbers, "better": direction, "settings": dict(self.settings)}
+
+
+def bootstrap_interval(
+    values: Tensor, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of the mean of ``(n,)`` values; NaN for none, a point for one.
+
+    Each resample draws n images with replacement; the interval is what the middle ``level`` of their means spans.
+    """
+    values = values[~values.isnan()].double().cpu()
+    n = len(values)
+    if n == 0:
+        return (torch.nan, torch.nan)
+    means = torch.empty(resamples, dtype=torch.float64)
+    block = max(1, min(resamples, 2_000_000 // n))
+    for start in range(0, resamples, block):
+        stop = min(resamples, start + block)
+        keys = torch.tensor([_random.key_of(seed, "bootstrap", r) for r in range(start, stop)])
+        means[start:stop] = values[_random.integers(keys, n, n)].mean(dim=1)
+    tail = (1 - level) / 2
+    low, high = torch.quantile(means, torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
+    return low, high
+
+
+def mean_score(
+    name: str,
+    values: Tensor,
+    *,
+    higher_is_better: bool,
+    settings: Mapping[str, object] | None = None,
+    seed: int = 0,
+) -> Score:
+    """The mean over images of ``(N,)`` values (NaN: not counted) with its bootstrap interval."""
+    counted = values[~values.isnan()].double()
+    low, high = bootstrap_interval(values, seed=seed)
+    mean = counted.mean().item() if len(counted) else torch.nan
+    return Score(name, mean, low, high, len(counted), higher_is_better, dict(settings or {}))

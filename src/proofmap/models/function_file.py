@@ -1,0 +1,125 @@
+"""``path/file.py:function``: a net that you build yourself, in a file of yours."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from proofmap.classifier import Classifier
+from proofmap.errors import ModelError, ProofmapError
+
+_EXPECTED = (
+    "return a proofmap.Classifier, or a tuple (net, arguments) where arguments is a dict of what Classifier "
+    "needs: return net, {'size': 224, 'mean': (0.485, 0.456, 0.406), 'std': (0.229, 0.224, 0.225)}"
+)
+_ACCEPTED = tuple(inspect.signature(Classifier).parameters)[1:]
+
+
+def call_function_file(
+    path: str | Path,
+    function: str,
+    *,
+    device: str | torch.device | None = None,
+    batch_size: int | None = None,
+) -> Classifier:
+    """Run the file, call the function without arguments, and make a Classifier of what it returns.
+
+    The file runs as a module of a private name; modules beside it can be imported. It runs as you.
+
+    Raises:
+        ModelError: the file or the function is missing, raises, or returns something else.
+    """
+    path = Path(path)
+    where = f"{path.name}:{function}"  # without the folder, since it becomes the name in records of results
+    if not path.is_file():
+        raise ModelError(f"there is no file {str(path)!r} to take the model from")
+    with _told(where), _importable(path.parent):
+        make = getattr(_run(path), function, None)
+        if not callable(make):
+            raise ModelError(f"{str(path)!r} has no function {function!r}")
+        made = make()
+    return _as_classifier(made, where, device, batch_size)
+
+
+def _run(path: Path) -> Any:
+    name = f"_proofmap_model_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()}"
+    found = importlib.util.spec_from_file_location(name, path)
+    assert found is not None  # a path ending in .py always has a loader
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module  # dataclasses look their module up while the file runs
+    try:
+        found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _as_classifier(
+    made: object, where: str, device: str | torch.device | None, batch_size: int | None
+) -> Classifier:
+    if isinstance(made, Classifier):
+        return made if device is None and batch_size is None else _again(made, device, batch_size)
+    if isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], dict):
+        net, arguments = made
+        unknown = [str(key) for key in arguments if key not in _ACCEPTED]
+        if unknown or "size" not in arguments:
+            fault = f"unknown: {', '.join(unknown)}" if unknown else "size is missing"
+            raise ModelError(f"{where}: {fault}. The arguments of Classifier are {', '.join(_ACCEPTED)}")
+        given = {"device": device, "batch_size": batch_size}
+        chosen = {key: value for key, value in given.items() if value is not None}
+        return Classifier(net, **{"name": where, **arguments, **chosen})
+    bare = f"the bare net {type(made).__name__}, which does not tell its input size and preprocessing"
+    raise ModelError(
+        f"{where} returned {bare if isinstance(made, nn.Module) else repr(made)[:200]}; {_EXPECTED}"
+    )
+
+
+def _again(f: Classifier, device: str | torch.device | None, batch_size: int | None) -> Classifier:
+    """The same classifier on another device or with another batch size."""
+    return Classifier(
+        f.net,
+        size=f.size,
+        mean=f.mean,
+        std=f.std,
+        outputs=f.outputs,
+        names=f.names,
+        label_set=f.label_set,
+        renormalise=f.renormalise,
+        resize=f.resize,
+        interpolation=f.interpolation,
+        device=f.device if device is None else device,
+        batch_size=batch_size,
+        name=f.name,
+    )
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Whatever the user's code raises, said once and with its place."""
+    try:
+        yield
+    except ProofmapError:
+        raise
+    except Exception as error:
+        raise ModelError(f"the model {where} cannot be built: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    entry = str(folder.resolve())
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        sys.path.remove(entry)

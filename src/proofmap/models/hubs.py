@@ -1,0 +1,256 @@
+"""Nets from elsewhere, each with the preprocessing and the label names of its own hub.
+
+A hub's function returns a :class:`HubNet`: the net, and what a Classifier must know besides. The packages are
+imported only here and only when asked for. Checkpoints that a hub downloads are read as plain tensors:
+pickled code is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.errors import MissingExtra, ModelError, ProofmapError, require
+from proofmap.models.names import distinct
+from proofmap.models.spec import ModelSpec
+from proofmap.models.weights import first_line
+
+_INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box")
+
+
+class HubNet(NamedTuple):
+    """A net and the Classifier's other arguments."""
+
+    net: nn.Module
+    arguments: dict[str, Any]
+
+
+def load_from_hub(spec: ModelSpec) -> HubNet:
+    """The net a spec of the schemes ``torchvision``, ``timm``, ``hf`` names.
+
+    Raises:
+        ModelError: there is no such net, or its weights cannot be downloaded or read.
+        MissingExtra: the hub's package is not installed or cannot be imported.
+    """
+    download = spec.pretrained and spec.weights is None
+    with _plain_tensors_only(), _told(spec, download):
+        return HUBS[spec.scheme](spec.name, download)
+
+
+def unknown_name(name: str, known: Iterable[str], where: str) -> ModelError:
+    """The error for a name that is not there, with the closest ones that are.
+
+    >>> str(unknown_name("resnet51", ["resnet50", "vgg16"], "the zoo has no model"))
+    "the zoo has no model 'resnet51'. Close: resnet50"
+    """
+    close = difflib.get_close_matches(name, list(known), n=5)
+    return ModelError(f"{where} {name!r}." + (f" Close: {', '.join(close)}" if close else ""))
+
+
+# ---- torchvision -------------------------------------------------------------------------------------------
+
+
+def _torchvision(name: str, pretrained: bool) -> HubNet:
+    """``resnet50`` with its newest weights, or ``resnet50.IMAGENET1K_V1`` with those."""
+    models = require("torchvision.models", extra="torchvision", purpose=f"the model torchvision:{name}")
+    architecture, _, tag = name.partition(".")
+    known = models.list_models(module=models)  # the classifiers only: detection and others live in submodules
+    if architecture not in known:
+        raise unknown_name(architecture, known, "torchvision has no classifier")
+    published = models.get_model_weights(architecture)
+    if tag and tag.upper() not in published.__members__:
+        raise ModelError(f"{architecture} has no weights {tag!r}; it has {', '.join(published.__members__)}")
+    weights = published[tag.upper() or "DEFAULT"]
+    preset = weights.transforms()
+    arguments = {
+        "size": preset.crop_size[0],
+        "resize": preset.resize_size[0],
+        "interpolation": _interpolation(preset.interpolation.value),
+        "mean": tuple(preset.mean),
+        "std": tuple(preset.std),
+        "names": distinct(weights.meta["categories"]),
+    }
+    with warnings.catch_warnings():  # googlenet and inception speak of how they will be initialised
+        warnings.simplefilter("ignore", FutureWarning)
+        net = models.get_model(architecture, weights=weights if pretrained else None)
+    return HubNet(net, arguments)
+
+
+# ---- timm --------------------------------------------------------------------------------------------------
+
+
+def _timm(name: str, pretrained: bool) -> HubNet:
+    """Any model string of timm, with or without a tag: ``resnet50``, ``resnet50.a1_in1k``."""
+    timm = require("timm", extra="timm", purpose=f"the model timm:{name}")
+    if not timm.is_model(name):
+        raise unknown_name(name, timm.list_models(), "timm has no model")
+    net = timm.create_model(name, pretrained=pretrained)
+    config = timm.data.resolve_model_data_config(net)
+    height, width = config["input_size"][1:]
+    if config["crop_mode"] == "squash":
+        _warn_of_squashing(f"timm:{name}")
+    arguments = {
+        "size": (height, width),
+        "resize": math.floor(min(height, width) / config["crop_pct"]),
+        "interpolation": _interpolation(config["interpolation"]),
+        "mean": config["mean"],
+        "std": config["std"],
+        "names": _timm_names(timm, net),
+    }
+    return HubNet(net, arguments)
+
+
+def _timm_names(timm: Any, net: Any) -> tuple[str, ...] | None:
+    subset = timm.data.infer_imagenet_subset(net)  # told from the number of outputs and the weights' tag
+    if subset is None:
+        return None
+    labels = timm.data.ImageNetInfo(subset)
+    return distinct([labels.index_to_description(index) for index in range(net.num_classes)])
+
+
+# ---- Hugging Face ------------------------------------------------------------------------------------------
+
+
+class LogitsOf(nn.Module):
+    """A transformers model as a plain function of images, its channels in the order the model expects."""
+
+    def __init__(self, model: nn.Module, reverse_channels: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.reverse_channels = reverse_channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.reverse_channels:
+            x = x.flip(1)
+        logits: Tensor = self.model(pixel_values=x).logits
+        return logits
+
+
+def _hf(name: str, pretrained: bool) -> HubNet:
+    """A repository ``org/name`` of Hugging Face, or a folder in its layout."""
+    transformers = require("transformers", extra="hf", purpose=f"the model hf:{name}")
+    if pretrained:
+        model = transformers.AutoModelForImageClassification.from_pretrained(name).float()
+    else:
+        config = transformers.AutoConfig.from_pretrained(name)
+        model = transformers.AutoModelForImageClassification.from_config(config)
+    processor = transformers.AutoImageProcessor.from_pretrained(name, backend="pil")  # needs no torchvision
+    arguments, reverse_channels = _hf_preprocessing(processor, f"hf:{name}")
+    labels = model.config.id2label
+    arguments["names"] = distinct([str(labels[index]) for index in range(model.config.num_labels)])
+    return HubNet(LogitsOf(model, reverse_channels), arguments)
+
+
+def _hf_preprocessing(processor: Any, spec: str) -> tuple[dict[str, Any], bool]:
+    """Size, mean and std measured on the processor itself, and whether it reverses the colour channels.
+
+    Processors differ in how they rescale and normalise (some twice, some to [-1, 1]), but all are affine per
+    channel: black and white pixels tell the whole map, ``value = (pixel - mean) / std``.
+    """
+    black, white, red = (_processed(processor, colour) for colour in ("black", "white", "red"))
+    centre = (slice(None), black.shape[1] // 2, black.shape[2] // 2)
+    low, high = black[centre], white[centre]
+    std = 1 / (high - low)
+    mean = 0 - low * std
+    reverse = bool((red[centre] - low).abs().argmax() != 0)
+    if reverse:
+        mean, std = mean.flip(0), std.flip(0)
+    height, width = black.shape[1:]
+    return {
+        "size": (height, width),
+        "resize": _hf_resize(processor, min(height, width), spec),
+        "interpolation": _hf_interpolation(processor),
+        "mean": tuple(round(float(v), 6) for v in mean),
+        "std": tuple(round(float(v), 6) for v in std),
+    }, reverse
+
+
+def _processed(processor: Any, colour: str) -> Tensor:
+    from PIL import Image
+
+    values = processor(images=Image.new("RGB", (512, 512), colour), return_tensors="pt")["pixel_values"]
+    return torch.as_tensor(values)[0].double()
+
+
+def _hf_resize(processor: Any, side: int, spec: str) -> int:
+    """The shorter side of a photo before the centre crop."""
+    size = dict(getattr(processor, "size", None) or {})
+    crop_pct = getattr(processor, "crop_pct", None)
+    if (
+        size.get("shortest_edge") and crop_pct and size["shortest_edge"] < 384
+    ):  # as ConvNeXT's processor has it
+        return int(size["shortest_edge"] / crop_pct)
+    if size.get("shortest_edge") and not crop_pct:
+        return int(size["shortest_edge"])
+    _warn_of_squashing(spec)
+    return max(side, int(size.get("height") or side))
+
+
+def _hf_interpolation(processor: Any) -> str:
+    from PIL import Image
+
+    code = getattr(processor, "resample", None)
+    return _interpolation(Image.Resampling(code).name.lower() if code is not None else "bilinear")
+
+
+# ---- what the hubs share -----------------------------------------------------------------------------------
+
+HUBS: dict[str, Callable[[str, bool], HubNet]] = {"torchvision": _torchvision, "timm": _timm, "hf": _hf}
+
+
+def _interpolation(name: str) -> str:
+    return name if name in _INTERPOLATIONS else "bilinear"  # timm's "random" and "hamming", for training
+
+
+def _warn_of_squashing(spec: str) -> None:
+    warnings.warn(
+        f"{spec} was evaluated on photos squashed to a square; Proofmap keeps their shape and crops the "
+        "centre, so probabilities of oblong photos differ a little from the hub's",
+        stacklevel=2,
+    )
+
+
+@contextmanager
+def _plain_tensors_only() -> Iterator[None]:
+    """Let every ``torch.load`` inside refuse pickled code, whatever the hub asked for."""
+    changed = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
+    before = {key: os.environ.get(key) for key in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+@contextmanager
+def _told(spec: ModelSpec, download: bool) -> Iterator[None]:
+    """Whatever a hub raises, as one ModelError that says what to do."""
+    try:
+        yield
+    except ProofmapError:
+        raise
+    except ImportError as error:  # transformers imports its parts, and torchvision, only when they are used
+        raise MissingExtra(
+            f"{spec.text} needs a package that cannot be imported ({first_line(error)}). "
+            f"Install what it needs with: pip install 'proofmap[{spec.scheme}]'"
+        ) from error
+    except Exception as error:  # each hub and each of its network libraries has errors of its own
+        reason = first_line(error)
+        if not download:
+            raise ModelError(f"{spec.text} cannot be built ({reason})") from error
+        raise ModelError(
+            f"{spec.text} cannot be loaded: its weights could not be downloaded or read ({reason}). Check "
+            f"the name and the network, or give a file you have: {spec.scheme}:{spec.name}@FILE"
+        ) from error

@@ -1,0 +1,185 @@
+"""Model strings to Classifiers, and the list of what can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError, ModelError
+from proofmap.models import cifar_resnet, efficientnet_lite
+from proofmap.models.cifar_resnet import CifarResNet
+from proofmap.models.efficientnet_lite import EfficientNetLite
+from proofmap.models.function_file import call_function_file
+from proofmap.models.hubs import load_from_hub, unknown_name
+from proofmap.models.spec import SCHEMES, ModelSpec
+from proofmap.models.weights import State, load_into, load_state
+
+DEFAULT_MODEL = "efficientnet-lite0"
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """One line of the list of models.
+
+    Attributes:
+        name: what to ask for; a part in capitals stands for something of yours.
+        size: side of the square input in pixels; None where it depends on the net.
+        weights: where the weights come from.
+        description: one line.
+    """
+
+    name: str
+    size: int | None
+    weights: str
+    description: str
+
+
+@dataclass(frozen=True)
+class _OwnModel:
+    """A net defined in this package."""
+
+    info: ModelInfo
+    build: Callable[[], nn.Module]
+    arguments: Callable[[], dict[str, Any]]
+    renamed: Callable[[State], State]
+    packaged: Callable[[Any], None] | None  # fills the net from an installed package
+
+
+def load_classifier(
+    spec: str = DEFAULT_MODEL,
+    *,
+    weights: str | Path | None = None,
+    pretrained: bool = True,
+    device: str | torch.device | None = None,
+    batch_size: int | None = None,
+) -> Classifier:
+    """A net by name, with its weights, preprocessing and label names.
+
+    Args:
+        spec: ``efficientnet-lite0``, ``cifar10-resnet56@FILE``, ``torchvision:resnet50``, ``timm:NAME``,
+            ``hf:ORG/NAME``, ``FILE.py:FUNCTION``; see :mod:`proofmap.models.spec` and :func:`list_models`.
+        weights: a ``.safetensors`` file or PyTorch checkpoint instead of the published weights.
+        pretrained: False for random weights, the same on every call.
+        device: where to run; the CPU when left out.
+        batch_size: passes of the net at once; found from the free memory when left out.
+
+    Raises:
+        ModelError: there is no such model, or its weights cannot be had.
+        MissingExtra: a package that the model needs is not installed.
+
+    >>> f = load_classifier("cifar10-resnet20", pretrained=False)
+    >>> f.size, f.names[3]
+    ((32, 32), 'cat')
+    """
+    wanted = ModelSpec.parse(spec).with_arguments(weights=weights, pretrained=pretrained)
+    if wanted.scheme == "file":
+        if wanted.weights is not None or not wanted.pretrained:
+            raise InputError(f"{spec}: the function decides on the weights; leave out weights and pretrained")
+        return call_function_file(wanted.name, wanted.function, device=device, batch_size=batch_size)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net, arguments = _own(wanted) if wanted.scheme == "" else _from_hub(wanted)
+    return Classifier(net, **arguments, device=device, batch_size=batch_size, name=wanted.title)
+
+
+def list_models() -> list[ModelInfo]:
+    """Everything :func:`load_classifier` understands: our own nets, then one line for each hub.
+
+    >>> [info.name for info in list_models()][:3]
+    ['efficientnet-lite0', 'efficientnet-lite1', 'efficientnet-lite2']
+    """
+    return [model.info for model in _OWN.values()] + list(_ELSEWHERE)
+
+
+def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
+    if spec.name not in _OWN:
+        scheme, colon, name = spec.name.rpartition(":")
+        if colon:
+            raise unknown_name(scheme, SCHEMES, f"{spec.text!r} cannot be found: there is no hub")
+        elsewhere = [f"{hub}:{name}" for hub in SCHEMES]
+        raise unknown_name(spec.name, [*_OWN, *elsewhere], "Proofmap has no model")
+    model = _OWN[spec.name]
+    if spec.weights is None and spec.pretrained and model.packaged is None:
+        raise ModelError(
+            f"{spec.name} has no published weights to fetch: give a file as {spec.name}@FILE or weights=FILE "
+            f"(or random weights, with {spec.name}?pretrained=false)"
+        )
+    net = model.build()
+    if spec.weights is not None:
+        load_into(net, model.renamed(load_state(spec.weights)), source=str(spec.weights))
+    elif spec.pretrained and model.packaged is not None:
+        model.packaged(net)
+    return net, model.arguments()
+
+
+def _from_hub(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
+    net, arguments = load_from_hub(spec)
+    if spec.weights is not None:
+        inner = net.get_submodule("model") if spec.scheme == "hf" else net
+        load_into(inner, load_state(spec.weights), source=str(spec.weights))
+    return net, arguments
+
+
+def _efficientnet(number: int) -> _OwnModel:
+    variant = efficientnet_lite.VARIANTS[number]
+    return _OwnModel(
+        ModelInfo(
+            name=f"efficientnet-lite{number}",
+            size=variant.size,
+            weights=f"package {variant.package.replace('_', '-')}",
+            description="ImageNet, 1000 labels; small, without squeeze-and-excitation",
+        ),
+        build=partial(EfficientNetLite, variant),
+        arguments=partial(efficientnet_lite.classifier_arguments, variant),
+        renamed=efficientnet_lite.renamed,
+        packaged=partial(efficientnet_lite.load_packaged, variant=variant),
+    )
+
+
+def _cifar(depth: int, num_classes: int) -> _OwnModel:
+    kind = "bottleneck blocks, the paper's net" if depth == 164 else "basic blocks, option-A shortcuts"
+    return _OwnModel(
+        ModelInfo(
+            name=f"cifar{num_classes}-resnet{depth}",
+            size=32,
+            weights="a file you give",
+            description=f"CIFAR-{num_classes}; {kind}",
+        ),
+        build=partial(CifarResNet, depth, num_classes),
+        arguments=partial(cifar_resnet.classifier_arguments, depth, num_classes),
+        renamed=cifar_resnet.renamed,
+        packaged=None,
+    )
+
+
+_OWN = {
+    model.info.name: model
+    for model in (
+        *(_efficientnet(number) for number in efficientnet_lite.VARIANTS),
+        *(_cifar(depth, 10) for depth in (*cifar_resnet.BASIC_DEPTHS, cifar_resnet.BOTTLENECK_DEPTH)),
+        _cifar(cifar_resnet.BOTTLENECK_DEPTH, 100),
+    )
+}
+
+_ELSEWHERE = (
+    ModelInfo(
+        "torchvision:NAME", None, "torchvision downloads them", "any of its classifiers, or NAME.WEIGHTS"
+    ),
+    ModelInfo("timm:NAME", None, "timm downloads them", "any of its models, with or without a tag"),
+    ModelInfo(
+        "hf:ORG/NAME", None, "transformers downloads them", "an image classifier of Hugging Face, or a folder"
+    ),
+    ModelInfo(
+        "FILE.py:FUNCTION",
+        None,
+        "your function's",
+        "a Classifier, or (net, Classifier's arguments), of yours",
+    ),
+)

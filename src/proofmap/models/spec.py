@@ -1,0 +1,92 @@
+"""A model as a string: which net, from where, with which weights.
+
+efficientnet-lite0                        one of our own nets
+cifar10-resnet56@weights.safetensors      ... with the weights of a file
+torchvision:resnet50                      a hub's net, its weights and its preprocessing
+torchvision:resnet50.IMAGENET1K_V1        ... with one of several published weights
+timm:resnet18?pretrained=false            ... untrained
+hf:google/vit-base-patch16-224            a repository of Hugging Face, or a folder in its layout
+nets/mine.py:make                         whatever your function returns
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from proofmap.errors import InputError
+
+SCHEMES = ("torchvision", "timm", "hf")
+
+_FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w*))?")
+_NAMED = re.compile(
+    rf"(?:(?P<scheme>{'|'.join(SCHEMES)}):)?"
+    r"(?P<name>[^@?]*[^@?:])(?:@(?P<weights>[^?]+))?(?:\?pretrained=(?P<pretrained>true|false))?"
+)
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model string taken apart.
+
+    Attributes:
+        text: as it was written.
+        scheme: ``""`` for our own nets, ``torchvision``, ``timm``, ``hf``, or ``file``.
+        name: the net's name there; the path of the Python file for ``file``.
+        function: the function in that file.
+        weights: a file that replaces the published weights.
+        pretrained: False for a net with random weights.
+    """
+
+    text: str
+    scheme: str
+    name: str
+    function: str = ""
+    weights: Path | None = None
+    pretrained: bool = True
+
+    @classmethod
+    def parse(cls, text: str) -> ModelSpec:
+        """Take a model string apart.
+
+        >>> spec = ModelSpec.parse("cifar10-resnet56@nets/56.safetensors")
+        >>> spec.name, spec.weights.name
+        ('cifar10-resnet56', '56.safetensors')
+        >>> ModelSpec.parse("timm:resnet18?pretrained=false").pretrained
+        False
+        """
+        text = text.strip()
+        if match := _FILE.fullmatch(text):
+            if not match["function"]:
+                raise InputError(
+                    f"model {text!r} names no function of the file: write {text.rstrip(':')}:FUNCTION"
+                )
+            return cls(text, "file", match["path"], function=match["function"])
+        if match := _NAMED.fullmatch(text):
+            weights = Path(match["weights"]) if match["weights"] else None
+            trained = match["pretrained"] != "false"
+            return cls(text, match["scheme"] or "", match["name"], weights=weights, pretrained=trained)
+        raise InputError(
+            f"model {text!r} cannot be read. Write a name, such as efficientnet-lite0 or timm:resnet18, "
+            "followed by @FILE for weights of your own or ?pretrained=false for none; or FILE.py:FUNCTION"
+        )
+
+    @property
+    def title(self) -> str:
+        """The model without the folder its weights lie in, which is nothing a record of results should tell.
+
+        >>> ModelSpec.parse("cifar10-resnet56@nets/56.safetensors").title
+        'cifar10-resnet56@56.safetensors'
+        """
+        model = f"{self.scheme}:{self.name}" if self.scheme else self.name
+        if self.weights is not None:
+            return f"{model}@{self.weights.name}"
+        return model if self.pretrained else f"{model}?pretrained=false"
+
+    def with_arguments(self, *, weights: str | Path | None, pretrained: bool) -> ModelSpec:
+        """The same, with what the caller says beside the string."""
+        if weights is not None and self.weights is not None and Path(weights) != self.weights:
+            raise InputError(f"model {self.text!r} names one weights file, weights={str(weights)!r} another")
+        weights = self.weights if weights is None else Path(weights)
+        return replace(self, weights=weights, pretrained=self.pretrained and pretrained)

@@ -1,0 +1,106 @@
+"""What ``save`` writes: tables, a full record, maps and pictures; each file whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from proofmap._files import file_name, output_folder, whole_file, write_text
+from proofmap.errors import MissingExtra
+from proofmap.evaluation import Evaluation
+from proofmap.report import figures, tables
+from proofmap.report.pictures import comparison_sheet, proof_sheet
+
+
+def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
+    """Everything but tensors, as plain data: settings, versions, scores, rows."""
+    from proofmap import __version__
+
+    return {
+        "proofmap": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": str(evaluation.images.device),
+        "settings": dict(evaluation.settings),
+        "images": list(evaluation.image_names),
+        "methods": [
+            {
+                "name": r.name,
+                "settings": dict(r.settings),
+                "label_free": r.label_free,
+                "seconds": round(r.seconds, 2),
+                "scores": [s.record() for s in r.scores],
+                "values": {k: v.tolist() for k, v in r.values.items()},
+                "pairs": [dict(row) for row in r.rows],
+            }
+            for r in evaluation.results
+        ],
+    }
+
+
+def evaluation_json(evaluation: Evaluation) -> str:
+    """The record as JSON text; NaN becomes null."""
+    return json.dumps(_without_nan(evaluation_record(evaluation)), indent=1)
+
+
+def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: bool = True) -> list[Path]:
+    """``scores.csv``, ``pairs.csv``, ``evaluation.json``, and a sheet per image and the charts when asked."""
+    out = output_folder(folder)
+    written = _save_numbers(evaluation, out)
+    if pictures:
+        for i, name in enumerate(evaluation.image_names):
+            written.append(_save_picture(comparison_sheet(evaluation, i), out / f"{file_name(name)}.png"))
+        try:
+            written.append(figures.draw_curves(evaluation, out / "curves.png"))
+            written.append(figures.draw_scatter(evaluation, out / "completeness-soundness.png"))
+        except MissingExtra:
+            pass  # charts are a bonus of the extra; the command line says so
+    return written
+
+
+def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
+    """One sheet per image, ``maps.safetensors``, and the numbers."""
+    out = output_folder(folder)
+    written = _save_numbers(evaluation, out)
+    tensors = {"maps": evaluation.results[0].maps.contiguous(), "labels": evaluation.labels.cpu().contiguous()}
+    with whole_file(out / "maps.safetensors") as part:
+        save_file(tensors, part, metadata={"images": json.dumps(list(evaluation.image_names))})
+    written.append(out / "maps.safetensors")
+    for i, name in enumerate(evaluation.image_names):
+        path = out / f"{file_name(name, evaluation.results[0].name)}.png"
+        written.append(_save_picture(proof_sheet(evaluation, i), path))
+    return written
+
+
+def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
+    for name, text in (
+        ("scores.csv", tables.scores_csv(evaluation)),
+        ("pairs.csv", tables.pairs_csv(evaluation)),
+        ("evaluation.json", evaluation_json(evaluation) + "\n"),
+    ):
+        write_text(out / name, text)
+    return [out / "scores.csv", out / "pairs.csv", out / "evaluation.json"]
+
+
+def _without_nan(value: object) -> object:
+    """NaN is not JSON: it becomes null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(k): _without_nan(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(v) for v in value]
+    return value
+
+
+def _save_picture(picture: Image.Image, path: Path) -> Path:
+    with whole_file(path) as part:
+        picture.save(part, optimize=True)
+    return path

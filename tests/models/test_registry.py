@@ -1,0 +1,121 @@
+"""Model strings: what is listed can be asked for, and what cannot be had is explained."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from proofmap.errors import InputError, ModelError
+from proofmap.models import DEFAULT_MODEL, ModelSpec, list_models, load_classifier
+from proofmap.models.cifar_resnet import CifarResNet
+from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite
+
+OWN = [info for info in list_models() if info.size is not None]
+
+
+@pytest.mark.parametrize("info", OWN, ids=lambda info: info.name)
+def test_every_net_of_our_own_loads_with_random_weights(info) -> None:  # type: ignore[no-untyped-def]
+    f = load_classifier(f"{info.name}?pretrained=false", batch_size=1)
+    assert f.size == (info.size, info.size)
+    assert len(f.names) == (100 if "cifar100" in info.name else 10 if "cifar" in info.name else 1000)
+    assert f.name == f"{info.name}?pretrained=false"
+
+
+def test_the_list_names_the_default_and_every_hub() -> None:
+    names = [info.name for info in list_models()]
+    assert names[0] == DEFAULT_MODEL
+    assert len(names) == len(set(names)) == 3 + 6 + 1 + 4
+    assert {name.partition(":")[0] for name in names if ":" in name} == {
+        "torchvision",
+        "timm",
+        "hf",
+        "FILE.py",
+    }
+    assert all("\n" not in info.description and info.description for info in list_models())
+
+
+def test_random_weights_are_the_same_each_time_and_leave_the_generator_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    a, b = (load_classifier("cifar10-resnet20", pretrained=False) for _ in range(2))
+    assert torch.equal(torch.rand(3), expected)
+    assert a.fingerprint() == b.fingerprint()
+
+
+def test_a_weights_file_may_stand_in_the_string_or_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "w.safetensors"
+    save_file(CifarResNet(20).state_dict(), file)
+    a = load_classifier(f"cifar10-resnet20@{file}")
+    b = load_classifier("cifar10-resnet20", weights=file)
+    assert a.name == b.name == "cifar10-resnet20@w.safetensors"
+    assert (
+        a.fingerprint()
+        == b.fingerprint()
+        != load_classifier("cifar10-resnet20?pretrained=false").fingerprint()
+    )
+
+
+def test_two_different_weights_files_are_too_many() -> None:
+    with pytest.raises(InputError, match="one weights file"):
+        load_classifier("cifar10-resnet20@a.pth", weights="b.pth")
+
+
+def test_efficientnet_also_takes_a_file_of_our_own_keys(tmp_path: Path) -> None:
+    torch.save(EfficientNetLite(VARIANTS[0]).state_dict(), tmp_path / "lite0.pth")
+    assert load_classifier(f"efficientnet-lite0@{tmp_path / 'lite0.pth'}").size == (224, 224)
+
+
+def test_a_net_without_published_weights_asks_for_a_file() -> None:
+    with pytest.raises(ModelError, match="cifar10-resnet56@FILE or weights=FILE"):
+        load_classifier("cifar10-resnet56")
+
+
+@pytest.mark.parametrize(
+    "spec, told",
+    [
+        ("efficientnet-lite3", "no model 'efficientnet-lite3'. Close: .*efficientnet-lite2"),
+        ("resnet50", "Close: .*timm:resnet50"),
+        ("tim:resnet50", "there is no hub 'tim'. Close: timm"),
+        ("cifar10_resnet56", "Close: .*cifar10-resnet56"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_close_ones(spec: str, told: str) -> None:
+    with pytest.raises(ModelError, match=told):
+        load_classifier(spec)
+
+
+@pytest.mark.parametrize("spec", ["", "@file.pth", "timm:", "timm:a?weights=none", "net.py", "net.py:"])
+def test_a_string_that_is_no_model_is_refused(spec: str) -> None:
+    with pytest.raises(InputError, match="model '"):
+        load_classifier(spec)
+
+
+@pytest.mark.parametrize(
+    "text, scheme, name, function",
+    [
+        ("timm:resnet50.a1_in1k", "timm", "resnet50.a1_in1k", ""),
+        ("hf:google/vit-base-patch16-224", "hf", "google/vit-base-patch16-224", ""),
+        ("a b/nets.py:make_it", "file", "a b/nets.py", "make_it"),
+        (r"C:\nets\mine.py:make", "file", r"C:\nets\mine.py", "make"),
+        ("efficientnet-lite1", "", "efficientnet-lite1", ""),
+    ],
+)
+def test_a_string_comes_apart_as_written(text: str, scheme: str, name: str, function: str) -> None:
+    spec = ModelSpec.parse(text)
+    assert (spec.scheme, spec.name, spec.function) == (scheme, name, function)
+    assert spec.pretrained
+    assert spec.weights is None
+
+
+def test_importing_the_models_imports_no_hub() -> None:
+    code = "import sys, proofmap.models; print(*{'torchvision', 'timm', 'transformers'} & sys.modules.keys())"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.strip() == ""
