@@ -80,7 +80,9 @@ def row(f: pm.Classifier, photos: torch.Tensor, labels: torch.Tensor, method: pm
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True)
     parser.add_argument("--photos", type=int, default=48)
     parser.add_argument("--settings", nargs="*", default=GRID)
@@ -95,10 +97,15 @@ def main() -> None:
     labels = f.top(photos, 5)
     source = args.distractors_from if args.distractors_from == "samples" else Path(args.distractors_from)
     pool = pm.Images(source=source, size=256).prepare(f)
-    print(f"{len(photos)} photos with f(second) >= 0.1, top 5 labels, distractors from {args.distractors_from}")
+    print(
+        f"{len(photos)} photos with f(second) >= 0.1, top 5 labels, distractors from {args.distractors_from}"
+    )
     print("| setting | passes | compl / sound .01/.001 | at .1/.1 | best effort | sound 2nd | rho | s |")
     print("|---|---|---|---|---|---|---|---|")
-    controls = [("centered-gaussian", pm.make_method("centered-gaussian")), ("grad-cam", pm.make_method("grad-cam"))]
+    controls = [
+        ("centered-gaussian", pm.make_method("centered-gaussian")),
+        ("grad-cam", pm.make_method("grad-cam")),
+    ]
     for name, method in controls:
         print(f"| {name} | 1 | " + " | ".join(row(f, photos, labels, method)) + " |", flush=True)
     for text in args.settings:

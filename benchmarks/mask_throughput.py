@@ -18,12 +18,14 @@ import torch.nn.functional as F
 import proofmap as pm
 
 
-def plain_loop(net: torch.nn.Module, f: pm.Classifier, x: torch.Tensor, a: int, pool: torch.Tensor, steps: int) -> None:
+def plain_loop(
+    net: torch.nn.Module, f: pm.Classifier, x: torch.Tensor, a: int, pool: torch.Tensor, steps: int
+) -> None:
     mean = torch.tensor(f.mean, device=f.device).view(1, 3, 1, 1)
     std = torch.tensor(f.std, device=f.device).view(1, 3, 1, 1)
     weights = torch.zeros(1, 1, *(side // 4 for side in f.size), device=f.device, requires_grad=True)
     optimiser = torch.optim.Adam([weights], lr=0.05)
-    for step in range(steps):
+    for _ in range(steps):
         mask = F.interpolate(weights.sigmoid(), scale_factor=4, mode="bilinear")
         behind = pool[torch.randint(len(pool), (10,), device=f.device)]
         logits = net((mask * x + (1 - mask) * behind - mean) / std)
@@ -41,7 +43,9 @@ def synchronised(device: torch.device) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="efficientnet-lite0")
     parser.add_argument("--weights", type=Path, default=None)
     parser.add_argument("--pairs", type=int, default=None)

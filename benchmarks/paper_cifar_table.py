@@ -33,7 +33,9 @@ TOLERANCE = 0.07
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="the folder cifar-10-batches-py")
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--model", default="cifar10-resnet56")
@@ -55,7 +57,10 @@ def main() -> None:
     labels = net.top(images, 2)
     train, _ = load_cifar(args.data / "data_batch_1")
     pool = pm.Images(source=train, size=1000, crop="none", seed=args.seed)
-    gray, random = {"points": 64}, {"points": 32, "fill": pm.Images(source=train, size=1000, crop="none", seed=1)}
+    gray, random = (
+        {"points": 64},
+        {"points": 32, "fill": pm.Images(source=train, size=1000, crop="none", seed=1)},
+    )
 
     cells: dict[str, list[dict[str, float]]] = {}
     for tv in TVS:
@@ -74,7 +79,9 @@ def main() -> None:
         maps = method(net, images, labels, seed=args.seed, progress=Lines(every=30))
         seconds = time.perf_counter() - began
         rate = method.passes(labels.numel()) / seconds
-        print(f"TV {tv}: {len(images)} images x 2 labels in {seconds:.0f} s, {rate:,.0f} passes/s", flush=True)
+        print(
+            f"TV {tv}: {len(images)} images x 2 labels in {seconds:.0f} s, {rate:,.0f} passes/s", flush=True
+        )
         for fill, options in (("gray", gray), ("random image", {**random, "draws": args.draws})):
             curves = pm.insertion(net, images, maps, labels, seed=args.seed, **options)
             for name, pairs in (
@@ -86,7 +93,9 @@ def main() -> None:
                     {"tv": tv, "value": score.value, "low": score.low, "high": score.high}
                 )
 
-    print(f"\n{args.model}, n = {len(images)}, {args.steps} steps x {args.distractors} distractors, seed {args.seed}")
+    print(
+        f"\n{args.model}, n = {len(images)}, {args.steps} steps x {args.distractors} distractors, seed {args.seed}"
+    )
     print("| fill | score | " + " | ".join(f"TV {tv}" for tv in TVS) + " |")
     print("|---|---|" + "---|" * len(TVS))
     good = True
@@ -100,9 +109,13 @@ def main() -> None:
         good &= all(abs(c["value"] - p) <= TOLERANCE for c, p in zip(row, paper, strict=True))
         values = [c["value"] for c in row]
         good &= values == sorted(values, reverse=name == "completeness")
-    print("\nevery cell within 0.07 and both trends monotone" if good else "\nNOT within 0.07 or not monotone")
+    print(
+        "\nevery cell within 0.07 and both trends monotone" if good else "\nNOT within 0.07 or not monotone"
+    )
     if args.out:
-        args.out.write_text(json.dumps({"settings": vars(args), "cells": cells}, default=str, indent=1) + "\n")
+        args.out.write_text(
+            json.dumps({"settings": vars(args), "cells": cells}, default=str, indent=1) + "\n"
+        )
     sys.exit(0 if good else 1)
 
 

@@ -1,9 +1,9 @@
 """Proofmap: saliency maps that prove the label, and cannot prove the wrong one.
 
-    >>> import proofmap as pm
-    >>> net = pm.load_classifier("efficientnet-lite0")  # doctest: +SKIP
-    >>> proof = pm.explain(net, pm.load_images(["cat.png"], net), labels="top5")  # doctest: +SKIP
-    >>> proof.save("out/")  # doctest: +SKIP
+>>> import proofmap as pm
+>>> net = pm.load_classifier("efficientnet-lite0")  # doctest: +SKIP
+>>> proof = pm.explain(net, pm.load_images(["cat.png"], net), labels="top5")  # doctest: +SKIP
+>>> proof.save("out/")  # doctest: +SKIP
 """
 
 from proofmap.classifier import Classifier

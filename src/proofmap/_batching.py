@@ -52,7 +52,10 @@ class BatchSize:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception means that memory ran out, on any device.
 
-    >>> is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")), is_out_of_memory(RuntimeError("shape"))
+    >>> (
+    ...     is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")),
+    ...     is_out_of_memory(RuntimeError("shape")),
+    ... )
     (True, False)
     """
     if isinstance(error, OutOfMemory):

@@ -48,10 +48,12 @@ class _Bar:
             TextColumn("{task.fields[note]}"),
         )
         self.bar = RichProgress(*columns, console=console, transient=True)
+        self.note = ""
         self.id = self.bar.add_task(what, total=passes, note="")
 
     def advance(self, passes: int, note: str = "") -> None:
-        self.bar.update(self.id, advance=passes, **({"note": note} if note else {}))
+        self.note = note or self.note
+        self.bar.update(self.id, advance=passes, note=self.note)
 
     def __enter__(self) -> Self:
         self.bar.start()

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from proofmap._batching import BatchSize
 
-_CPU_LIMIT = 32  # larger batches only fall out of the processor's caches
-_DEVICE_LIMIT = 4096
+_LARGEST_ON_CPU = 40 * 2**20
+"""A C library hands larger blocks back to the system when freed; touching them anew costs more than computing them."""
+_LIMIT = 4096
 
 
 def probe_batch_sizes(
@@ -20,22 +21,22 @@ def probe_batch_sizes(
     """Batch sizes (forward only, forward with input gradient) that should fit half of the free memory.
 
     The memory of a gradient pass is what autograd saves for one image, counted as it is saved; a forward pass
-    alone keeps a few layers at a time, taken as a quarter of that.
+    alone keeps a few layers at a time, taken as a quarter of that. On a CPU the largest tensor sets the limit.
     """
-    device = image.device
-    limit = _CPU_LIMIT if device.type == "cpu" else _DEVICE_LIMIT
-    saved = max(_saved_bytes(forward, image, weights), 16 * image.numel() * image.element_size())
-    budget = free_memory(device) / 2
-    with_gradient = int(budget / (2 * saved))
-    forward_only = int(budget / (saved / 2))
+    saved = _saved_bytes(forward, image, weights)
+    largest = max([image.numel() * image.element_size(), *saved])
+    total = max(sum(saved), 16 * largest // 4)
+    budget = free_memory(image.device) / 2
+    limit = max(1, _LARGEST_ON_CPU // largest) if image.device.type == "cpu" else _LIMIT
+    with_gradient, forward_only = int(budget / (2 * total)), int(budget / (total / 2))
     return BatchSize(_clamp(forward_only, limit)), BatchSize(_clamp(with_gradient, limit))
 
 
 def _clamp(size: int, limit: int) -> int:
-    return max(1, min(size, limit))
+    return max(1, min(size, limit, _LIMIT))
 
 
-def _saved_bytes(forward: Callable[[Tensor], Tensor], image: Tensor, weights: Iterable[Tensor]) -> int:
+def _saved_bytes(forward: Callable[[Tensor], Tensor], image: Tensor, weights: Iterable[Tensor]) -> list[int]:
     constant = {weight.untyped_storage().data_ptr() for weight in weights}
     seen: dict[int, int] = {}
 
@@ -47,7 +48,7 @@ def _saved_bytes(forward: Callable[[Tensor], Tensor], image: Tensor, weights: It
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
         forward(image.detach().clone().requires_grad_(True))
-    return sum(seen.values())
+    return list(seen.values())
 
 
 def free_memory(device: torch.device) -> int:

@@ -94,7 +94,9 @@ class Classifier:
         self._batches: tuple[BatchSize, BatchSize] | None = None
 
         width = self._probe_outputs()
-        self.names: tuple[str, ...] = tuple(names) if names is not None else tuple(str(i) for i in range(width))
+        self.names: tuple[str, ...] = (
+            tuple(names) if names is not None else tuple(str(i) for i in range(width))
+        )
         if len(self.names) != width:
             raise InputError(f"names has {len(self.names)} entries, but the net returns {width} outputs")
         if isinstance(label_set, str) and label_set != "all":
@@ -159,7 +161,9 @@ class Classifier:
         if isinstance(self.net, nn.Module):
             for key, tensor in sorted(self.net.state_dict().items()):
                 digest.update(key.encode() + str(tensor.dtype).encode() + str(tuple(tensor.shape)).encode())
-                digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+                digest.update(
+                    tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+                )
         return digest.hexdigest()
 
     # ---- one batch, differentiable --------------------------------------------------------------------------
@@ -220,12 +224,18 @@ class Classifier:
     def check_images(self, images: Tensor) -> Tensor:
         """The images on this classifier's device, or an error that says what is wrong with them."""
         if not isinstance(images, Tensor):
-            raise InputError(f"images must be a tensor (N, C, H, W), not {type(images).__name__}; see load_images")
+            raise InputError(
+                f"images must be a tensor (N, C, H, W), not {type(images).__name__}; see load_images"
+            )
         expected = (self.channels, *self.size)
         if images.ndim != 4 or tuple(images.shape[1:]) != expected:
-            raise InputError(f"images must be (N, {', '.join(map(str, expected))}), got {tuple(images.shape)}")
+            raise InputError(
+                f"images must be (N, {', '.join(map(str, expected))}), got {tuple(images.shape)}"
+            )
         if not images.is_floating_point():
-            raise InputError(f"images must be floats in [0, 1], got {images.dtype}; divide 8-bit pixels by 255")
+            raise InputError(
+                f"images must be floats in [0, 1], got {images.dtype}; divide 8-bit pixels by 255"
+            )
         if len(images):
             low, high = (float(v) for v in images.aminmax())
             if not (low >= -1e-3 and high <= 1 + 1e-3):  # also refuses NaN
@@ -286,7 +296,7 @@ class Classifier:
         if not isinstance(self.net, nn.Module) or self.is_frozen:
             return self
         if (dtype, compile) not in self._frozen:
-            fast = self._like(freeze(self.net, dtype=dtype, device=self.device))
+            fast = self._like(freeze(self.net, self.blank(1).to(self.dtype), dtype=dtype))
             fast.dtype, fast.is_frozen = dtype, True
             if compile:
                 _ = fast.batches  # measured before compiling, which would specialise on a batch of one
@@ -312,5 +322,7 @@ class Classifier:
             self._outside[members] = 0.0
 
     def __repr__(self) -> str:
-        kind = f"{len(self.label_set)} of {len(self.names)} labels" + (", renormalised" if self.renormalise else "")
+        kind = f"{len(self.label_set)} of {len(self.names)} labels" + (
+            ", renormalised" if self.renormalise else ""
+        )
         return f"Classifier({self.name}, {self.size[0]}x{self.size[1]}, {kind}, {self.device})"

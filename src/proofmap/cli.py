@@ -37,7 +37,9 @@ COMPARED = "learned-mask,top-label:learned-mask,grad-cam,gradient-x-input,gradie
 
 Model = Annotated[str, typer.Option(help="A net: see [bold]proofmap models[/]; or file.py:function.")]
 Weights = Annotated[Path | None, typer.Option(help="Weights file (.safetensors or a torch checkpoint).")]
-LabelsOption = Annotated[str, typer.Option(help="all, top5, p>=0.01, or names or indices separated by commas.")]
+LabelsOption = Annotated[
+    str, typer.Option(help="all, top5, p>=0.01, or names or indices separated by commas.")
+]
 LabelSet = Annotated[str | None, typer.Option(help="Only these labels count; softmax over them alone.")]
 ThresholdsOption = Annotated[str, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")]
 CurveOption = Annotated[str, typer.Option(help="paper, released, rise or restricted.")]
@@ -174,7 +176,9 @@ def _print_evaluation(found: pm.Evaluation, format: str) -> None:
 @app.command()
 def demo(
     out: Out = Path("demo"),
-    photos: Annotated[str, typer.Option(help="Which of the sample photographs.")] = "cat,rocket,coffee,motorcycle,astronaut",
+    photos: Annotated[
+        str, typer.Option(help="Which of the sample photographs.")
+    ] = "cat,rocket,coffee,motorcycle,astronaut",
     labels: LabelsOption = "top3",
     methods: Annotated[str, typer.Option(help="Methods to compare.")] = COMPARED,
     device: Device = None,
@@ -212,7 +216,11 @@ def with_fill(method: pm.Method, fill: pm.Fill) -> pm.Method:
 
     if isinstance(method, pm.TopLabel):
         return pm.TopLabel(of=with_fill(method.of, fill))
-    return replace(method, fill=fill) if isinstance(method, pm.LearnedMask) and method.fill == "images" else method
+    return (
+        replace(method, fill=fill)
+        if isinstance(method, pm.LearnedMask) and method.fill == "images"
+        else method
+    )
 
 
 @app.command()
@@ -220,14 +228,12 @@ def methods(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """The methods, what they are and their settings."""
-    from dataclasses import fields, is_dataclass
-
     records = [
         {
             "name": name,
             "meaning": METHODS[name].meaning,
             "needs": sorted(METHODS[name].needs),
-            "settings": [f.name for f in fields(METHODS[name])] if is_dataclass(METHODS[name]) else [],
+            "settings": METHODS[name].setting_names(),
         }
         for name in METHODS
     ]
@@ -253,9 +259,12 @@ def models(
     if as_json:
         print(json.dumps([asdict(info) for info in infos], indent=1))
         return
-    print(tables.aligned(["model", "input", "weights", "what it is"], [
-        [i.name, str(i.size), i.weights, i.description] for i in infos
-    ]))
+    print(
+        tables.aligned(
+            ["model", "input", "weights", "what it is"],
+            [[i.name, str(i.size), i.weights, i.description] for i in infos],
+        )
+    )
 
 
 def _say_written(paths: Sequence[Path]) -> None:

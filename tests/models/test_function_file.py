@@ -27,7 +27,8 @@ def net():
     return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, WIDTH))
 
 def classifier():
-    return Classifier(net(), size=8, names=["x", "y", "z"], label_set=["x", "z"], renormalise=True, name="mine")
+    names = ["x", "y", "z"]
+    return Classifier(net(), size=8, names=names, label_set=["x", "z"], renormalise=True, name="mine")
 
 def pair():
     return net(), {"size": (8, 8), "names": Settings(["x", "y", "z"]).names}

@@ -33,7 +33,7 @@ def photo(tmp_path: Path) -> Path:
     return tmp_path / "photo.png"
 
 
-# ---- torchvision ---------------------------------------------------------------------------------------------
+# ---- torchvision -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tag, resize", [("", 232), (".IMAGENET1K_V1", 256), (".imagenet1k_v2", 232)])
@@ -113,7 +113,7 @@ def test_a_downloaded_checkpoint_can_run_no_code(
     assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
 
 
-# ---- timm ----------------------------------------------------------------------------------------------------
+# ---- timm --------------------------------------------------------------------------------------------------
 
 
 def test_timm_brings_its_preprocessing_and_names(timm: ModuleType) -> None:
@@ -141,7 +141,7 @@ def test_a_tag_unknown_to_timm_is_told(timm: ModuleType) -> None:
         load_classifier("timm:test_vit.no_such_tag?pretrained=false")
 
 
-# ---- Hugging Face --------------------------------------------------------------------------------------------
+# ---- Hugging Face ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_a_repository_that_cannot_be_reached_is_told(
         load_classifier("hf:org/net")
 
 
-# ---- all -----------------------------------------------------------------------------------------------------
+# ---- all ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

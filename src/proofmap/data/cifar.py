@@ -27,7 +27,9 @@ class _ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise InputError(f"it asks to load {module}.{name}, which no CIFAR file needs; nothing was executed")
+            raise InputError(
+                f"it asks to load {module}.{name}, which no CIFAR file needs; nothing was executed"
+            )
         return super().find_class(module.replace("numpy.core", "numpy._core"), name)
 
 
@@ -42,7 +44,12 @@ def load_cifar(path: str | Path) -> tuple[Tensor, Tensor]:
         fields = {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
         pixels = np.asarray(fields["data"])
         labels = fields["labels"] if "labels" in fields else fields["fine_labels"]
-        if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != 3072 or len(labels) != len(pixels):
+        if (
+            pixels.dtype != np.uint8
+            or pixels.ndim != 2
+            or pixels.shape[1] != 3072
+            or len(labels) != len(pixels)
+        ):
             raise InputError(f"its data has shape {pixels.shape}, expected (N, 3072) bytes with N labels")
     except OSError as error:
         raise InputError(f"the CIFAR file {path} cannot be read: {error}") from None

@@ -30,7 +30,9 @@ def build_pool(source: Any, shape: tuple[int, int, int], *, size: int, crop: str
     """
     channels, height, width = shape
     if channels not in (1, 3):
-        raise InputError(f"distractor pictures have 1 or 3 channels, the classifier takes {channels}; use fill='gray'")
+        raise InputError(
+            f"distractor pictures have 1 or 3 channels, the classifier takes {channels}; use fill='gray'"
+        )
     openers = _openers(source)
     count = size if crop == "random" else min(size, len(openers))
     order = _random.permutations(torch.tensor(_random.key_of(seed, "pool order")), len(openers)).tolist()
@@ -101,7 +103,9 @@ def _from_item(source: Any, index: int) -> Image.Image:
     if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
         array = array.transpose(1, 2, 0)
     if array.ndim not in (2, 3):
-        raise InputError(f"distractor {index} has shape {array.shape}; expected a picture (H, W, C) or (C, H, W)")
+        raise InputError(
+            f"distractor {index} has shape {array.shape}; expected a picture (H, W, C) or (C, H, W)"
+        )
     if array.dtype != np.uint8:
         if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
             raise InputError(f"distractor {index} must hold 8-bit pixels or floats in [0, 1]")

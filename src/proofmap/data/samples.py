@@ -38,7 +38,9 @@ def sample_path(name: str) -> Path:
     assert package.__file__ is not None
     path = Path(package.__file__).parent / "data" / SAMPLES[name]
     if not path.is_file():
-        raise InputError(f"scikit-image is installed, but its file {SAMPLES[name]} is not; reinstall scikit-image")
+        raise InputError(
+            f"scikit-image is installed, but its file {SAMPLES[name]} is not; reinstall scikit-image"
+        )
     return path
 
 

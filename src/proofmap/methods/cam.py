@@ -43,7 +43,9 @@ def find_layer(classifier: Classifier) -> str:
             logits = classifier(image)
             for name, output in reversed(seen.items()):
                 if output.requires_grad:
-                    (gradient,) = torch.autograd.grad(logits.sum(), output, retain_graph=True, allow_unused=True)
+                    (gradient,) = torch.autograd.grad(
+                        logits.sum(), output, retain_graph=True, allow_unused=True
+                    )
                     if gradient is not None and bool(gradient.abs().sum() > 0):
                         return name
     finally:
@@ -68,7 +70,9 @@ def captured(net: nn.Module, layer: str) -> Iterator[list[Tensor]]:
     """Collect the outputs of one layer while the net runs; leaves no hook behind."""
     modules = dict(net.named_modules())
     if layer not in modules:
-        raise InputError(f"the net has no layer {layer!r}; its last layers are {', '.join(list(modules)[-6:])}")
+        raise InputError(
+            f"the net has no layer {layer!r}; its last layers are {', '.join(list(modules)[-6:])}"
+        )
     outputs: list[Tensor] = []
     handle = modules[layer].register_forward_hook(lambda module, inputs, output: outputs.append(output))
     try:
@@ -113,7 +117,9 @@ class GradCAM(Method):
             chosen = classifier(images.detach().clone().requires_grad_(True)).gather(1, labels.clamp_min(0))
             activations = outputs[-1]
             if activations.ndim != 4:
-                raise InputError(f"layer {layer!r} gives {tuple(activations.shape)}, not a spatial map (N, C, h, w)")
+                raise InputError(
+                    f"layer {layer!r} gives {tuple(activations.shape)}, not a spatial map (N, C, h, w)"
+                )
             maps = []
             for j in range(labels.shape[1]):
                 (gradient,) = torch.autograd.grad(chosen[:, j].sum(), activations, retain_graph=True)

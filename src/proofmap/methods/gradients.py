@@ -32,7 +32,8 @@ def input_gradients(classifier: Classifier, images: Tensor, labels: Tensor) -> T
             )
         last = labels.shape[1] - 1
         rows = [
-            torch.autograd.grad(chosen[:, j].sum(), x, retain_graph=j < last)[0] for j in range(labels.shape[1])
+            torch.autograd.grad(chosen[:, j].sum(), x, retain_graph=j < last)[0]
+            for j in range(labels.shape[1])
         ]
     return torch.stack(rows, dim=1)
 
@@ -46,7 +47,9 @@ class _GradientMethod(Method):
 
     def __post_init__(self) -> None:
         if self.channels not in get_args(Channels):
-            raise InputError(f"channels must be one of {', '.join(get_args(Channels))}, not {self.channels!r}")
+            raise InputError(
+                f"channels must be one of {', '.join(get_args(Channels))}, not {self.channels!r}"
+            )
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
         raise NotImplementedError

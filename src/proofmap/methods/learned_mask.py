@@ -72,7 +72,7 @@ class LearnedMask(Method):
     decay: Decay = "cosine"
     scale: float = 8
     l1: float | None = None
-    tv: float = 0.01
+    tv: float = 0.1
     variation: Variation = "squared"
     whole: bool = True
     objective: Objective = "released"
@@ -134,7 +134,9 @@ class LearnedMask(Method):
 
             def learn(start: int, stop: int) -> Tensor:
                 chosen = image_of[start:stop]
-                problem = _Problem(self, fast, images[chosen], label_of[start:stop], keys[start:stop], fill, draws)
+                problem = _Problem(
+                    self, fast, images[chosen], label_of[start:stop], keys[start:stop], fill, draws
+                )
                 return problem.solve(task)
 
             learned = in_batches(learn, len(pairs), fast.batches[1], cost=draws * self.masks, item="map")
@@ -150,7 +152,14 @@ PRESETS: Mapping[str, LearnedMask] = {
         steps=2000, distractors=10, rate=0.05, decay="constant", scale=4, tv=0.01, objective="nll", whole=True
     ),
     "released": LearnedMask(
-        steps=2000, distractors=10, rate=0.05, decay="constant", scale=4, tv=0.01, objective="released", whole=False
+        steps=2000,
+        distractors=10,
+        rate=0.05,
+        decay="constant",
+        scale=4,
+        tv=0.01,
+        objective="released",
+        whole=False,
     ),
 }
 

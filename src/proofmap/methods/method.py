@@ -76,10 +76,14 @@ class Method(ABC):
         For a label-free method ``labels`` is ``(N, 1)`` and so is the answer's L.
         """
 
+    @classmethod
+    def setting_names(cls) -> tuple[str, ...]:
+        """The names of the settings, in order."""
+        return tuple(f.name for f in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
+
     def settings(self) -> dict[str, object]:
         """What a record of results must carry: the name and every setting."""
-        assert dataclasses.is_dataclass(self)
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        values = {name: getattr(self, name) for name in self.setting_names()}
         return {"method": self.name, **{k: _plain(v) for k, v in values.items()}}
 
     @classmethod
@@ -168,7 +172,7 @@ def split_methods(text: str) -> list[str]:
 
 
 def _read_settings(kind: type[Method], text: str) -> dict[str, Any]:
-    known = {f.name: f for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
+    known = kind.setting_names()
     settings: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         key, equals, value = part.partition("=")

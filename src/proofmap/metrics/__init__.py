@@ -1,7 +1,16 @@
 """Curves, proofs and statistics: how maps are judged."""
 
 from proofmap.metrics.curves import PRESETS, Curves, CurveSettings, curve_settings, deletion, insertion
-from proofmap.metrics.judge import METRICS, BestEffort, Completeness, Deletion, Insertion, Judged, Metric, Soundness
+from proofmap.metrics.judge import (
+    METRICS,
+    BestEffort,
+    Completeness,
+    Deletion,
+    Insertion,
+    Judged,
+    Metric,
+    Soundness,
+)
 from proofmap.metrics.proof import (
     THRESHOLDS,
     Thresholds,

@@ -138,8 +138,12 @@ def curves(
     """Play one game for maps ``(N, L, *positions)`` of labels ``(N, L)``; every option overrides the preset."""
     changes = {"fill": fill, "ties": ties, "draws": draws}
     settings = curve_settings(preset, game, **{k: v for k, v in changes.items() if v is not None})
-    steps = {k: v for k, v in {"points": points, "within": within}.items() if v is not None}
-    settings = replace(settings, quadrature=replace(settings.quadrature, **steps))
+    quadrature = settings.quadrature
+    if points is not None:
+        quadrature = replace(quadrature, points=points)
+    if within is not None:
+        quadrature = replace(quadrature, within=within)
+    settings = replace(settings, quadrature=quadrature)
 
     images = classifier.check_images(images)
     labels = check_labels(labels.to(classifier.device), len(images), len(classifier.names))

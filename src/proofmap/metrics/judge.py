@@ -16,7 +16,7 @@ from torch import Tensor
 from proofmap._registry import Registry
 from proofmap.classifier import Classifier
 from proofmap.metrics import proof
-from proofmap.metrics.curves import CurveSettings, Curves, Game, curve_settings, curves
+from proofmap.metrics.curves import Curves, CurveSettings, Game, curve_settings, curves
 from proofmap.progress import Progress, Silent
 
 
@@ -120,7 +120,9 @@ class _ProofMetric(_GameMetric):
 class Completeness(_ProofMetric):
     name: ClassVar[str] = "completeness"
     higher_is_better: ClassVar[bool] = True
-    meaning: ClassVar[str] = "worst case over labels of min(max(AUC, e1) / f, 1): what the net believes is proved"
+    meaning: ClassVar[str] = (
+        "worst case over labels of min(max(AUC, e1) / f, 1): what the net believes is proved"
+    )
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.areas(judged)
@@ -135,7 +137,9 @@ class Completeness(_ProofMetric):
 class Soundness(_ProofMetric):
     name: ClassVar[str] = "soundness"
     higher_is_better: ClassVar[bool] = True
-    meaning: ClassVar[str] = "worst case over labels of min(max(f, e2) / AUC, 1): what it does not believe is not"
+    meaning: ClassVar[str] = (
+        "worst case over labels of min(max(f, e2) / AUC, 1): what it does not believe is not"
+    )
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.areas(judged)

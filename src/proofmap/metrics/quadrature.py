@@ -8,6 +8,7 @@ is a weighted sum of the values taken. With ``points="all"`` it is the definitio
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, get_args
 
 import torch
@@ -76,7 +77,7 @@ class Nodes:
 def _interpolant(counts: list[int], rule: Rule) -> Tensor:
     """Weights of the mean of the linear interpolant: over integers in (first, last], or as an integral."""
     weights = torch.zeros(len(counts), dtype=torch.float64)
-    for j, (a, b) in enumerate(zip(counts[:-1], counts[1:], strict=True)):
+    for j, (a, b) in enumerate(pairwise(counts)):
         right = (b - a + 1) / 2 if rule == "mean" else (b - a) / 2
         weights[j] += (b - a) - right
         weights[j + 1] += right

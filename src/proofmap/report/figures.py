@@ -79,7 +79,9 @@ def draw_curves(evaluation: Evaluation, path: Path) -> Path:
             axis.set(title=f"Maps of {titles[place]}", xlabel="pixels shown, best first (%)", xlim=(0, 100))
             axis.set_ylim(bottom=0)
         axes[0][0].set_ylabel("mean probability of that label")
-        figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
+        figure.legend(
+            *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8
+        )
         return figure
 
     return _save(draw, path)

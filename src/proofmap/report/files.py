@@ -69,7 +69,10 @@ def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
     """One sheet per image, ``maps.safetensors``, and the numbers."""
     out = output_folder(folder)
     written = _save_numbers(evaluation, out)
-    tensors = {"maps": evaluation.results[0].maps.contiguous(), "labels": evaluation.labels.cpu().contiguous()}
+    tensors = {
+        "maps": evaluation.results[0].maps.contiguous(),
+        "labels": evaluation.labels.cpu().contiguous(),
+    }
     with whole_file(out / "maps.safetensors") as part:
         save_file(tensors, part, metadata={"images": json.dumps(list(evaluation.image_names))})
     written.append(out / "maps.safetensors")

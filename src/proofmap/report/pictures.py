@@ -137,13 +137,15 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, all methods: a row per method, a column per label."""
     image = evaluation.images[index]
     labels = [int(a) for a in evaluation.labels[index] if int(a) != NO_LABEL]
-    grid = []
+    grid: list[tuple[str, list[Cell]]] = []
     for result in evaluation.results:
         cells = [Cell(photo(image), ("the photo",))] if not grid else [Cell(None)]
         for j, label in enumerate(labels):
             f, auc = float(evaluation.f[index, j]), float(result.insertion.auc[index, j])
             name = evaluation.label_names[label]
-            cells.append(Cell(overlay(image, result.maps[index, j]), (name, f"f = {f:.3f}    AUC = {auc:.3f}")))
+            cells.append(
+                Cell(overlay(image, result.maps[index, j]), (name, f"f = {f:.3f}    AUC = {auc:.3f}"))
+            )
         mark = " (one map for all labels)" if result.label_free else ""
         grid.append((result.name + mark, cells))
     return sheet(

@@ -104,7 +104,9 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def scores_csv(evaluation: Evaluation) -> str:
     """One line per method and score, with interval, direction and every setting in columns of their own."""
     records = [
-        {"method": r.name, "label_free": r.label_free, **_flat(s)} for r in evaluation.results for s in r.scores
+        {"method": r.name, "label_free": r.label_free, **_flat(s)}
+        for r in evaluation.results
+        for s in r.scores
     ]
     return _csv(records)
 

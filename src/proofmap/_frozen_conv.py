@@ -1,0 +1,109 @@
+"""A convolution with fixed weights whose input gradient runs through the forward kernels, on a CPU.
+
+The generic backward of PyTorch falls back to slow kernels there, although the input gradient of a convolution with
+fixed weights w is itself a convolution, with w flipped and its channels exchanged:
+
+    dL/dx = conv(dL/dy, flip(w)^T)          (a transposed convolution where the stride is not 1)
+
+A rectifier behind the convolution and uneven zero padding before it are taken in: large tensors are then neither
+copied nor allocated anew, which costs as much as the arithmetic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class FrozenConv2d(nn.Module):
+    """``clamp(conv(pad(x)), low, high)`` with fixed weights.
+
+    Args:
+        conv: the convolution; must fit, see :meth:`fits`.
+        pad: zeros added before it (left, right, top, bottom), besides its own padding.
+        bounds: of a rectifier behind it: (0, inf) for ReLU, (0, 6) for ReLU6, None for none.
+        owns_gradient: whether the gradient that arrives belongs to this module alone and may be overwritten.
+    """
+
+    def __init__(
+        self,
+        conv: nn.Conv2d,
+        *,
+        pad: tuple[int, int, int, int] = (0, 0, 0, 0),
+        bounds: tuple[float, float] | None = None,
+    ) -> None:
+        super().__init__()
+        assert not isinstance(conv.padding, str)
+        left, right, top, bottom = pad
+        weight = conv.weight.detach()
+        # Uneven padding equals even padding with zero rows and columns added to the kernel on the thinner side.
+        across, down = right - left, bottom - top
+        weight = F.pad(weight, (max(across, 0), max(-across, 0), max(down, 0), max(-down, 0)))
+        self.stride, self.groups = conv.stride, conv.groups
+        self.padding = (conv.padding[0] + max(top, bottom), conv.padding[1] + max(left, right))
+        self.bounds, self.owns_gradient = bounds, False
+        self.register_buffer("weight", weight.clone())
+        self.register_buffer("flipped", _flipped(weight, conv.groups))
+        self.register_buffer("bias", None if conv.bias is None else conv.bias.detach().clone())
+
+    @staticmethod
+    def fits(conv: object) -> bool:
+        """Plain zero-padded, undilated convolutions; others keep PyTorch's own backward."""
+        return (
+            type(conv) is nn.Conv2d
+            and conv.padding_mode == "zeros"
+            and not isinstance(conv.padding, str)
+            and conv.dilation == (1, 1)
+            and all(p <= k - 1 for p, k in zip(conv.padding, conv.kernel_size, strict=True))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = _Function.apply(x, self)  # type: ignore[no-untyped-call]
+        return y
+
+
+class _Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, conv: FrozenConv2d) -> Tensor:
+        weight, bias = conv.get_buffer("weight"), conv._buffers["bias"]
+        y = F.conv2d(x, weight, bias, conv.stride, conv.padding, 1, conv.groups)
+        ctx.conv, ctx.in_size = conv, x.shape[2:]
+        if conv.bounds is not None:
+            y.clamp_(*conv.bounds)
+            ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        conv = ctx.conv
+        if conv.bounds is not None:
+            (y,) = ctx.saved_tensors
+            low, high = conv.bounds
+            if conv.owns_gradient and not torch.is_grad_enabled():
+                grad = torch.ops.aten.hardtanh_backward.grad_input(grad, y, low, high, grad_input=grad)
+            else:
+                grad = torch.ops.aten.hardtanh_backward(grad, y, low, high)
+        kernel = conv.weight.shape[2:]
+        if conv.stride == (1, 1):
+            pad = [k - 1 - p for k, p in zip(kernel, conv.padding, strict=True)]
+            return F.conv2d(grad, conv.flipped, None, 1, pad, 1, conv.groups), None
+        extra = [
+            size - ((g - 1) * s - 2 * p + k)
+            for size, g, s, p, k in zip(
+                ctx.in_size, grad.shape[2:], conv.stride, conv.padding, kernel, strict=True
+            )
+        ]
+        return F.conv_transpose2d(
+            grad, conv.weight, None, conv.stride, conv.padding, extra, conv.groups
+        ), None
+
+
+def _flipped(weight: Tensor, groups: int) -> Tensor:
+    """The weights ``(O, I/g, h, w)`` of the input gradient: ``(I, O/g, h, w)``, flipped in space."""
+    out, per_group = weight.shape[:2]
+    kernel = weight.shape[2:]
+    grouped = weight.reshape(groups, out // groups, per_group, *kernel).transpose(1, 2)
+    return grouped.reshape(groups * per_group, out // groups, *kernel).flip(2, 3).contiguous()
