@@ -203,9 +203,8 @@ def demo(
         seed=seed,
         progress=progress_for(people, quiet),
     )
-    print(tables.pair_table(found))
-    print()
-    print(found.table())
+    print(f"what the maps of {found.results[0].name} prove\n\n{tables.pair_table(found, methods=1)}\n")
+    print(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
     _say_written(found.save(out))
     _say_if_no_charts(out)
 

@@ -52,6 +52,13 @@ class MethodResult:
                 return score
         raise InputError(f"no score is named {name!r}; there are {', '.join(s.name for s in self.scores)}")
 
+    def threshold(self, which: str) -> float:
+        """e1 or e2 as the scores used it; the paper's when none of them did."""
+        for score in self.scores:
+            if which in score.settings:
+                return float(str(score.settings[which]))
+        return float(getattr(proof.THRESHOLDS["paper"], which))
+
 
 @dataclass(frozen=True)
 class Evaluation:

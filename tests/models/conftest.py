@@ -1,22 +1,14 @@
-"""What the model tests share: the data folder, and hubs whose torchvision may be broken."""
+"""What the model tests share: the data folder, and the nets whose weights are packaged."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
-import sys
-import warnings
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-import torch
 
 from proofmap.errors import MissingExtra
 from proofmap.models.efficientnet_lite import VARIANTS, Variant, packaged_file
-
-_kept_alive: list[torch.library.Library] = []  # a library's operators vanish with the object
 
 
 @pytest.fixture(scope="session")
@@ -38,44 +30,3 @@ def packaged_variant(request: pytest.FixtureRequest) -> Variant:
     except MissingExtra as error:
         pytest.skip(str(error))
     return variant
-
-
-@pytest.fixture(scope="session")
-def torchvision() -> ModuleType:
-    """torchvision, also where its compiled half does not fit this torch: no classifier needs that half."""
-    if importlib.util.find_spec("torchvision") is None:
-        pytest.skip("torchvision is not installed")
-    try:
-        return _imported("torchvision")
-    except RuntimeError:
-        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        schemas = torch.library.Library("torchvision", "DEF")
-        for operator in ("nms", "qnms"):
-            schemas.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _kept_alive.append(schemas)
-        return _imported("torchvision")
-
-
-@pytest.fixture(scope="session")
-def timm(torchvision: ModuleType) -> ModuleType:
-    """timm, which imports torchvision."""
-    return _installed("timm")
-
-
-@pytest.fixture(scope="session")
-def transformers(torchvision: ModuleType) -> ModuleType:
-    """transformers, which imports torchvision where it is installed."""
-    return _installed("transformers")
-
-
-def _installed(name: str) -> ModuleType:
-    if importlib.util.find_spec(name) is None:
-        pytest.skip(f"{name} is not installed")
-    return _imported(name)
-
-
-def _imported(name: str) -> ModuleType:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return importlib.import_module(name)

@@ -70,8 +70,8 @@ def draw_curves(evaluation: Evaluation, path: Path) -> Path:
             axis.axhline(lines[0].believed, color="0.35", linewidth=1, linestyle=(0, (1, 2)))
             axis.annotate(
                 f"f on the whole image: {lines[0].believed:.2f}",
-                (99, lines[0].believed),
-                ha="right",
+                (1, lines[0].believed),
+                ha="left",
                 va="bottom",
                 fontsize=8,
                 color="0.35",
@@ -111,7 +111,11 @@ def draw_scatter(evaluation: Evaluation, path: Path) -> Path:
                     linestyle="none",
                     label=point.method + (" (one map for all labels)" if point.label_free else ""),
                 )
-            axis.set(xlabel=f"{x} (worst case)", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+            axis.set(
+                xlabel=x if x == "best-effort" else f"{x} (worst case)",
+                xlim=(-0.02, 1.02),
+                ylim=(-0.02, 1.02),
+            )
         axes[0].set(ylabel="soundness (worst case)", title="All labels: upper right is best")
         axes[1].set(title="Best effort: was every label tried?")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)

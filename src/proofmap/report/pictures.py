@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,9 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from proofmap.evaluation import Evaluation
+from proofmap.evaluation import Evaluation, MethodResult
 from proofmap.labels import NO_LABEL
+from proofmap.metrics.proof import completeness, soundness
 from proofmap.ranking import keep_top
 
 # The matplotlib colour map "inferno" (CC0) at nine places: perceptually uniform, readable when colour-blind.
@@ -30,8 +32,15 @@ _INFERNO = np.array(
     dtype=np.float64,
 )
 _INK, _SOFT, _PAPER = (24, 24, 28), (96, 96, 104), (255, 255, 255)
-_CELL, _GAP = 240, 18
+_WEAK, _STRONG, _PROOF = (0, 100, 170), (190, 70, 0), (0, 110, 75)
+_GAP, _LINE = 18, 20
+_NOTES = (
+    "f: the net's probability for the label. AUC: its mean probability while the map's pixels are shown, best first.",
+    "A proof has AUC close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
+)
 KEPT_SHARE = 0.2
+BAR = 0.8
+"""A map with completeness and soundness at or above this matches the net's belief."""
 
 
 def heat_colours(values: np.ndarray) -> np.ndarray:
@@ -72,91 +81,127 @@ def kept(image: Tensor, heat: Tensor, share: float = KEPT_SHARE) -> Image.Image:
 
 
 @dataclass(frozen=True)
+class Text:
+    """A line of text; ``strong`` is dark, otherwise soft, unless a colour is given."""
+
+    text: str
+    strong: bool = False
+    colour: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
 class Cell:
-    """A picture with a few lines of text below; the first line is strong."""
+    """A picture (or none) with lines of text below it."""
 
     picture: Image.Image | None
-    lines: tuple[str, ...] = ()
+    lines: tuple[Text, ...] = ()
 
 
-def sheet(title: str, rows: Sequence[tuple[str, Sequence[Cell]]], note: str = "") -> Image.Image:
-    """A grid of captioned pictures; every row has a heading above it."""
-    strong, plain, small = (_font(size) for size in (19, 15, 13))
-    columns = max(len(cells) for _, cells in rows)
-    wide = _GAP + columns * (_CELL + _GAP)
-    heights = [26 + _CELL + 19 * max(len(c.lines) for c in cells) + _GAP for _, cells in rows]
-    top = 16 + 30 + 10
-    page = Image.new("RGB", (wide, top + sum(heights) + (26 if note else 0)), _PAPER)
+def verdict(completeness: float, soundness: float) -> Text:
+    """What a map amounts to, in words: too weak, too strong, or exactly as strong as the net's belief."""
+    if completeness < BAR:
+        return Text(f"too weak: complete {completeness:.2f}", colour=_WEAK)
+    if soundness < BAR:
+        return Text(f"too strong: sound {soundness:.2f}", colour=_STRONG)
+    return Text("matches f", colour=_PROOF)
+
+
+def sheet(
+    title: str, rows: Sequence[Sequence[Cell]], notes: Sequence[str] = (), side: int = 224
+) -> Image.Image:
+    """A grid of captioned pictures; a row without pictures is only as high as its text."""
+    big, plain, small = (_font(size) for size in (20, 15, 13))
+    wide = _GAP + max(len(cells) for cells in rows) * (side + _GAP)
+    heights = [
+        _GAP + max((side + 4 if cell.picture else 0) + _LINE * len(cell.lines) for cell in cells)
+        for cells in rows
+    ]
+    page = Image.new("RGB", (wide, 58 + sum(heights) + 18 * len(notes) + 10), _PAPER)
     draw = ImageDraw.Draw(page)
-    draw.text((_GAP, 16), _shortened(draw, title, strong, wide - 2 * _GAP), _INK, strong)
-    y = top
-    for (heading, cells), height in zip(rows, heights, strict=True):
-        draw.text((_GAP, y), _shortened(draw, heading, plain, wide - 2 * _GAP), _SOFT, plain)
+    draw.text((_GAP, 16), _shortened(draw, title, big, wide - 2 * _GAP), _INK, big)
+    y = 58
+    for cells, height in zip(rows, heights, strict=True):
         for column, cell in enumerate(cells):
-            x = _GAP + column * (_CELL + _GAP)
+            x, below = _GAP + column * (side + _GAP), y
             if cell.picture is not None:
-                page.paste(_enlarged(cell.picture), (x, y + 24))
+                page.paste(_enlarged(cell.picture, side), (x, y))
+                below = y + side + 4
             for k, line in enumerate(cell.lines):
-                place = (x, y + 24 + _CELL + 4 + 19 * k)
-                draw.text(place, _shortened(draw, line, plain, _CELL), _INK if k == 0 else _SOFT, plain)
+                colour = line.colour or (_INK if line.strong else _SOFT)
+                draw.text((x, below + _LINE * k), _shortened(draw, line.text, plain, side), colour, plain)
         y += height
-    if note:
-        draw.text((_GAP, y), _shortened(draw, note, small, wide - 2 * _GAP), _SOFT, small)
+    for k, note in enumerate(notes):
+        draw.text((_GAP, y + 18 * k), _shortened(draw, note, small, wide - 2 * _GAP), _SOFT, small)
     return page
 
 
 def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, one method: for each label the heat map, the pixels kept, and what the map proves."""
     result, image = evaluation.results[0], evaluation.images[index]
-    labels = [int(a) for a in evaluation.labels[index] if int(a) != NO_LABEL]
-    rows = {int(str(r["label"])): r for r in result.rows if r["image"] == evaluation.image_names[index]}
-    heat = [Cell(photo(image), ("the photo",))]
-    share = [Cell(None)]
-    for j, label in enumerate(labels):
-        row, map_ = rows[label], result.maps[index, j]
+    top = [Cell(photo(image), (Text("the photo", strong=True), Text(f"maps by {result.name}")))]
+    bottom = [Cell(None, (Text(f"the top {KEPT_SHARE:.0%} of pixels"), Text("of each map")))]
+    for j, label in _labels(evaluation, index):
+        heat = result.maps[index, j]
+        f, auc, alpha, beta = _numbers(evaluation, result, index, j)
         caption = (
-            str(row["name"]),
-            f"f = {row['f']:.3f}    AUC = {row['insertion']:.3f}",
-            f"complete {row['completeness']:.2f}    sound {row['soundness']:.2f}",
+            Text(evaluation.label_names[label], strong=True),
+            Text(f"f = {f:.3f}   AUC = {auc:.3f}"),
+            verdict(alpha, beta),
         )
-        heat.append(Cell(overlay(image, map_), caption))
-        share.append(Cell(kept(image, map_)))
-    title = f"{evaluation.image_names[index]}: is it a proof?"
-    return sheet(
-        title,
-        [
-            (f"{result.name}: a heat map for each label", heat),
-            (f"the top {KEPT_SHARE:.0%} of pixels of each map", share),
-        ],
-        "f: the net's probability for the label. AUC: mean probability while the map's pixels are shown, best first. "
-        "A proof is complete when AUC reaches f, sound when it does not exceed it.",
-    )
+        top.append(Cell(overlay(image, heat), caption))
+        bottom.append(Cell(kept(image, heat)))
+    return sheet(f"{evaluation.image_names[index]}: what does each heat map prove?", [top, bottom], _NOTES)
 
 
 def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, all methods: a row per method, a column per label."""
-    image = evaluation.images[index]
-    labels = [int(a) for a in evaluation.labels[index] if int(a) != NO_LABEL]
-    grid: list[tuple[str, list[Cell]]] = []
+    image, labels = evaluation.images[index], _labels(evaluation, index)
+    head = [Cell(None)]
+    for j, label in labels:
+        belief = Text(f"f = {float(evaluation.f[index, j]):.3f}")
+        head.append(Cell(None, (Text(evaluation.label_names[label], strong=True), belief)))
+    rows = [head]
     for result in evaluation.results:
-        cells = [Cell(photo(image), ("the photo",))] if not grid else [Cell(None)]
-        for j, label in enumerate(labels):
-            f, auc = float(evaluation.f[index, j]), float(result.insertion.auc[index, j])
-            name = evaluation.label_names[label]
-            cells.append(
-                Cell(overlay(image, result.maps[index, j]), (name, f"f = {f:.3f}    AUC = {auc:.3f}"))
+        lines = [Text(part, strong=True) for part in _wrapped(result.name)]
+        if result.label_free:
+            lines.append(Text("one map for all labels"))
+        row = [Cell(photo(image) if result is evaluation.results[0] else None, tuple(lines))]
+        for j, _ in labels:
+            _, auc, alpha, beta = _numbers(evaluation, result, index, j)
+            row.append(
+                Cell(overlay(image, result.maps[index, j]), (Text(f"AUC = {auc:.3f}"), verdict(alpha, beta)))
             )
-        mark = " (one map for all labels)" if result.label_free else ""
-        grid.append((result.name + mark, cells))
-    return sheet(
-        f"{evaluation.image_names[index]}: what each method proves",
-        grid,
-        "A good proof has AUC close to f for every label: not less (incomplete), not more (unsound).",
-    )
+        rows.append(row)
+    return sheet(f"{evaluation.image_names[index]}: what does each method prove?", rows, _NOTES, side=190)
 
 
-def _enlarged(picture: Image.Image) -> Image.Image:
-    factor = _CELL / max(picture.size)
+def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
+    """(place, label) of every label this image has."""
+    return [(j, a) for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
+
+
+def _numbers(
+    evaluation: Evaluation, result: MethodResult, i: int, j: int
+) -> tuple[float, float, float, float]:
+    """f, AUC, completeness and soundness of one map, at the thresholds the scores were made with."""
+    f, auc = evaluation.f[i, j].cpu(), result.insertion.auc[i, j]
+    e1, e2 = (result.threshold(name) for name in ("e1", "e2"))
+    return float(f), float(auc), float(completeness(auc, f, e1)), float(soundness(auc, f, e2))
+
+
+def _wrapped(name: str, width: int = 26) -> list[str]:
+    """A method's name in short lines, broken after a colon or comma."""
+    lines, line = [], ""
+    for part in re.split(r"(?<=[:,])", name):
+        if line and len(line) + len(part) > width:
+            lines.append(line)
+            line = ""
+        line += part
+    return [*lines, line]
+
+
+def _enlarged(picture: Image.Image, side: int) -> Image.Image:
+    factor = side / max(picture.size)
     how = Image.Resampling.NEAREST if factor >= 2 else Image.Resampling.LANCZOS
     return picture.resize((round(picture.width * factor), round(picture.height * factor)), how)
 

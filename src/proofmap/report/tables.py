@@ -51,27 +51,28 @@ def score_table(evaluation: Evaluation) -> str:
     return "\n".join([aligned(header, rows), *score_notes(evaluation)])
 
 
-def pair_cells(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Header and one row per (method, image, label)."""
-    columns = [k for k in evaluation.results[0].rows[0] if k not in ("label", "name")]
-    header = ["label" if k == "f" else k for k in columns]
-    header.insert(columns.index("f") + 1, "f")
-    rows = []
-    for result in evaluation.results:
-        for row in result.rows:
-            cells = []
-            for key in columns:
-                if key == "f":
-                    cells.append(f"{row['name']} ({row['label']})")
-                cells.append(_number(row[key]) if isinstance(row[key], float) else str(row[key]))
-            rows.append(cells)
+def pair_cells(evaluation: Evaluation, methods: int | None = None) -> tuple[list[str], list[list[str]]]:
+    """Header and one row per (method, image, label); the method's name is left out when there is one."""
+    results = evaluation.results[:methods]
+    values = [k for k in results[0].rows[0] if k not in ("method", "image", "label", "name")]
+    several = len(results) > 1
+    header = [*(["method"] if several else []), "image", "label", *values]
+    rows = [
+        [
+            *([result.name] if several else []),
+            str(row["image"]),
+            f"{row['name']} ({row['label']})",
+            *(_number(row[key]) for key in values),
+        ]
+        for result in results
+        for row in result.rows
+    ]
     return header, rows
 
 
-def pair_table(evaluation: Evaluation) -> str:
-    """One line per image and label: f, and what the map proves."""
-    header, rows = pair_cells(evaluation)
-    return aligned(header, rows)
+def pair_table(evaluation: Evaluation, methods: int | None = None) -> str:
+    """One line per image and label, for all or the first so many methods: f, and what the map proves."""
+    return aligned(*pair_cells(evaluation, methods))
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
