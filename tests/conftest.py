@@ -10,6 +10,11 @@ from types import ModuleType
 
 import pytest
 import torch
+from hypothesis import settings
+
+# no deadline: how long an example takes depends on the machine, not on us
+settings.register_profile("proofmap", deadline=None)
+settings.load_profile("proofmap")
 
 _kept_alive: list[torch.library.Library] = []  # a library's operators vanish with the object
 
@@ -38,13 +43,31 @@ def timm(torchvision: ModuleType) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def pytorch_grad_cam(torchvision: ModuleType) -> ModuleType:
+    """The package grad-cam, which imports torchvision."""
+    return _installed("pytorch_grad_cam")
+
+
+@pytest.fixture(scope="session")
+def torchcam() -> ModuleType:
+    """torch-cam's methods."""
+    return _installed("torchcam.methods")
+
+
+@pytest.fixture(scope="session")
+def captum() -> ModuleType:
+    """Captum's attributions."""
+    return _installed("captum.attr")
+
+
+@pytest.fixture(scope="session")
 def transformers(torchvision: ModuleType) -> ModuleType:
     """transformers, which imports torchvision where it is installed."""
     return _installed("transformers")
 
 
 def _installed(name: str) -> ModuleType:
-    if importlib.util.find_spec(name) is None:
+    if importlib.util.find_spec(name.partition(".")[0]) is None:
         pytest.skip(f"{name} is not installed")
     return _imported(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 from typing import Self
 
@@ -13,12 +14,15 @@ from rich.text import Text
 
 from proofmap.progress import Lines, Progress, Silent, Task
 
+EVERY = "PROOFMAP_PROGRESS_EVERY"
+"""Environment variable: seconds between two plain lines of progress."""
+
 
 def progress_for(console: Console, quiet: bool) -> Progress:
     """A live bar on a terminal, lines in a log, nothing when quiet."""
     if quiet:
         return Silent()
-    return Bars(console) if console.is_terminal else Lines(console.file)
+    return Bars(console) if console.is_terminal else Lines(console.file, float(os.environ.get(EVERY, 10)))
 
 
 class _Rate(ProgressColumn):

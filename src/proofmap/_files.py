@@ -28,17 +28,24 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
+def check_output(path: str | Path) -> Path:
+    """The folder, if it is or can become one to write in; nothing is made yet, so a failed run leaves nothing."""
+    folder = Path(path)
+    nearest = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    if not nearest.is_dir():
+        raise InputError(f"{nearest} is a file, not a folder; choose another --out")
+    if not os.access(nearest, os.W_OK):
+        raise InputError(f"the folder {nearest} cannot be written to; choose another --out")
+    return folder
+
+
 def output_folder(path: str | Path) -> Path:
     """The folder, made if needed, or an error that says why it cannot be written to."""
-    folder = Path(path)
+    folder = check_output(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InputError(f"{folder} is a file, not a folder; choose another --out") from None
     except OSError as error:
         raise InputError(f"the folder {folder} cannot be made: {error}") from None
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"the folder {folder} cannot be written to; choose another --out")
     return folder
 
 

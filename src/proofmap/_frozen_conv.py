@@ -50,14 +50,20 @@ class FrozenConv2d(nn.Module):
         self.register_buffer("bias", None if conv.bias is None else conv.bias.detach().clone())
 
     @staticmethod
-    def fits(conv: object) -> bool:
+    def fits(conv: object, pad: tuple[int, int, int, int] = (0, 0, 0, 0)) -> bool:
         """Plain zero-padded, undilated convolutions; others keep PyTorch's own backward."""
+        if (
+            type(conv) is not nn.Conv2d
+            or conv.padding_mode != "zeros"
+            or isinstance(conv.padding, str)
+            or conv.dilation != (1, 1)
+        ):
+            return False
+        left, right, top, bottom = pad
+        (down, across), (height, width) = conv.padding, conv.kernel_size
+        # the padding of the input gradient is k - 1 - p, which cannot be negative
         return (
-            type(conv) is nn.Conv2d
-            and conv.padding_mode == "zeros"
-            and not isinstance(conv.padding, str)
-            and conv.dilation == (1, 1)
-            and all(p <= k - 1 for p, k in zip(conv.padding, conv.kernel_size, strict=True))
+            min(pad) >= 0 and down + min(top, bottom) <= height - 1 and across + min(left, right) <= width - 1
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -40,13 +40,15 @@ def content_keys(images: Tensor) -> list[bytes]:
 
 def image_keys(images: Tensor, *parts: object) -> Tensor:
     """Stream keys ``(N,)`` for the given purpose, one per image, on the images' device."""
-    return torch.tensor([key_of(content, *parts) for content in content_keys(images)], device=images.device)
+    keys = [key_of(content, *parts) for content in content_keys(images)]
+    return torch.tensor(keys, dtype=torch.int64, device=images.device)
 
 
 def pair_keys(images: Tensor, pairs: Iterable[tuple[int, int]], *parts: object) -> Tensor:
     """Stream keys ``(P,)``, one per (image index, label) pair."""
     contents = content_keys(images)
-    return torch.tensor([key_of(contents[i], label, *parts) for i, label in pairs], device=images.device)
+    keys = [key_of(contents[i], label, *parts) for i, label in pairs]
+    return torch.tensor(keys, dtype=torch.int64, device=images.device)
 
 
 def _philox(keys: Tensor, counters: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from proofmap.errors import ModelError
 
@@ -16,18 +17,29 @@ def view_of(net: nn.Module, device: torch.device) -> nn.Module:
     Mode, ``requires_grad``, buffers and hooks of the view are its own, so nothing done to it reaches the net.
     Weights are copied only when the view lives on another device.
     """
-    memo: dict[int, object] = {
-        id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in net.parameters()
+    shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in net.parameters()}
+    return copied(net, shared).eval().requires_grad_(False).to(device)
+
+
+def copied(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Module:
+    """A deep copy, with other tensors ``instead`` of those with the given ids.
+
+    Activations that the net has kept from an earlier pass are cut off from their history, which torch cannot copy.
+    """
+    kept = {
+        id(value): value.detach()
+        for module in net.modules()
+        for value in vars(module).values()
+        if isinstance(value, Tensor) and not value.is_leaf
     }
     try:
-        view = copy.deepcopy(net, memo)
+        return copy.deepcopy(net, {**kept, **(instead or {})})
     except Exception as error:
         raise ModelError(
             f"the net {type(net).__name__} cannot be copied ({type(error).__name__}: {error}), and Proofmap does not "
             "run on your own instance because it would have to change its mode. Put it in evaluation mode and pass a "
             "function instead: net.eval(); Classifier(lambda x: net(x), ...)"
         ) from error
-    return view.eval().requires_grad_(False).to(device)
 
 
 def device_of(net: object) -> torch.device:

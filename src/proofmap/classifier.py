@@ -73,7 +73,7 @@ class Classifier:
         self.size: tuple[int, int] = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
         if min(self.size) < 1:
             raise InputError(f"size must be positive, not {size!r}")
-        if len(mean) != len(std) or min(std) <= 0:
+        if len(mean) == 0 or len(mean) != len(std) or min(std) <= 0:
             raise InputError(f"mean and std need one entry per channel and std > 0, got {mean!r} and {std!r}")
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
@@ -84,7 +84,7 @@ class Classifier:
         self.outputs: Outputs = outputs
         self.resize = resize
         self.interpolation: Interpolation = interpolation
-        self.name = name or type(net).__name__
+        self.name = name or getattr(net, "__qualname__", type(net).__name__)
         self.is_frozen = False
         self._mean = torch.tensor(self.mean, device=self.device).view(1, -1, 1, 1)
         self._std = torch.tensor(self.std, device=self.device).view(1, -1, 1, 1)
@@ -156,10 +156,14 @@ class Classifier:
         }
 
     def fingerprint(self) -> str:
-        """A digest of weights, buffers and settings: equal digests, equal function (functions count by name only)."""
+        """A digest of layers, weights, buffers and settings: it differs where the function f differs.
+
+        Code is not looked at: functions, and what a module does in its own ``forward``, count by name only.
+        """
         digest = hashlib.blake2b(repr(sorted(self.settings().items())).encode(), digest_size=16)
         if isinstance(self.net, nn.Module):
-            for key, tensor in sorted(self.net.state_dict().items()):
+            digest.update(repr(self.net).encode())
+            for key, tensor in [*self.net.named_parameters(), *self.net.named_buffers()]:
                 digest.update(key.encode() + str(tensor.dtype).encode() + str(tuple(tensor.shape)).encode())
                 digest.update(
                     tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -16,9 +17,9 @@ from rich.console import Console
 import proofmap as pm
 from proofmap._batching import BatchSizeWarning
 from proofmap._console import progress_for
-from proofmap._files import output_folder
+from proofmap._files import check_output
 from proofmap.data.samples import SAMPLES, sample_path
-from proofmap.errors import InputError, MissingExtra
+from proofmap.errors import InputError
 from proofmap.images import find_images
 from proofmap.methods import METHODS, split_methods
 from proofmap.models import DEFAULT_MODEL
@@ -65,11 +66,13 @@ def _load(
     device: str | None,
     batch_size: int | None,
 ) -> _Loaded:
-    paths = find_images(places)
+    samples = {place: str(place)[len("sample:") :] for place in places if str(place).startswith("sample:")}
+    paths = find_images([sample_path(samples[place]) if place in samples else place for place in places])
     classifier = pm.load_classifier(model, weights=weights, device=_device(device), batch_size=batch_size)
     if label_set is not None:
         classifier = classifier.restricted([part.strip() for part in label_set.split(",") if part.strip()])
-    return _Loaded(classifier, pm.load_images(paths, classifier), [p.stem for p in paths])
+    called = {sample_path(name): name for name in samples.values()}
+    return _Loaded(classifier, pm.load_images(paths, classifier), [called.get(p, p.stem) for p in paths])
 
 
 def _device(name: str | None) -> str:
@@ -86,7 +89,10 @@ def _device(name: str | None) -> str:
 
 @app.command()
 def explain(
-    images: Annotated[list[str], typer.Argument(help="Photos or folders.", show_default=False)],
+    images: Annotated[
+        list[str],
+        typer.Argument(help="Photos or folders; sample:cat is one that ships along.", show_default=False),
+    ],
     model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     labels: LabelsOption = "top5",
@@ -103,7 +109,7 @@ def explain(
     """A heat map for each of several labels of a photo, and what each map proves."""
     chosen = pm.make_method(method)
     loaded = _load(images, model, weights, label_set, device, batch_size)
-    output_folder(out)
+    check_output(out)
     proof = pm.explain(
         loaded.classifier,
         loaded.images,
@@ -121,7 +127,9 @@ def explain(
 
 @app.command()
 def evaluate(
-    data: Annotated[list[str], typer.Option(help="Photos or folders; may be given several times.")],
+    data: Annotated[
+        list[str], typer.Option(help="Photos or folders, or sample:cat; may be given several times.")
+    ],
     model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     methods: Annotated[str, typer.Option(help="Separated by commas; settings as name:key=value.")] = COMPARED,
@@ -143,7 +151,7 @@ def evaluate(
     chosen = [pm.make_method(spec) for spec in split_methods(methods)]
     metrics = pm.default_metrics(thresholds, curve)
     loaded = _load(data, model, weights, label_set, device, batch_size)
-    output_folder(out)
+    check_output(out)
     found = pm.evaluate(
         loaded.classifier,
         loaded.images,
@@ -193,7 +201,7 @@ def demo(
     # the subjects themselves stay out of the distractors, which would otherwise show them
     pool = pm.Images(source=tuple(s for s in SAMPLES if s not in names), size=256)
     chosen = [with_fill(pm.make_method(spec), pool) for spec in split_methods(methods)]
-    output_folder(out)
+    check_output(out)
     found = pm.evaluate(
         classifier,
         images,
@@ -261,7 +269,7 @@ def models(
     print(
         tables.aligned(
             ["model", "input", "weights", "what it is"],
-            [[i.name, str(i.size), i.weights, i.description] for i in infos],
+            [[i.name, str(i.size or "any"), i.weights, i.description] for i in infos],
         )
     )
 
@@ -291,22 +299,29 @@ def _root(
     pass
 
 
+class _Interrupted(BaseException):
+    """Ctrl-C, under a name that typer does not turn into exit code 1."""
+
+
+def _interrupt(*_: object) -> None:
+    raise _Interrupted
+
+
 def main() -> None:
     """Run the command line: 0 for success, 2 for input that can be mended, 130 when interrupted."""
-    warnings.showwarning = lambda message, *_, **__: people.print(f"note: {message}")
-    warnings.simplefilter("always", BatchSizeWarning)
-    try:
-        app()
-    except MissingExtra as error:
-        people.print(f"[bold red]missing:[/] {error}", markup=True)
-        sys.exit(2)
-    except pm.ProofmapError as error:
-        people.print("[bold red]error:[/]", end=" ")
-        people.print(str(error), markup=False)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        people.print("stopped; nothing half-written was left behind")
-        sys.exit(130)
+    signal.signal(signal.SIGINT, _interrupt)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", BatchSizeWarning)
+        warnings.showwarning = lambda message, *_, **__: people.print(f"note: {message}", markup=False)
+        try:
+            app()
+        except pm.ProofmapError as error:
+            people.print("[bold red]error:[/]", end=" ")
+            people.print(str(error), markup=False)
+            sys.exit(2)
+        except _Interrupted:
+            people.print("stopped; nothing half-written was left behind")
+            sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -153,9 +153,12 @@ def evaluate(
     chosen = [make_method(m) for m in methods]
     if not chosen:
         raise InputError("there are no methods to evaluate; see: proofmap methods")
-    judges = list(metrics) if metrics is not None else default_metrics()
+    asked = list(metrics) if metrics is not None else default_metrics()
+    if not asked:
+        raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
     progress = progress or Silent()
     images = classifier.check_images(images)
+    judges = [metric.prepare(classifier) for metric in asked]
     f_all = classifier.frozen().probabilities(images)
     label_table = choose_labels(classifier, images, labels, f_all)
     f = f_all.gather(1, label_table.clamp_min(0)).masked_fill(label_table == NO_LABEL, torch.nan)
@@ -216,21 +219,22 @@ def _judge(
         pairs.append([metric.pairs(judged) for metric in metrics])
         played.append(judged.curves("insertion", _insertion_settings(metrics)))
         maps.append(judged.maps.cpu())
-    by_metric = {m.name: torch.cat([v[k] for v in values]) for k, m in enumerate(metrics)}
+    columns = distinct_names([m.name for m in metrics])  # one metric may be asked for with several settings
+    by_metric = {name: torch.cat([v[k] for v in values]) for k, name in enumerate(columns)}
     pair_values = {
-        m.name: torch.cat([p[k] for p in pairs]).cpu()  # type: ignore[misc]
-        for k, m in enumerate(metrics)
+        name: torch.cat([p[k] for p in pairs]).cpu()  # type: ignore[misc]
+        for k, name in enumerate(columns)
         if pairs[0][k] is not None
     }
     scores = tuple(
         mean_score(
-            m.name,
-            by_metric[m.name],
+            name,
+            by_metric[name],
             higher_is_better=m.higher_is_better,
             settings={**m.settings(), **{k: context[k] for k in ("label_set", "renormalise", "labels")}},
             seed=seed,
         )
-        for m in metrics
+        for name, m in zip(columns, metrics, strict=True)
     )
     rows = [
         {

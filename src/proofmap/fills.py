@@ -73,7 +73,7 @@ class Gray(Fill):
         return images.new_tensor(self.color).view(1, -1, 1, 1).expand_as(images)
 
     def settings(self) -> dict[str, object]:
-        return {"fill": self.name, "color": None if self.color is None else [round(c, 6) for c in self.color]}
+        return {"fill": self.name, "color": _rounded(self.color)}
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,12 @@ class Blur(Fill):
         return x + border
 
     def settings(self) -> dict[str, object]:
-        return {"fill": self.name, "sigma": self.sigma, "kernel": self.kernel}
+        return {
+            "fill": self.name,
+            "sigma": self.sigma,
+            "kernel": self.kernel,
+            "border": _rounded(self.border),
+        }
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ class Noise(Fill):
         return (images.new_tensor(self.center).view(1, -1, 1, 1) + self.sigma * draws).clamp(0, 1)
 
     def settings(self) -> dict[str, object]:
-        return {"fill": self.name, "sigma": self.sigma}
+        return {"fill": self.name, "sigma": self.sigma, "center": _rounded(self.center)}
 
 
 @dataclass(frozen=True)
@@ -202,6 +207,10 @@ class Images(Fill):
             "digest": self.digest,
         }
         return {"fill": self.name, **pool}
+
+
+def _rounded(color: tuple[float, ...] | None) -> list[float] | None:
+    return None if color is None else [round(c, 6) for c in color]
 
 
 FILLS: dict[str, type[Fill]] = {kind.name: kind for kind in (Gray, Blur, Noise, Images)}

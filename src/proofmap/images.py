@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -80,6 +81,11 @@ def fit(
     margin = 1.0 if resize is None else resize / min(size)
     scale = max(height * margin / image.height, width * margin / image.width)
     scaled = (max(width, round(image.width * scale)), max(height, round(image.height * scale)))
+    if scaled[0] * scaled[1] > (Image.MAX_IMAGE_PIXELS or math.inf):
+        raise InputError(
+            f"a picture of {image.width} x {image.height} pixels is too narrow: enlarged until its shorter side "
+            f"fits, it would have {scaled[0]} x {scaled[1]}; crop it first"
+        )
     image = image.resize(scaled, _RESAMPLING[interpolation])
     left, top = (scaled[0] - width) // 2, (scaled[1] - height) // 2
     return image.crop((left, top, left + width, top + height))

@@ -127,7 +127,7 @@ class LabelRule:
         if self.kind == "top":
             return f"top{int(self.number)}"
         if self.kind == "probable":
-            return f"p>={self.number:g}"
+            return f"p>={self.number}"
         return "all" if self.kind == "all" else ",".join(map(str, self.listed))
 
 

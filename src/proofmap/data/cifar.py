@@ -51,9 +51,10 @@ def load_cifar(path: str | Path) -> tuple[Tensor, Tensor]:
             or len(labels) != len(pixels)
         ):
             raise InputError(f"its data has shape {pixels.shape}, expected (N, 3072) bytes with N labels")
+        classes = torch.tensor(labels, dtype=torch.int64)
     except OSError as error:
         raise InputError(f"the CIFAR file {path} cannot be read: {error}") from None
     except Exception as error:
         raise InputError(f"{path} is not a CIFAR batch: {error}") from error
     images = torch.from_numpy(pixels.reshape(-1, 3, 32, 32).copy()).float() / 255.0
-    return images, torch.tensor(labels)
+    return images, classes

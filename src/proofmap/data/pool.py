@@ -102,12 +102,14 @@ def _from_item(source: Any, index: int) -> Image.Image:
     array = item.detach().cpu().numpy() if isinstance(item, Tensor) else np.asarray(item)
     if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
         array = array.transpose(1, 2, 0)
-    if array.ndim not in (2, 3):
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if array.ndim != 3 or array.shape[2] not in (1, 3, 4) or array.size == 0:
         raise InputError(
-            f"distractor {index} has shape {array.shape}; expected a picture (H, W, C) or (C, H, W)"
+            f"distractor {index} has shape {array.shape}; expected a picture (H, W, C) or (C, H, W) in gray or RGB"
         )
     if array.dtype != np.uint8:
         if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
             raise InputError(f"distractor {index} must hold 8-bit pixels or floats in [0, 1]")
         array = (array * 255).round().astype(np.uint8)
-    return Image.fromarray(array.squeeze()).convert("RGB")
+    return Image.fromarray(np.broadcast_to(array[:, :, :3], (*array.shape[:2], 3)).copy())

@@ -34,7 +34,11 @@ def sample_path(name: str) -> Path:
     """The file of a sample photograph on this machine."""
     if name not in SAMPLES:
         raise InputError(f"no sample is named {name!r}; known are {', '.join(SAMPLES)}")
-    package = require("skimage", extra="demo", purpose=f"the sample photograph {name!r}")
+    package = require(
+        "skimage",
+        extra="demo",
+        purpose=f"the sample photograph {name!r} (distractors may also be a folder: fill=images:FOLDER)",
+    )
     assert package.__file__ is not None
     path = Path(package.__file__).parent / "data" / SAMPLES[name]
     if not path.is_file():

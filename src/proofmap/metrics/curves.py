@@ -40,6 +40,10 @@ class CurveSettings:
         if self.draws < 1:
             raise InputError(f"draws must be at least 1, not {self.draws}")
 
+    def prepare(self, classifier: Classifier) -> CurveSettings:
+        """The same settings with a fill that is ready for this classifier."""
+        return replace(self, fill=self.fill.prepare(classifier))
+
     def record(self) -> dict[str, object]:
         points, (low, high) = self.quadrature.points, self.quadrature.within
         draws = {"draws": self.draws} if self.fill.random else {}
@@ -148,17 +152,17 @@ def curves(
     images = classifier.check_images(images)
     labels = check_labels(labels.to(classifier.device), len(images), len(classifier.names))
     positions = tuple(images.shape[2:])
-    maps = check_maps(maps, labels, positions).to(classifier.device)
+    maps = check_maps(maps.to(classifier.device), labels, positions)
     runner = _Runner(game, classifier, images, maps, labels, settings, matrix, seed)
     return runner.run(progress or Silent())
 
 
 def check_maps(maps: Tensor, labels: Tensor, positions: tuple[int, ...]) -> Tensor:
-    """The maps as floats, or an error that says what is wrong with them."""
+    """The maps, or an error that says what is wrong with them; places without a label may hold anything."""
     expected = (*labels.shape, *positions)
     if tuple(maps.shape) != expected:
         raise InputError(f"maps must be (N, L, positions) = {expected}, got {tuple(maps.shape)}")
-    bad = maps.flatten(2).isnan().any(dim=2)
+    bad = maps.flatten(2).isnan().any(dim=2) & (labels != NO_LABEL)
     if bool(bad.any()):
         i, j = bad.nonzero()[0].tolist()
         raise InputError(f"the map of image {i}, label {int(labels[i, j])} contains NaN; check the method")
@@ -179,7 +183,7 @@ class _Runner:
         matrix: bool,
         seed: int,
     ) -> None:
-        settings = replace(settings, fill=settings.fill.prepare(classifier))
+        settings = settings.prepare(classifier)
         self.game, self.classifier, self.images, self.labels = game, classifier, images, labels
         self.settings, self.matrix = settings, matrix
         self.positions = tuple(images.shape[2:])

@@ -7,8 +7,8 @@ one method's maps on a block of images and plays each game at most once, whateve
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ class Judged:
     maps: Tensor
     seed: int = 0
     progress: Progress = field(default_factory=Silent)
-    _played: dict[tuple[Game, str], Curves] = field(default_factory=dict, repr=False)
+    _played: dict[tuple[Game, CurveSettings], Curves] = field(default_factory=dict, repr=False)
     _f: Tensor | None = field(default=None, repr=False)
 
     @property
@@ -53,7 +53,8 @@ class Judged:
 
     def curves(self, game: Game, settings: CurveSettings) -> Curves:
         """The game's curves, played once for equal settings."""
-        key = (game, repr(sorted(settings.record().items())))
+        settings = settings.prepare(self.classifier)  # only a ready fill tells its distractors from others
+        key = (game, settings)
         if key not in self._played:
             self._played[key] = curves(
                 game,
@@ -74,6 +75,10 @@ class Metric(ABC):
     name: ClassVar[str]
     higher_is_better: ClassVar[bool]
     meaning: ClassVar[str]
+
+    def prepare(self, classifier: Classifier) -> Self:
+        """A metric that is ready for this classifier, and can say all that its values depend on."""
+        return self
 
     @abstractmethod
     def __call__(self, judged: Judged) -> Tensor:
@@ -97,6 +102,9 @@ class _GameMetric(Metric):
 
     game: ClassVar[Game] = "insertion"
     curve: CurveSettings = field(default_factory=lambda: curve_settings("paper"))
+
+    def prepare(self, classifier: Classifier) -> Self:
+        return replace(self, curve=self.curve.prepare(classifier))
 
     def areas(self, judged: Judged) -> Curves:
         return judged.curves(self.game, self.curve)

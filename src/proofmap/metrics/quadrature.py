@@ -47,12 +47,12 @@ class Quadrature:
 
     def nodes(self, n: int) -> Nodes:
         """The counts looked at for ``n`` positions, with weights that sum to one."""
-        low, high = int(n * self.within[0]), int(n * self.within[1])
+        low, high = (_whole(n * share) for share in self.within)
         if high <= low:
             raise InputError(f"the range {self.within} holds none of {n} positions")
         if self.rule == "right":
             steps = n if self.points == "all" else min(self.points, n)
-            first, last = int(steps * self.within[0]), int(steps * self.within[1])
+            first, last = (_whole(steps * share) for share in self.within)
             if last <= first:
                 raise InputError(f"the range {self.within} holds none of {steps} points")
             counts = [round(j * n / steps) for j in range(first + 1, last + 1)]
@@ -72,6 +72,11 @@ class Nodes:
     counts: Tensor
     weights: Tensor
     coarse: Tensor
+
+
+def _whole(count: float) -> int:
+    """The count rounded down, where 100 * 0.29 = 28.999999999999996 is 29."""
+    return int(count + 1e-9)
 
 
 def _interpolant(counts: list[int], rule: Rule) -> Tensor:

@@ -1,6 +1,6 @@
 """The paper's CIFAR-10 table, end to end: completeness and soundness by TV, gray and random-image fill.
 
-    python benchmarks/paper_cifar_table.py --data cifar-10-batches-py --weights cifar10_resnet56.safetensors
+    python benchmarks/studies/paper_cifar_table.py --data cifar-10-batches-py --weights cifar10_resnet56.safetensors
 
 Correctly classified test images, the top two labels, e1 = 0, e2 = 0.1, preset ``released`` (double softmax, squared
 TV), 2000 steps x 10 distractors. Prints the table beside the paper's (which used a ResNet-164) and exits with 1 when
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--model", default="cifar10-resnet56")
     parser.add_argument("--images", type=int, default=200)
+    parser.add_argument("--among", type=int, default=1600, help="choose them among the first so many test images")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--distractors", type=int, default=10)
     parser.add_argument("--draws", type=int, default=40, help="random images per masked image when scoring")
@@ -50,12 +51,13 @@ def main() -> None:
     cuda = torch.cuda.is_available()
     net = pm.load_classifier(args.model, weights=args.weights, device="cuda" if cuda else "cpu")
     images, truth = (t.to(net.device) for t in load_cifar(args.data / "test_batch"))
+    images, truth = images[: args.among], truth[: args.among]
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(args.seed)).to(net.device)
     images, truth = images[order], truth[order]
     right = net.probabilities(images[: 4 * args.images]).argmax(dim=1) == truth[: 4 * args.images]
     images = images[: 4 * args.images][right][: args.images]
     labels = net.top(images, 2)
-    train, _ = load_cifar(args.data / "data_batch_1")
+    train = load_cifar(args.data / "data_batch_1")[0][:1000]
     pool = pm.Images(source=train, size=1000, crop="none", seed=args.seed)
     gray, random = (
         {"points": 64},

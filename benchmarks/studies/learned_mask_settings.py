@@ -1,6 +1,6 @@
 """Which settings of the learned mask are worth their passes, on photos where the net hesitates.
 
-    python benchmarks/learned_mask_settings.py --data FOLDER [--photos 48] [--settings "steps=50 distractors=2" ...]
+    python benchmarks/studies/learned_mask_settings.py --data FOLDER [--photos 48] [--settings "steps=50 distractors=2" ...]
 
 Takes photos whose second label has f >= 0.1, explains the top five labels with each setting, and prints passes per
 (image, label), completeness / soundness at two pairs of thresholds, best effort, soundness of the second label, and
@@ -56,7 +56,7 @@ GRID = [
 
 
 def parsed(text: str) -> dict[str, Any]:
-    spec = pm.make_method("learned-mask:" + ",".join(text.split()))
+    spec = pm.make_method("learned-mask:tv=0.01," + ",".join(text.split()))  # a later tv= wins
     return {k: v for k, v in spec.settings().items() if k != "method"}
 
 

@@ -1,0 +1,625 @@
+"""The insertion and deletion games, against plain loops over a net whose answers are a formula."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError, ProofmapError
+from proofmap.fills import Blur, Fill, Gray, Images, Noise
+from proofmap.metrics import PRESETS, completeness, curve_settings, deletion, insertion, soundness
+from proofmap.metrics.curves import Curves, CurveSettings, Game, curves
+from proofmap.progress import Silent, Task
+from tests.toys import Linear, linear_classifier, linear_probabilities, normal, pixels
+
+GAMES: tuple[Game, ...] = ("insertion", "deletion")
+N, LABELS, SIZE = 3, 4, (3, 4)
+POSITIONS = 12
+
+
+def order_of(map_: Tensor) -> np.ndarray:
+    """Positions from the most salient on; equal ones from the first on."""
+    return np.argsort(-map_.double().numpy().ravel(), kind="stable")
+
+
+def plain_curve(
+    classifier: Classifier, image: Tensor, order: np.ndarray, game: Game, background: Tensor | None = None
+) -> np.ndarray:
+    """f(x~_s, .) for s = 0 .. n, ``(n + 1, A)``: one pixel after the other, in numpy."""
+    gray = torch.tensor(classifier.mean).view(-1, 1, 1).expand_as(image)
+    x, filled = (t.double().numpy() for t in (image, gray if background is None else background))
+    shown, hidden = (filled, x) if game == "insertion" else (x, filled)
+    composite = shown.copy()
+    rows = [linear_probabilities(classifier, composite)]
+    for position in order:
+        composite.reshape(len(x), -1)[:, position] = hidden.reshape(len(x), -1)[:, position]
+        rows.append(linear_probabilities(classifier, composite))
+    return np.stack(rows)
+
+
+@pytest.fixture(scope="module")
+def f() -> Classifier:
+    return linear_classifier(SIZE, LABELS)
+
+
+@pytest.fixture(scope="module")
+def images() -> Tensor:
+    return pixels(N, SIZE)
+
+
+@pytest.fixture(scope="module")
+def maps() -> Tensor:
+    return normal(N, LABELS, *SIZE, seed=5)
+
+
+@pytest.fixture(scope="module")
+def labels() -> Tensor:
+    return torch.stack([torch.from_numpy(np.random.default_rng(i).permutation(LABELS)) for i in range(N)])
+
+
+# ---- the exact answer --------------------------------------------------------------------------------------
+
+
+def test_two_pixels_by_hand() -> None:
+    """z = 2 x0 - x1 against 0, x = (1, 1), gray = 0, the map prefers x0."""
+    f = Classifier(Linear(torch.tensor([[2.0, -1.0], [0.0, 0.0]])), size=(1, 2), mean=[0.0], std=[1.0])
+    x, map_ = torch.ones(1, 1, 1, 2), torch.tensor([0.9, 0.1]).view(1, 1, 1, 2)
+
+    def sigmoid(z: float) -> float:
+        return 1 / (1 + math.exp(-z))
+
+    shown = insertion(f, x, map_, torch.tensor([[0]]), points="all")
+    assert shown.counts.tolist() == [0, 1, 2]
+    assert shown.probabilities.flatten().tolist() == pytest.approx([0.5, sigmoid(2), sigmoid(1)])
+    assert shown.auc.item() == pytest.approx((sigmoid(2) + sigmoid(1)) / 2)
+    assert shown.f.item() == pytest.approx(sigmoid(1))
+    assert completeness(shown.auc, shown.f).item() == 1
+    assert soundness(shown.auc, shown.f).item() == pytest.approx(2 * sigmoid(1) / (sigmoid(2) + sigmoid(1)))
+
+    hidden = deletion(f, x, map_, torch.tensor([[0]]), points="all")
+    assert hidden.probabilities.flatten().tolist() == pytest.approx([sigmoid(1), sigmoid(-1), 0.5])
+    assert hidden.auc.item() == pytest.approx((sigmoid(-1) + 0.5) / 2)
+
+
+@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("label_set", ["all", [0, 2, 3]])
+def test_areas_and_scores_of_a_linear_net_are_exact(
+    game: Game, label_set: Any, images: Tensor, maps: Tensor
+) -> None:
+    f = linear_classifier(SIZE, LABELS, label_set=label_set, renormalise=label_set != "all")
+    labels = torch.tensor(f.label_set).expand(N, -1)
+    maps = maps[:, : labels.shape[1]]
+    played = curves(game, f, images, maps, labels, points="all")
+    for i in range(N):
+        whole = linear_probabilities(f, images[i].numpy())
+        for j, a in enumerate(labels[i].tolist()):
+            p = plain_curve(f, images[i], order_of(maps[i, j]), game)[:, a]
+            assert played.probabilities[i, j].tolist() == pytest.approx(p.tolist(), abs=2e-6)
+            area = p[1:].mean()
+            assert played.auc[i, j].item() == pytest.approx(area, abs=2e-6)
+            assert played.f[i, j].item() == pytest.approx(whole[a], abs=2e-6)
+            alpha = completeness(played.auc, played.f, 0.01)[i, j].item()
+            beta = soundness(played.auc, played.f, 0.001)[i, j].item()
+            assert alpha == pytest.approx(min(max(area, 0.01) / whole[a], 1), abs=2e-5)
+            assert beta == pytest.approx(min(max(whole[a], 0.001) / area, 1), abs=2e-5)
+    assert played.error.max() == 0
+
+
+@pytest.mark.parametrize("preset", ["released", "rise", "restricted", "paper"])
+@pytest.mark.parametrize("game", GAMES)
+def test_presets_are_weighted_sums_of_the_exact_curve(preset: str, game: Game) -> None:
+    f = linear_classifier(8, LABELS, seed=3, strength=0.2)
+    x, map_ = pixels(1, 8), normal(1, 1, 8, 8)
+    chosen = curve_settings(preset, game)
+    assert chosen.fill == (Blur() if (preset, game) == ("rise", "insertion") else Gray())
+    background = chosen.fill.prepare(f)(x, torch.zeros(1, dtype=torch.long))[0]
+    p = plain_curve(f, x[0], order_of(map_[0, 0]), game, background)[:, 2]
+    played = curves(game, f, x, map_, torch.tensor([[2]]), preset=preset)
+    counts = played.counts.numpy()
+    expected = {
+        "released": p[[round(j * 64 / 28) for j in range(1, 29)]].mean(),
+        "rise": np.trapezoid(p[counts], counts) / 64,
+        "restricted": p[13:39].mean(),  # s from 0.2 * 64 = 12.8 to 38.4: all are looked at
+        "paper": np.interp(range(1, 65), counts, p[counts]).mean(),
+    }[preset]
+    assert played.auc.item() == pytest.approx(expected, abs=2e-6)
+
+
+def test_the_ends_of_the_curve_are_the_fill_and_the_image(
+    f: Classifier, images: Tensor, maps: Tensor
+) -> None:
+    labels = torch.arange(LABELS).expand(N, -1)
+    whole, nothing = f.probabilities(images), f.probabilities(f.blank(N))
+    for game, (first, last) in {"insertion": (nothing, whole), "deletion": (whole, nothing)}.items():
+        played = curves(game, f, images, maps, labels, points=4)  # type: ignore[arg-type]
+        torch.testing.assert_close(played.probabilities[:, :, 0], first)
+        torch.testing.assert_close(played.probabilities[:, :, -1], last)
+        torch.testing.assert_close(played.f, whole)
+
+
+# ---- what always holds -------------------------------------------------------------------------------------
+
+any_map = arrays(np.float32, SIZE, elements=st.floats(-2, 2, width=16))
+SUBSET = [0, 2, 3]
+WHOLE, RENORMALISED, PARTIAL = (
+    linear_classifier(SIZE, LABELS),
+    linear_classifier(SIZE, LABELS, label_set=SUBSET, renormalise=True),
+    linear_classifier(SIZE, LABELS, label_set=SUBSET, renormalise=False),
+)
+
+
+@settings(max_examples=40)
+@given(
+    map_=any_map, seed=st.integers(0, 50), points=st.sampled_from(["all", 1, 5]), game=st.sampled_from(GAMES)
+)
+def test_the_areas_of_one_map_for_all_labels_sum_to_one(
+    map_: np.ndarray, seed: int, points: Any, game: Game
+) -> None:
+    x = pixels(1, SIZE, seed=seed)
+
+    def total(f: Classifier) -> float:
+        labels = torch.tensor([f.label_set])
+        shown = torch.from_numpy(map_).expand(1, labels.shape[1], *SIZE)
+        return curves(game, f, x, shown, labels, points=points).auc.sum().item()
+
+    assert total(WHOLE) == pytest.approx(1, abs=1e-5)
+    assert total(RENORMALISED) == pytest.approx(1, abs=1e-5)
+    rest = curves(game, WHOLE, x, torch.from_numpy(map_)[None, None], torch.tensor([[1]]), points=points)
+    assert total(PARTIAL) == pytest.approx(1 - rest.auc.item(), abs=1e-5)
+
+
+transforms: dict[str, Callable[[Tensor], Tensor]] = {
+    "stretched": lambda m: 3 * m + 100,
+    "cubed": lambda m: m**3,
+    "exponential": torch.exp,
+    "double precision": lambda m: m.double() / 7,
+    "ranks": lambda m: m.flatten(2).argsort(2).argsort(2).view(m.shape),
+}
+
+
+@pytest.mark.parametrize("name", transforms)
+@pytest.mark.parametrize("game", GAMES)
+def test_a_monotone_transform_of_a_map_changes_nothing(
+    name: str, game: Game, f: Classifier, images: Tensor, labels: Tensor
+) -> None:
+    rng = np.random.default_rng(8)
+    steps = np.stack([rng.permutation(POSITIONS) for _ in range(N * LABELS)]) / 4 - 1.0
+    maps = torch.from_numpy(steps).float().view(N, LABELS, *SIZE)
+    before = curves(game, f, images, maps, labels)
+    after = curves(game, f, images, transforms[name](maps), labels)
+    assert torch.equal(before.probabilities, after.probabilities)
+    assert torch.equal(before.auc, after.auc)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 100))
+def test_deleting_by_a_map_is_inserting_by_its_opposite_backwards(seed: int) -> None:
+    x, maps = pixels(2, SIZE, seed=seed), normal(2, LABELS, *SIZE, seed=seed)
+    labels = torch.arange(LABELS).expand(2, -1)
+    hidden = deletion(WHOLE, x, maps, labels, points="all")
+    shown = insertion(WHOLE, x, -maps, labels, points="all")
+    torch.testing.assert_close(hidden.probabilities, shown.probabilities.flip(2))
+    whole, nothing = shown.probabilities[:, :, -1], shown.probabilities[:, :, 0]
+    torch.testing.assert_close(hidden.auc, shown.auc + (nothing - whole) / POSITIONS)
+
+
+# ---- nothing depends on the batch --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fill", ["gray", "noise"])
+@pytest.mark.parametrize("ties", ["index", "random", "center"])
+def test_batch_size_image_order_and_label_order_change_nothing(
+    fill: str, ties: Literal["index", "random", "center"], images: Tensor, labels: Tensor
+) -> None:
+    """With other draws of the noise, areas would differ in the second digit."""
+    maps = normal(N, LABELS, *SIZE, seed=6).round()  # many ties
+    options: dict[str, Any] = {"fill": fill, "ties": ties, "draws": 3, "matrix": True, "seed": 4}
+    expected = insertion(linear_classifier(SIZE, LABELS, batch_size=500), images, maps, labels, **options)
+    for batch_size in (1, 7):
+        f = linear_classifier(SIZE, LABELS, batch_size=batch_size)
+        assert_same(insertion(f, images, maps, labels, **options), expected)
+    turned, shuffled = torch.tensor([2, 0, 1]), torch.tensor([3, 1, 0, 2])
+    f = linear_classifier(SIZE, LABELS, batch_size=10)
+    again = insertion(f, images[turned], maps[turned][:, shuffled], labels[turned][:, shuffled], **options)
+    torch.testing.assert_close(again.auc, expected.auc[turned][:, shuffled])
+    torch.testing.assert_close(again.probabilities, expected.probabilities[turned][:, shuffled])
+    assert again.matrix is not None and expected.matrix is not None
+    torch.testing.assert_close(again.matrix, expected.matrix[turned][:, shuffled][:, :, shuffled])
+
+
+def assert_same(one: Curves, other: Curves) -> None:
+    for name in ("auc", "probabilities", "f", "matrix", "error"):
+        torch.testing.assert_close(getattr(one, name), getattr(other, name), equal_nan=True, msg=name)
+
+
+def test_images_are_judged_alike_alone_and_together(
+    f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
+) -> None:
+    together = insertion(f, images, maps, labels, fill="noise")
+    for i in range(N):
+        alone = insertion(f, images[i : i + 1], maps[i : i + 1], labels[i : i + 1], fill="noise")
+        torch.testing.assert_close(alone.auc[0], together.auc[i])
+
+
+# ---- ties --------------------------------------------------------------------------------------------------
+
+
+def test_ties_are_decided_by_index_or_from_the_centre(f: Classifier, images: Tensor) -> None:
+    flat, x, label = torch.zeros(1, 1, *SIZE), images[:1], torch.tensor([[1]])
+    by_index = np.arange(POSITIONS)
+    rows, columns = np.divmod(by_index, SIZE[1])
+    distance = (rows - (SIZE[0] - 1) / 2) ** 2 + (columns - (SIZE[1] - 1) / 2) ** 2
+    from_centre = np.argsort(distance, kind="stable")
+    for ties, order in {"index": by_index, "center": from_centre}.items():
+        played = insertion(f, x, flat, label, points="all", ties=ties)
+        p = plain_curve(f, x[0], order, "insertion")[:, 1]
+        assert played.probabilities.flatten().tolist() == pytest.approx(p.tolist(), abs=2e-6)
+        assert played.settings["ties"] == ties
+
+
+def test_random_ties_depend_on_the_seed_and_the_image_alone(f: Classifier, images: Tensor) -> None:
+    flat, labels = torch.zeros(N, 1, *SIZE), torch.zeros(N, 1, dtype=torch.long)
+
+    def auc(seed: int) -> list[float]:
+        return insertion(f, images, flat, labels, points="all", ties="random", seed=seed).auc[:, 0].tolist()
+
+    assert auc(0) == auc(0)
+    assert all(a != b for a, b in zip(auc(0), auc(1), strict=True))
+    index = insertion(f, images, flat, labels, points="all").auc[:, 0].tolist()
+    assert all(a != b for a, b in zip(auc(0), index, strict=True))
+
+
+def test_ties_move_only_what_is_tied(f: Classifier, images: Tensor, maps: Tensor, labels: Tensor) -> None:
+    by_index, at_random = (insertion(f, images, maps, labels, ties=ties) for ties in ("index", "random"))
+    assert torch.equal(by_index.probabilities, at_random.probabilities)
+
+
+# ---- fills -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shades(Fill):
+    """A shade of gray for each key, and a list of the keys it was asked for."""
+
+    name: ClassVar[str] = "shades"
+    random: ClassVar[bool] = True
+    asked: list[int] = field(default_factory=list, compare=False)
+
+    @staticmethod
+    def shade(key: int) -> float:
+        return (key % 1009) / 1009
+
+    def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
+        assert len(images) == len(keys)
+        self.asked.extend(keys.tolist())
+        shades = torch.tensor([self.shade(key) for key in keys.tolist()]).view(-1, 1, 1, 1)
+        return shades.expand_as(images)
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_a_random_fill_is_averaged_over_its_draws(
+    game: Game, f: Classifier, images: Tensor, maps: Tensor
+) -> None:
+    fill, x, m = Shades(), images[:1], maps[:1, :2]
+    played = curves(game, f, x, m, torch.tensor([[0, 3]]), fill=fill, draws=5, points="all")
+    keys = sorted(set(fill.asked))
+    assert len(keys) == 5  # the same five backgrounds for every map and step
+    for j, a in enumerate((0, 3)):
+        drawn = [
+            plain_curve(f, x[0], order_of(m[0, j]), game, torch.full_like(x[0], Shades.shade(key)))[:, a]
+            for key in keys
+        ]
+        p = np.mean(drawn, axis=0)
+        assert played.probabilities[0, j].tolist() == pytest.approx(p.tolist(), abs=2e-6)
+        assert played.auc[0, j].item() == pytest.approx(p[1:].mean(), abs=2e-6)
+
+
+def test_each_image_and_each_seed_has_draws_of_its_own(f: Classifier, images: Tensor, maps: Tensor) -> None:
+    asked: list[set[int]] = []
+    for seed in (0, 1):
+        fill = Shades()
+        insertion(f, images, maps[:, :1], torch.zeros(N, 1, dtype=torch.long), fill=fill, draws=4, seed=seed)
+        asked.append(set(fill.asked))
+    assert len(asked[0]) == len(asked[1]) == 4 * N
+    assert not asked[0] & asked[1]
+
+
+def test_a_fill_that_is_not_random_is_drawn_once(images: Tensor, maps: Tensor) -> None:
+    for fill in (Gray(), Blur(kernel=3, sigma=1.0)):
+        one, many = (
+            insertion(WHOLE, images, maps, torch.arange(LABELS).expand(N, -1), fill=fill, draws=draws)
+            for draws in (1, 50)
+        )
+        assert torch.equal(one.auc, many.auc)
+        assert "draws" not in many.settings
+
+
+def test_random_images_stand_behind_the_hidden_pixels(f: Classifier, images: Tensor, maps: Tensor) -> None:
+    """A pool of one picture leaves nothing to chance."""
+    distractor = pixels(1, SIZE, seed=77)
+    fill = Images(source=distractor, crop="none")
+    played = insertion(f, images[:1], maps[:1, :1], torch.tensor([[2]]), fill=fill, points="all", draws=2)
+    p = plain_curve(f, images[0], order_of(maps[0, 0]), "insertion", distractor[0])[:, 2]
+    assert played.auc.item() == pytest.approx(p[1:].mean(), abs=2e-6)
+
+
+# ---- label by label ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_the_matrix_holds_every_label_under_every_map(
+    game: Game, f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
+) -> None:
+    played = curves(game, f, images, maps, labels, matrix=True, points=5)
+    assert played.matrix is not None
+    for a in range(LABELS):
+        torch.testing.assert_close(played.matrix[:, a, a], played.auc[:, a], rtol=0, atol=0)
+        for b in range(LABELS):
+            alone = curves(game, f, images, maps[:, a : a + 1], labels[:, b : b + 1], points=5)
+            torch.testing.assert_close(played.matrix[:, a, b], alone.auc[:, 0])
+    torch.testing.assert_close(played.matrix.sum(dim=2), torch.ones(N, LABELS))
+
+
+def test_the_matrix_is_made_only_when_asked_for(
+    f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
+) -> None:
+    assert insertion(f, images, maps, labels, points=2).matrix is None
+
+
+# ---- how often the net runs --------------------------------------------------------------------------------
+
+
+class CountedFunction:
+    """A function (which a Classifier does not copy) that counts the images it has seen."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.net, self.images = net, 0
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.images += len(x)
+        out: Tensor = self.net(x)
+        return out
+
+
+@pytest.fixture
+def watched() -> tuple[Classifier, CountedFunction]:
+    function = CountedFunction(Linear(normal(LABELS, 3 * POSITIONS)))
+    f = Classifier(function, size=SIZE, batch_size=10)
+    function.images = 0
+    return f, function
+
+
+INNER = POSITIONS - 1  # steps between nothing and everything; the two ends are seen once per image
+
+
+def test_each_distinct_map_costs_one_pass_per_step(
+    watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor, labels: Tensor
+) -> None:
+    f, function = watched
+    insertion(f, images, maps, labels, points="all", matrix=True)
+    assert function.images == N * LABELS * INNER + 2 * N
+
+
+def test_one_map_for_all_labels_costs_one_curve(
+    watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor, labels: Tensor
+) -> None:
+    f, function = watched
+    expanded = insertion(f, images, maps[:, :1].expand(-1, LABELS, -1, -1), labels, points="all")
+    assert function.images == N * INNER + 2 * N
+    copied = insertion(f, images, maps[:, :1].repeat(1, LABELS, 1, 1), labels, points="all")
+    assert function.images == 2 * (N * INNER + 2 * N)
+    torch.testing.assert_close(expanded.auc, copied.auc)
+
+
+def test_equal_maps_among_others_are_played_once(
+    watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor, labels: Tensor
+) -> None:
+    f, function = watched
+    mixed = maps.clone()
+    mixed[:, 3] = mixed[:, 1]
+    played = insertion(f, images, mixed, labels, points="all")
+    assert function.images == N * 3 * INNER + 2 * N
+    for j in range(LABELS):
+        alone = insertion(f, images, mixed[:, j : j + 1], labels[:, j : j + 1], points="all")
+        torch.testing.assert_close(played.auc[:, j], alone.auc[:, 0])
+
+
+def test_maps_that_differ_in_one_value_are_two_maps(f: Classifier, images: Tensor) -> None:
+    maps = torch.zeros(1, 2, *SIZE)
+    maps[0, 1, -1, -1] = 1
+    played = insertion(f, images[:1], maps, torch.tensor([[0, 0]]), points="all")
+    assert played.auc[0, 0] != played.auc[0, 1]
+
+
+class Recorder(Silent):
+    """Progress that remembers what was announced and what was done."""
+
+    def __init__(self) -> None:
+        self.announced: dict[str, int] = {}
+        self.done: dict[str, int] = {}
+
+    def task(self, what: str, passes: int) -> Task:
+        self.announced[what], self.done[what] = passes, 0
+        task = super().task(what, passes)
+
+        def advance(passes: int, note: str = "") -> None:
+            self.done[what] += passes
+
+        task.advance = advance  # type: ignore[method-assign]
+        return task
+
+
+def test_progress_does_as_many_passes_as_it_announced(
+    f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
+) -> None:
+    progress = Recorder()
+    insertion(f, images, maps, labels, points="all", fill="noise", draws=2, progress=progress)
+    assert progress.announced == progress.done == {"insertion": N * LABELS * INNER * 2}
+
+
+# ---- places without a label --------------------------------------------------------------------------------
+
+
+def test_places_without_a_label_are_nan_and_disturb_nobody(
+    f: Classifier, images: Tensor, maps: Tensor
+) -> None:
+    full = torch.tensor([[0, 1, 2], [1, 2, 3], [3, 0, 1]])
+    padded = torch.tensor([[0, 1, 2], [1, -1, -1], [3, -1, 1]])
+    expected = insertion(f, images, maps[:, :3], full, matrix=True)
+    played = insertion(f, images, maps[:, :3], padded, matrix=True)
+    absent = padded < 0
+    for name in ("auc", "error", "f", "probabilities"):
+        ours, theirs = getattr(played, name), getattr(expected, name)
+        assert bool(ours[absent].isnan().all()), name
+        assert torch.equal(ours[~absent], theirs[~absent]), name
+    assert played.matrix is not None and expected.matrix is not None
+    gone = absent[:, :, None] | absent[:, None, :]
+    assert bool(played.matrix[gone].isnan().all())
+    assert torch.equal(played.matrix[~gone], expected.matrix[~gone])
+
+
+def test_maps_of_places_without_a_label_are_never_looked_at(
+    watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor
+) -> None:
+    f, function = watched
+    maps = maps[:1, :2].clone()
+    maps[0, 1] = math.nan
+    played = insertion(f, images[:1], maps, torch.tensor([[0, -1]]), points="all")
+    assert function.images == INNER + 2
+    assert played.auc[0, 0].isfinite() and played.auc[0, 1].isnan()
+
+
+# ---- what a record carries ---------------------------------------------------------------------------------
+
+
+def test_curves_carry_all_that_they_depend_on(images: Tensor, maps: Tensor) -> None:
+    f = linear_classifier(SIZE, LABELS, label_set=[1, 3], renormalise=True)
+    labels = torch.tensor([[1, 3]]).expand(N, -1)
+    played = deletion(f, images, maps[:, :2], labels, preset="released", fill="noise", ties="center", draws=2)
+    expected = {
+        "game": "deletion",
+        "fill": "noise",
+        "sigma": 0.2,
+        "points": 28,
+        "rule": "right",
+        "within": [0.0, 1.0],
+        "ties": "center",
+        "draws": 2,
+        "label_set": [1, 3],
+        "renormalise": True,
+    }
+    assert expected.items() <= played.settings.items()
+    gray = insertion(f, images, maps[:, :2], labels)
+    assert gray.settings["color"] == pytest.approx([0.5, 0.4, 0.3])
+    assert gray.positions == POSITIONS and gray.game == "insertion"
+
+
+def test_options_override_the_preset(f: Classifier, images: Tensor, maps: Tensor, labels: Tensor) -> None:
+    played = insertion(f, images, maps, labels, preset="released", points=6, within=(0.0, 0.5), fill="blur")
+    assert played.counts.tolist() == [2, 4, 6]
+    assert (played.settings["rule"], played.settings["fill"]) == ("right", "blur")
+
+
+def test_settings_may_be_given_whole(f: Classifier, images: Tensor, maps: Tensor, labels: Tensor) -> None:
+    chosen = CurveSettings(fill=Noise(), draws=3)
+    played = insertion(f, images, maps, labels, preset=chosen)
+    assert played.settings["draws"] == 3 and curve_settings(chosen, ties="center").ties == "center"
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------
+
+
+def test_a_map_with_nan_is_refused_by_image_and_label(f: Classifier, images: Tensor, maps: Tensor) -> None:
+    broken = maps.clone()
+    broken[1, 2, 0, 0] = math.nan
+    with pytest.raises(InputError, match="the map of image 1, label 3 contains NaN"):
+        insertion(f, images, broken, torch.tensor([[0, 1, 3, 2]] * N))
+
+
+def test_infinite_values_have_a_rank_and_are_accepted(
+    f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
+) -> None:
+    infinite = maps.clone()
+    infinite.view(N, LABELS, -1)[0, 0, maps[0, 0].argmax()] = math.inf
+    assert torch.equal(insertion(f, images, infinite, labels).auc, insertion(f, images, maps, labels).auc)
+
+
+@pytest.mark.parametrize(
+    "shape", [(N, LABELS, 4, 3), (N, 1, *SIZE), (N, LABELS, POSITIONS), (2, LABELS, *SIZE)]
+)
+def test_maps_of_another_shape_are_refused(
+    shape: tuple[int, ...], f: Classifier, images: Tensor, labels: Tensor
+) -> None:
+    with pytest.raises(InputError, match=r"maps must be \(N, L, positions\) = \(3, 4, 3, 4\)"):
+        insertion(f, images, torch.zeros(shape), labels)
+
+
+@pytest.mark.parametrize(
+    "labels, told",
+    [
+        (torch.tensor([[0, 4]] * N), r"0 \.\. 3"),
+        (torch.tensor([[0, -2]] * N), r"0 \.\. 3"),
+        (torch.tensor([[-1, 0]] * N), "first column"),
+        (torch.tensor([[0.0, 1.0]] * N), "integers"),
+        (torch.tensor([0, 1, 2]), r"\(N, L\)"),
+    ],
+)
+def test_labels_that_cannot_be(
+    labels: Tensor, told: str, f: Classifier, images: Tensor, maps: Tensor
+) -> None:
+    with pytest.raises(InputError, match=told):
+        insertion(f, images, maps[:, :2], labels)
+
+
+def test_a_net_that_returns_nan_on_a_masked_image_is_told() -> None:
+    def fragile(x: Tensor) -> Tensor:
+        total = x.sum(dim=(1, 2, 3))
+        z = torch.stack([total, -total], dim=1)
+        return torch.where(
+            (total == 0)[:, None] | (x != 0).all(dim=3).all(dim=2).all(dim=1)[:, None], z, torch.nan
+        )
+
+    f = Classifier(fragile, size=2)
+    x = torch.full((1, 3, 2, 2), 0.5)
+    with pytest.raises(ProofmapError, match="NaN"):
+        insertion(f, x, torch.rand(1, 1, 2, 2), torch.tensor([[0]]), points="all")
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        (
+            {"preset": "papers"},
+            "no curve preset is named 'papers'; known are paper, released, rise, restricted",
+        ),
+        ({"fill": "grey"}, "no fill is named 'grey'"),
+        ({"ties": "first"}, "ties must be one of index, random, center"),
+        ({"draws": 0}, "draws must be at least 1"),
+        ({"points": 0}, "points must be"),
+        ({"within": (0.5, 0.4)}, "within must be"),
+    ],
+)
+def test_bad_options_are_named(
+    options: dict[str, Any], told: str, f: Classifier, images: Tensor, maps: Tensor
+) -> None:
+    with pytest.raises(InputError, match=told):
+        insertion(f, images, maps, torch.arange(LABELS).expand(N, -1), **options)
+
+
+def test_presets_are_the_published_ones() -> None:
+    rules = {name: (p.quadrature.points, p.quadrature.rule, p.fill.name) for name, p in PRESETS.items()}
+    assert rules["released"] == (28, "right", "gray")
+    assert rules["rise"] == (28, "trapezoid", "blur")
+    assert rules["paper"][1:] == ("mean", "gray")
+    assert PRESETS["restricted"].quadrature.within == (0.2, 0.6)

@@ -1,0 +1,55 @@
+"""Pictures show what the numbers say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from proofmap.ranking import keep_top
+from proofmap.report import pictures
+
+
+def test_the_kept_picture_shows_exactly_the_top_pixels() -> None:
+    generator = torch.Generator().manual_seed(0)
+    image = torch.rand(3, 12, 10, generator=generator) * 0.5  # darker than the gray that hides
+    heat = torch.rand(12, 10, generator=generator)
+    shown = np.asarray(pictures.kept(image, heat, 0.25))
+    gray = round(0.86 * 255)
+    visible = (shown != gray).any(axis=2)
+    assert visible.sum() == 30
+    assert (visible == keep_top(heat[None], 0.25)[0].numpy()).all()
+
+
+def test_brighter_means_more_salient_and_lightness_rises_evenly() -> None:
+    colours = pictures.heat_colours(np.linspace(0, 1, 65))
+    lightness = colours @ [0.299, 0.587, 0.114]
+    assert (np.diff(lightness) > 0).all()
+
+
+def test_a_flat_map_is_drawn_without_dividing_by_zero() -> None:
+    assert (pictures.displayed(torch.full((4, 4), 3.0)) == 0).all()
+
+
+def test_outliers_do_not_darken_the_rest_of_a_map() -> None:
+    heat = torch.linspace(0, 1, 10_000).view(100, 100).clone()
+    heat[0, 0] = 1e6
+    assert pictures.displayed(heat)[50].mean() == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    "alpha, beta, told",
+    [(0.5, 1.0, "too weak"), (1.0, 0.5, "too strong"), (0.9, 0.85, "matches f"), (0.8, 0.8, "matches f")],
+)
+def test_the_verdict_names_the_failing_half(alpha: float, beta: float, told: str) -> None:
+    assert told in pictures.verdict(alpha, beta).text
+
+
+def test_gray_scale_images_can_be_drawn() -> None:
+    assert pictures.overlay(torch.rand(1, 8, 8), torch.rand(8, 8)).size == (8, 8)
+
+
+def test_long_text_is_shortened_to_its_column() -> None:
+    cell = pictures.Cell(None, (pictures.Text("a very long label name " * 10),))
+    page = pictures.sheet("t" * 500, [[cell, pictures.Cell(None)]], side=120)
+    assert np.asarray(page)[:, -10:].min() == 255  # nothing runs over the right margin

@@ -1,0 +1,206 @@
+"""The command line, as a person or a script would use it: a tiny net from a file, tiny photos."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proofmap import cli
+
+NET = """
+import torch
+import proofmap as pm
+
+def tiny():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 6, 3, padding=1), torch.nn.ReLU(), torch.nn.AvgPool2d(4), torch.nn.Flatten(),
+        torch.nn.Linear(6 * 16, 4),
+    )
+    return pm.Classifier(net, size=16, names=["cat", "dog", "cup", "rocket"])
+
+def broken():
+    return pm.Classifier(lambda x: x.flatten(1)[:, :4] * float("nan"), size=16)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a net in a file and two photos."""
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "photos").mkdir()
+    for i in range(2):
+        pixels = np.random.default_rng(i).integers(0, 256, (20, 24, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "photos" / f"photo{i}.png")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run the command line in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["proofmap", *arguments])
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+MODEL = ("--model", "net.py:tiny", "--device", "cpu")
+
+
+def test_explain_writes_a_picture_per_photo_and_prints_a_line_per_label(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run(
+        monkeypatch, "explain", "photos", *MODEL, "--labels", "top3", "--method", "gradient", "--quiet"
+    )
+    printed = capsys.readouterr()
+    assert code == 0
+    assert printed.out.count("photo0") == 3 and printed.out.count("photo1") == 3
+    names = {p.name for p in (folder / "proofs").iterdir()}
+    assert names == {
+        "photo0.gradient.png",
+        "photo1.gradient.png",
+        "maps.safetensors",
+        "scores.csv",
+        "pairs.csv",
+        "evaluation.json",
+    }
+    with Image.open(folder / "proofs" / "photo0.gradient.png") as picture:
+        assert picture.width > 800
+
+
+def test_evaluate_prints_json_that_parses_and_nothing_else_on_stdout(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("evaluate", "--data", "photos", *MODEL, "--methods", "gradient,random", "--labels", "all")
+    assert run(monkeypatch, *arguments, "--format", "json", "--no-pictures", "--out", "run") == 0
+    printed = capsys.readouterr()
+    record = json.loads(printed.out)
+    assert [m["name"] for m in record["methods"]] == ["gradient", "random"]
+    scores = record["methods"][0]["scores"]
+    assert {s["score"] for s in scores} >= {
+        "completeness",
+        "soundness",
+        "best-effort",
+        "insertion",
+        "deletion",
+    }
+    assert {"e1", "e2", "fill", "points", "ties", "label_set", "renormalise"} <= set(scores[0]["settings"])
+    assert json.loads((folder / "run" / "evaluation.json").read_text()) == record
+    assert "written to" in printed.err
+
+
+@pytest.mark.parametrize("format", ["table", "md", "csv"])
+def test_every_format_names_every_method(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], format: str
+) -> None:
+    arguments = ("evaluate", "--data", "photos", *MODEL, "--methods", "gradient,top-label:gradient", "-q")
+    assert run(monkeypatch, *arguments, "--format", format, "--no-pictures") == 0
+    out = capsys.readouterr().out
+    assert "gradient" in out and "top-label:gradient" in out
+    if format == "csv":
+        rows = list(csv.DictReader(out.splitlines()))
+        assert len(rows) == 10 and {r["better"] for r in rows} == {"higher", "lower"}
+
+
+def test_a_label_set_makes_its_probabilities_sum_to_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("explain", "photos/photo0.png", *MODEL, "--label-set", "cat,cup", "--labels", "all")
+    assert run(monkeypatch, *arguments, "--method", "random", "-q") == 0
+    with (folder / "proofs" / "pairs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {r["name"] for r in rows} == {"cat", "cup"}
+    assert sum(float(r["f"]) for r in rows) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (("explain", "nowhere.png", *MODEL), "nowhere.png"),
+        (("explain", "net.py", *MODEL), "cannot be read as an image"),
+        (("explain", "empty", *MODEL), "holds no images"),
+        (("explain", "photos", "--model", "no-such-net"), "no-such-net"),
+        (("explain", "photos", "--model", "net.py:missing"), "missing"),
+        (("explain", "photos", *MODEL, "--labels", "dogg"), "Did you mean 'dog'"),
+        (("explain", "photos", *MODEL, "--labels", "9"), "out of range"),
+        (("explain", "photos", *MODEL, "--method", "gradeint"), "Did you mean 'gradient'"),
+        (("explain", "photos", *MODEL, "--method", "learned-mask:step=1"), "no setting 'step=1'"),
+        (("explain", "photos", *MODEL, "--method", "learned-mask:steps=0"), "steps must be at least 1"),
+        (("explain", "photos", *MODEL, "--method", "learned-mask:steps=many"), "steps"),
+        (
+            ("explain", "photos", *MODEL, "--method", "learned-mask:steps=1,fill=images:empty"),
+            "holds no images",
+        ),
+        (("explain", "photos", *MODEL, "--thresholds", "2,3"), "between 0 and 1"),
+        (("explain", "photos", *MODEL, "--curve", "sideways"), "sideways"),
+        (("explain", "photos", *MODEL, "--device", "abacus"), "abacus"),
+        (("explain", "photos", *MODEL, "--out", "net.py"), "is a file"),
+        (("explain", "photos", "--model", "net.py:broken", "--device", "cpu"), "NaN"),
+        (("evaluate", "--data", "photos", *MODEL, "--format", "pdf"), "--format"),
+        (("evaluate", "--data", "photos", *MODEL, "--methods", ","), "no method"),
+        (("demo", "--photos", "unicorn"), "unicorn"),
+    ],
+)
+def test_bad_input_gets_a_message_exit_code_2_and_leaves_nothing(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    told: str,
+) -> None:
+    (folder / "empty").mkdir()
+    before = {p for p in folder.rglob("*") if "__pycache__" not in p.parts}
+    assert run(monkeypatch, *arguments) == 2
+    printed = capsys.readouterr()
+    assert told in printed.err.replace("\n", " ")
+    assert "Traceback" not in printed.err and not printed.out
+    assert {p for p in folder.rglob("*") if "__pycache__" not in p.parts} == before
+
+
+def test_the_lists_name_every_method_and_model(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "methods", "--json") == 0
+    methods = json.loads(capsys.readouterr().out)
+    assert {"learned-mask", "grad-cam", "gradient", "gradient-x-input", "random", "centered-gaussian"} <= {
+        m["name"] for m in methods
+    }
+    assert run(monkeypatch, "models", "--json") == 0
+    assert "efficientnet-lite0" in {m["name"] for m in json.loads(capsys.readouterr().out)}
+    assert run(monkeypatch, "models") == 0 and run(monkeypatch, "methods") == 0
+    assert "None" not in capsys.readouterr().out
+
+
+def test_ctrl_c_stops_cleanly(folder: Path) -> None:
+    """Interrupted in the middle of learning: exit code 130, no traceback, nothing written."""
+    command = [sys.executable, "-m", "proofmap.cli", "explain", "photos", *MODEL]
+    command += ["--method", "learned-mask:steps=1000000,distractors=1,fill=gray", "--out", "proofs"]
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PROOFMAP_PROGRESS_EVERY": "0",
+    }
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "passes" in line:  # it is learning now
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        code = process.wait(timeout=60)
+    assert code == 130
+    assert "stopped" in rest and "Traceback" not in rest
+    assert not (folder / "proofs").exists()

@@ -1,0 +1,232 @@
+"""Rules for labels: what people write, and the same choice made by a plain loop."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from proofmap.errors import InputError
+from proofmap.labels import NO_LABEL, LabelRule, check_labels, label_index
+
+NAMES = ["tench", "tiger cat", "Egyptian_cat", "Great white shark, white shark", "crane", "crane", "cup"]
+F = torch.tensor([[0.05, 0.40, 0.30, 0.10, 0.05, 0.06, 0.04], [0.01, 0.01, 0.01, 0.90, 0.05, 0.01, 0.01]])
+
+
+def choose(rule: str | list[int | str], f: Tensor = F, label_set: list[int] | None = None) -> list[list[int]]:
+    members = range(f.shape[1]) if label_set is None else label_set
+    return LabelRule.parse(rule, NAMES).choose(f, members).tolist()
+
+
+# ---- one label ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "label, index",
+    [
+        (0, 0),
+        ("6", 6),
+        (" 6 ", 6),
+        ("+2", 2),
+        ("tiger cat", 1),
+        ("Tiger_Cat", 1),
+        ("  TIGER   cat ", 1),
+        ("egyptian cat", 2),
+        ("great white shark, white shark", 3),
+    ],
+)
+def test_a_label_is_an_index_or_a_name_however_it_is_spelt(label: int | str, index: int) -> None:
+    assert label_index(label, NAMES) == index
+
+
+@pytest.mark.parametrize("label", [7, -1, "7", "-1", 10**12])
+def test_an_index_out_of_range_is_refused_with_the_range(label: int | str) -> None:
+    with pytest.raises(InputError, match="is out of range: the net has outputs 0 to 6"):
+        label_index(label, NAMES)
+
+
+def test_a_name_that_two_outputs_share_asks_for_the_index() -> None:
+    with pytest.raises(InputError, match=r"'crane' names 2 outputs \(4, 5\); give the index"):
+        label_index("crane", NAMES)
+
+
+def test_an_unknown_name_is_refused_with_what_was_probably_meant() -> None:
+    with pytest.raises(InputError, match=r"no label is named 'tigger cat'\. Did you mean 'tiger cat'"):
+        label_index("tigger cat", NAMES)
+    with pytest.raises(InputError, match=r"no label is named 'zzz'\.$"):
+        label_index("zzz", NAMES)
+
+
+def test_the_suggestion_is_spelt_as_the_names_are() -> None:
+    with pytest.raises(InputError, match="'Egyptian_cat'"):
+        label_index("egiptian cat", NAMES)
+
+
+# ---- rules ----------------------------------------------------------------------------------------------------
+
+
+def test_all_means_every_label_the_most_probable_first() -> None:
+    assert choose("all") == [[1, 2, 3, 5, 0, 4, 6], [3, 4, 0, 1, 2, 5, 6]]
+
+
+@pytest.mark.parametrize("rule", ["top2", "top-2", " top2 "])
+def test_top_means_the_most_probable_ones(rule: str) -> None:
+    assert choose(rule) == [[1, 2], [3, 4]]
+
+
+def test_top_is_never_more_than_there_are() -> None:
+    assert choose("top99") == choose("all")
+
+
+@pytest.mark.parametrize("rule", ["p>=0.06", "p >= 0.06", "p>=6e-2", "p>=.06"])
+def test_probable_labels_are_chosen_for_each_image_and_filled_up(rule: str) -> None:
+    assert choose(rule) == [[1, 2, 3, 5], [3, NO_LABEL, NO_LABEL, NO_LABEL]]
+
+
+def test_the_top_label_is_there_even_if_it_is_not_probable() -> None:
+    assert choose("p>=0.95") == [[1], [3]]
+    assert choose("p>=1") == [[1], [3]]
+
+
+def test_everything_is_at_least_as_probable_as_zero() -> None:
+    assert choose("p>=0") == choose("all")
+
+
+@pytest.mark.parametrize(
+    "rule", [[6, "tiger cat"], ("cup", 1), ["6", "1"], "cup,tiger cat", "6,1", " cup , Tiger_cat ,", "cup,1,6"]
+)
+def test_a_list_keeps_its_own_order_and_names_each_label_once(rule: str | list[int | str]) -> None:
+    assert choose(rule) == [[6, 1], [6, 1]]
+
+
+def test_a_name_with_a_comma_is_one_label() -> None:
+    assert choose("Great white shark, white shark") == [[3], [3]]
+    assert choose(["cup", "Great white shark, white shark"]) == [[6, 3], [6, 3]]
+
+
+def test_equal_probabilities_keep_the_order_of_the_outputs() -> None:
+    assert choose("top3", torch.full((1, 7), 1 / 7)) == [[0, 1, 2]]
+
+
+def test_rules_look_only_at_the_label_set() -> None:
+    assert choose("all", label_set=[0, 3, 5]) == [[3, 5, 0], [3, 0, 5]]
+    assert choose("top1", label_set=[0, 5]) == [[5], [0]]
+    assert choose("p>=0.06", label_set=[0, 5, 6]) == [[5], [0]]
+
+
+def test_a_listed_label_outside_the_label_set_is_refused() -> None:
+    with pytest.raises(InputError, match="label 1 is not in the classifier's label set"):
+        choose([0, 1], label_set=[0, 3])
+
+
+@pytest.mark.parametrize(
+    "rule, message",
+    [
+        ("top0", "at least the top label"),
+        ("p>=1.5", "between 0 and 1"),
+        ("p>=1e", "between 0 and 1"),
+        ("p>=-0.1", "between 0 and 1"),
+        ("", "no label is named ''"),
+        (" , ", "empty list"),
+        ([], "empty list"),
+        ("best", "no label is named 'best'"),
+        ("cup,zebra", "no label is named 'zebra'"),
+        ("cup,99", "out of range"),
+        ("cup,crane", "names 2 outputs"),
+    ],
+)
+def test_a_rule_that_means_nothing_is_refused(rule: str | list[int | str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        LabelRule.parse(rule, NAMES)
+
+
+def test_a_tensor_is_a_choice_and_not_a_rule() -> None:
+    with pytest.raises(InputError, match="already a choice"):
+        LabelRule.parse(torch.tensor([[1]]), NAMES)
+
+
+def test_a_choice_does_not_share_rows_between_images() -> None:
+    labels = LabelRule.parse([1, 2], NAMES).choose(F, range(7))
+    labels[0, 0] = 5
+    assert labels[1, 0] == 1
+
+
+# ---- against a plain loop -------------------------------------------------------------------------------------
+
+rows = st.lists(st.integers(0, 9), min_size=5, max_size=5).filter(any)
+tables = st.lists(rows, min_size=1, max_size=4).map(
+    lambda r: torch.tensor(r, dtype=torch.float32) / torch.tensor(r).sum(dim=1, keepdim=True)
+)
+members = st.sets(st.integers(0, 4), min_size=1).map(sorted)
+rules = st.one_of(
+    st.just("all"),
+    st.integers(1, 7).map("top{}".format),
+    st.floats(0, 1, width=32).map("p>={}".format),
+)
+
+
+def chosen_by_a_loop(rule: str, f: list[float], members: list[int]) -> list[int]:
+    order = sorted(members, key=lambda a: (-f[a], a))
+    if rule.startswith("top"):
+        return order[: int(rule[3:])]
+    if rule.startswith("p>="):
+        return [a for place, a in enumerate(order) if place == 0 or f[a] >= float(rule[3:])]
+    return order
+
+
+@given(f=tables, members=members, rule=rules)
+def test_every_rule_chooses_what_a_plain_loop_chooses(f: Tensor, members: list[int], rule: str) -> None:
+    labels = LabelRule.parse(rule, "abcde").choose(f, members)
+    expected = [chosen_by_a_loop(rule, row, members) for row in f.tolist()]
+    longest = max(map(len, expected))
+    assert labels.tolist() == [row + [NO_LABEL] * (longest - len(row)) for row in expected]
+    assert torch.equal(check_labels(labels, len(f), 5), labels)
+
+
+@given(rule=st.one_of(rules, st.lists(st.integers(0, 4), min_size=1)))
+def test_a_rule_reads_back_what_it_prints(rule: str | list[int]) -> None:
+    parsed = LabelRule.parse(rule, "abcde")
+    assert LabelRule.parse(str(parsed), "abcde") == parsed
+
+
+@given(names=st.lists(st.text("ab_ X", min_size=1), min_size=1, max_size=6), data=st.data())
+def test_a_name_finds_its_output_unless_another_is_spelt_alike(names: list[str], data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(names) - 1))
+    alike = [i for i, n in enumerate(names) if n.lower().replace("_", " ").split() == _words(names[place])]
+    if len(alike) == 1:
+        assert label_index(names[place], names) == place
+    else:
+        with pytest.raises(InputError, match="give the index"):
+            label_index(names[place], names)
+
+
+def _words(name: str) -> list[str]:
+    return name.lower().replace("_", " ").split()
+
+
+# ---- a tensor of labels ---------------------------------------------------------------------------------------
+
+
+def test_labels_of_any_integer_type_are_accepted() -> None:
+    labels = check_labels(torch.tensor([[0, 2], [1, NO_LABEL]], dtype=torch.int16), 2, 3)
+    assert labels.dtype == torch.int64
+    assert labels.tolist() == [[0, 2], [1, NO_LABEL]]
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        (torch.tensor([0, 1]), r"\(N, L\) with N = 2, got \(2,\)"),
+        (torch.tensor([[0]]), r"N = 2, got \(1, 1\)"),
+        (torch.zeros(2, 0, dtype=torch.int64), r"got \(2, 0\)"),
+        (torch.zeros(2, 1), "must be integers, got torch.float32"),
+        (torch.tensor([[0], [3]]), r"0 \.\. 2 .*got 0 \.\. 3"),
+        (torch.tensor([[0], [-2]]), r"got -2 \.\. 0"),
+        (torch.tensor([[0, 1], [NO_LABEL, 1]]), "every image needs a label in the first column"),
+    ],
+)
+def test_labels_that_cannot_be_are_refused(labels: Tensor, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_labels(labels, 2, 3)

@@ -1,0 +1,104 @@
+"""Batch sizes measured on one image: what autograd keeps, and half of what is free."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from proofmap import _memory
+from proofmap._memory import free_memory, probe_batch_sizes
+from proofmap.classifier import Classifier
+
+CPU = torch.device("cpu")
+
+
+class Powers(nn.Module):
+    """Keeps exactly ``n`` tensors as large as its input for the gradient."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n = n
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(self.n):
+            x = x.exp()  # the gradient needs the result
+        return x.flatten(1)
+
+
+def free(monkeypatch: pytest.MonkeyPatch, amount: int) -> None:
+    monkeypatch.setattr(_memory, "free_memory", lambda device: amount)
+
+
+@pytest.mark.parametrize("n", [1, 5, 20])
+def test_what_autograd_keeps_is_counted(n: int) -> None:
+    image = torch.zeros(1, 3, 8, 8)
+    assert _memory._saved_bytes(Powers(n), image, ()) == [3 * 8 * 8 * 4] * n
+
+
+def test_weights_are_not_counted_since_they_do_not_grow_with_the_batch() -> None:
+    net = nn.Linear(10, 7, bias=False).requires_grad_(False)
+    image = torch.zeros(1, 10)
+    assert sum(_memory._saved_bytes(net, image, net.parameters())) == 0
+    assert sum(_memory._saved_bytes(net, image, ())) == 7 * 10 * 4
+
+
+def test_a_gradient_pass_fits_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = torch.zeros(1, 3, 8, 8)
+    kept = 20 * 3 * 8 * 8 * 4  # bytes per image
+    free(monkeypatch, 50 * kept)
+    forward, gradient = probe_batch_sizes(Powers(20), image, ())
+    assert gradient.size * kept <= 25 * kept
+    assert 1 <= gradient.size <= forward.size
+
+
+def test_more_memory_and_smaller_nets_allow_larger_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = torch.zeros(1, 3, 8, 8)
+    sizes = []
+    for amount, n in [(10**6, 40), (10**6, 20), (10**7, 20)]:
+        free(monkeypatch, amount)
+        sizes.append(probe_batch_sizes(Powers(n), image, ())[1].size)
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+def test_without_memory_one_image_is_still_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 0)
+    assert [b.size for b in probe_batch_sizes(Powers(3), torch.zeros(1, 3, 8, 8), ())] == [1, 1]
+
+
+def test_no_batch_is_huge_however_small_the_net(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 2**50)
+    assert [b.size for b in probe_batch_sizes(Powers(1), torch.zeros(1, 1, 1, 1), ())] == [4096, 4096]
+
+
+def test_on_a_cpu_no_tensor_of_a_batch_is_larger_than_what_the_allocator_keeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free(monkeypatch, 2**50)
+    image = torch.zeros(1, 3, 256, 256)
+    forward, gradient = probe_batch_sizes(Powers(2), image, ())
+    assert forward.size == gradient.size == 40 * 2**20 // (image.numel() * 4)
+
+
+def test_free_memory_is_a_sensible_amount_here() -> None:
+    assert 2**20 < free_memory(CPU) < 2**50
+
+
+def test_where_the_system_does_not_tell_a_modest_amount_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> int:
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr(_memory.os, "sysconf", unknown)
+    assert free_memory(CPU) == 4 * 2**30
+
+
+def test_measuring_leaves_no_gradient_behind() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
+    f = Classifier(net, size=2)
+    assert min(b.size for b in f.batches) >= 1
+    assert all(weight.grad is None for weight in [*net.parameters(), *f.net.parameters()])
+
+
+def test_a_batch_size_of_ones_own_is_taken_as_it_is() -> None:
+    f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2, batch_size=7)
+    assert [b.size for b in f.batches] == [7, 7]
