@@ -215,7 +215,7 @@ def test_a_ready_metric_names_its_distractors() -> None:
 
 
 def test_an_unknown_metric_is_named_with_those_that_are_there() -> None:
-    with pytest.raises(InputError, match="no metric is named 'soundnes'. Did you mean 'soundness'"):
+    with pytest.raises(InputError, match=r"no metric is named 'soundnes'\. Did you mean 'soundness'"):
         METRICS["soundnes"]
 
 

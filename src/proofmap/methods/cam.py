@@ -41,11 +41,11 @@ def find_layer(classifier: Classifier) -> str:
         with torch.enable_grad():
             image = ramp.expand(1, classifier.channels, height, width).clone().requires_grad_(True)
             logits = classifier(image)
+            # not their plain sum, which is constant where logits are centred, such as (z, -z)
+            probe = (logits * torch.arange(1, 1 + logits.shape[1], device=logits.device)).sum()
             for name, output in reversed(seen.items()):
                 if output.requires_grad:
-                    (gradient,) = torch.autograd.grad(
-                        logits.sum(), output, retain_graph=True, allow_unused=True
-                    )
+                    (gradient,) = torch.autograd.grad(probe, output, retain_graph=True, allow_unused=True)
                     if gradient is not None and bool(gradient.abs().sum() > 0):
                         return name
     finally:
@@ -79,6 +79,18 @@ def captured(net: nn.Module, layer: str) -> Iterator[list[Tensor]]:
         yield outputs
     finally:
         handle.remove()
+
+
+def _spatial(outputs: list[Tensor], layer: str) -> Tensor:
+    """The layer's last output, if it is a spatial map that gradients can be taken for."""
+    if not outputs:
+        raise InputError(f"layer {layer!r} does not run when the net does; name another one")
+    if not isinstance(outputs[-1], Tensor) or outputs[-1].ndim != 4:
+        given = tuple(outputs[-1].shape) if isinstance(outputs[-1], Tensor) else type(outputs[-1]).__name__
+        raise InputError(f"layer {layer!r} gives {given}, not a spatial map (N, C, h, w)")
+    if not outputs[-1].requires_grad:
+        raise InputError(f"no gradient reaches layer {layer!r}; name another one")
+    return outputs[-1]
 
 
 @METHODS.register
@@ -115,14 +127,14 @@ class GradCAM(Method):
         with torch.enable_grad(), captured(net, layer) as outputs:
             # the image asks for gradients, so that the activations do, though the weights do not
             chosen = classifier(images.detach().clone().requires_grad_(True)).gather(1, labels.clamp_min(0))
-            activations = outputs[-1]
-            if activations.ndim != 4:
-                raise InputError(
-                    f"layer {layer!r} gives {tuple(activations.shape)}, not a spatial map (N, C, h, w)"
-                )
+            activations = _spatial(outputs, layer)
             maps = []
             for j in range(labels.shape[1]):
-                (gradient,) = torch.autograd.grad(chosen[:, j].sum(), activations, retain_graph=True)
+                (gradient,) = torch.autograd.grad(
+                    chosen[:, j].sum(), activations, retain_graph=True, allow_unused=True
+                )
+                if gradient is None:
+                    raise InputError(f"the logits do not depend on layer {layer!r}; name another one")
                 weights = gradient.mean(dim=(2, 3), keepdim=True)
                 maps.append((weights * activations).sum(dim=1).relu())
         return torch.stack(maps, dim=1).detach().float()

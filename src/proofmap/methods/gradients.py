@@ -58,13 +58,14 @@ class _GradientMethod(Method):
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         fast = classifier.frozen()
-        gray = fast.gray.view(1, 1, -1, 1, 1)
-        std = torch.tensor(fast.std, device=images.device).view(1, 1, -1, 1, 1)
+        mean, std = (
+            torch.tensor(v, device=images.device).view(1, 1, -1, 1, 1) for v in (fast.mean, fast.std)
+        )
         with progress.task(self.name, labels.numel()) as task:
 
             def run(start: int, stop: int) -> Tensor:
                 gradient = input_gradients(fast, images[start:stop], labels[start:stop]) * std
-                normalised = (images[start:stop, None] - gray) / std
+                normalised = (images[start:stop, None] - mean) / std
                 values = self.attribution(gradient, normalised)
                 task.advance((stop - start) * labels.shape[1])
                 if self.channels == "max":

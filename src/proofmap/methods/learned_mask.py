@@ -32,6 +32,11 @@ Decay = Literal["constant", "cosine"]
 Precision = Literal["float32", "bfloat16"]
 
 
+def _count(name: str, value: object) -> None:
+    if not (isinstance(value, int) and value >= 1):
+        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
+
+
 def _at_least(name: str, value: float, least: float) -> None:
     if not value >= least:
         raise InputError(f"{name} must be at least {least}, not {value}")
@@ -86,9 +91,9 @@ class LearnedMask(Method):
     stochastic = True
 
     def __post_init__(self) -> None:
-        _at_least("steps", self.steps, 1)
-        _at_least("distractors", self.distractors, 1)
-        _at_least("masks", self.masks, 1)
+        _count("steps", self.steps)
+        _count("distractors", self.distractors)
+        _count("masks", self.masks)
         _at_least("scale", self.scale, 1)
         _at_least("tv", self.tv, 0)
         _at_least("l1", self.l1 or 0, 0)

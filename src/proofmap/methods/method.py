@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -173,6 +174,7 @@ def split_methods(text: str) -> list[str]:
 
 def _read_settings(kind: type[Method], text: str) -> dict[str, Any]:
     known = kind.setting_names()
+    types = {"preset": str, **get_type_hints(kind)}
     settings: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         key, equals, value = part.partition("=")
@@ -181,16 +183,33 @@ def _read_settings(kind: type[Method], text: str) -> dict[str, Any]:
             raise InputError(
                 f"method {kind.name!r} has no setting {part!r}; its settings are {', '.join(known) or 'none'}"
             )
-        settings[key] = _read_value(value.strip())
+        settings[key] = _read_value(key, value.strip(), types[key])
     return settings
 
 
-def _read_value(text: str) -> object:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
+def _number(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+_READERS: Mapping[type, tuple[str, Callable[[str], object]]] = {
+    bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
+    int: ("a whole number", int),
+    float: ("a number", _number),
+}
+
+
+def _read_value(key: str, text: str, kind: Any) -> object:
+    """The text as the setting's type wants it; what is no number, truth value or ``none`` stays text."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if NoneType in kinds and text.lower() == "none":
+        return None
+    for wanted, (meant, read) in _READERS.items():
+        if wanted in kinds:
+            try:
+                return read(text)
+            except (KeyError, ValueError):
+                raise InputError(f"{key} must be {meant}, not {text!r}") from None
     return text
