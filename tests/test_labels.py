@@ -95,7 +95,8 @@ def test_everything_is_at_least_as_probable_as_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", [[6, "tiger cat"], ("cup", 1), ["6", "1"], "cup,tiger cat", "6,1", " cup , Tiger_cat ,", "cup,1,6"]
+    "rule",
+    [[6, "tiger cat"], ("cup", 1), ["6", "1"], "cup,tiger cat", "6,1", " cup , Tiger_cat ,", "cup,1,6"],
 )
 def test_a_list_keeps_its_own_order_and_names_each_label_once(rule: str | list[int | str]) -> None:
     assert choose(rule) == [[6, 1], [6, 1]]

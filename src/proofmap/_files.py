@@ -31,7 +31,7 @@ def write_text(path: Path, text: str) -> None:
 def check_output(path: str | Path) -> Path:
     """The folder, if it is or can become one to write in; nothing is made yet, so a failed run leaves nothing."""
     folder = Path(path)
-    nearest = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    nearest = next(p for p in (folder, *folder.absolute().parents) if os.path.exists(p))
     if not nearest.is_dir():
         raise InputError(f"{nearest} is a file, not a folder; choose another --out")
     if not os.access(nearest, os.W_OK):

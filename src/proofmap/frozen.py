@@ -61,13 +61,14 @@ def _has_hooks(net: nn.Module) -> bool:
 
 @torch.no_grad()
 def _agree(fast: nn.Module, net: nn.Module, example: Tensor) -> bool:
-    """Whether both nets give the same outputs on a patterned image, up to the coarsest rounding (TF32)."""
+    """Whether both nets give the same outputs on a noisy image, up to rounding (on a GPU that may be TF32's)."""
     if fast is net:
         return True
-    ramp = torch.linspace(-1, 1, example.numel()).view(example.shape).to(example)
+    noise = torch.randn(example.shape, generator=torch.Generator().manual_seed(0)).to(example)
+    tolerance = 0.001 if example.device.type == "cpu" and example.dtype == torch.float32 else 0.02
     try:
-        out, expected = fast(ramp.contiguous(memory_format=torch.channels_last)), net(ramp)
-        return bool((out - expected).abs().max() <= 0.02 * expected.abs().max())
+        out, expected = fast(noise.contiguous(memory_format=torch.channels_last)), net(noise)
+        return bool((out - expected).abs().max() <= tolerance * expected.abs().max())
     except Exception:  # such as code that reads an attribute of a layer that is no longer there
         return False
 
@@ -100,12 +101,13 @@ def _traced(net: nn.Module) -> fx.GraphModule | None:
 
 
 class _Calls:
-    """The plain calls ``module(x)`` of a graph: which module a node calls, if it is called nowhere else."""
+    """The plain calls ``module(x)`` of a graph: which module a node calls, if nothing else calls or reads it."""
 
     def __init__(self, traced: fx.GraphModule) -> None:
         self.modules: dict[str, nn.Module] = dict(traced.named_modules())
         targets = [node.target for node in traced.graph.nodes if node.op == "call_module"]
-        self.once = {target for target in targets if targets.count(target) == 1}
+        read = {str(node.target).rpartition(".")[0] for node in traced.graph.nodes if node.op == "get_attr"}
+        self.once = {target for target in targets if targets.count(target) == 1} - read
 
     def module(self, node: object) -> nn.Module | None:
         """The module that only this node calls."""

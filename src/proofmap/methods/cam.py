@@ -21,21 +21,25 @@ from proofmap.progress import Progress
 def find_layer(classifier: Classifier) -> str:
     """The name of the last module, in order of execution, whose output is a spatial map that the logits depend on.
 
-    Spatial means ``(N, C, h, w)`` with more than one place. A gradient probe on a patterned image confirms it.
+    Spatial means ``(N, C, h, w)`` with more than one place and the image's proportions, which the attention of a
+    transformer ``(N, heads, tokens, d)`` has not. A gradient probe on a patterned image confirms it.
     """
     net = _module_of(classifier)
+    height, width = classifier.size
     seen: dict[str, Tensor] = {}
 
     def watch(name: str) -> nn.modules.module._forward_hook_type:  # type: ignore[name-defined]
         def hook(module: nn.Module, inputs: object, output: object) -> None:
-            if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2] * output.shape[3] > 1:
+            if not isinstance(output, Tensor) or output.ndim != 4:
+                return
+            h, w = output.shape[2:]
+            if h * w > 1 and abs(h * width - w * height) <= max(height, width):  # up to one place
                 seen.pop(name, None)
                 seen[name] = output
 
         return hook
 
     handles = [module.register_forward_hook(watch(name)) for name, module in net.named_modules() if name]
-    height, width = classifier.size
     ramp = torch.linspace(0, 1, height * width, device=classifier.device).view(1, 1, height, width)
     try:
         with torch.enable_grad():

@@ -309,6 +309,6 @@ def _distinct_ranks(maps: Tensor, labels: Tensor, ties: Ties, keys: Tensor) -> t
 def _signatures(maps: Tensor) -> list[int]:
     """A 64-bit number per map that equal maps share; different maps almost never do."""
     bits = maps.flatten(1).float().contiguous().view(torch.int32).long()
-    odd = _random.words(torch.tensor(_random.key_of("signature"), device=maps.device), bits.shape[1]) * 2 + 1
+    odd = 2 * torch.arange(bits.shape[1], device=maps.device) + 1
     signatures: list[int] = (bits * odd).sum(dim=1).tolist()
     return signatures

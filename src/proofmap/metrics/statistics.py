@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from proofmap import _random
-
 
 @dataclass(frozen=True)
 class Score:
@@ -55,10 +53,10 @@ def bootstrap_interval(
         return (torch.nan, torch.nan)
     means = torch.empty(resamples, dtype=torch.float64)
     block = max(1, min(resamples, 2_000_000 // n))
+    generator = torch.Generator().manual_seed(seed)
     for start in range(0, resamples, block):
         stop = min(resamples, start + block)
-        keys = torch.tensor([_random.key_of(seed, "bootstrap", r) for r in range(start, stop)])
-        means[start:stop] = values[_random.integers(keys, n, n)].mean(dim=1)
+        means[start:stop] = values[torch.randint(n, (stop - start, n), generator=generator)].mean(dim=1)
     tail = (1 - level) / 2
     low, high = torch.quantile(means, torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
     return low, high

@@ -1,0 +1,33 @@
+"""Every registered method, in the variants that differ, keeps the contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from proofmap.methods import METHODS, make_method
+from tests.contract.method_contract import CHECKS, Check
+
+LEARNED = "learned-mask:steps=4,scale=2,fill=noise"
+VARIANTS = [
+    "random",
+    "random:per_label=true",
+    "centered-gaussian",
+    "gradient",
+    "gradient-x-input",
+    "grad-cam",
+    "top-label:gradient-x-input",
+    "top-label:random:per_label=true",
+    LEARNED,
+    f"{LEARNED},masks=2,objective=nll",
+    "top-label:" + LEARNED,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("spec", VARIANTS)
+def test_method(spec: str, check: Check) -> None:
+    check(make_method(spec))
+
+
+def test_every_registered_method_is_among_them() -> None:
+    assert {spec.partition(":")[0] for spec in VARIANTS} == set(METHODS)

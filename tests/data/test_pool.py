@@ -1,0 +1,168 @@
+"""Pools of distractors: pictures from anywhere, cropped as the paper's code cropped them, the same for a seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from proofmap.data.pool import build_pool
+from proofmap.errors import InputError
+
+
+def pool(source: Any, shape: tuple[int, int, int] = (3, 8, 8), **options: Any) -> np.ndarray:
+    made = build_pool(source, shape, **{"size": 4, "crop": "none", "seed": 0, **options})
+    assert made.dtype == torch.uint8
+    assert made.is_contiguous()
+    assert tuple(made.shape[1:]) == shape
+    return made.numpy()
+
+
+def flat(*levels: int, size: tuple[int, int] = (8, 8)) -> list[Image.Image]:
+    return [Image.new("RGB", (size[1], size[0]), (level,) * 3) for level in levels]
+
+
+def place_coded(height: int = 200, width: int = 200) -> Image.Image:
+    """Red tells how far right a pixel is, green how far down."""
+    y, x = np.mgrid[0.5:height, 0.5:width]
+    pixels = np.stack([x / width, y / height, 0 * x], axis=2) * 255
+    return Image.fromarray(pixels.round().astype(np.uint8))
+
+
+def test_without_cropping_each_picture_is_used_once_in_an_order_of_the_seed() -> None:
+    levels = list(range(0, 200, 10))
+    orders = [pool(flat(*levels), size=99, seed=seed)[:, 0, 0, 0].tolist() for seed in (0, 0, 1)]
+    assert sorted(orders[0]) == levels
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_a_small_pool_is_the_beginning_of_a_large_one() -> None:
+    levels = list(range(0, 200, 10))
+    for crop in ("none", "random"):
+        small, large = (pool(flat(*levels), size=size, crop=crop) for size in (5, 15))
+        np.testing.assert_array_equal(small, large[:5])
+
+
+def test_with_cropping_pictures_are_used_again_and_all_equally_often() -> None:
+    made = pool(flat(10, 20, 30), size=12, crop="random")
+    levels, counts = np.unique(made[:, 0, 0, 0], return_counts=True)
+    assert (levels.tolist(), counts.tolist()) == ([10, 20, 30], [4, 4, 4])
+    assert (made == made[:, :1, :1, :1]).all()  # a crop of one colour is that colour
+
+
+def test_without_cropping_pictures_are_fitted_by_their_middle() -> None:
+    (made,) = pool([place_coded(100, 300)], (3, 10, 10))
+    assert made[0].mean() / 255 == pytest.approx(0.5, abs=0.02)
+    assert made[0, 0, -1] / 255 - made[0, 0, 0] / 255 == pytest.approx(0.9 / 3, abs=0.03)  # the middle third
+    assert made[1, -1, 0] / 255 - made[1, 0, 0] / 255 == pytest.approx(0.9, abs=0.03)  # the whole height
+
+
+def test_crops_have_the_areas_shapes_places_and_flips_of_random_resized_crops() -> None:
+    n, side = 400, 20
+    made = pool([place_coded()], (3, side, side), size=n, crop="random").astype(float) / 255
+    right, down = made[:, 0, side // 2], made[:, 1, :, side // 2]
+    spread = side / (side - 1)  # from centres of the outermost pixels to the crop's edges
+    width = np.abs(right[:, -1] - right[:, 0]) * spread
+    height = (down[:, -1] - down[:, 0]) * spread
+    area, aspect = width * height, width / height
+    assert height.min() > 0
+    assert area.min() > 0.08 - 0.02
+    assert area.max() < 1 + 0.02
+    assert np.quantile(area, [0.25, 0.5, 0.75]) == pytest.approx([0.31, 0.54, 0.77], abs=0.08)
+    assert aspect.min() > 3 / 4 * 0.93
+    assert aspect.max() < 4 / 3 * 1.07
+    flipped = right[:, -1] < right[:, 0]
+    assert flipped.mean() == pytest.approx(0.5, abs=0.1)
+    left = np.minimum(right[:, 0], right[:, -1]) - width / side / 2
+    free = (1 - width) > 0.2
+    assert (left[free] / (1 - width[free])).mean() == pytest.approx(0.5, abs=0.06)
+    assert left.min() > -0.02
+    assert (left + width).max() < 1.02
+
+
+def test_every_crop_is_different() -> None:
+    made = pool([place_coded()], size=50, crop="random")
+    assert len(np.unique(made.reshape(50, -1), axis=0)) == 50
+
+
+def test_more_pictures_than_are_kept_open_are_no_matter() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (150, 8, 8, 3), dtype=np.uint8)
+    made = pool(pixels, size=150)
+    assert {p.tobytes() for p in made.transpose(0, 2, 3, 1)} == {p.tobytes() for p in pixels}
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 5), (5, 1), (2, 3)])
+def test_pictures_of_hardly_any_pixels_are_pictures(size: tuple[int, int]) -> None:
+    pixels = np.full((1, *size, 3), (200, 100, 50), dtype=np.uint8)
+    for crop in ("none", "random"):
+        made = pool(pixels, size=3, crop=crop)
+        assert (made == np.array([200, 100, 50]).reshape(1, 3, 1, 1)).all()
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        np.full((2, 8, 8), 100, dtype=np.uint8),
+        np.full((2, 8, 8, 1), 100, dtype=np.uint8),
+        np.full((2, 1, 8, 8), 100, dtype=np.uint8),
+        np.full((2, 8, 8), 100 / 255),
+    ],
+)
+def test_gray_pictures_have_three_equal_channels(pixels: np.ndarray) -> None:
+    assert (pool(pixels) == 100).all()
+
+
+def test_pictures_with_transparency_are_taken_without_it() -> None:
+    made = pool(np.full((1, 8, 8, 4), (10, 20, 30, 0), dtype=np.uint8))
+    assert made[0, :, 4, 4].tolist() == [10, 20, 30]
+
+
+def test_one_channel_is_the_brightness() -> None:
+    made = pool([Image.new("RGB", (8, 8), (255, 0, 0))], (1, 8, 8))
+    assert (made == round(0.299 * 255)).all()
+
+
+def test_shapes_need_not_be_square() -> None:
+    for crop in ("none", "random"):
+        assert pool([place_coded()], (3, 5, 11), size=2, crop=crop).shape[1:] == (3, 5, 11)
+
+
+def test_samples_can_be_named_one_by_one() -> None:
+    pytest.importorskip("skimage")
+    assert len(pool(["cat", "coffee"], size=9)) == 2
+
+
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        (np.zeros((1, 8, 8, 3)) - 1, "8-bit pixels or floats in"),
+        (np.full((1, 8, 8, 3), 255.0), "8-bit pixels or floats in"),
+        (np.full((1, 8, 8, 3), np.nan), "8-bit pixels or floats in"),
+        (np.full((1, 8, 8, 3), 70_000), "8-bit pixels or floats in"),
+        (np.zeros((1, 8, 8, 7), dtype=np.uint8), r"distractor 0 has shape \(8, 8, 7\)"),
+        (np.zeros((1, 4, 8, 8), dtype=np.uint8), r"has shape \(4, 8, 8\)"),
+        (np.zeros((1, 5), dtype=np.uint8), r"has shape \(5,\)"),
+        (np.zeros((1, 2, 8, 8, 3), dtype=np.uint8), r"has shape \(2, 8, 8, 3\)"),
+        (np.zeros((1, 0, 8, 3), dtype=np.uint8), r"has shape \(0, 8, 3\)"),
+        ((picture for picture in flat(1)), "distractors need a length: a generator has none"),
+        (3, "a int has none"),
+    ],
+)
+def test_what_are_no_pictures_is_refused(source: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        pool(source)
+
+
+def test_an_unreadable_distractor_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match=r"bad\.png cannot be read"):
+        pool(tmp_path)
+
+
+def test_classifiers_of_other_channels_have_no_pictures() -> None:
+    with pytest.raises(InputError, match="1 or 3 channels, the classifier takes 4; use fill='gray'"):
+        pool(flat(1), (4, 8, 8))

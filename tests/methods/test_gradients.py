@@ -1,0 +1,141 @@
+"""Gradients of the logit, against Captum, finite differences, and a net whose gradient is its weights."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.methods import Gradient, GradientInput
+from proofmap.methods.gradients import Channels, input_gradients
+from tests.toys import MEAN, STD, Linear, conv_net, counted_classifier, drawn, linear_classifier, pixels
+
+LABELS = torch.tensor([[0, 1, 2, 3]] * 3)
+
+
+def deeper_net() -> nn.Sequential:
+    """With batch-norms, which the frozen view folds, and all kinds of layers behind each other."""
+    net = nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1, bias=False),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.Conv2d(6, 6, 3, stride=2, groups=2, padding=1),
+        nn.Tanh(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(24, 4),
+    )
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d) and module.running_mean is not None:
+            module.running_mean.copy_(torch.linspace(-0.5, 0.5, 6))
+    return drawn(net, 3)
+
+
+def normalised(images: Tensor) -> Tensor:
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (MEAN, STD))
+    return (images - mean) / std
+
+
+NETS = {"convolutions": conv_net, "batch-norms": deeper_net}
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_gradient_is_captums_saliency_for_every_label(net: str, captum: ModuleType) -> None:
+    inner, images = NETS[net](), pixels(3, 8)
+    maps = Gradient()(Classifier(inner, size=8, mean=MEAN, std=STD), images, LABELS)
+    saliency = captum.Saliency(inner)
+    for j in range(4):
+        theirs = saliency.attribute(normalised(images).requires_grad_(True), target=j, abs=True)
+        torch.testing.assert_close(maps[:, j], theirs.amax(dim=1), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("channels", ["sum", "mean", "max"])
+def test_gradient_x_input_is_captums_for_every_label(
+    net: str, channels: Channels, captum: ModuleType
+) -> None:
+    inner, images = NETS[net](), pixels(3, 8)
+    maps = GradientInput(channels=channels)(Classifier(inner, size=8, mean=MEAN, std=STD), images, LABELS)
+    product = captum.InputXGradient(inner)
+    for j in range(4):
+        theirs = product.attribute(normalised(images).requires_grad_(True), target=j)
+        reduced = {"sum": theirs.sum(1), "mean": theirs.mean(1), "max": theirs.amax(1)}[channels]
+        torch.testing.assert_close(maps[:, j], reduced, rtol=1e-4, atol=1e-6)
+
+
+def test_gradient_x_input_of_a_linear_net_sums_to_the_logit() -> None:
+    """The *other* completeness, of attributions: here they add up to the logit less its bias."""
+    f, images = linear_classifier(4, 4), pixels(3, 4)
+    assert isinstance(f.net, Linear)
+    sums = GradientInput()(f, images, LABELS).sum(dim=(2, 3))
+    torch.testing.assert_close(sums, f.logits(images) - f.net.bias, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mean_outside_the_range_of_pixels_is_the_mean_all_the_same(captum: ModuleType) -> None:
+    inner, images, labels = conv_net(), pixels(1, 8), torch.tensor([[2]])
+    f = Classifier(inner, size=8, mean=(-0.5, 1.5, 0.5), std=(0.5, 0.5, 2.0))
+    shifted = (images - torch.tensor([-0.5, 1.5, 0.5]).view(1, 3, 1, 1)) / torch.tensor([0.5, 0.5, 2.0]).view(
+        1, 3, 1, 1
+    )
+    theirs = captum.InputXGradient(inner).attribute(shifted.requires_grad_(True), target=2)
+    torch.testing.assert_close(GradientInput()(f, images, labels)[0], theirs.sum(1), rtol=1e-4, atol=1e-6)
+
+
+def test_the_gradient_of_a_linear_net_is_its_weights() -> None:
+    f, images = linear_classifier(4, 4), pixels(3, 4)
+    assert isinstance(f.net, Linear)
+    weights = f.net.weight.view(4, 3, 4, 4).abs().amax(dim=1)
+    for map_ in Gradient()(f, images, LABELS):
+        torch.testing.assert_close(map_, weights, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_in_pixel_units_are_finite_differences() -> None:
+    f = Classifier(conv_net().double(), size=8, mean=MEAN, std=STD)
+    x, labels = pixels(1, 8), torch.tensor([[1, 3]])
+    gradient = input_gradients(f, x, labels)[0]
+    for c, i, j in [(0, 0, 0), (1, 3, 5), (2, 7, 2)]:
+        up, down = x.double().clone(), x.double().clone()
+        up[0, c, i, j] += 1e-3
+        down[0, c, i, j] -= 1e-3
+        slope = (f(up) - f(down))[0, labels[0]] / 2e-3
+        torch.testing.assert_close(gradient[:, c, i, j].float(), slope.float(), rtol=0.02, atol=1e-3)
+
+
+def test_all_labels_of_an_image_cost_one_forward_pass() -> None:
+    f, tally = counted_classifier()
+    f.frozen()
+    tally.reset()
+    Gradient()(f, pixels(3, 8), LABELS)
+    assert tally.images == 3 and tally.passes == 1
+
+
+def test_a_function_has_gradients_too() -> None:
+    net = conv_net()
+    by_function = Gradient()(Classifier(lambda x: net(x), size=8, mean=MEAN, std=STD), pixels(3, 8), LABELS)
+    by_module = Gradient()(Classifier(net, size=8, mean=MEAN, std=STD), pixels(3, 8), LABELS)
+    torch.testing.assert_close(by_function, by_module, rtol=1e-4, atol=1e-6)
+    assert all(weight.grad is None for weight in net.parameters())
+
+
+def test_a_net_without_gradients_is_told() -> None:
+    def steps(x: Tensor) -> Tensor:
+        bright = (x.mean(dim=(1, 2, 3)) > 0.5).float()
+        return torch.stack([bright, 2 - bright], dim=1)
+
+    with pytest.raises(InputError, match="gradients cannot be taken; use a method without gradients"):
+        Gradient()(Classifier(steps, size=4), pixels(1, 4), torch.tensor([[0]]))
+
+
+def test_a_net_that_gives_probabilities_is_followed_through_their_logarithm() -> None:
+    """d log p_a = d z_a - sum_b p_b d z_b."""
+    net, images, labels = conv_net(), pixels(1, 8), torch.tensor([[1]])
+    f = Classifier(nn.Sequential(net, nn.Softmax(dim=1)), size=8, outputs="probabilities")
+    logits = Classifier(net, size=8)
+    every = input_gradients(logits, images, torch.arange(4)[None])
+    p = logits.probabilities(images).view(1, 4, 1, 1, 1)
+    expected = (every[:, 1] - (p * every).sum(dim=1)).abs().amax(dim=1)
+    torch.testing.assert_close(Gradient()(f, images, labels)[:, 0], expected, rtol=1e-3, atol=1e-5)

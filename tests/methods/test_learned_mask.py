@@ -1,0 +1,573 @@
+"""The paper's method, against a second implementation in float64, and in its behaviour."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from proofmap import _random
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.fills import Blur, Fill, Gray, Images, Noise
+from proofmap.methods import LearnedMask
+from proofmap.methods.learned_mask import PRESETS, _Problem, adam_step
+from proofmap.progress import Silent, Task
+from tests.toys import MEAN, STD, Linear, Tally, conv_classifier, conv_net, normal, pixels
+
+SIZE = (8, 10)
+LABELS = torch.tensor([[0, 2], [3, 1]])
+
+
+@dataclass(frozen=True)
+class Recorded(Fill):
+    """Another fill that remembers what it was asked for and what it gave."""
+
+    name: ClassVar[str] = "recorded"
+    inner: Fill
+    keys: list[int] = field(default_factory=list, compare=False)
+    given: list[Tensor] = field(default_factory=list, compare=False)
+
+    @property
+    def random(self) -> bool:  # type: ignore[override]
+        return self.inner.random
+
+    def prepare(self, classifier: Classifier) -> Recorded:
+        return Recorded(self.inner.prepare(classifier), self.keys, self.given)
+
+    def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
+        self.keys.extend(keys.tolist())
+        self.given.append(self.inner(images, keys))
+        return self.given[-1]
+
+
+def reference(
+    s: LearnedMask, f: Classifier, images: Tensor, labels: Tensor, given: list[Tensor], start: Tensor
+) -> tuple[Tensor, list[float]]:
+    """Masks ``(P, K, H, W)`` and losses for P pairs: the objective written out pair by pair, torch's own Adam,
+    torch's own interpolation, float64. ``given`` are the backgrounds of each step, or one for all of them."""
+    net = copy.deepcopy(f.net).double()  # type: ignore[union-attr]
+    mean, std = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (f.mean, f.std))
+    x, (height, width) = images.double(), images.shape[2:]
+    l1 = 1 / (height * width) if s.l1 is None else s.l1
+    weights = start.double().clone().requires_grad_(True)
+    adam = torch.optim.Adam([weights], lr=s.rate)
+    losses = []
+
+    def enlarged() -> Tensor:
+        low = weights.sigmoid() if s.masks == 1 else weights.softmax(dim=1)
+        return F.interpolate(low, size=(height, width), mode="bilinear", align_corners=False)
+
+    for step in range(s.steps):
+        background = given[step if len(given) > 1 else 0].double()
+        background = background.view(len(x), -1, *x.shape[1:])  # (P, K D or 1, C, H, W)
+        masks, total = enlarged(), torch.zeros((), dtype=torch.float64)
+        for p, label in enumerate(labels.tolist()):
+            for k in range(s.masks):
+                m = masks[p, k]
+                draws = background[p] if len(given) == 1 else background[p].chunk(s.masks)[k]
+                if s.masks == 1:
+                    composites = m * x[p] + (1 - m) * draws
+                else:
+                    behind = masks[p, -1]
+                    composites = m * x[p] + behind * draws + (1 - m - behind) * mean
+                z = net((composites - mean) / std)
+                kept = z[:, list(f.label_set)] if f.renormalise else z
+                softmax = torch.zeros_like(z)
+                softmax[:, list(f.label_set) if f.renormalise else list(range(z.shape[1]))] = kept.softmax(
+                    dim=1
+                )
+                p_mean = softmax.mean(dim=0)
+                if s.objective == "nll":
+                    data = -softmax[:, label].log().mean()
+                elif s.objective == "nll-of-mean":
+                    data = -p_mean[label].log()
+                else:
+                    data = -p_mean[label] + p_mean[list(f.label_set)].exp().sum().log()
+                down, across = m[:-1] - m[1:], m[:, :-1] - m[:, 1:]
+                if not s.whole:
+                    down, across = down[:, :-1], across[:-1]
+                power = torch.square if s.variation == "squared" else torch.abs
+                total = total + data + l1 * m.abs().sum() + s.tv * (power(down).sum() + power(across).sum())
+        losses.append(total.item() / len(x))
+        shrink = (1 + math.cos(math.pi * step / s.steps)) / 2 if s.decay == "cosine" else 1.0
+        adam.param_groups[0]["lr"] = s.rate * shrink
+        adam.zero_grad()
+        total.backward()
+        adam.step()
+    return enlarged().detach()[:, : s.masks], losses
+
+
+def problem_of(
+    s: LearnedMask, f: Classifier, images: Tensor, labels: Tensor, fill: Fill, seed: int = 0
+) -> _Problem:
+    """The pairs ``(images[p], labels[p])`` as :class:`LearnedMask` sets them up."""
+    fast = f.frozen()
+    pairs = list(enumerate(labels.tolist()))
+    keys = _random.pair_keys(images, pairs, seed, "learned-mask")
+    return _Problem(s, fast, images, labels, keys, fill.prepare(fast), s.distractors if fill.random else 1)
+
+
+# ---- Adam --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-4, 1e-9])
+def test_the_written_out_adam_is_torchs(size: float) -> None:
+    ours = normal(3, 5, seed=1)
+    theirs = ours.clone().requires_grad_(True)
+    adam = torch.optim.Adam([theirs], lr=0.05)
+    first, second = torch.zeros_like(ours), torch.zeros_like(ours)
+    for step in range(50):
+        rate = 0.05 * (1 - step / 100)
+        gradient = size * (ours + normal(3, 5, seed=step))
+        adam_step(ours, gradient, first, second, step + 1, rate)
+        adam.param_groups[0]["lr"] = rate
+        theirs.grad = gradient
+        adam.step()
+        torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=1e-6)
+
+
+# ---- against the second implementation ---------------------------------------------------------------------
+
+CASES: dict[str, dict[str, Any]] = {
+    "released": {
+        "objective": "released",
+        "whole": False,
+        "tv": 0.01,
+        "scale": 4,
+        "rate": 0.05,
+        "decay": "constant",
+    },
+    "printed": {"objective": "nll", "tv": 0.01, "scale": 4, "rate": 0.05, "decay": "constant"},
+    "the defaults": {},
+    "mean inside the log": {"objective": "nll-of-mean"},
+    # from a start without equal neighbours: where they are equal, rounding decides the sign of the difference
+    "absolute variation": {"variation": "absolute", "tv": 0.01, "masks": 2, "init_noise": 1.0},
+    "no variation, own l1": {"tv": 0.0, "l1": 0.02},
+    "every pixel for itself": {"scale": 1},
+    "a scale that divides nothing": {"scale": 3},
+    "half a scale": {"scale": 2.5},
+    "one place for all": {"scale": 100},
+    "one distractor": {"distractors": 1},
+    "two masks": {"masks": 2, "init_noise": 0.5},
+    "three masks, printed": {"masks": 3, "init_noise": 0.5, "objective": "nll", "whole": False},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_twenty_steps_are_those_of_a_second_implementation(case: str) -> None:
+    fill = Recorded(Noise(sigma=0.3))
+    s = LearnedMask(steps=20, fill=fill, merge="sum", **{"distractors": 3, "scale": 2, **CASES[case]})
+    f, images = conv_classifier(SIZE, batch_size=64), pixels(2, SIZE)
+    maps = s(f, images, LABELS)
+    assert len(fill.given) == 20
+    twice, labels = images.repeat_interleave(2, 0), LABELS.flatten()
+    start = problem_of(s, f, twice, labels, fill).start()
+    expected, losses = reference(s, f, twice, labels, fill.given, start)
+    torch.testing.assert_close(maps.flatten(0, 1), expected.sum(dim=1).float(), rtol=0, atol=2e-3)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        Gray(),
+        Gray(color=(1.0, 0.0, 0.5)),
+        Blur(),
+        Noise(),
+        Images(source=pixels(5, SIZE, seed=9), crop="none"),
+    ],
+    ids=lambda fill: fill.name,
+)
+def test_every_fill_stands_behind_the_mask(fill: Fill) -> None:
+    recorded = Recorded(fill)
+    s = LearnedMask(steps=10, distractors=2, scale=2, fill=recorded)
+    f, images = conv_classifier(SIZE, batch_size=64), pixels(2, SIZE)
+    maps = s(f, images, LABELS)
+    assert len(recorded.given) == (10 if fill.random else 1)
+    twice, labels = images.repeat_interleave(2, 0), LABELS.flatten()
+    start = torch.zeros(4, 1, 4, 5)
+    expected, _ = reference(s, f, twice, labels, recorded.given, start)
+    torch.testing.assert_close(maps.flatten(0, 1), expected[:, 0].float(), rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("renormalise", [True, False])
+@pytest.mark.parametrize("objective", ["released", "nll"])
+def test_a_restricted_label_set_enters_the_objective(renormalise: bool, objective: Any) -> None:
+    fill = Recorded(Noise())
+    s = LearnedMask(steps=10, distractors=2, scale=2, objective=objective, fill=fill)
+    f = conv_classifier(SIZE, 6, batch_size=64).restricted([1, 2, 4], renormalise=renormalise)
+    images, labels = pixels(1, SIZE), torch.tensor([4])
+    maps = s(f, images, labels[None])
+    expected, _ = reference(s, f, images, labels, fill.given, torch.zeros(1, 1, 4, 5))
+    torch.testing.assert_close(maps[0], expected[:, 0].float(), rtol=0, atol=2e-3)
+
+
+def test_the_released_loss_is_its_formula() -> None:
+    """One step on a linear net, with weights that are not the start: -p_a + log sum exp p, 1/(HW) |m| and the crop."""
+    f = Classifier(Linear(0.3 * normal(5, 3 * 48)), size=(6, 8), mean=MEAN, std=STD)
+    images, labels = pixels(2, (6, 8)), torch.tensor([1, 4])
+    s = LearnedMask(objective="released", whole=False, tv=0.07, scale=2, distractors=3)
+    problem = problem_of(s, f, images, labels, Noise())
+    weights = normal(2, 1, 3, 4, seed=4)
+    loss, backgrounds = problem.loss(weights, step=11), problem.backgrounds(11)
+    assert backgrounds.shape == (2, 1, 3, 3, 6, 8)
+    low = weights.sigmoid().double()
+    masks = F.interpolate(low, size=(6, 8), mode="bilinear", align_corners=False)[:, 0]
+    for p in range(2):
+        m = masks[p]
+        shown = m * images[p] + (1 - m) * backgrounds[p, 0]
+        mean = f.probabilities(shown.float().clamp(0, 1)).double().mean(dim=0)
+        data = -mean[labels[p]] + math.log(sum(math.exp(v) for v in mean.tolist()))
+        crop = sum(
+            float((m[i, j] - m[i + 1, j]) ** 2 + (m[i, j] - m[i, j + 1]) ** 2)
+            for i in range(5)
+            for j in range(7)
+        )
+        assert loss[p].item() == pytest.approx(float(data) + m.sum().item() / 48 + 0.07 * crop, rel=1e-5)
+
+
+# ---- settings ----------------------------------------------------------------------------------------------
+
+
+def test_the_presets_are_the_published_settings() -> None:
+    for name, objective, whole in (("paper", "nll", True), ("released", "released", False)):
+        s = LearnedMask.preset(name)
+        assert (s.steps, s.distractors, s.rate, s.decay) == (2000, 10, 0.05, "constant")
+        assert (s.scale, s.tv, s.variation, s.masks, s.fill) == (4, 0.01, "squared", 1, "images")
+        assert (s.objective, s.whole, s.l1) == (objective, whole, None)
+    assert LearnedMask.preset("fast") == LearnedMask() == PRESETS["fast"]
+    assert LearnedMask.preset("released", tv=0.1).tv == 0.1
+
+
+@pytest.mark.parametrize("size, published", [(224, 2e-5), (32, 1e-3)])
+def test_the_default_l1_is_the_papers_on_both_of_its_sizes(size: int, published: float) -> None:
+    assert 1 / size**2 == pytest.approx(published, rel=0.03)
+
+
+def test_no_l1_means_one_over_the_number_of_pixels() -> None:
+    f, images = conv_classifier(SIZE), pixels(2, SIZE)
+    default, spelled = (
+        LearnedMask(steps=5, scale=2, fill="gray", l1=l1)(f, images, LABELS) for l1 in (None, 1 / 80)
+    )
+    assert torch.equal(default, spelled)
+
+
+def test_passes_are_counted_as_they_happen() -> None:
+    tally = Tally()
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.tally = conv_net(), tally
+
+        def forward(self, x: Tensor) -> Tensor:
+            tally.images += len(x)
+            out: Tensor = self.inner(x)
+            return out
+
+    f = Classifier(Net(), size=SIZE, batch_size=64)
+    for options in ({"fill": "noise"}, {"fill": "gray"}, {"fill": "noise", "masks": 3}):
+        s = LearnedMask(steps=4, distractors=2, scale=2, **options)  # type: ignore[arg-type]
+        f.frozen()
+        tally.reset()
+        s(f, pixels(2, SIZE), LABELS)
+        assert tally.images == s.passes(4)
+
+
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        ({"steps": 0}, "steps must be a whole number of at least 1, not 0"),
+        ({"steps": 1.5}, "steps must be a whole number of at least 1, not 1.5"),
+        ({"distractors": 0}, "distractors must be"),
+        ({"masks": 0}, "masks must be"),
+        ({"scale": 0.5}, "scale must be at least 1"),
+        ({"tv": -0.1}, "tv must be at least 0"),
+        ({"tv": math.nan}, "tv must be at least 0"),
+        ({"l1": -1e-3}, "l1 must be at least 0"),
+        ({"rate": 0.0}, "rate must be positive"),
+        ({"masks": 2, "init_noise": 0.0}, "masks > 1 needs init_noise > 0"),
+        ({"decay": "linear"}, "decay must be one of constant, cosine"),
+        ({"variation": "cubed"}, "variation must be one of squared, absolute"),
+        ({"objective": "authors"}, "objective must be one of nll, nll-of-mean, released"),
+        ({"merge": "mean"}, "merge must be one of max, sum"),
+        ({"precision": "float8"}, "precision must be one of float32, bfloat16"),
+        ({"fill": "grey"}, "no fill is named 'grey'"),
+    ],
+)
+def test_bad_settings_are_refused_at_once(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        LearnedMask(**settings)
+
+
+def test_no_distractors_is_told() -> None:
+    s = LearnedMask(steps=1, fill=Images(source=[]))
+    with pytest.raises(InputError, match="no distractors"):
+        s(conv_classifier(SIZE), pixels(2, SIZE), LABELS)
+
+
+# ---- draws -------------------------------------------------------------------------------------------------
+
+
+def draws_of(images: Tensor, labels: Tensor, *, batch_size: int, seed: int = 0, masks: int = 1) -> list[int]:
+    fill = Recorded(Noise())
+    s = LearnedMask(steps=5, distractors=3, scale=4, fill=fill, masks=masks)
+    s(conv_classifier(SIZE, batch_size=batch_size), images, labels, seed=seed)
+    return sorted(fill.keys)
+
+
+def test_every_pair_step_mask_and_distractor_has_a_draw_of_its_own() -> None:
+    keys = draws_of(pixels(2, SIZE), LABELS, batch_size=64, masks=2)
+    assert len(keys) == len(set(keys)) == 4 * 5 * 2 * 3
+
+
+def test_the_draws_do_not_depend_on_batch_size_or_order() -> None:
+    images = pixels(2, SIZE)
+    keys = draws_of(images, LABELS, batch_size=64)
+    assert draws_of(images, LABELS, batch_size=1) == keys
+    assert draws_of(images.flip(0), LABELS.flip(0, 1), batch_size=7) == keys
+    assert not set(draws_of(images, LABELS, batch_size=64, seed=1)) & set(keys)
+
+
+def test_the_backgrounds_of_a_pair_are_bit_equal_alone_and_in_company() -> None:
+    f, images, labels = conv_classifier(SIZE), pixels(3, SIZE), torch.tensor([2, 0, 1])
+    s = LearnedMask(distractors=2)
+    together = problem_of(s, f, images, labels, Noise())
+    for p in range(3):
+        alone = _Problem(
+            s, f.frozen(), images[p : p + 1], labels[p : p + 1], together.keys[p : p + 1], together.fill, 2
+        )
+        for step in (0, 1, 57):
+            assert torch.equal(alone.backgrounds(step)[0], together.backgrounds(step)[p])
+
+
+@pytest.mark.parametrize("options", [{}, {"masks": 2}, {"objective": "nll", "decay": "constant"}])
+def test_thirty_steps_do_not_depend_on_the_batch(options: dict[str, Any]) -> None:
+    s = LearnedMask(steps=30, distractors=2, scale=2, fill="noise", **options)
+    images = pixels(3, SIZE)
+    labels = torch.tensor([[0, 2], [3, 1], [1, -1]])
+    expected = s(conv_classifier(SIZE, batch_size=500), images, labels)
+    for batch_size in (1, 5):
+        maps = s(conv_classifier(SIZE, batch_size=batch_size), images, labels)
+        torch.testing.assert_close(maps, expected, rtol=0, atol=2e-3)
+    turned = s(conv_classifier(SIZE, batch_size=500), images.flip(0)[1:], labels.flip(0)[1:])
+    torch.testing.assert_close(turned, expected.flip(0)[1:], rtol=0, atol=2e-3)
+
+
+# ---- nets with planted proofs --------------------------------------------------------------------------------
+
+LEFT, RIGHT = (slice(2, 6), slice(1, 5)), (slice(2, 6), slice(7, 11))
+
+
+def planted() -> tuple[Classifier, Tensor]:
+    """Two labels, each proved by the brightness of its own patch alone; the image shows both, among noise."""
+    weight = torch.zeros(3, 8, 12)
+    weight[0][LEFT], weight[1][RIGHT] = 0.6, 0.6
+    image = 0.3 + 0.4 * pixels(1, (8, 12), channels=1)
+    for patch in (LEFT, RIGHT):
+        image[0, 0][patch] = 1.0
+    return Classifier(Linear(weight.flatten(1)), size=(8, 12), mean=[0.5], std=[0.5]), image
+
+
+# ---- several masks -----------------------------------------------------------------------------------------
+
+
+class EitherPatch(nn.Module):
+    """Each of two patches proves label 0 alone, and half of both proves less than the whole of one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        left, right = (x[:, 0, rows, columns].mean(dim=(1, 2)) for rows, columns in (LEFT, RIGHT))
+        z = 6 * (left**2 + right**2) - 2
+        return torch.stack([z, torch.zeros_like(z)], dim=1)
+
+
+def two_masks(init_noise: float) -> tuple[Tensor, Tensor, float]:
+    """The larger and the smaller of two masks at every pixel, both over the same gray, and their last loss."""
+    f = Classifier(EitherPatch(), size=(8, 12), mean=[0.5], std=[0.5])
+    _, image = planted()
+    s, notes = LearnedMask(steps=100, scale=1, tv=0.001, masks=2, fill="gray", init_noise=init_noise), Notes()
+    largest, total = (
+        replace(s, merge=merge)(f, image, torch.tensor([[0]]), progress=notes)[0, 0]
+        for merge in ("max", "sum")
+    )
+    return largest, total - largest, notes.losses[-1]
+
+
+def test_two_masks_share_out_two_proofs() -> None:
+    larger, smaller, loss = two_masks(LearnedMask().init_noise)
+    for patch in (LEFT, RIGHT):
+        assert larger[patch].mean() > 0.5 and smaller[patch].mean() < 0.1
+    proved, not_proved, size = math.log(1 + math.e) - 1, math.log(1 + math.e), 32 / 96
+    assert loss < 2 * proved + size + 0.15 < proved + not_proved + size  # one patch each, not both to one
+
+
+def test_masks_that_start_equal_stay_equal() -> None:
+    """Noise of 1e-30 is lost in the softmax: the two masks then learn the same for ever, as in the released code."""
+    larger, smaller, _ = two_masks(1e-30)
+    assert torch.equal(larger, smaller)
+
+
+def test_masks_share_out_the_image() -> None:
+    f, images = conv_classifier(SIZE), pixels(2, SIZE)
+    s = LearnedMask(masks=3, scale=3, init_noise=1.0)
+    problem = problem_of(s, f, images, torch.tensor([0, 1]), Noise())
+    masks = problem.enlarged(problem.low_masks(problem.start()))
+    assert masks.shape == (2, 4, *SIZE)  # the fourth plane is the background's
+    torch.testing.assert_close(masks.sum(dim=1), torch.ones(2, *SIZE))
+    start = problem.start()
+    assert start.std().item() == pytest.approx(1.0, abs=0.2) and not torch.equal(start[0], start[1])
+
+
+def test_a_single_mask_starts_at_one_half_everywhere() -> None:
+    problem = problem_of(LearnedMask(), conv_classifier(SIZE), pixels(1, SIZE), torch.tensor([0]), Noise())
+    assert torch.equal(problem.enlarged(problem.low_masks(problem.start())), torch.full((1, 1, *SIZE), 0.5))
+
+
+def test_merging_takes_the_largest_or_the_sum_of_the_masks() -> None:
+    f, images, labels = conv_classifier(SIZE), pixels(2, SIZE), torch.tensor([0, 1])
+    for merge in ("max", "sum"):
+        s = LearnedMask(steps=1, rate=1e-9, masks=3, scale=3, init_noise=1.0, merge=merge)
+        problem = problem_of(s, f, images, labels, Noise())
+        masks = problem.enlarged(problem.low_masks(problem.start()))[:, :3]  # a step of 1e-9 moves nothing
+        merged = masks.amax(dim=1) if merge == "max" else masks.sum(dim=1)
+        torch.testing.assert_close(problem.solve(Silent().task("", 0)), merged, rtol=0, atol=1e-6)
+
+
+# ---- what is learned ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset, scale", [("fast", 1), ("fast", 2), ("released", 1), ("paper", 2)])
+@pytest.mark.parametrize("fill", [Gray(), Noise(sigma=0.2)], ids=lambda fill: fill.name)
+def test_each_labels_mask_finds_the_patch_that_proves_it(preset: str, scale: int, fill: Fill) -> None:
+    f, image = planted()
+    rate = 0.2 if preset != "fast" else LearnedMask().rate
+    s = LearnedMask.preset(preset, steps=100, scale=scale, fill=fill, distractors=2, rate=rate)
+    for map_, own, other in zip(
+        s(f, image, torch.tensor([[0, 1]]))[0], (LEFT, RIGHT), (RIGHT, LEFT), strict=True
+    ):
+        outside = map_.clone()
+        outside[own] = math.nan
+        assert map_[own].mean() > 0.3
+        assert map_[own].mean() > 4 * outside.nanmean() and map_[own].mean() > 8 * map_[other].mean()
+
+
+class Notes(Silent):
+    """Progress that keeps the losses it is told."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.ended = 0
+
+    def task(self, what: str, passes: int) -> Task:
+        task = super().task(what, passes)
+        owner = self
+
+        class Noting(type(task)):  # type: ignore[misc]
+            def advance(self, passes: int, note: str = "") -> None:
+                owner.losses += [float(note.removeprefix("loss "))] if note else []
+
+            def __exit__(self, *error: object) -> None:
+                owner.ended += 1
+
+        noting: Task = Noting()
+        return noting
+
+
+def test_learning_lowers_the_loss() -> None:
+    notes, (f, image) = Notes(), planted()
+    LearnedMask(steps=100, scale=1, fill="gray")(f, image, torch.tensor([[0, 1]]), progress=notes)
+    assert len(notes.losses) == 5
+    assert notes.losses[-1] < notes.losses[0] - 0.05
+    assert notes.losses == sorted(notes.losses, reverse=True)
+
+
+def test_more_variation_penalty_makes_smoother_masks_and_more_l1_smaller_ones() -> None:
+    f, image = planted()
+
+    def learned(**options: Any) -> Tensor:
+        s = LearnedMask(steps=100, scale=1, fill="gray", **options)
+        return s(f, image, torch.tensor([[0]]))[0, 0]
+
+    rough, smooth = (learned(tv=tv).diff(dim=0).square().sum() for tv in (0.0, 0.5))
+    assert smooth < 0.5 * rough
+    large, small = (learned(l1=l1).sum() for l1 in (0.001, 0.05))
+    assert small < 0.8 * large
+
+
+def test_a_coarse_mask_is_an_enlarged_small_one() -> None:
+    s = LearnedMask(steps=10, scale=3, fill="gray")
+    map_ = s(conv_classifier(SIZE), pixels(1, SIZE), torch.tensor([[1]]))[0, 0].double().numpy()
+    rows, columns = (
+        np.stack(
+            [np.interp((np.arange(high) + 0.5) * low / high - 0.5, np.arange(low), e) for e in np.eye(low)], 1
+        )
+        for low, high in ((3, 8), (4, 10))
+    )
+    low = np.linalg.pinv(rows) @ map_ @ np.linalg.pinv(columns).T
+    np.testing.assert_allclose(rows @ low @ columns.T, map_, atol=1e-5)
+
+
+def test_bfloat16_learns_nearly_the_same() -> None:
+    f, image = planted()
+    exact, rounded = (
+        LearnedMask(steps=60, scale=2, fill="gray", precision=precision)(f, image, torch.tensor([[0, 1]]))
+        for precision in ("float32", "bfloat16")
+    )
+    assert rounded.dtype == torch.float32
+    torch.testing.assert_close(rounded, exact, rtol=0, atol=0.1)
+
+
+# ---- stopping ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def interrupted() -> tuple[nn.Module, Classifier, Tally]:
+    """A net in training mode, inside a classifier, that is interrupted at its 30th pass."""
+    tally = Tally()
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Sequential(
+                nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(), nn.Flatten(), nn.Linear(144, 4)
+            )
+
+        def forward(self, x: Tensor) -> Tensor:
+            if len(x) == 2:
+                tally.passes += 1
+            if tally.passes == 30:
+                raise KeyboardInterrupt
+            out: Tensor = self.inner(x)
+            return out
+
+    net = Net().train()
+    return net, Classifier(net, size=8, batch_size=2), tally
+
+
+def test_ctrl_c_ends_the_learning_and_leaves_the_net_untouched(
+    interrupted: tuple[nn.Module, Classifier, Tally],
+) -> None:
+    net, f, tally = interrupted
+    before = copy.deepcopy(net.state_dict())
+    s, notes, arguments = (
+        LearnedMask(steps=100, fill="gray"),
+        Notes(),
+        (pixels(2, 8), torch.tensor([[0], [1]])),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        s(f, *arguments, progress=notes)
+    assert tally.passes == 30 and notes.ended == 1
+    assert all(module.training for module in net.modules())
+    assert all(weight.requires_grad and weight.grad is None for weight in net.parameters())
+    assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
+    assert torch.is_grad_enabled()
+    tally.passes = 31
+    assert s(f, *arguments).shape == (2, 1, 8, 8)  # and the classifier is as good as before

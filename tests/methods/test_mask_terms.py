@@ -1,0 +1,206 @@
+"""The terms of the mask-learning objective, against formulas, finite differences and torch's own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from proofmap.methods.mask_terms import Objective, Variation, data_term, total_variation, upsampling
+from tests.toys import normal
+
+# ---- enlarging ---------------------------------------------------------------------------------------------
+
+SIDES = [
+    (1, 1),
+    (1, 7),
+    (2, 8),
+    (56, 224),
+    (28, 224),
+    (7, 224),
+    (4, 15),
+    (5, 13),
+    (9, 32),
+    (10, 10),
+    (75, 299),
+]
+
+
+def plain_interpolation(values: np.ndarray, high: int) -> np.ndarray:
+    """Sample i of the fine grid lies at (i + 1/2) low / high - 1/2 of the coarse one; edges are repeated."""
+    low = len(values)
+    places = (np.arange(high) + 0.5) * low / high - 0.5
+    return np.interp(places, np.arange(low), values)
+
+
+@pytest.mark.parametrize("low, high", SIDES)
+def test_enlarging_is_the_plain_formula(low: int, high: int) -> None:
+    values = np.random.default_rng(low).standard_normal(low)
+    ours = upsampling(low, high).double().numpy() @ values
+    np.testing.assert_allclose(ours, plain_interpolation(values, high), atol=1e-6)
+
+
+@pytest.mark.parametrize("low, high", SIDES)
+def test_enlarging_is_torchs_bilinear_without_aligned_corners(low: int, high: int) -> None:
+    masks = normal(2, 3, low, low).double()  # in float32 torch rounds the places, by up to 5e-5 of a value
+    matrix = upsampling(low, high).double()
+    theirs = F.interpolate(masks, size=(high, high), mode="bilinear", align_corners=False)
+    torch.testing.assert_close(matrix @ masks @ matrix.T, theirs, rtol=0, atol=1e-6)
+
+
+@given(low=st.integers(1, 60), factor=st.floats(1, 9))
+def test_rows_of_the_matrix_are_means_of_two_neighbours(low: int, factor: float) -> None:
+    matrix = upsampling(low, math.ceil(low * factor))
+    assert bool((matrix >= 0).all())
+    torch.testing.assert_close(matrix.sum(dim=1), torch.ones(len(matrix)))
+    for row in matrix:
+        places = row.nonzero()[:, 0]
+        assert len(places) <= 2 and int(places[-1] - places[0]) <= 1
+
+
+def test_a_side_that_stays_as_it_is_is_not_touched() -> None:
+    assert torch.equal(upsampling(9, 9), torch.eye(9))
+
+
+# ---- total variation and size ------------------------------------------------------------------------------
+
+WAYS: list[tuple[Variation, bool]] = [
+    ("squared", True),
+    ("squared", False),
+    ("absolute", True),
+    ("absolute", False),
+]
+
+
+def plain_variation(mask: np.ndarray, power: Variation, whole: bool) -> float:
+    total, (height, width) = 0.0, mask.shape
+    for i in range(height):
+        for j in range(width):
+            if not whole and (i == height - 1 or j == width - 1):
+                continue  # the released code looks at the top-left crop only
+            down = mask[i, j] - mask[i + 1, j] if i + 1 < height else 0.0
+            across = mask[i, j] - mask[i, j + 1] if j + 1 < width else 0.0
+            total += down**2 + across**2 if power == "squared" else abs(down) + abs(across)
+    return total
+
+
+@pytest.mark.parametrize("power, whole", WAYS)
+@pytest.mark.parametrize("size", [(5, 7), (1, 4), (3, 1), (2, 2)])
+def test_total_variation_is_a_sum_over_neighbours(
+    power: Variation, whole: bool, size: tuple[int, int]
+) -> None:
+    masks = normal(2, 3, *size).double()
+    ours = total_variation(masks, power=power, whole=whole)
+    assert ours.shape == (2, 3)
+    for k in range(2):
+        for m in range(3):
+            expected = plain_variation(masks[k, m].numpy(), power, whole)
+            assert ours[k, m].item() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("power, whole", WAYS)
+def test_the_gradient_of_total_variation_is_that_of_finite_differences(power: Variation, whole: bool) -> None:
+    mask = normal(5, 6).double().requires_grad_(True)
+    assert torch.autograd.gradcheck(lambda m: total_variation(m, power=power, whole=whole), (mask,), eps=1e-6)
+
+
+@pytest.mark.parametrize("power, whole", WAYS)
+def test_gradients_reach_the_weights_through_the_enlarged_mask(power: Variation, whole: bool) -> None:
+    """tv TV(up(sigmoid(W))) + l1 |up(sigmoid(W))|_1, as the learner sums it, by central differences in float64."""
+    rows, columns = upsampling(3, 8).double(), upsampling(4, 9).double()
+
+    def penalty(weights: Tensor) -> Tensor:
+        masks = rows @ weights.sigmoid() @ columns.T
+        return 0.3 * total_variation(masks, power=power, whole=whole) + 0.02 * masks.sum(dim=(-2, -1))
+
+    weights = normal(3, 4, seed=5).double()
+    variable = weights.clone().requires_grad_(True)
+    (gradient,) = torch.autograd.grad(penalty(variable), variable)
+    for i in range(3):
+        for j in range(4):
+            nudge = torch.zeros_like(weights)
+            nudge[i, j] = 1e-6
+            slope = (penalty(weights + nudge) - penalty(weights - nudge)) / 2e-6
+            assert gradient[i, j].item() == pytest.approx(slope.item(), rel=1e-5, abs=1e-8)
+
+
+def test_an_even_mask_has_no_variation() -> None:
+    for power, whole in WAYS:
+        assert total_variation(torch.full((4, 4), 0.3), power=power, whole=whole) == 0
+
+
+# ---- objectives --------------------------------------------------------------------------------------------
+
+
+def probabilities(pairs: int, draws: int, labels: int, seed: int = 0) -> Tensor:
+    return (2 * normal(pairs, draws, labels, seed=seed)).double().softmax(dim=2)
+
+
+def plain_objective(p: np.ndarray, label: int, members: list[int], objective: Objective) -> float:
+    """For one pair, p ``(D, A)``."""
+    if objective == "nll":
+        return float(np.mean(-np.log(p[:, label])))
+    mean = p.mean(axis=0)
+    if objective == "nll-of-mean":
+        return -math.log(mean[label])
+    return -mean[label] + math.log(sum(math.exp(mean[c]) for c in members))
+
+
+@pytest.mark.parametrize("objective", ["nll", "nll-of-mean", "released"])
+@pytest.mark.parametrize("members", [[0, 1, 2, 3, 4], [1, 3, 4]])
+def test_objectives_are_their_formulas(objective: Objective, members: list[int]) -> None:
+    p, labels = probabilities(4, 3, 5), torch.tensor([1, 3, 4, 1])
+    ours = data_term(p.log(), labels, torch.tensor(members), objective)
+    expected = [plain_objective(p[k].numpy(), int(labels[k]), members, objective) for k in range(4)]
+    assert ours.tolist() == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_released_objective_is_a_cross_entropy_of_mean_probabilities() -> None:
+    p, labels = probabilities(4, 10, 6), torch.tensor([0, 5, 2, 2])
+    theirs = F.cross_entropy(p.mean(dim=1), labels, reduction="none")
+    torch.testing.assert_close(data_term(p.log(), labels, torch.arange(6), "released"), theirs)
+
+
+@pytest.mark.parametrize("labels, worst, best", [(6, 2.044, 1.044), (10, 2.461, 1.461), (1000, 6.909, 5.909)])
+def test_the_released_objective_is_one_wide(labels: int, worst: float, best: float) -> None:
+    """A net that is certain of another label, and one that is certain of this one."""
+    certain = torch.full((2, 1, labels), -math.inf)
+    certain[0, 0, 1] = certain[1, 0, 0] = 0
+    ours = data_term(certain, torch.tensor([0, 0]), torch.arange(labels), "released")
+    assert [round(v, 3) for v in ours.tolist()] == [worst, best]
+
+
+def test_only_the_mean_of_logs_punishes_one_bad_background() -> None:
+    """f = (.98, .02) and (.5, .5) have the same mean; -log f of the paper's print tells them apart."""
+    uneven, even = (torch.tensor([[[a, 1 - a], [b, 1 - b]]]).log() for a, b in ((0.98, 0.02), (0.5, 0.5)))
+    label, members = torch.tensor([0]), torch.tensor([0, 1])
+    for objective in ("nll-of-mean", "released"):
+        torch.testing.assert_close(
+            data_term(uneven, label, members, objective), data_term(even, label, members, objective)
+        )
+    assert data_term(uneven, label, members, "nll") > data_term(even, label, members, "nll") + 1
+
+
+@pytest.mark.parametrize("objective", ["nll", "nll-of-mean", "released"])
+def test_gradients_of_the_objectives_are_those_of_finite_differences(objective: Objective) -> None:
+    labels, members = torch.tensor([1, 2]), torch.tensor([0, 1, 2])
+
+    def of_logits(z: Tensor) -> Tensor:
+        return data_term(z.log_softmax(dim=2), labels, members, objective)
+
+    assert torch.autograd.gradcheck(of_logits, (normal(2, 3, 3).double().requires_grad_(True),), eps=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["nll", "nll-of-mean", "released"])
+def test_pairs_do_not_see_each_other(objective: Objective) -> None:
+    p, labels, members = probabilities(3, 2, 4), torch.tensor([3, 0, 1]), torch.arange(4)
+    together = data_term(p.log(), labels, members, objective)
+    for k in range(3):
+        alone = data_term(p[k : k + 1].log(), labels[k : k + 1], members, objective)
+        torch.testing.assert_close(alone[0], together[k])

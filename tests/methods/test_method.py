@@ -1,0 +1,315 @@
+"""What a method is, how it is written down, and how other packages add theirs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from proofmap import _registry
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.fills import Gray, Images
+from proofmap.methods import (
+    METHODS,
+    FromFunction,
+    GradCAM,
+    Gradient,
+    LearnedMask,
+    Method,
+    Random,
+    TopLabel,
+    make_method,
+    split_methods,
+)
+from proofmap.progress import Progress
+from tests.toys import linear_classifier, normal, pixels
+
+SIZE = 4
+LABELS = torch.tensor([[0, 2], [1, 3]])
+
+
+@pytest.fixture
+def f() -> Classifier:
+    return linear_classifier(SIZE, 4)
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return pixels(2, SIZE)
+
+
+# ---- specs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec, method",
+    [
+        ("random", Random()),
+        (" gradient ", Gradient()),
+        ("gradient:channels=mean", Gradient(channels="mean")),
+        ("random:per_label=true,seed_offset=3", Random(per_label=True, seed_offset=3)),
+        ("random:per-label=False", Random()),
+        ("learned-mask:tv=0.5,scale=4,steps=7", LearnedMask(tv=0.5, scale=4, steps=7)),
+        ("learned-mask:l1=1e-3,fill=gray,merge=sum", LearnedMask(l1=1e-3, fill="gray", merge="sum")),
+        ("learned-mask:l1=none,scale=2.5", LearnedMask(scale=2.5)),
+        ("learned-mask:preset=paper", LearnedMask.preset("paper")),
+        ("learned-mask:preset=released,tv=0.1", LearnedMask.preset("released", tv=0.1)),
+        ("grad-cam:layer=features.3", GradCAM(layer="features.3")),
+        ("grad-cam:layer=3", GradCAM(layer="3")),
+        ("top-label:gradient", TopLabel(of=Gradient())),
+        ("top-label:learned-mask:tv=0.5,steps=3", TopLabel(of=LearnedMask(tv=0.5, steps=3))),
+        ("top-label:top-label:random", TopLabel(of=TopLabel(of=Random()))),
+    ],
+)
+def test_a_method_is_written_with_its_settings(spec: str, method: Method) -> None:
+    assert make_method(spec) == method
+
+
+def test_a_method_stays_what_it_is() -> None:
+    method = Random(seed_offset=5)
+    assert make_method(method) is method
+
+
+@pytest.mark.parametrize(
+    "spec, told",
+    [
+        ("grad-camm", r"no method is named 'grad-camm'\. Did you mean 'grad-cam'"),
+        ("", "no method is named ''"),
+        ("saliency-9000", "Known are: .*random"),
+        (
+            "learned-mask:tvv=0.1",
+            "'learned-mask' has no setting 'tvv=0.1'; its settings are steps, distractors",
+        ),
+        ("learned-mask:fast", "has no setting 'fast'"),
+        ("centered-gaussian:width=3", "its settings are sigma"),
+        ("learned-mask:steps=many", "steps must be a whole number, not 'many'"),
+        ("learned-mask:steps=2.5", "steps must be a whole number, not '2.5'"),
+        ("learned-mask:steps=0", "steps must be a whole number of at least 1, not 0"),
+        ("learned-mask:tv=big", "tv must be a number, not 'big'"),
+        ("learned-mask:tv=-1", "tv must be at least 0"),
+        ("learned-mask:whole=no", "whole must be true or false, not 'no'"),
+        ("learned-mask:objective=best", "objective must be one of nll, nll-of-mean, released, not 'best'"),
+        ("learned-mask:preset=slow", "no preset 'slow'; known are fast, paper, released"),
+        ("learned-mask:fill=grey", "no fill is named 'grey'"),
+        ("random:preset=paper", "'random' has no presets"),
+        ("gradient:channels=median", "channels must be one of max, sum, mean, not 'median'"),
+        ("centered-gaussian:sigma=0", "sigma must be positive"),
+        ("top-label", "needs the method whose map it shows, such as top-label:grad-cam"),
+        ("top-label:nothing", "no method is named 'nothing'"),
+    ],
+)
+def test_what_cannot_be_read_is_told(spec: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        make_method(spec)
+
+
+def test_only_names_methods_and_functions_are_methods() -> None:
+    with pytest.raises(InputError, match="a method is a name, a Method or a function, not int"):
+        make_method(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text, specs",
+    [
+        ("random", ["random"]),
+        ("random, gradient ,grad-cam", ["random", "gradient", "grad-cam"]),
+        ("learned-mask:tv=0.1,scale=8,grad-cam", ["learned-mask:tv=0.1,scale=8", "grad-cam"]),
+        ("learned-mask,tv=0.1", ["learned-mask:tv=0.1"]),
+        ("random,learned-mask:fill=images:a/b,tv=0", ["random", "learned-mask:fill=images:a/b,tv=0"]),
+        ("learned-mask:tv=0,fill=images:a,random", ["learned-mask:tv=0,fill=images:a", "random"]),
+        ("top-label:learned-mask:tv=0,steps=3,random", ["top-label:learned-mask:tv=0,steps=3", "random"]),
+        ("random,,gradient,", ["random", "gradient"]),
+    ],
+)
+def test_a_list_of_methods_is_cut_between_methods_not_between_settings(text: str, specs: list[str]) -> None:
+    assert split_methods(text) == specs
+
+
+@pytest.mark.parametrize(
+    "text, told", [("", "no method was named"), (" , ", "no method"), ("tv=1,random", "'tv=1'")]
+)
+def test_a_list_without_a_method_is_refused(text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        split_methods(text)
+
+
+# ---- settings that travel ----------------------------------------------------------------------------------
+
+
+def test_settings_are_plain_also_where_a_method_or_a_fill_is_inside() -> None:
+    assert TopLabel(of=Random(seed_offset=2)).settings() == {
+        "method": "top-label",
+        "of": {"method": "random", "per_label": False, "seed_offset": 2},
+    }
+    fill = LearnedMask(fill=Gray(color=(0.0, 0.5, 1.0))).settings()["fill"]
+    assert fill == {"fill": "gray", "color": [0.0, 0.5, 1.0]}
+    images = LearnedMask(fill=Images(source=pixels(2, 4))).settings()["fill"]
+    assert isinstance(images, dict) and images["source"] == "Tensor"
+
+
+# ---- what the call does around a method ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given(Method):
+    """Returns what it was given."""
+
+    name: ClassVar[str] = "given"
+    meaning: ClassVar[str] = "for tests"
+    maps: Any = None
+
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        maps: Tensor = self.maps
+        return maps
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenOnce(Given):
+    label_free = True
+
+
+def test_maps_come_back_as_float32_without_history(f: Classifier, images: Tensor) -> None:
+    maps = normal(2, 2, SIZE, SIZE).double().requires_grad_(True)
+    given = Given(maps=maps * 2)(f, images, LABELS)
+    assert given.dtype == torch.float32 and not given.requires_grad
+    torch.testing.assert_close(given, (maps * 2).float().detach())
+
+
+def test_a_label_free_method_is_asked_for_one_map_and_shows_it_for_all(f: Classifier, images: Tensor) -> None:
+    one = normal(2, 1, SIZE, SIZE)
+    maps = GivenOnce(maps=one)(f, images, LABELS)
+    assert torch.equal(maps, one.expand(-1, 2, -1, -1))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_method_that_makes_nan_is_named_with_image_and_label(
+    value: float, f: Classifier, images: Tensor
+) -> None:
+    maps = normal(2, 2, SIZE, SIZE)
+    maps[1, 1, 2, 2] = value
+    with pytest.raises(InputError, match=r"NaN or infinity for image 1, label 3 \(1 of 4 maps\)"):
+        Given(maps=maps)(f, images, LABELS)
+
+
+def test_a_method_that_returns_another_shape_is_told(f: Classifier, images: Tensor) -> None:
+    with pytest.raises(InputError, match=r"returned maps \(2, 2, 3, 4\), expected \(2, 2, 4, 4\)"):
+        Given(maps=normal(2, 2, 3, 4))(f, images, LABELS)
+
+
+# ---- functions ---------------------------------------------------------------------------------------------
+
+
+def brightness(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+    return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+
+def test_any_function_is_a_method(f: Classifier, images: Tensor) -> None:
+    method = make_method(brightness)
+    assert method == FromFunction(function=brightness)
+    assert method.settings() == {"method": "brightness"}
+    torch.testing.assert_close(method(f, images, LABELS)[:, 1], images.mean(dim=1))
+
+
+def test_an_object_that_can_be_called_is_a_method_named_after_its_class(
+    f: Classifier, images: Tensor
+) -> None:
+    class Bright:
+        def __call__(self, classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+            return brightness(classifier, images, labels)
+
+    method = make_method(Bright())
+    assert method.settings() == {"method": "Bright"}
+    assert method(f, images, LABELS).shape == (2, 2, SIZE, SIZE)
+
+
+def test_a_function_may_be_wrapped_as_cheating(f: Classifier, images: Tensor) -> None:
+    def per_label(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        return labels[:, :, None, None].expand(-1, -1, SIZE, SIZE).float()
+
+    maps = TopLabel.wrap(per_label)(f, images, LABELS)
+    top = f.top(images, 1).float()
+    assert torch.equal(maps[:, :, 0, 0], top.expand(-1, 2))
+
+
+# ---- methods of other packages -----------------------------------------------------------------------------
+
+PLUGIN = """
+from __future__ import annotations
+from dataclasses import dataclass
+from typing import ClassVar
+import torch
+from proofmap.methods import Method
+
+@dataclass(frozen=True, kw_only=True)
+class Checkerboard(Method):
+    name: ClassVar[str] = "{name}"
+    meaning: ClassVar[str] = "every second pixel"
+    start: int = 0
+    label_free = True
+
+    def compute(self, classifier, images, labels, *, seed, progress):
+        rows, columns = (torch.arange(side) for side in images.shape[2:])
+        board = (rows[:, None] + columns + self.start) % 2
+        return board.float().expand(len(images), 1, *images.shape[2:])
+"""
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Pretends that a package with these entry points is installed; the registry forgets it afterwards."""
+
+    def install(*points: tuple[str, str], source: str = PLUGIN.format(name="checkerboard")) -> None:
+        (tmp_path / "checkered.py").write_text(source)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, "checkered", raising=False)
+        found = [EntryPoint(name, value, "proofmap.methods") for name, value in points]
+        monkeypatch.setattr(_registry, "entry_points", lambda group: [p for p in found if p.group == group])
+        monkeypatch.setattr(METHODS, "_known", dict(METHODS._known))
+        monkeypatch.setattr(METHODS, "_asked", False)
+
+    return install
+
+
+def test_an_installed_package_adds_a_method(installed: Any, f: Classifier, images: Tensor) -> None:
+    installed(("checkerboard", "checkered:Checkerboard"))
+    method = make_method("checkerboard:start=1")
+    assert "checkerboard" in METHODS
+    maps = method(f, images, LABELS)
+    assert maps[0, 0].tolist() == maps[1, 1].tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]] * 2
+
+
+def test_a_package_that_cannot_be_loaded_is_named(installed: Any) -> None:
+    installed(("checkerboard", "checkered:Chess"))
+    with pytest.raises(
+        InputError, match=r"the method 'checkerboard' of the installed package .* cannot be loaded"
+    ):
+        make_method("random")
+
+
+def test_a_package_cannot_take_a_name_that_is_taken(installed: Any) -> None:
+    installed(("random", "checkered:Checkerboard"), source=PLUGIN.format(name="random"))
+    with pytest.raises(InputError, match="a method named 'random' is already registered"):
+        make_method("random")
+    assert METHODS["random"] is Random
+
+
+def test_our_own_methods_are_there_without_any_package() -> None:
+    ours = {
+        "random",
+        "centered-gaussian",
+        "top-label",
+        "gradient",
+        "gradient-x-input",
+        "grad-cam",
+        "learned-mask",
+    }
+    assert ours <= set(METHODS)

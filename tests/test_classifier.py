@@ -1,0 +1,626 @@
+"""The Classifier: f(x, a) as declared, and a net that is afterwards what it was."""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from proofmap._batching import BatchSizeWarning
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError, ModelError
+from proofmap.methods import LearnedMask, make_method
+
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
+NAMES = ["cat", "dog", "cup", "car", "bee"]
+
+
+class Fuse:
+    """Shared by a net and all its copies; once armed, it blows at the next pass."""
+
+    armed = False
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Fuse:
+        return self
+
+    def blows(self) -> bool:
+        return self.armed
+
+
+class Net(nn.Module):
+    """Convolution, batch-norm with statistics of its own, dropout; untraceable where there is a fuse."""
+
+    def __init__(self, fuse: Fuse | None = None) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 6, 3, padding=1)
+        self.norm = nn.BatchNorm2d(6)
+        self.relu = nn.ReLU()
+        self.dropout = nn.Dropout(0.5)
+        self.fc = nn.Linear(6, 5)
+        self.fuse = fuse
+        nn.init.uniform_(self.norm.running_mean, -1, 1)
+        nn.init.uniform_(self.norm.running_var, 0.5, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.relu(self.norm(self.conv(x)))
+        if self.fuse is not None and bool(x.sum() >= 0) and self.fuse.blows():
+            raise RuntimeError("the fuse has blown")
+        logits: Tensor = self.fc(self.dropout(x.mean(dim=(2, 3))))
+        return logits
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return torch.rand(7, 3, 8, 8)
+
+
+def classifier(net: Any = None, **arguments: Any) -> Classifier:
+    return Classifier(Net() if net is None else net, **{"size": 8, "mean": MEAN, "std": STD, **arguments})
+
+
+def plain(net: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """Logits of a net, with nothing of ours between."""
+    mean, std = torch.tensor(MEAN).view(3, 1, 1), torch.tensor(STD).view(3, 1, 1)
+    with torch.no_grad():
+        return net((images - mean) / std)
+
+
+# ---- the net is never altered ---------------------------------------------------------------------------------
+
+
+def used_net(fuse: Fuse | None = None, *, hooks: bool = True) -> Net:
+    """A net in the middle of its owner's work: mixed modes, frozen parts, gradients, hooks."""
+    net = Net(fuse)
+    net.train()
+    net.norm.eval()
+    net.conv.weight.requires_grad_(False)
+    net.fc(torch.rand(2, 6)).sum().backward()
+    if hooks:
+        net.conv.register_forward_hook(_watch)
+        net.fc.register_forward_pre_hook(_watch)
+        net.relu.register_full_backward_hook(_watch)
+    return net
+
+
+def _watch(*_: object) -> None:
+    """A hook that changes nothing."""
+
+
+def state(net: nn.Module) -> dict[str, object]:
+    """All that an owner could notice: identities and values."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    return {
+        "modules": {name: (id(m), type(m), sorted(vars(m))) for name, m in net.named_modules()},
+        "modes": {name: m.training for name, m in net.named_modules()},
+        "hooks": {(n, h): list(getattr(m, h).items()) for n, m in net.named_modules() for h in hooks},
+        "identity": {name: (id(t), t.data_ptr(), t._version) for name, t in tensors.items()},
+        "values": {name: t.tolist() for name, t in tensors.items()},
+        "kind": {name: (t.requires_grad, t.device, t.dtype, t.stride()) for name, t in tensors.items()},
+        "gradients": {name: None if t.grad is None else t.grad.tolist() for name, t in tensors.items()},
+    }
+
+
+USES: dict[str, Callable[[Classifier, Tensor], object]] = {
+    "probabilities": lambda f, x: f.probabilities(x),
+    "top": lambda f, x: f.top(x, 2),
+    "batches": lambda f, x: f.batches,
+    "restricted": lambda f, x: f.restricted([0, 1]).probabilities(x),
+    "frozen": lambda f, x: f.frozen().probabilities(x),
+    "frozen in bfloat16": lambda f, x: f.frozen(dtype=torch.bfloat16).probabilities(x),
+    "fingerprint": lambda f, x: f.fingerprint(),
+    "gradient": lambda f, x: make_method("gradient")(f, x, f.top(x, 2)),
+    "gradient of a batch": lambda f, x: torch.autograd.grad(f(x.requires_grad_()).sum(), x),
+    "grad-cam": lambda f, x: make_method("grad-cam")(f, x, f.top(x, 2)),
+    "learned-mask": lambda f, x: LearnedMask(steps=2, distractors=1, scale=2, fill="noise")(
+        f, x, f.top(x, 1)
+    ),
+}
+
+
+@pytest.mark.parametrize("hooks", [True, False])
+@pytest.mark.parametrize("use", USES)
+def test_a_net_is_afterwards_what_it_was(use: str, hooks: bool, images: Tensor) -> None:
+    net = used_net(hooks=hooks)
+    before = state(net)
+    f = classifier(net)
+    assert state(net) == before
+    USES[use](f, images)
+    assert state(net) == before
+
+
+@pytest.mark.parametrize("use", [use for use in USES if use != "fingerprint"])
+def test_a_net_is_what_it_was_after_an_exception(use: str, images: Tensor) -> None:
+    fuse = Fuse()
+    net = used_net(fuse)
+    before = state(net)
+    f = classifier(net)
+    hooks = state(f.net)["hooks"]  # the view's own hooks are tidied up as well
+    fuse.armed = True
+    with pytest.raises(RuntimeError, match="the fuse has blown"):
+        USES[use](f, images)
+    assert state(net) == before
+    assert state(f.net)["hooks"] == hooks
+
+
+def test_a_net_is_what_it_was_when_construction_fails() -> None:
+    fuse = Fuse()
+    fuse.armed = True
+    net = used_net(fuse)
+    before = state(net)
+    with pytest.raises(ModelError, match=r"fails on one gray image of shape \(1, 3, 8, 8\): RuntimeError"):
+        classifier(net)
+    assert state(net) == before
+
+
+def test_training_goes_on_as_if_nothing_had_been_asked(images: Tensor) -> None:
+    alone, asked = Net().train(), Net().train()
+    asked.load_state_dict(alone.state_dict())
+    for net in (alone, asked):
+        torch.manual_seed(1)
+        if net is asked:
+            with torch.random.fork_rng():
+                LearnedMask(steps=2, distractors=1, scale=2, fill="noise")(
+                    classifier(net), images, torch.zeros(7, 1, dtype=torch.int64)
+                )
+        net(images).square().sum().backward()
+    for a, b in zip(alone.parameters(), asked.parameters(), strict=True):
+        assert torch.equal(a.grad, b.grad)
+    assert all(torch.equal(a, b) for a, b in zip(alone.buffers(), asked.buffers(), strict=True))
+
+
+def test_a_net_in_training_mode_is_asked_in_evaluation_mode(images: Tensor) -> None:
+    net = Net().train()
+    expected = plain(copy.deepcopy(net).eval(), images)
+    torch.testing.assert_close(classifier(net).logits(images), expected)
+
+
+def test_weights_are_shared_and_statistics_are_not(images: Tensor) -> None:
+    net = Net()
+    f = classifier(net)
+    for ours, theirs in zip(f.net.parameters(), net.parameters(), strict=True):
+        assert ours.data_ptr() == theirs.data_ptr()
+        assert ours is not theirs
+        assert not ours.requires_grad
+    for ours, theirs in zip(f.net.buffers(), net.buffers(), strict=True):
+        assert ours.data_ptr() != theirs.data_ptr()
+
+
+def test_tied_weights_stay_tied() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(12, 12), nn.Linear(12, 12))
+    net[2].weight = net[1].weight
+    f = classifier(net, size=2)
+    assert f.net[2].weight is f.net[1].weight
+
+
+def test_a_net_that_keeps_its_activations_can_be_wrapped_and_frozen(images: Tensor) -> None:
+    class Keeps(Net):
+        features: Tensor | None = None
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.features = self.conv(x)
+            return self.fc(self.features.mean(dim=(2, 3)))
+
+    net = Keeps()
+    net(images)  # the features it keeps have a history, which torch refuses to copy
+    f = classifier(net)
+    make_method("gradient")(f, images, f.top(images, 1))
+    torch.testing.assert_close(f.frozen().logits(images), f.logits(images), rtol=1e-4, atol=1e-5)
+
+
+def test_a_net_that_cannot_be_copied_is_refused_with_a_way_out(images: Tensor) -> None:
+    net = Net()
+    net.lock = threading.Lock()
+    with pytest.raises(
+        ModelError, match=r"Net cannot be copied .*net\.eval\(\); Classifier\(lambda x: net\(x\)"
+    ):
+        classifier(net)
+    net.eval()
+    f = classifier(lambda x: net(x))
+    torch.testing.assert_close(f.logits(images), plain(net, images))
+
+
+# ---- f(x, a) --------------------------------------------------------------------------------------------------
+
+
+def test_probabilities_are_the_softmax_of_the_normalised_image(images: Tensor) -> None:
+    net = Net().eval()
+    f = classifier(net)
+    logits = plain(net, images)
+    torch.testing.assert_close(f.logits(images), logits)
+    torch.testing.assert_close(f.probabilities(images), logits.softmax(dim=1))
+    torch.testing.assert_close(f.log_probabilities(images), logits.log_softmax(dim=1))
+
+
+def test_a_net_that_returns_probabilities_gives_the_same_f(images: Tensor) -> None:
+    net = Net().eval()
+    soft = classifier(nn.Sequential(net, nn.Softmax(dim=1)), outputs="probabilities")
+    torch.testing.assert_close(soft.probabilities(images), classifier(net).probabilities(images))
+    pair = soft.restricted([1, 3]).probabilities(images)
+    torch.testing.assert_close(pair, classifier(net).restricted([1, 3]).probabilities(images))
+
+
+def test_a_probability_of_zero_has_a_finite_logarithm_and_gradient() -> None:
+    def certain(x: Tensor) -> Tensor:
+        return torch.stack([torch.ones(len(x)), torch.zeros(len(x))], dim=1) + 0 * x.mean()
+
+    f = classifier(certain, outputs="probabilities")
+    x = torch.rand(2, 3, 8, 8).requires_grad_()
+    log_f = f.log_softmax(f(x))
+    assert log_f.isfinite().all()
+    assert log_f.exp()[:, 1].max() < 1e-30
+    assert torch.autograd.grad(log_f.sum(), x)[0].isfinite().all()
+
+
+def test_a_function_is_as_good_as_a_module(images: Tensor) -> None:
+    net = Net().eval()
+    f = classifier(lambda x: net(x))
+    torch.testing.assert_close(f.probabilities(images), classifier(net).probabilities(images))
+    assert f.frozen() is f
+
+
+def test_the_gradient_of_a_batch_is_the_nets_own(images: Tensor) -> None:
+    net = Net().eval()
+    x = images.clone().requires_grad_()
+    (ours,) = torch.autograd.grad(classifier(net)(x)[:, 2].sum(), x)
+    mean, std = torch.tensor(MEAN).view(3, 1, 1), torch.tensor(STD).view(3, 1, 1)
+    (expected,) = torch.autograd.grad(net((x - mean) / std)[:, 2].sum(), x)
+    torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 7, 100])
+def test_the_batch_size_changes_nothing(batch_size: int, images: Tensor) -> None:
+    net = Net()
+    expected = classifier(net).probabilities(images)
+    found = classifier(net, batch_size=batch_size).probabilities(images)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_order_of_the_images_changes_nothing(images: Tensor) -> None:
+    f = classifier(batch_size=3)
+    order = torch.tensor([4, 0, 6, 2, 1, 5, 3])
+    torch.testing.assert_close(f.logits(images[order]), f.logits(images)[order], rtol=1e-5, atol=1e-6)
+
+
+def test_no_images_have_no_logits() -> None:
+    assert classifier().probabilities(torch.zeros(0, 3, 8, 8)).shape == (0, 5)
+
+
+def test_a_net_without_memory_for_the_batch_gives_the_same_in_smaller_ones(images: Tensor) -> None:
+    net = Net().eval()
+
+    def small_device(x: Tensor) -> Tensor:
+        if len(x) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return net(x)
+
+    f = classifier(small_device, batch_size=7)
+    with pytest.warns(BatchSizeWarning, match="batch_size=3") as told:
+        found = f.logits(images)
+    assert len(told) == 1
+    torch.testing.assert_close(f.logits(images), found)  # in silence
+    torch.testing.assert_close(found, plain(net, images))
+
+
+def test_gray_is_the_colour_that_normalises_to_zero() -> None:
+    seen: list[Tensor] = []
+
+    def net(x: Tensor) -> Tensor:
+        seen.append(x)
+        return x.flatten(1)
+
+    f = classifier(net)
+    assert f.gray.tolist() == pytest.approx(MEAN)
+    f(f.blank(2))
+    assert seen[-1].shape == (2, 3, 8, 8)
+    assert seen[-1].count_nonzero() == 0
+
+
+def test_gray_is_a_colour_even_where_the_mean_is_none() -> None:
+    f = classifier(lambda x: x.flatten(1), mean=(-0.5, 0.5, 2.0))
+    assert f.gray.tolist() == [0.0, 0.5, 1.0]
+
+
+def test_inputs_need_not_be_square_nor_have_three_channels() -> None:
+    f = classifier(lambda x: x.mean(dim=(1, 2)), size=(4, 6), mean=(0.1,), std=(1.0,))
+    assert (f.channels, f.size) == (1, (4, 6))
+    assert f.probabilities(torch.rand(2, 1, 4, 6)).shape == (2, 6)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16])
+def test_images_of_any_float_type_are_accepted(kind: torch.dtype, images: Tensor) -> None:
+    f = classifier()
+    images = images.to(kind)
+    assert f.logits(images).dtype == torch.float32
+    torch.testing.assert_close(f.logits(images), f.logits(images.float()))
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+def test_a_net_keeps_its_own_float_type(kind: torch.dtype, images: Tensor) -> None:
+    net = Net().eval()
+    expected = plain(net, images)
+    f = classifier(copy.deepcopy(net).to(kind))
+    assert f.logits(images).dtype == torch.float32
+    torch.testing.assert_close(f.logits(images), expected, rtol=0.05, atol=0.02)
+
+
+def test_images_need_not_be_contiguous(images: Tensor) -> None:
+    f = classifier()
+    turned = images.transpose(2, 3)
+    torch.testing.assert_close(f.logits(turned), f.logits(turned.contiguous()))
+
+
+# ---- label sets -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label_set", [[1, 3], [3, 1, 1], ["dog", "car"], ["Car", 1]])
+def test_a_renormalised_label_set_is_the_softmax_of_the_slice(
+    label_set: Sequence[int | str], images: Tensor
+) -> None:
+    net = Net().eval()
+    f = classifier(net, names=NAMES, label_set=label_set, renormalise=True)
+    assert f.label_set == (1, 3)
+    expected = torch.zeros(7, 5)
+    expected[:, [1, 3]] = plain(net, images)[:, [1, 3]].softmax(dim=1)
+    torch.testing.assert_close(f.probabilities(images), expected)
+
+
+def test_without_renormalising_the_softmax_runs_over_all_outputs(images: Tensor) -> None:
+    net = Net()
+    f = classifier(net, label_set=[1, 3])
+    torch.testing.assert_close(f.probabilities(images), classifier(net).probabilities(images))
+    assert set(f.top(images, 5).flatten().tolist()) == {1, 3}
+
+
+def test_restricting_gives_the_classifier_one_could_have_made_and_leaves_the_first(images: Tensor) -> None:
+    net = Net()
+    whole = classifier(net, names=NAMES)
+    before = whole.probabilities(images)
+    for renormalise in (True, False):
+        part = whole.restricted(["cup", "bee"], renormalise=renormalise)
+        made = classifier(net, names=NAMES, label_set=["cup", "bee"], renormalise=renormalise)
+        torch.testing.assert_close(part.probabilities(images), made.probabilities(images))
+        assert part.fingerprint() == made.fingerprint()
+        assert (part.names, part.label_set) == (whole.names, (2, 4))
+    torch.testing.assert_close(whole.probabilities(images), before)
+    assert whole.label_set == (0, 1, 2, 3, 4)
+
+
+def test_a_restriction_holds_in_the_frozen_view_too(images: Tensor) -> None:
+    part = classifier().restricted([0, 4])
+    torch.testing.assert_close(part.frozen().probabilities(images), part.probabilities(images))
+    part.restricted([1, 2]).frozen()
+    assert part.frozen().label_set == (0, 4)
+
+
+def test_top_labels_come_best_first_and_from_the_label_set(images: Tensor) -> None:
+    f = classifier(label_set=[0, 1, 4])
+    rows = f.probabilities(images).tolist()
+    expected = [sorted([0, 1, 4], key=lambda a: -row[a])[:2] for row in rows]
+    assert f.top(images, 2).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "label_set, message",
+    [
+        ([], "label_set is empty"),
+        ("top5", "must be 'all' or a list"),
+        ([9], "out of range"),
+        (["catt"], "Did you mean 'cat'"),
+    ],
+)
+def test_a_label_set_that_cannot_be_is_refused(label_set: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        classifier(names=NAMES, label_set=label_set)
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------
+
+
+def test_probabilities_declared_as_logits_are_refused() -> None:
+    with pytest.raises(ModelError, match="they are probabilities, but outputs='logits'"):
+        classifier(nn.Sequential(Net(), nn.Softmax(dim=1)))
+
+
+def test_logits_declared_as_probabilities_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"rows sum to .*Pass outputs='logits'"):
+        classifier(outputs="probabilities")
+
+
+def test_log_probabilities_are_logits(images: Tensor) -> None:
+    net = Net()
+    f = classifier(nn.Sequential(net, nn.LogSoftmax(dim=1)))
+    torch.testing.assert_close(f.probabilities(images), classifier(net).probabilities(images))
+
+
+def test_a_net_that_returns_nan_is_refused() -> None:
+    net = Net()
+    nn.init.constant_(net.fc.bias, math.nan)
+    with pytest.raises(ModelError, match=r"NaN or infinity for 1 of 1 images .*Check its weights"):
+        classifier(net)
+
+
+def test_a_net_that_returns_nan_for_some_images_names_the_first(images: Tensor) -> None:
+    def net(x: Tensor) -> Tensor:
+        return x.flatten(1).where(x.mean(dim=(1, 2, 3), keepdim=False)[:, None] < 1.5, math.nan)
+
+    images[[2, 5]] = 1.0
+    with pytest.raises(ModelError, match=r"for 2 of 7 images \(first: image 2\)"):
+        classifier(net, batch_size=4).probabilities(images)
+
+
+@pytest.mark.parametrize(
+    "net, given",
+    [
+        (lambda x: x, r"\(1, 3, 8, 8\)"),
+        (lambda x: x.flatten(), r"\(192,\)"),
+        (lambda x: x.flatten(1)[:, None], r"\(1, 1, 192\)"),
+        (lambda x: torch.zeros(2, 5), r"\(2, 5\)"),
+        (lambda x: (x.flatten(1), x), "tuple"),
+        (lambda x: {"logits": x.flatten(1)}, "dict"),
+    ],
+)
+def test_outputs_of_another_shape_are_refused(net: Callable[[Tensor], Any], given: str) -> None:
+    with pytest.raises(ModelError, match=rf"returned {given} for 1 images; .*picks the logits"):
+        classifier(net)
+
+
+def test_a_net_that_fails_on_this_size_says_so() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 5))
+    with pytest.raises(ModelError, match=r"one gray image of shape \(1, 3, 9, 9\): RuntimeError"):
+        classifier(net, size=9)
+
+
+@pytest.mark.parametrize(
+    "spoil, message",
+    [
+        (lambda x: x[:, :, :7], r"must be \(N, 3, 8, 8\), got \(7, 3, 7, 8\)"),
+        (lambda x: x[:, :1], r"got \(7, 1, 8, 8\)"),
+        (lambda x: x[0], r"got \(3, 8, 8\)"),
+        (lambda x: x.permute(0, 2, 3, 1), r"got \(7, 8, 8, 3\)"),
+        (lambda x: (x * 255).to(torch.uint8), r"got torch\.uint8; divide 8-bit pixels by 255"),
+        (lambda x: x * 255, r"must lie in \[0, 1\] \(the classifier normalises"),
+        (lambda x: x - 0.5, r"must lie in \[0, 1\]"),
+        (lambda x: x.where(x < 0.99, math.nan), r"must lie in \[0, 1\].*nan"),
+        (lambda x: x.where(x < 0.99, math.inf), r"must lie in \[0, 1\].*inf"),
+        (lambda x: x.numpy(), "must be a tensor .*not ndarray"),
+    ],
+)
+def test_images_that_are_none_are_refused(
+    spoil: Callable[[Tensor], Any], message: str, images: Tensor
+) -> None:
+    with pytest.raises(InputError, match=message):
+        classifier().probabilities(spoil(images))
+
+
+def test_rounding_beyond_the_unit_range_is_no_reason_to_refuse() -> None:
+    images = torch.full((1, 3, 8, 8), 1 + 1e-6)
+    images[0, 0, 0, 0] = -1e-6
+    assert classifier().probabilities(images).shape == (1, 5)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"size": 0}, "size must be positive"),
+        ({"size": (8, -1)}, "size must be positive"),
+        ({"mean": (0.5,)}, "one entry per channel"),
+        ({"std": (1.0, 1.0, 0.0)}, "std > 0"),
+        ({"mean": (), "std": ()}, "one entry per channel"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"outputs": "scores"}, "'logits' or 'probabilities', not 'scores'"),
+        ({"names": ["a", "b"]}, "names has 2 entries, but the net returns 5 outputs"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        classifier(**arguments)
+
+
+def test_what_cannot_be_called_is_no_net() -> None:
+    with pytest.raises(InputError, match="a torch module or a function, not str"):
+        classifier("resnet18")
+
+
+# ---- records --------------------------------------------------------------------------------------------------
+
+
+def test_the_fingerprint_is_that_of_the_function(images: Tensor) -> None:
+    net = Net()
+    f = classifier(net)
+    first = f.fingerprint()
+    f.probabilities(images)
+    f.frozen()
+    same = [
+        f,
+        classifier(net),
+        classifier(net, batch_size=3),
+        classifier(net, names=NAMES),
+        classifier(copy.deepcopy(net).train()),
+        classifier(copy.deepcopy(net).to(memory_format=torch.channels_last)),
+        classifier(net, label_set=[4, 3, 2, 1, 0]),
+    ]
+    assert {other.fingerprint() for other in same} == {first}
+
+
+def test_another_function_has_another_fingerprint() -> None:
+    def altered(change: Callable[[Net], object]) -> Net:
+        other = copy.deepcopy(net)
+        with torch.no_grad():
+            change(other)
+        return other
+
+    net = Net()
+    different = [
+        classifier(net),
+        classifier(altered(lambda n: n.fc.bias[0].add_(1e-6))),
+        classifier(altered(lambda n: n.norm.running_var[2].add_(1e-6))),
+        classifier(altered(lambda n: setattr(n, "relu", nn.GELU()))),
+        classifier(altered(lambda n: n.to(torch.bfloat16))),
+        classifier(net, size=9),
+        classifier(net, mean=(0.5, 0.4, 0.31)),
+        classifier(net, std=(0.2, 0.25, 0.31)),
+        classifier(net, label_set=[0, 1]),
+        classifier(net, label_set=[0, 1], renormalise=True),
+        classifier(net, name="other"),
+        classifier(nn.Sequential(net, nn.Softmax(dim=1)), outputs="probabilities"),
+    ]
+    assert len({f.fingerprint() for f in different}) == len(different)
+
+
+def test_buffers_that_are_not_saved_count_as_well() -> None:
+    def scaled(by: float) -> Classifier:
+        net = nn.Sequential(nn.Flatten(), nn.Linear(192, 5))
+        nn.init.ones_(net[1].weight)
+        nn.init.zeros_(net[1].bias)
+        net.register_buffer("scale", torch.tensor(by), persistent=False)
+        return classifier(net)
+
+    assert scaled(1.0).fingerprint() != scaled(2.0).fingerprint()
+
+
+def test_functions_count_by_their_names() -> None:
+    def first(x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+    def second(x: Tensor) -> Tensor:
+        return -x.flatten(1)
+
+    assert classifier(first).name.endswith("first")
+    assert classifier(first).fingerprint() != classifier(second).fingerprint()
+
+
+def test_the_record_says_which_f_was_judged() -> None:
+    f = classifier(names=NAMES, label_set=["cup", "cat"], renormalise=True, resize=10, name="mine")
+    assert f.settings() == {
+        "model": "mine",
+        "size": [8, 8],
+        "mean": list(MEAN),
+        "std": list(STD),
+        "resize": 10,
+        "interpolation": "bilinear",
+        "label_set": [0, 2],
+        "renormalise": True,
+        "outputs": "logits",
+    }
+    assert classifier().settings()["label_set"] == "all"
+    assert repr(f) == "Classifier(mine, 8x8, 2 of 5 labels, renormalised, cpu)"
+
+
+def test_the_frozen_view_is_made_once_for_each_type() -> None:
+    f = classifier()
+    assert f.frozen() is f.frozen()
+    assert f.frozen() is f.frozen(dtype=torch.float32)
+    assert f.frozen() is not f.frozen(dtype=torch.bfloat16)
+    assert f.frozen().frozen() is f.frozen()

@@ -1,0 +1,96 @@
+"""What must hold on a GPU; skipped where there is none."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap import _random
+from proofmap._batching import BatchSizeWarning
+from tests.toys import MEAN, STD, conv_net, pixels
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def classifier(device: str, **options: object) -> pm.Classifier:
+    return pm.Classifier(conv_net(seed=3), size=16, mean=MEAN, std=STD, device=device, **options)  # type: ignore[arg-type]
+
+
+def test_random_numbers_are_the_same_on_both_devices() -> None:
+    keys = torch.tensor([_random.key_of("a"), _random.key_of("b")])
+    assert torch.equal(_random.words(keys, 999), _random.words(keys.cuda(), 999).cpu())
+    images = pixels(2, 16)
+    assert torch.equal(_random.image_keys(images, 0), _random.image_keys(images.cuda(), 0).cpu())
+
+
+def test_every_method_and_score_agrees_with_the_cpu() -> None:
+    images = pixels(3, 16)
+    distractors = pm.Images(source=pixels(8, 16, seed=9), size=8, crop="none")
+    methods = [
+        pm.LearnedMask(steps=5, scale=2, fill=distractors),
+        pm.LearnedMask(steps=5, scale=2, fill="blur", masks=2),
+        *map(pm.make_method, ("gradient", "gradient-x-input", "grad-cam", "random", "centered-gaussian")),
+        pm.TopLabel.wrap("grad-cam"),
+    ]
+    found = [
+        pm.evaluate(classifier(device), images, methods=methods, labels="p>=0.05")
+        for device in ("cpu", "cuda")
+    ]
+    for on_cpu, on_gpu in zip(found[0].results, found[1].results, strict=True):
+        for a, b in zip(on_cpu.scores, on_gpu.scores, strict=True):
+            assert abs(a.value - b.value) < 0.02, (on_cpu.name, a.name, a.value, b.value)
+
+
+def test_random_fills_draw_the_same_backgrounds_on_both_devices() -> None:
+    images, keys = pixels(2, 16), torch.tensor([1, 2])
+    for fill in (pm.Noise(), pm.Images(source=pixels(8, 16, seed=9), size=8, crop="none")):
+        on_cpu, on_gpu = (
+            fill.prepare(classifier(d))(images.to(d), keys.to(d)).cpu() for d in ("cpu", "cuda")
+        )
+        assert torch.allclose(on_cpu, on_gpu, atol=1e-5)
+
+
+def test_learning_twice_gives_the_same_bits() -> None:
+    images, labels = pixels(3, 16).cuda(), torch.tensor([[0, 1], [2, 3], [1, 0]]).cuda()
+    method = pm.LearnedMask(
+        steps=20, scale=2, fill=pm.Images(source=pixels(8, 16, seed=9), size=8, crop="none")
+    )
+    f = classifier("cuda")
+    assert torch.equal(method(f, images, labels), method(f, images, labels))
+
+
+def test_running_out_of_device_memory_halves_the_batch_and_goes_on() -> None:
+    f = classifier("cuda", batch_size=4096)
+    images = pixels(4096, 16)
+    expected = classifier("cuda", batch_size=64).probabilities(images)
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 40 * 2**20) / total)
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = f.probabilities(images)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert [w.category for w in told] == [BatchSizeWarning]
+    assert f.batches[0].size < 4096
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_bfloat16_masks_prove_about_as_much() -> None:
+    images, labels = pixels(2, 16).cuda(), torch.tensor([[0, 1], [2, 3]]).cuda()
+    fill = pm.Images(source=pixels(8, 16, seed=9), size=8, crop="none")
+    f = classifier("cuda")
+    areas = [
+        pm.insertion(
+            f, images, pm.LearnedMask(steps=60, scale=2, fill=fill, precision=p)(f, images, labels), labels
+        ).auc
+        for p in ("float32", "bfloat16")
+    ]
+    assert (areas[0] - areas[1]).abs().max() < 0.05

@@ -1,0 +1,486 @@
+"""Judging methods on images, explaining images, and what is written to disk."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from torch import Tensor
+
+from proofmap import evaluation as evaluation_module
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.evaluation import Evaluation, default_metrics, evaluate, title_of
+from proofmap.explanation import Proof, explain
+from proofmap.fills import Gray, Noise
+from proofmap.methods import LearnedMask, Method, Random, TopLabel, make_method
+from proofmap.metrics import (
+    Completeness,
+    CurveSettings,
+    Insertion,
+    Soundness,
+    best_effort,
+    completeness,
+    curve_settings,
+    deletion,
+    insertion,
+    soundness,
+    thresholds,
+    worst_case,
+)
+from proofmap.report import files
+from tests.toys import Linear, conv_classifier, pixels
+
+N, SIZE, LABELS = 4, 8, 5
+NAMES = ["cat", "dog", "cup", "rocket", "motor scooter"]
+METHODS = ["gradient-x-input", "random", "top-label:grad-cam"]
+
+
+def brightness(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+    return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+
+@pytest.fixture(scope="module")
+def f() -> Classifier:
+    return conv_classifier(SIZE, LABELS, names=NAMES, batch_size=64)
+
+
+@pytest.fixture(scope="module")
+def images() -> Tensor:
+    return pixels(N, SIZE)
+
+
+@pytest.fixture(scope="module")
+def found(f: Classifier, images: Tensor) -> Evaluation:
+    return evaluate(f, images, methods=[*METHODS, brightness], labels="top3", names=["a", "b", "c", "d"])
+
+
+# ---- the numbers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", METHODS)
+def test_scores_are_means_over_images_of_worst_cases(
+    spec: str, found: Evaluation, f: Classifier, images: Tensor
+) -> None:
+    result, labels = found[spec], found.labels
+    maps = make_method(spec)(f, images, labels)
+    torch.testing.assert_close(result.maps, maps)
+    shown = insertion(f.frozen(), images, maps, labels)
+    hidden = deletion(f.frozen(), images, maps, labels)
+    two = f.probabilities(images).topk(2)
+    expected = {
+        "completeness": worst_case(completeness(shown.auc, shown.f, 0.01)),
+        "soundness": worst_case(soundness(shown.auc, shown.f, 0.001)),
+        "best-effort": best_effort(shown.auc, shown.f, labels, two.indices, two.values[:, 1], 0.01),
+        "insertion": shown.auc[:, 0],
+        "deletion": hidden.auc[:, 0],
+    }
+    assert [s.name for s in result.scores] == list(expected)
+    for name, values in expected.items():
+        torch.testing.assert_close(result.values[name], values, rtol=1e-4, atol=1e-6)
+        score = result.score(name)
+        assert score.value == pytest.approx(values.mean().item(), rel=1e-4)
+        assert score.low <= score.value <= score.high and score.n == N
+
+
+def test_rows_hold_every_image_and_label(found: Evaluation, f: Classifier, images: Tensor) -> None:
+    p = f.probabilities(images)
+    for result in found.results:
+        assert len(result.rows) == N * 3
+        for k, row in enumerate(result.rows):
+            i, j = divmod(k, 3)
+            label = int(found.labels[i, j])
+            assert (row["method"], row["image"]) == (result.name, "abcd"[i])
+            assert (row["label"], row["name"]) == (label, NAMES[label])
+            assert row["f"] == pytest.approx(p[i, label].item(), rel=1e-4)
+            assert row["insertion"] == pytest.approx(result.insertion.auc[i, j].item())
+            assert 0 <= float(str(row["completeness"])) <= 1 and 0 <= float(str(row["soundness"])) <= 1
+        lowest = min(float(str(r["completeness"])) for r in result.rows if r["image"] == "b")
+        assert result.values["completeness"][1].item() == pytest.approx(lowest)
+
+
+def test_a_score_carries_all_that_it_depends_on(images: Tensor) -> None:
+    f = conv_classifier(SIZE, LABELS, label_set=[0, 1, 3], renormalise=True)
+    metrics = default_metrics("released", curve_settings("released", ties="center"))
+    found = evaluate(f, images, methods=["random"], labels="all", metrics=metrics)
+    for score in found.results[0].scores:
+        carried = score.settings
+        assert (carried["label_set"], carried["renormalise"], carried["labels"]) == ([0, 1, 3], True, "all")
+        assert (carried["fill"], carried["points"], carried["rule"], carried["ties"]) == (
+            "gray",
+            28,
+            "right",
+            "center",
+        )
+        assert carried["color"] == pytest.approx([0.5, 0.4, 0.3])
+        assert carried["game"] == ("deletion" if score.name == "deletion" else "insertion")
+        assert ("e1" in carried) == ("e2" in carried) == (score.name not in ("insertion", "deletion"))
+        assert score.higher_is_better == (score.name != "deletion") and score.n == N
+        if "e1" in carried:
+            assert (carried["e1"], carried["e2"]) == (0.1, 0.1)
+
+
+def test_one_metric_with_two_settings_gives_two_scores(f: Classifier, images: Tensor) -> None:
+    metrics = [Soundness(at=thresholds(which)) for which in ("released", "paper")] + [Completeness()]
+    result = evaluate(f, images, methods=["gradient"], labels="all", metrics=metrics).results[0]
+    assert [s.name for s in result.scores] == ["soundness", "soundness-2", "completeness"]
+    loose, strict = result.score("soundness"), result.score("soundness-2")
+    assert (loose.settings["e2"], strict.settings["e2"]) == (0.1, 0.001)
+    for score, e2 in ((loose, 0.1), (strict, 0.001)):
+        beta = worst_case(soundness(result.insertion.auc, result.insertion.f, e2))
+        assert score.value == pytest.approx(beta.mean().item())
+    assert {"soundness", "soundness-2"} <= result.rows[0].keys()
+
+
+def test_a_large_job_is_done_in_blocks_that_change_nothing(
+    found: Evaluation, f: Classifier, images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation_module, "_BLOCK", 2 * SIZE * SIZE * 3)
+    again = evaluate(f, images, methods=METHODS, labels="top3", names=["a", "b", "c", "d"])
+    for result in again.results:
+        torch.testing.assert_close(result.maps, found[result.name].maps)
+        torch.testing.assert_close(result.insertion.probabilities, found[result.name].insertion.probabilities)
+        for name, values in result.values.items():
+            torch.testing.assert_close(values, found[result.name].values[name])
+
+
+def test_the_same_seed_gives_the_same_numbers(f: Classifier, images: Tensor) -> None:
+    metrics = [Insertion(curve=CurveSettings(fill=Noise()))]
+
+    def value(seed: int) -> float:
+        return (
+            evaluate(f, images, methods=["gradient"], metrics=metrics, seed=seed).results[0].scores[0].value
+        )
+
+    assert value(3) == value(3) != value(4)
+
+
+def test_label_free_methods_are_marked(found: Evaluation) -> None:
+    assert {r.name: r.label_free for r in found.results} == {
+        "gradient-x-input": False,
+        "random": True,
+        "top-label:grad-cam": True,
+        "brightness": False,  # a function is not asked what it is
+    }
+
+
+# ---- labels ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rule, told", [("all", "all"), ("top2", "top2"), ("p>=0.25", "p>=0.25"), (["dog", 3], "1,3")]
+)
+def test_labels_are_chosen_by_rule(rule: Any, told: str, f: Classifier, images: Tensor) -> None:
+    found = evaluate(f, images, methods=["random"], labels=rule)
+    p, labels = f.probabilities(images), found.labels
+    assert found.settings["labels"] == told
+    if rule == ["dog", 3]:
+        assert labels.tolist() == [[1, 3]] * N
+        return
+    assert labels[:, 0].tolist() == p.argmax(dim=1).tolist()
+    for i in range(N):
+        chosen = [a for a in labels[i].tolist() if a >= 0]
+        if rule == "p>=0.25":
+            believed = {a for a in range(LABELS) if p[i, a] >= 0.25} | {int(p[i].argmax())}
+            assert set(chosen) == believed
+            assert len([r for r in found.results[0].rows if r["image"] == f"image-{i}"]) == len(believed)
+        else:
+            assert len(chosen) == (LABELS if rule == "all" else 2)
+
+
+def test_labels_may_be_given_per_image(f: Classifier, images: Tensor) -> None:
+    given = torch.tensor([[0, 1], [4, -1], [2, 3], [1, 0]])
+    found = evaluate(f, images, methods=["gradient"], labels=given)
+    assert torch.equal(found.labels, given) and found.settings["labels"] == "given"
+    assert [r["label"] for r in found.results[0].rows] == [0, 1, 4, 2, 3, 1, 0]
+    assert found.f[1, 1].isnan() and found.results[0].maps[1, 1].count_nonzero() == 0
+    assert found.table() and found.results[0].values["completeness"].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "labels, told",
+    [
+        ("top0", "at least the top label"),
+        ("tiger", "no label is named 'tiger'"),
+        ([], "empty list"),
+        ([7], "label 7 is out of range"),
+        (torch.tensor([[0]]), r"labels must be \(N, L\)"),
+        (torch.tensor([[9]] * N), r"0 \.\. 4"),
+    ],
+)
+def test_labels_that_cannot_be(labels: Any, told: str, f: Classifier, images: Tensor) -> None:
+    with pytest.raises(InputError, match=told):
+        evaluate(f, images, methods=["random"], labels=labels)
+
+
+def test_labels_outside_the_label_set_are_refused(f: Classifier, images: Tensor) -> None:
+    with pytest.raises(InputError, match="label 2 is not in the classifier's label set"):
+        evaluate(f.restricted([0, 1]), images, methods=["random"], labels=["cup"])
+
+
+# ---- names -------------------------------------------------------------------------------------------------
+
+
+def test_images_that_share_a_name_are_told_apart(f: Classifier, images: Tensor) -> None:
+    found = evaluate(f, images, methods=["random"], names=["cat", "dog", "cat", "cat"])
+    assert found.image_names == ("cat", "dog", "cat-2", "cat-3")
+    assert {r["image"] for r in found.results[0].rows} == set(found.image_names)
+    assert evaluate(f, images, methods=["random"]).image_names == tuple(f"image-{i}" for i in range(N))
+
+
+def test_one_method_with_two_settings_is_two_methods(f: Classifier, images: Tensor) -> None:
+    methods: list[Any] = [
+        "random",
+        "random:seed_offset=1",
+        Random(),
+        brightness,
+        lambda c, x, a: brightness(c, x, a),
+    ]
+    found = evaluate(f, images, methods=methods, labels="top1")
+    names = [r.name for r in found.results]
+    assert names[:4] == ["random", "random:seed_offset=1", "random-2", "brightness"]
+    assert "<lambda>" in names[4] and len(set(names)) == 5
+    with pytest.raises(
+        InputError, match="no method 'gradient' was judged; there are random, random:seed_offset=1"
+    ):
+        found["gradient"]
+    with pytest.raises(InputError, match="no score is named 'speed'; there are completeness"):
+        found["random"].score("speed")
+
+
+@pytest.mark.parametrize(
+    "method, title",
+    [
+        (LearnedMask(), "learned-mask"),
+        (LearnedMask(tv=0.5, scale=4), "learned-mask:scale=4,tv=0.5"),
+        (LearnedMask(fill=Gray()), "learned-mask"),
+        (TopLabel(of=LearnedMask(tv=0.5)), "top-label:learned-mask:tv=0.5"),
+        (TopLabel.wrap(brightness), "top-label:brightness"),
+    ],
+)
+def test_a_title_is_what_differs_from_the_defaults(method: Method, title: str) -> None:
+    assert title_of(method) == title
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"images": torch.zeros(0, 3, SIZE, SIZE)}, "no images to evaluate on"),
+        ({"images": torch.zeros(2, 3, 4, 4)}, r"images must be \(N, 3, 8, 8\)"),
+        ({"methods": []}, "no methods to evaluate"),
+        ({"methods": ["gradeint"]}, "Did you mean 'gradient'"),
+        ({"metrics": []}, "no metrics to judge by"),
+        ({"names": ["a"]}, "1 names were given for 4 images"),
+    ],
+)
+def test_bad_arguments_are_named(changes: dict[str, Any], told: str, f: Classifier, images: Tensor) -> None:
+    with pytest.raises(InputError, match=told):
+        evaluate(f, **{"images": images, "methods": ["random"], **changes})
+
+
+def test_a_function_that_returns_nan_is_named(f: Classifier, images: Tensor) -> None:
+    def broken(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        return torch.full((*labels.shape, SIZE, SIZE), math.nan)
+
+    with pytest.raises(InputError, match="NaN or infinity for image 0"):
+        evaluate(f, images, methods=[broken])
+
+
+# ---- the table ---------------------------------------------------------------------------------------------
+
+
+def test_the_table_shows_methods_directions_and_what_the_numbers_depend_on(found: Evaluation) -> None:
+    table = str(found)
+    lines = table.splitlines()
+    assert [c for c in lines[0].split() if c not in "↑↓"] == [
+        "method",
+        "completeness",
+        "soundness",
+        "best-effort",
+        "insertion",
+        "deletion",
+    ]
+    assert lines[0].count("↑") == 4 and lines[0].count("↓") == 1
+    assert [line.split()[0] for line in lines[1:5]] == [
+        "gradient-x-input",
+        "random*",
+        "top-label:grad-cam*",
+        "brightness",
+    ]
+    told = "\n".join(lines[5:])
+    for fact in (
+        "4 images",
+        "labels top3",
+        "e1 = 0.01, e2 = 0.001",
+        "fill gray",
+        "32 points",
+        "ties index",
+        "seed 0",
+    ):
+        assert fact in told, fact
+
+
+# ---- files -------------------------------------------------------------------------------------------------
+
+
+def strict_json(text: str) -> Any:
+    """JSON as the standard has it, which knows no NaN."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_what_is_saved_can_be_read_back(found: Evaluation, tmp_path: Path) -> None:
+    written = found.save(tmp_path / "run" / "deep")
+    assert all(path.is_file() for path in written)
+    assert sorted(p.name for p in (tmp_path / "run" / "deep").iterdir()) == sorted(p.name for p in written)
+
+    with open(tmp_path / "run" / "deep" / "scores.csv", newline="") as file:
+        scores = list(csv.DictReader(file))
+    assert len(scores) == 4 * 5
+    for row in scores:
+        score = found[row["method"]].score(row["score"])
+        assert (float(row["value"]), float(row["low"]), float(row["high"])) == (
+            score.value,
+            score.low,
+            score.high,
+        )
+        assert (row["n"], row["better"]) == ("4", "lower" if score.name == "deletion" else "higher")
+        assert (row["fill"], row["ties"], row["labels"], row["renormalise"]) == (
+            "gray",
+            "index",
+            "top3",
+            "False",
+        )
+        assert row["e1"] == ("0.01" if "e1" in score.settings else "")
+
+    with open(tmp_path / "run" / "deep" / "pairs.csv", newline="") as file:
+        pairs = list(csv.DictReader(file))
+    assert len(pairs) == 4 * N * 3
+    for row, ours in zip(pairs, (r for result in found.results for r in result.rows), strict=True):
+        assert row["image"] == ours["image"] and int(row["label"]) == ours["label"]
+        assert float(row["completeness"]) == ours["completeness"]
+
+    record = strict_json((tmp_path / "run" / "deep" / "evaluation.json").read_text())
+    assert record["images"] == ["a", "b", "c", "d"]
+    assert record["settings"]["labels"] == "top3" and record["settings"]["seed"] == 0
+    assert [m["name"] for m in record["methods"]] == [r.name for r in found.results]
+    assert record["methods"][0]["settings"] == {"method": "gradient-x-input", "channels": "sum"}
+    assert record["methods"][2]["scores"][0]["value"] == found.results[2].scores[0].value
+
+    for name in "abcd":
+        with Image.open(tmp_path / "run" / "deep" / f"{name}.png") as picture:
+            assert picture.width > 240 and picture.format == "PNG"
+
+
+def test_scores_that_do_not_exist_are_null_in_json_and_a_dash_in_the_table(
+    images: Tensor, tmp_path: Path
+) -> None:
+    """A net so sure of its label that no image counts for best effort."""
+    weight = torch.zeros(2, 3 * SIZE * SIZE)
+    weight[0] = 0.3
+    f = Classifier(Linear(weight), size=SIZE)
+    found = evaluate(f, images, methods=["random"], labels="all")
+    score = found.results[0].score("best-effort")
+    assert math.isnan(score.value) and score.n == 0
+    assert " - " in found.table().splitlines()[1]
+    assert "best-effort counts the 0 of 4 images" in found.table()
+    found.save(tmp_path, pictures=False)
+    record = strict_json((tmp_path / "evaluation.json").read_text())
+    assert record["methods"][0]["scores"][2]["value"] is None
+    assert record["methods"][0]["values"]["best-effort"] == [None] * N
+
+
+def test_nothing_is_written_when_a_method_fails(f: Classifier, images: Tensor, tmp_path: Path) -> None:
+    def failing(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        raise RuntimeError("no map today")
+
+    with pytest.raises(RuntimeError, match="no map today"):
+        evaluate(f, images, methods=["random", failing]).save(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_whole_or_not_there(
+    f: Classifier, images: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disk_full(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+        path.write_bytes(b"half a file")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(files, "save_file", disk_full)
+    with pytest.raises(OSError, match="No space left"):
+        explain(f, images, method="random", labels="top1").save(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["evaluation.json", "pairs.csv", "scores.csv"]
+
+
+def test_a_file_in_the_place_of_the_folder_is_told(found: Evaluation, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(InputError, match="is a file, not a folder"):
+        found.save(tmp_path / "taken")
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_saving_again_replaces_what_was_there(found: Evaluation, tmp_path: Path) -> None:
+    first = {p: p.read_bytes() for p in found.save(tmp_path, pictures=False)}
+    assert {p: p.read_bytes() for p in found.save(tmp_path, pictures=False)} == first
+
+
+# ---- explain -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def proof(f: Classifier, images: Tensor) -> Proof:
+    return explain(f, images, labels="p>=0.2", method="grad-cam", names=["one", "two", "three", "one"])
+
+
+def test_a_proof_has_maps_labels_and_a_table(proof: Proof, f: Classifier, images: Tensor) -> None:
+    assert proof.maps.shape == (N, proof.labels.shape[1], SIZE, SIZE)
+    torch.testing.assert_close(proof.maps, make_method("grad-cam")(f, images, proof.labels))
+    lines = str(proof).splitlines()
+    assert len(lines) == 1 + int((proof.labels >= 0).sum())
+    assert {"image", "label", "f", "completeness", "soundness", "insertion"} <= set(lines[0].split())
+    assert [s.name for s in proof.result.scores] == ["completeness", "soundness", "best-effort", "insertion"]
+
+
+def test_a_proof_is_saved_with_its_maps_and_a_picture_per_image(proof: Proof, tmp_path: Path) -> None:
+    written = proof.save(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in written)
+    stored = load_file(tmp_path / "maps.safetensors")
+    assert torch.equal(stored["maps"], proof.maps) and torch.equal(stored["labels"], proof.labels)
+    pictures = sorted(p.name for p in written if p.suffix == ".png")
+    assert pictures == ["one-2.grad-cam.png", "one.grad-cam.png", "three.grad-cam.png", "two.grad-cam.png"]
+
+
+def test_explaining_is_evaluating_one_method(f: Classifier, images: Tensor) -> None:
+    one = explain(f, images, method=brightness, labels="top2", thresholds="0,0.1", curve="released", seed=5)
+    score = one.result.score("soundness")
+    assert (score.settings["e1"], score.settings["e2"], score.settings["points"]) == (0.0, 0.1, 28)
+    many = evaluate(
+        f, images, methods=[brightness], labels="top2", metrics=default_metrics("0,0.1", "released"), seed=5
+    )
+    assert torch.equal(one.result.values["soundness"], many.results[0].values["soundness"])
+
+
+def test_label_free_maps_are_stored_whole(f: Classifier, images: Tensor, tmp_path: Path) -> None:
+    random = explain(f, images, method="random", labels="top2")
+    random.save(tmp_path)
+    stored = load_file(tmp_path / "maps.safetensors")["maps"]
+    assert stored.shape == (N, 2, SIZE, SIZE) and torch.equal(stored[:, 0], stored[:, 1])
+
+
+def test_rise_hides_behind_blur_for_insertion_and_gray_for_deletion() -> None:
+    by_game = {m.name: m.settings() for m in default_metrics("paper", "rise")}
+    assert by_game["insertion"]["fill"] == by_game["soundness"]["fill"] == "blur"
+    assert by_game["deletion"]["fill"] == "gray" and by_game["deletion"]["rule"] == "trapezoid"

@@ -1,0 +1,127 @@
+"""Files that are whole or not there, folders one can write to, names that are names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proofmap._files import check_output, distinct_names, file_name, output_folder, whole_file, write_text
+from proofmap.errors import InputError
+
+
+def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    with whole_file(path) as part:
+        part.write_text("{}")
+        assert not path.exists()
+    assert path.read_text() == "{}"
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_failure_leaves_nothing_behind(tmp_path: Path, error: type[BaseException]) -> None:
+    def fail() -> None:
+        with whole_file(tmp_path / "result.json") as part:
+            part.write_text("{ half")
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_failure_leaves_the_older_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text("old")
+
+    def fail() -> None:
+        with whole_file(path) as part:
+            part.write_text("new")
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        fail()
+    assert path.read_text() == "old"
+    write_text(path, "new ✓")
+    assert path.read_text(encoding="utf-8") == "new ✓"
+
+
+def test_the_unfinished_file_has_the_same_suffix_for_writers_that_go_by_it(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "picture.png") as part:
+        assert part.suffix == ".png"
+        assert part.parent == tmp_path
+        part.touch()
+
+
+def test_a_folder_is_made_with_its_parents_and_may_exist(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    assert check_output(folder) == folder
+    assert os.listdir(tmp_path) == []  # asking makes nothing
+    assert output_folder(str(folder)) == folder
+    assert output_folder(folder).is_dir()
+
+
+def test_a_relative_folder_is_checked_where_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert output_folder("out/deep") == Path("out/deep")
+    assert (tmp_path / "out" / "deep").is_dir()
+
+
+@pytest.mark.parametrize("below", ["", "deep", "deep/er"])
+def test_a_file_in_the_way_is_named(tmp_path: Path, below: str) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(InputError, match="taken is a file, not a folder; choose another --out"):
+        output_folder(tmp_path / "taken" / below)
+
+
+def test_a_folder_without_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    with pytest.raises(InputError, match="cannot be written to; choose another --out"):
+        output_folder(tmp_path / "out")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot be made: .*too long"):
+        output_folder(tmp_path / ("x" * 300))
+
+
+@given(parts=st.lists(st.text(max_size=20), min_size=1, max_size=3))
+def test_any_text_becomes_a_name_inside_the_folder(parts: list[str]) -> None:
+    name = file_name(*parts)
+    assert name
+    assert not set('/\\:*?"<>|\0\n ') & set(name)
+    assert name not in (".", "..")
+    assert not name.startswith(".")
+    assert Path("folder", name).parent == Path("folder")
+
+
+def test_names_stay_readable() -> None:
+    assert file_name("tiger cat", "p>=0.1", "learned-mask:tv=0.1,scale=8") == (
+        "tiger_cat.p_-0.1.learned-mask_tv-0.1_scale-8"
+    )
+    assert file_name("Löwe", "", "..") == "Löwe._._"
+
+
+@given(names=st.lists(st.sampled_from(["a", "b", "a-2", "a-3", "a-2-2", "b-2"]), max_size=9))
+def test_names_that_occur_again_get_a_number_and_the_first_keeps_its_own(names: list[str]) -> None:
+    result = distinct_names(names)
+    assert len(set(result)) == len(names) == len(result)
+    for i, (old, new) in enumerate(zip(names, result, strict=True)):
+        if old not in names[:i]:
+            assert new == old
+        else:
+            number = new.removeprefix(f"{old}-")
+            assert number.isdigit()
+            assert int(number) >= 2
+
+
+def test_the_numbers_count_up() -> None:
+    assert distinct_names(["cat"] * 4) == ["cat", "cat-2", "cat-3", "cat-4"]
+    assert distinct_names(["cat", "cat", "cat-2", "cat"]) == ["cat", "cat-3", "cat-2", "cat-4"]

@@ -1,0 +1,403 @@
+"""Fills: what hidden pixels show, the same for the same key, whatever the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from scipy import ndimage, stats
+from torch import Tensor
+
+from proofmap._random import image_keys
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Noise, make_fill
+
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
+
+
+def classifier(size: int | tuple[int, int] = 12, channels: int = 3) -> Classifier:
+    return Classifier(lambda x: x.flatten(1)[:, :4], size=size, mean=MEAN[:channels], std=STD[:channels])
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return torch.rand(6, 3, 12, 12, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def keys(images: Tensor) -> Tensor:
+    return image_keys(images, 0, "fill")
+
+
+def pictures(n: int = 5) -> np.ndarray:
+    """Different pictures of the input's size, uint8 (n, 12, 12, 3)."""
+    return np.random.default_rng(1).integers(0, 256, (n, 12, 12, 3), dtype=np.uint8)
+
+
+EVERY: dict[str, Callable[[], Fill]] = {
+    "gray": Gray,
+    "black": lambda: Gray(color=(0.0, 0.0, 0.0)),
+    "blur": Blur,
+    "noise": Noise,
+    "images": lambda: Images(source=pictures(), crop="none"),
+    "random crops": lambda: Images(source=pictures(), size=20),
+}
+
+
+# ---- what every fill keeps to ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_background_is_an_image(kind: str, images: Tensor, keys: Tensor) -> None:
+    f = classifier()
+    background = EVERY[kind]().prepare(f)(images, keys)
+    assert background.shape == images.shape
+    assert background.dtype == torch.float32
+    torch.testing.assert_close(f.check_images(background), background)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_background_depends_on_its_image_and_key_alone(kind: str, images: Tensor, keys: Tensor) -> None:
+    fill = EVERY[kind]().prepare(classifier())
+    together = fill(images, keys)
+    torch.testing.assert_close(fill(images, keys), together, rtol=0, atol=0)
+    torch.testing.assert_close(EVERY[kind]().prepare(classifier())(images, keys), together, rtol=0, atol=0)
+    order = torch.tensor([5, 2, 0, 3, 1, 4])
+    torch.testing.assert_close(fill(images[order], keys[order]), together[order], rtol=0, atol=1e-6)
+    for i in range(6):
+        torch.testing.assert_close(
+            fill(images[i : i + 1], keys[i : i + 1])[0], together[i], rtol=0, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_only_random_fills_depend_on_the_key(kind: str, images: Tensor, keys: Tensor) -> None:
+    fill = EVERY[kind]().prepare(classifier())
+    same = torch.equal(fill(images, keys), fill(images, keys + 1))
+    assert same == (not fill.random)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_fill_is_ready_after_preparing_and_preparing_again_changes_nothing(
+    kind: str, images: Tensor, keys: Tensor
+) -> None:
+    f = classifier()
+    once = EVERY[kind]().prepare(f)
+    twice = once.prepare(f)
+    assert torch.equal(once(images, keys), twice(images, keys))
+    assert once.settings() == twice.settings()
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_images_and_settings_are_left_as_they_were(kind: str, images: Tensor, keys: Tensor) -> None:
+    fill = EVERY[kind]()
+    settings, before = fill.settings(), images.clone()
+    fill.prepare(classifier())(images, keys)
+    assert fill.settings() == settings
+    assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize(
+    "fill, missing",
+    [(Gray(), "colour"), (Blur(), "border colour"), (Noise(), "gray"), (Images(source=pictures()), "pool")],
+)
+def test_a_fill_that_is_not_ready_says_so(fill: Fill, missing: str, images: Tensor, keys: Tensor) -> None:
+    with pytest.raises(InputError, match=rf"{missing}.* yet; call prepare\(classifier\)"):
+        fill(images, keys)
+
+
+# ---- gray -----------------------------------------------------------------------------------------------------
+
+
+def test_gray_normalises_to_zero(images: Tensor, keys: Tensor) -> None:
+    background = Gray().prepare(classifier())(images, keys)
+    assert torch.equal(background, torch.tensor(MEAN).view(1, 3, 1, 1).expand_as(images))
+
+
+def test_gray_may_be_any_colour(images: Tensor, keys: Tensor) -> None:
+    background = Gray(color=(1.0, 0.0, 0.5)).prepare(classifier())(images, keys)
+    assert background[2, :, 7, 3].tolist() == [1.0, 0.0, 0.5]
+    assert (background == background[:1, :, :1, :1]).all()
+
+
+@pytest.mark.parametrize("color", [(1.5, 0.0, 0.0), (-0.1,), (float("nan"),) * 3])
+def test_a_gray_that_is_no_colour_is_refused(color: tuple[float, ...]) -> None:
+    with pytest.raises(InputError, match=r"must lie in \[0, 1\] per channel"):
+        Gray(color=color)
+
+
+def test_a_gray_of_other_channels_is_refused() -> None:
+    with pytest.raises(InputError, match="has 1 channels, the classifier takes 3"):
+        Gray(color=(0.5,)).prepare(classifier())
+
+
+# ---- blur -----------------------------------------------------------------------------------------------------
+
+
+def rise_kernel(length: int, sigma: float) -> np.ndarray:
+    """As RISE's evaluation builds it: a Gaussian filter of one bright pixel."""
+    delta = np.zeros((length, length))
+    delta[length // 2, length // 2] = 1
+    return ndimage.gaussian_filter(delta, sigma)
+
+
+@pytest.mark.parametrize("length, sigma", [(11, 5.0), (11, 1.0), (5, 5.0), (1, 2.0), (21, 0.5), (3, 30.0)])
+def test_the_kernel_is_that_of_scipy(length: int, sigma: float) -> None:
+    line = Blur(sigma=sigma, kernel=length).weights()
+    np.testing.assert_allclose(torch.outer(line, line).numpy(), rise_kernel(length, sigma), atol=1e-7)
+    assert line.sum().item() == pytest.approx(1)
+
+
+def test_blur_is_the_substrate_of_rise(images: Tensor, keys: Tensor) -> None:
+    # RISE convolves the normalised image with the full kernel, padded by zeros
+    mean, std = torch.tensor(MEAN).view(1, 3, 1, 1), torch.tensor(STD).view(1, 3, 1, 1)
+    kernel = torch.zeros(3, 3, 11, 11, dtype=torch.float64)
+    for channel in range(3):
+        kernel[channel, channel] = torch.from_numpy(rise_kernel(11, 5))
+    expected = F.conv2d(((images - mean) / std).double(), kernel, padding=5).float()
+    blurred = Blur().prepare(classifier())(images, keys)
+    torch.testing.assert_close((blurred - mean) / std, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gray_image_stays_gray_up_to_its_border(keys: Tensor) -> None:
+    f = classifier()
+    torch.testing.assert_close(Blur().prepare(f)(f.blank(6), keys), f.blank(6))
+
+
+def test_beyond_the_border_is_the_colour_one_names(keys: Tensor) -> None:
+    white = torch.ones(6, 3, 12, 12)
+    fill = Blur(border=(0.0, 0.0, 0.0)).prepare(classifier())
+    blurred = fill(white, keys)
+    assert blurred[0, 0, 6, 6] == pytest.approx(1, abs=0.15)
+    assert blurred[0, 0, 0, 0] < 0.45  # a corner sees three quarters of black
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"sigma": 0}, {"sigma": -1.0}, {"kernel": 4}, {"kernel": 0}, {"kernel": -3}]
+)
+def test_a_blur_that_cannot_be_is_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="sigma > 0 and an odd kernel"):
+        Blur(**arguments)
+
+
+# ---- noise ----------------------------------------------------------------------------------------------------
+
+
+def test_noise_is_normal_around_the_gray() -> None:
+    f = classifier(40)
+    drawn = Noise(sigma=0.05).prepare(f)(torch.zeros(2, 3, 40, 40), torch.tensor([3, 4]))
+    standard = (drawn - torch.tensor(MEAN).view(1, 3, 1, 1)) / 0.05
+    assert stats.kstest(standard.flatten().numpy(), "norm").pvalue > 1e-3
+    assert abs(np.corrcoef(standard[0].flatten(), standard[1].flatten())[0, 1]) < 0.06
+
+
+def test_noise_is_clipped_to_pixels_and_may_have_another_center(images: Tensor, keys: Tensor) -> None:
+    drawn = Noise(sigma=2.0, center=(0.9, 0.9, 0.9)).prepare(classifier())(images, keys)
+    assert (drawn.min(), drawn.max()) == (0, 1)
+    assert drawn.mean() > 0.55
+
+
+def test_a_noise_without_width_is_refused() -> None:
+    with pytest.raises(InputError, match="sigma must be positive"):
+        Noise(sigma=0.0)
+
+
+# ---- images ---------------------------------------------------------------------------------------------------
+
+
+def shown(fill: Images, keys: Tensor) -> set[bytes]:
+    """The different backgrounds, as the bytes of 8-bit pictures (H, W, C)."""
+    background = fill.prepare(classifier())(torch.zeros(len(keys), 3, 12, 12), keys)
+    eight = (background * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
+    return {picture.numpy().tobytes() for picture in eight}
+
+
+class Dataset:
+    """A dataset of (picture, label) pairs."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.items[index], index
+
+
+def folder_of(pixels: np.ndarray, folder: Path) -> Path:
+    for i, picture in enumerate(pixels):
+        (folder / f"{i % 2}").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(folder / f"{i % 2}" / f"{i}.png")
+    return folder
+
+
+SOURCES: dict[str, Callable[[np.ndarray, Path], Any]] = {
+    "folder": folder_of,
+    "folder as text": lambda p, folder: str(folder_of(p, folder)),
+    "files": lambda p, folder: sorted(folder_of(p, folder).rglob("*.png")),
+    "files as text": lambda p, folder: [str(file) for file in folder_of(p, folder).rglob("*.png")],
+    "array of 8 bits": lambda p, folder: p,
+    "array with channels first": lambda p, folder: p.transpose(0, 3, 1, 2),
+    "array of floats": lambda p, folder: p.astype(np.float32) / 255,
+    "tensor": lambda p, folder: torch.from_numpy(p).permute(0, 3, 1, 2).float() / 255,
+    "tensor of 8 bits": lambda p, folder: torch.from_numpy(p),
+    "list of arrays": lambda p, folder: list(p),
+    "list of pictures": lambda p, folder: [Image.fromarray(picture) for picture in p],
+    "dataset of pictures and labels": lambda p, folder: Dataset([Image.fromarray(picture) for picture in p]),
+    "dataset of tensors and labels": lambda p, folder: Dataset(
+        [torch.from_numpy(picture).permute(2, 0, 1) / 255 for picture in p]
+    ),
+    "dataset of records": lambda p, folder: [{"label": 3, "image": picture} for picture in p],
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_pictures_of_the_right_size_are_shown_as_they_are_from(kind: str, tmp_path: Path) -> None:
+    pixels = pictures()
+    fill = Images(source=SOURCES[kind](pixels, tmp_path), crop="none")
+    assert shown(fill, torch.arange(200)) == {picture.tobytes() for picture in pixels}
+
+
+def test_every_picture_of_the_pool_is_equally_likely() -> None:
+    fill = Images(source=pictures(8), crop="none").prepare(classifier())
+    drawn = fill(torch.zeros(4000, 3, 12, 12), torch.arange(4000))
+    _, counts = drawn.flatten(1)[:, :6].unique(dim=0, return_counts=True)
+    assert len(counts) == 8
+    assert stats.chisquare(counts.numpy()).pvalue > 1e-3
+
+
+def test_the_same_key_draws_the_same_picture_for_every_image(images: Tensor) -> None:
+    fill = Images(source=pictures(), crop="none").prepare(classifier())
+    drawn = fill(images, torch.full((6,), 77))
+    assert (drawn == drawn[0]).all()
+
+
+def test_a_pool_is_the_same_for_the_same_seed_and_another_for_another() -> None:
+    def pool(seed: int) -> Images:
+        return Images(source=pictures(), size=9, seed=seed).prepare(classifier())
+
+    assert torch.equal(pool(0).pool, pool(0).pool)
+    assert pool(0).settings() == pool(0).settings()
+    assert not torch.equal(pool(0).pool, pool(1).pool)
+    assert pool(0).digest != pool(1).digest
+
+
+def test_a_pool_is_made_anew_for_another_size(images: Tensor, keys: Tensor) -> None:
+    fill = Images(source=pictures(), size=7).prepare(classifier())
+    other = fill.prepare(classifier((9, 6)))
+    assert other.pool.shape == (7, 3, 9, 6)
+    assert other.digest != fill.digest
+    assert fill.prepare(classifier()) is fill
+
+
+def test_one_channel_is_filled_with_one() -> None:
+    fill = Images(source=pictures(), crop="none").prepare(classifier(channels=1))
+    assert fill(torch.zeros(3, 1, 12, 12), torch.arange(3)).shape == (3, 1, 12, 12)
+
+
+def test_the_photographs_of_scikit_image_are_there_without_a_download() -> None:
+    pytest.importorskip("skimage")
+    fill = Images(size=6).prepare(classifier())
+    assert fill.pool.shape == (6, 3, 12, 12)
+    assert len(fill.pool.flatten(1).unique(dim=0)) == 6
+
+
+@pytest.mark.parametrize(
+    "source", [[], (), np.zeros((0, 12, 12, 3), dtype=np.uint8), torch.zeros(0, 3, 12, 12)]
+)
+def test_an_empty_source_is_an_error(source: Any) -> None:
+    with pytest.raises(InputError, match="there are no distractors: the source is empty"):
+        Images(source=source).prepare(classifier())
+
+
+def test_an_empty_or_missing_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no images"):
+        Images(source=tmp_path).prepare(classifier())
+    with pytest.raises(InputError, match="there is no file or folder"):
+        Images(source=tmp_path / "nowhere").prepare(classifier())
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [({"size": 0}, "at least 1"), ({"crop": "center"}, "'random' or 'none', not 'center'")],
+)
+def test_settings_of_images_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Images(**arguments)
+
+
+# ---- records and names ----------------------------------------------------------------------------------------
+
+
+def test_records_say_what_was_shown(tmp_path: Path) -> None:
+    f = classifier()
+    assert Gray().settings() == {"fill": "gray", "color": None}
+    assert Gray().prepare(f).settings() == {"fill": "gray", "color": [0.5, 0.4, 0.3]}
+    assert Blur(sigma=3).prepare(f).settings() == {
+        "fill": "blur",
+        "sigma": 3,
+        "kernel": 11,
+        "border": [0.5, 0.4, 0.3],
+    }
+    assert Noise().prepare(f).settings() == {"fill": "noise", "sigma": 0.2, "center": [0.5, 0.4, 0.3]}
+    folder = folder_of(pictures(), tmp_path / "photos")
+    prepared = Images(source=folder, size=3, seed=4).prepare(f)
+    assert prepared.settings() == {
+        "fill": "images",
+        "source": str(folder),
+        "size": 3,
+        "crop": "random",
+        "seed": 4,
+        "digest": prepared.digest,
+    }
+    assert len(prepared.digest) == 16
+    assert Images(source=pictures()).settings()["source"] == "ndarray"
+
+
+def test_fills_that_show_something_else_have_other_records() -> None:
+    f = classifier()
+    fills: list[Fill] = [
+        Gray(),
+        Gray(color=(0.0, 0.0, 0.0)),
+        Blur(),
+        Blur(border=(0.0, 0.0, 0.0)),
+        Blur(sigma=2),
+        Noise(),
+        Noise(center=(0.0, 0.0, 0.0)),
+        Images(source=pictures(3), crop="none"),
+        Images(source=pictures(4), crop="none"),
+    ]
+    records = [str(fill.prepare(f).settings()) for fill in fills]
+    assert len(set(records)) == len(records)
+
+
+def test_a_fill_is_known_by_its_name() -> None:
+    assert [type(make_fill(name)) for name in ("gray", "blur", "noise", "images")] == [
+        Gray,
+        Blur,
+        Noise,
+        Images,
+    ]
+    assert list(FILLS) == ["gray", "blur", "noise", "images"]
+    mine = Gray(color=(0.1,))
+    assert make_fill(mine) is mine
+
+
+def test_a_folder_of_images_is_named_behind_a_colon(tmp_path: Path) -> None:
+    fill = make_fill(f"images:{tmp_path}")
+    assert isinstance(fill, Images)
+    assert fill.source == tmp_path
+
+
+@pytest.mark.parametrize("name", ["grey", "", "gray:0.5", "Images", ":x"])
+def test_an_unknown_fill_is_refused_with_those_that_are_known(name: str) -> None:
+    with pytest.raises(InputError, match="known are gray, blur, noise, images and images:FOLDER"):
+        make_fill(name)

@@ -1,0 +1,376 @@
+"""Photos as people have them: every kind is read as one expects, and every bad one is named."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.images import find_images, fit, load_images, read_image, to_pixels
+
+RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
+MEAN = (0.5, 0.4, 0.3)
+
+
+def classifier(size: int | tuple[int, int] = 8, channels: int = 3, **arguments: Any) -> Classifier:
+    mean = MEAN[:channels] if channels <= 3 else (0.5,) * channels
+    return Classifier(lambda x: x.flatten(1)[:, :4], size=size, mean=mean, std=(1.0,) * channels, **arguments)
+
+
+def noise(height: int, width: int, channels: int = 3) -> np.ndarray:
+    shape = (height, width, channels) if channels > 1 else (height, width)
+    return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+
+
+def save(folder: Path, name: str, image: Image.Image | np.ndarray, **options: Any) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(path, **options)
+    return path
+
+
+# ---- what is read ---------------------------------------------------------------------------------------------
+
+
+def test_pixels_arrive_as_they_were_saved(tmp_path: Path) -> None:
+    pixels = noise(8, 8)
+    loaded = load_images(save(tmp_path, "a.png", pixels), classifier(8))
+    assert loaded.shape == (1, 3, 8, 8)
+    assert loaded.dtype == torch.float32
+    np.testing.assert_array_equal((loaded[0] * 255).round().numpy(), pixels.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize(
+    "name", ["a.jpg", "a.jpeg", "a.png", "a.webp", "a.bmp", "a.gif", "a.tif", "a.tiff", "a.ppm"]
+)
+def test_every_usual_format_is_read(tmp_path: Path, name: str) -> None:
+    save(tmp_path, name, Image.new("RGB", (9, 6), (200, 100, 50)))
+    (loaded,) = load_images(tmp_path, classifier(4))
+    expected = torch.tensor([200, 100, 50]).view(3, 1, 1) / 255
+    torch.testing.assert_close(loaded, expected.expand(3, 4, 4), rtol=0, atol=0.02)
+
+
+def test_gray_scale_has_three_equal_channels(tmp_path: Path) -> None:
+    pixels = noise(8, 8, 1)
+    (loaded,) = load_images(save(tmp_path, "gray.png", pixels), classifier(8))
+    for channel in loaded:
+        np.testing.assert_array_equal((channel * 255).round().numpy(), pixels)
+
+
+def test_black_and_white_is_black_and_white(tmp_path: Path) -> None:
+    bits = noise(8, 8, 1) > 127
+    (loaded,) = load_images(save(tmp_path, "bits.png", Image.fromarray(bits)), classifier(8))
+    assert torch.equal(loaded[0], torch.from_numpy(bits).float())
+
+
+def test_transparent_pixels_show_the_classifiers_gray(tmp_path: Path) -> None:
+    pixels = np.zeros((8, 8, 4), dtype=np.uint8)
+    pixels[:, :4] = (*RED, 255)
+    pixels[:, 4:] = (*RED, 0)
+    path = save(tmp_path, "rgba.png", pixels)
+    assert read_image(path).mode == "RGBA"
+    (loaded,) = load_images(path, classifier(8))
+    torch.testing.assert_close(loaded[:, 0, 0], torch.tensor([1.0, 0.0, 0.0]))
+    torch.testing.assert_close(loaded[:, 0, 7], torch.tensor(MEAN))
+
+
+def test_half_transparent_pixels_are_mixed() -> None:
+    image = Image.new("RGBA", (2, 2), (*RED, 51))  # a fifth
+    mixed = to_pixels(image, (0.0, 0.5, 1.0))[:, 0, 0]
+    torch.testing.assert_close(mixed, torch.tensor([0.2, 0.4, 0.8]))
+    torch.testing.assert_close(to_pixels(image)[:, 0, 0], torch.tensor([0.6, 0.4, 0.4]))  # mid-gray
+
+
+@pytest.mark.parametrize("mode", ["P", "L", "RGB"])
+def test_one_colour_declared_transparent_is_transparent(tmp_path: Path, mode: str) -> None:
+    image = Image.new("RGB", (8, 8), WHITE)
+    image.paste(Image.new("RGB", (4, 8), (0, 0, 0)), (0, 0))
+    image = image.convert(mode)
+    black = image.getpixel((0, 0))
+    (loaded,) = load_images(save(tmp_path, "key.png", image, transparency=black), classifier(8))
+    torch.testing.assert_close(loaded[:, 0, 0], torch.tensor(MEAN), rtol=0, atol=1e-3)
+    torch.testing.assert_close(loaded[:, 0, 7], torch.ones(3))
+
+
+def test_gray_scale_with_transparency(tmp_path: Path) -> None:
+    alpha = Image.new("L", (8, 8), 255)
+    alpha.paste(0, (4, 0, 8, 8))
+    image = Image.merge("LA", [Image.new("L", (8, 8), 255), alpha])
+    (loaded,) = load_images(save(tmp_path, "la.png", image), classifier(8))
+    torch.testing.assert_close(loaded[:, 0, 0], torch.ones(3))
+    torch.testing.assert_close(loaded[:, 0, 7], torch.tensor(MEAN))
+
+
+@pytest.mark.parametrize("name", ["deep.png", "deep.tif"])
+def test_sixteen_bits_keep_their_scale(tmp_path: Path, name: str) -> None:
+    deep = np.linspace(0, 65535, 64).round().astype(np.uint16).reshape(8, 8)
+    (loaded,) = load_images(save(tmp_path, name, deep), classifier(8))
+    expected = torch.from_numpy(deep / 65535).float().expand(3, 8, 8)
+    torch.testing.assert_close(loaded, expected, rtol=0, atol=0.5 / 255 + 1e-6)
+
+
+def test_print_colours_become_screen_colours(tmp_path: Path) -> None:
+    cyan = Image.new("CMYK", (8, 8), (255, 0, 0, 0))
+    (loaded,) = load_images(save(tmp_path, "cmyk.jpg", cyan), classifier(8))
+    torch.testing.assert_close(loaded[:, 0, 0], torch.tensor([0.0, 1.0, 1.0]), rtol=0, atol=0.05)
+
+
+TURNS: dict[int, Callable[[np.ndarray], np.ndarray]] = {
+    1: lambda a: a,
+    2: lambda a: a[:, ::-1],
+    3: lambda a: a[::-1, ::-1],
+    4: lambda a: a[::-1],
+    5: lambda a: a.transpose(1, 0, 2),
+    6: lambda a: np.rot90(a, -1),
+    7: lambda a: a[::-1, ::-1].transpose(1, 0, 2),
+    8: lambda a: np.rot90(a, 1),
+}
+
+
+@pytest.mark.parametrize("orientation", TURNS)
+def test_photos_are_turned_upright(tmp_path: Path, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = noise(4, 6)
+    path = save(tmp_path, "turned.png", stored, exif=exif)
+    np.testing.assert_array_equal(np.asarray(read_image(path)), TURNS[orientation](stored))
+
+
+def test_an_animation_shows_its_first_picture(tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, GREEN, BLUE)]
+    for name in ("moving.gif", "moving.webp", "moving.png"):
+        path = save(tmp_path, name, frames[0], save_all=True, append_images=frames[1:], lossless=True)
+        (loaded,) = load_images(path, classifier(8))
+        torch.testing.assert_close(loaded[:, 4, 4], torch.tensor([1.0, 0.0, 0.0]))
+
+
+def test_one_pixel_fills_the_picture(tmp_path: Path) -> None:
+    path = save(tmp_path, "dot.png", Image.new("RGB", (1, 1), (10, 20, 30)))
+    (loaded,) = load_images(path, classifier(8, resize=10))
+    torch.testing.assert_close(loaded, (torch.tensor([10, 20, 30]) / 255).view(3, 1, 1).expand(3, 8, 8))
+
+
+def test_twenty_megapixels_are_no_trouble(tmp_path: Path) -> None:
+    large = Image.new("L", (5000, 4000), 100)
+    large.paste(200, (0, 0, 2500, 4000))  # the left half is lighter
+    (loaded,) = load_images(save(tmp_path, "large.png", large, compress_level=1), classifier(8))
+    assert loaded[0, :, 0].tolist() == pytest.approx([200 / 255] * 8)
+    assert loaded[0, :, 7].tolist() == pytest.approx([100 / 255] * 8)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files cannot be counted here")
+def test_files_are_let_go_after_reading(tmp_path: Path) -> None:
+    path = save(tmp_path, "a.gif", Image.new("RGB", (8, 8)))
+    before = os.listdir("/proc/self/fd")
+    kept = [read_image(path) for _ in range(5)]
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(kept) == 5
+
+
+# ---- preparing ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(4, 4), (4, 10), (10, 4), (7, 5)])
+@pytest.mark.parametrize("photo", [(12, 30), (30, 12), (20, 20), (3, 2)])
+@pytest.mark.parametrize("resize", [None, 12])
+def test_a_photo_is_cropped_around_its_middle_without_distortion(
+    size: tuple[int, int], photo: tuple[int, int], resize: int | None
+) -> None:
+    # colours tell the place: red grows with x, green with y, both over the longer side
+    height, width = photo
+    longest = max(photo)
+    y, x = np.mgrid[0.5:height, 0.5:width]
+    place = np.stack([x / longest, y / longest, 0 * x], axis=2)
+    image = Image.fromarray((place * 255).round().astype(np.uint8))
+    fitted = np.asarray(fit(image, size, resize, "bilinear")).astype(float) / 255
+    assert fitted.shape == (*size, 3)
+    red, green = fitted[:, :, 0], fitted[:, :, 1]
+    step = max(size[0] / height, size[1] / width) * (1 if resize is None else resize / min(size))
+    middle = (width / 2 / longest, height / 2 / longest)
+    tolerance = 1 / (step * longest) + 0.01  # one pixel of the result
+    assert (red.mean(), green.mean()) == pytest.approx(middle, abs=tolerance)
+    if min(photo) > 3:
+        across = (red[0, -1] - red[0, 0]) * step * longest / (size[1] - 1)
+        down = (green[-1, 0] - green[0, 0]) * step * longest / (size[0] - 1)
+        assert (across, down) == pytest.approx((1, 1), abs=0.25)  # one pixel to the right is one pixel's step
+
+
+def test_the_shorter_side_becomes_resize_and_the_centre_is_cut_out() -> None:
+    image = Image.fromarray(noise(30, 45))
+    resized = image.resize((24, 16), Image.Resampling.BICUBIC)
+    expected = resized.crop((7, 3, 17, 13))
+    np.testing.assert_array_equal(np.asarray(fit(image, (10, 10), 16, "bicubic")), np.asarray(expected))
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "lanczos", "box"])
+def test_the_classifiers_interpolation_is_used(tmp_path: Path, interpolation: str) -> None:
+    path = save(tmp_path, "a.png", noise(20, 20))
+    (loaded,) = load_images(path, classifier(7, interpolation=interpolation))
+    expected = Image.open(path).resize((7, 7), Image.Resampling[interpolation.upper()])
+    np.testing.assert_array_equal((loaded * 255).round().numpy(), np.asarray(expected).transpose(2, 0, 1))
+
+
+def test_a_classifier_that_is_not_square_gets_its_shape(tmp_path: Path) -> None:
+    paths = [save(tmp_path, f"{i}.png", noise(20 + i, 30)) for i in range(3)]
+    assert load_images(paths, classifier((6, 9))).shape == (3, 3, 6, 9)
+
+
+def test_a_classifier_of_one_channel_gets_the_brightness(tmp_path: Path) -> None:
+    pixels = noise(8, 8)
+    (loaded,) = load_images(save(tmp_path, "a.png", pixels), classifier(8, channels=1))
+    assert loaded.shape == (1, 8, 8)
+    brightness = (pixels * np.array([0.299, 0.587, 0.114])).sum(axis=2) / 255  # ITU-R BT.601
+    np.testing.assert_allclose(loaded[0].numpy(), brightness, atol=1e-5)
+
+
+def test_what_is_transparent_is_gray_for_one_channel_too(tmp_path: Path) -> None:
+    path = save(tmp_path, "clear.png", Image.new("RGBA", (8, 8), (*RED, 0)))
+    (loaded,) = load_images(path, classifier(8, channels=1))
+    torch.testing.assert_close(loaded, torch.full((1, 8, 8), MEAN[0]))
+
+
+def test_a_classifier_of_other_channels_cannot_see_photos(tmp_path: Path) -> None:
+    path = save(tmp_path, "a.png", noise(8, 8))
+    with pytest.raises(InputError, match="photos have 1 or 3 channels, but the classifier takes 4"):
+        load_images(path, classifier(8, channels=4))
+
+
+def test_loaded_photos_are_images_the_classifier_accepts(tmp_path: Path) -> None:
+    f = classifier(8)
+    loaded: Tensor = load_images(save(tmp_path, "a.png", noise(9, 13, 4)), f)
+    assert f.probabilities(loaded).shape == (1, 4)
+
+
+# ---- finding --------------------------------------------------------------------------------------------------
+
+
+def test_folders_are_searched_in_depth_and_in_a_fixed_order(tmp_path: Path) -> None:
+    names = ["b.png", "a/z.JPG", "a/b/c.png", "a.png", "c/1.png", "c/10.png", "c/2.png"]
+    for name in names:
+        save(tmp_path, name, noise(4, 4))
+    (tmp_path / "notes.txt").write_text("not a picture")
+    (tmp_path / "folder.png").mkdir()
+    found = [str(path.relative_to(tmp_path)) for path in find_images([tmp_path])]
+    assert found == ["a/b/c.png", "a/z.JPG", "a.png", "b.png", "c/1.png", "c/10.png", "c/2.png"]
+
+
+def test_what_is_named_comes_in_the_order_it_is_named(tmp_path: Path) -> None:
+    for name in ("one/b.png", "one/a.png", "z.png"):
+        save(tmp_path, name, noise(4, 4))
+    places = [tmp_path / "z.png", str(tmp_path / "one"), tmp_path / "z.png"]
+    assert [path.name for path in find_images(places)] == ["z.png", "a.png", "b.png", "z.png"]
+
+
+def test_a_picture_with_another_suffix_is_read_when_it_is_named(tmp_path: Path) -> None:
+    path = save(tmp_path, "photo.png", noise(4, 4)).rename(tmp_path / "photo.dat")
+    assert load_images(path, classifier(4)).shape == (1, 3, 4, 4)
+
+
+def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "readme.txt").write_text("nothing to see")
+    with pytest.raises(InputError, match=r"holds no images \(\.bmp, \.gif"):
+        load_images(tmp_path, classifier())
+
+
+def test_nothing_at_all_is_an_error() -> None:
+    with pytest.raises(InputError, match="name at least one file or folder"):
+        load_images([], classifier())
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no file or folder .*cat\.png"):
+        load_images(tmp_path / "cat.png", classifier())
+    with pytest.raises(InputError, match=r"there is no file .*cat\.png"):
+        read_image(tmp_path / "cat.png")
+    with pytest.raises(InputError, match="cannot be read as an image"):
+        read_image(tmp_path)
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"GIF89a", b"\0" * 99]
+)
+def test_a_file_that_is_no_picture_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "good.png").write_bytes(encoded("PNG"))
+    (tmp_path / "bad.png").write_bytes(content)
+    with pytest.raises(InputError, match=r"bad\.png cannot be read as an image"):
+        load_images(tmp_path, classifier())
+
+
+def encoded(form: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(noise(24, 31)).save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "form, options", [("JPEG", {}), ("JPEG", {"progressive": True}), ("PNG", {}), ("WEBP", {})]
+)
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
+def test_a_truncated_picture_is_named(
+    tmp_path: Path, form: str, options: dict[str, Any], share: float
+) -> None:
+    whole = encoded(form, **options)
+    path = tmp_path / "half.img"
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(InputError, match=r"half\.img cannot be read as an image"):
+        read_image(path)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "GIF", "BMP", "WEBP", "PPM"])
+def test_a_damaged_picture_is_read_or_named_and_nothing_else(tmp_path: Path, form: str) -> None:
+    whole, rng = encoded(form), np.random.default_rng(0)
+    path = tmp_path / "damaged.img"
+    for _ in range(60):
+        content = bytearray(whole)
+        for place in rng.integers(0, min(200, len(whole)), 3):
+            content[place] = rng.integers(0, 256)
+        path.write_bytes(bytes(content))
+        try:
+            outcome = read_image(path).mode
+        except InputError as error:
+            outcome = str(error)
+        assert outcome in ("RGB", "RGBA") or "damaged.img" in outcome
+
+
+def test_a_picture_that_would_fill_the_memory_is_refused_unread(tmp_path: Path) -> None:
+    # a PNG of a few hundred bytes that claims two hundred megapixels
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        )
+
+    for side, name in ((10_000, "warned.png"), (20_000, "forbidden.png")):
+        header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+        parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"\0" * 100)), chunk(b"IEND", b"")]
+        (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+        with pytest.raises(InputError, match=rf"{name} is too large .*MAX_IMAGE_PIXELS"):
+            read_image(tmp_path / name)
+
+
+def test_a_hair_that_would_grow_to_gigabytes_is_refused(tmp_path: Path) -> None:
+    path = save(tmp_path, "hair.png", Image.new("L", (60_000, 1)))
+    with pytest.raises(InputError, match=r"60000 x 1 pixels is too narrow.*crop it first"):
+        load_images(path, classifier(224))
+
+
+@pytest.mark.parametrize("mode", ["F", "I"])
+def test_pixels_without_a_range_are_refused(tmp_path: Path, mode: str) -> None:
+    path = save(tmp_path, "raw.tif", Image.new(mode, (8, 8)))
+    with pytest.raises(InputError, match=rf"raw\.tif has '{mode}' pixels without a known range"):
+        read_image(path)
