@@ -1,6 +1,46 @@
-"""Pictures to work with: the photographs inside scikit-image, and pools of distractors."""
+"""Pictures to work with: datasets as people have them, the loader, the samples, and pools of distractors."""
 
+from proofmap.data.arrays import ArrayImages, array_file, cifar10, cifar100
+from proofmap.data.dataset import Dataset, choose_names, match_labels, random_choice, truths
+from proofmap.data.folders import ImageFiles, image_csv, image_folder
+from proofmap.data.huggingface import HuggingFaceImages, hugging_face
+from proofmap.data.imagenet_folders import IMAGENETTE, Corners, imagenet, imagenette, imagenette_corner
+from proofmap.data.loader import Block, Unreadable, load_blocks, prepare
 from proofmap.data.pool import build_pool
 from proofmap.data.samples import SAMPLES, load_sample, sample_path
+from proofmap.data.specs import DatasetInfo, list_datasets, load_dataset, rebuild_dataset, sample_photos
 
-__all__ = ["SAMPLES", "build_pool", "load_sample", "sample_path"]
+__all__ = [
+    "load_dataset",
+    "rebuild_dataset",
+    "list_datasets",
+    "DatasetInfo",
+    "Dataset",
+    "truths",
+    "match_labels",
+    "random_choice",
+    "choose_names",
+    "load_blocks",
+    "Block",
+    "Unreadable",
+    "prepare",
+    "ImageFiles",
+    "image_folder",
+    "image_csv",
+    "imagenette",
+    "IMAGENETTE",
+    "imagenette_corner",
+    "Corners",
+    "imagenet",
+    "ArrayImages",
+    "array_file",
+    "cifar10",
+    "cifar100",
+    "HuggingFaceImages",
+    "hugging_face",
+    "sample_photos",
+    "SAMPLES",
+    "build_pool",
+    "load_sample",
+    "sample_path",
+]

@@ -1,0 +1,215 @@
+"""Pictures in arrays: NumPy's, in memory or in files, and CIFAR-10 and CIFAR-100."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from proofmap.data.cifar import read_cifar
+from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.folders import existing_folder
+from proofmap.errors import InputError
+from proofmap.models.names import CIFAR10_NAMES, cifar100_names
+
+Array = NDArray[Any]
+
+IMAGE_KEYS = ("images", "x", "data", "x_test", "arr_0")
+LABEL_KEYS = ("labels", "y", "label", "truth", "y_test", "arr_1")
+NAME_KEYS = ("label_names", "class_names", "classes")
+LAYOUTS = ("auto", "nhwc", "nchw")
+
+
+class ArrayImages(Dataset):
+    """Pictures ``(N, H, W, C)``, ``(N, C, H, W)`` or gray ``(N, H, W)``: bytes, or floats in [0, 1].
+
+    C is 1, 3 or 4 (the last is opacity). Floats are rounded to the 256 steps that every picture has. The pictures
+    are taken to be cut as the net shall see them: they are resized to its input where sizes differ, never cropped
+    unless the proportions differ.
+
+    Args:
+        images: the array; it may be memory-mapped.
+        labels: integers ``(N,)``; negative ones are not known.
+        label_names: what the integers stand for.
+        layout: ``nhwc`` or ``nchw``; ``auto`` tells them apart by the channels.
+        prefix: of the pictures' names, such as ``test-00017``.
+    """
+
+    framed = True
+
+    def __init__(
+        self,
+        images: Array,
+        labels: Array | Sequence[int] | None = None,
+        *,
+        label_names: Sequence[str] = (),
+        layout: str = "auto",
+        prefix: str = "image",
+        title: str = "arrays",
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        images = np.asanyarray(images)
+        if images.dtype != np.uint8 and images.dtype.kind != "f":
+            raise InputError(f"images must be bytes (uint8) or floats in [0, 1], not {images.dtype}")
+        self._images, self._layout = images, _layout_of(images.shape, layout)
+        self._labels = None if labels is None else _checked_labels(labels, len(images), label_names)
+        self.title, self.label_names = title, tuple(map(str, label_names))
+        self.names = [f"{prefix}-{i:05d}" for i in range(len(images))]
+        self._settings = settings
+
+    def read(self, i: int) -> Image.Image:
+        picture = np.asarray(self._images[i])
+        if self._layout == "nchw":
+            picture = picture.transpose(1, 2, 0)
+        if picture.dtype != np.uint8:
+            low, high = picture.min(), picture.max()
+            if not (low >= 0 and high <= 1):  # also refuses NaN
+                raise InputError(
+                    f"{self.names[i]} of {self.title} has values from {low:.3g} to {high:.3g}; expected floats in "
+                    "[0, 1] or bytes (divide 8-bit pixels by 255, and undo any normalisation)"
+                )
+            picture = (picture * 255).round().astype(np.uint8)
+        if picture.ndim == 3 and picture.shape[2] == 1:
+            picture = picture[:, :, 0]
+        image = Image.fromarray(np.ascontiguousarray(picture))
+        return image if image.mode == "RGBA" else image.convert("RGB")
+
+    def truth(self, i: int) -> int | None:
+        label = -1 if self._labels is None else int(self._labels[i])
+        return label if label >= 0 else None
+
+    def digest(self, i: int) -> str:
+        picture = np.ascontiguousarray(self._images[i])
+        return digest_of(f"{self._layout} {picture.dtype.str} {picture.shape}", picture.tobytes())
+
+    def settings(self) -> dict[str, object]:
+        if self._settings is None:
+            raise InputError(
+                "arrays in memory cannot be opened by another process; save them with numpy.savez(FILE, images=..., "
+                "labels=...) and name the file"
+            )
+        return dict(self._settings)
+
+
+def array_file(path: str | Path, *, layout: str = "auto") -> ArrayImages:
+    """Pictures of a ``.npy`` file (memory-mapped), or of an ``.npz`` file with its labels.
+
+    An ``.npz`` file holds ``images`` (or ``x``, ``data``), and may hold ``labels`` (or ``y``) and ``label_names``.
+    Python objects inside are never loaded.
+    """
+    path = Path(os.path.abspath(path))
+    fields = _arrays_in(path)
+    images = _first(fields, IMAGE_KEYS)
+    if images is None:
+        raise InputError(f"{path} has no array named {' or '.join(IMAGE_KEYS[:3])}, only {', '.join(fields)}")
+    names = _first(fields, NAME_KEYS)
+    try:
+        return ArrayImages(
+            images,
+            _first(fields, LABEL_KEYS),
+            label_names=() if names is None else [str(name) for name in names.ravel()],
+            layout=layout,
+            title=path.name,
+            settings={"dataset": "npz", "path": str(path), "layout": layout},
+        )
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def cifar10(path: str | Path, *, split: str = "test") -> ArrayImages:
+    """CIFAR-10 from ``cifar-10-batches-py`` (or the folder it is in): the test batch, or all training batches."""
+    files = {"test": "test_batch", "train": "data_batch_*"}
+    return _cifar("cifar10", path, split, "cifar-10-batches-py", files, CIFAR10_NAMES)
+
+
+def cifar100(path: str | Path, *, split: str = "test") -> ArrayImages:
+    """CIFAR-100 with its fine labels, from ``cifar-100-python`` (or the folder it is in)."""
+    return _cifar(
+        "cifar100", path, split, "cifar-100-python", {"test": "test", "train": "train"}, cifar100_names()
+    )
+
+
+def _cifar(
+    kind: str, path: str | Path, split: str, usual: str, files: Mapping[str, str], names: Sequence[str]
+) -> ArrayImages:
+    if split not in files:
+        raise InputError(f"{kind} has no split {split!r}; choose {' or '.join(files)}")
+    root = existing_folder(path)
+    folder = root / usual if (root / usual).is_dir() else root
+    batches = sorted(file for file in folder.glob(files[split]) if file.is_file())
+    if not batches:
+        raise InputError(f"{folder} holds no file {files[split]}; {kind} is the folder {usual} as unpacked")
+    parts = [read_cifar(batch) for batch in batches]
+    for batch, (_, labels) in zip(batches, parts, strict=True):
+        if len(labels) and not 0 <= labels.min() <= labels.max() < len(names):
+            raise InputError(
+                f"{batch} has labels {labels.min()} to {labels.max()}; {kind} has 0 to {len(names) - 1}"
+            )
+    return ArrayImages(
+        np.concatenate([pixels for pixels, _ in parts]),
+        np.concatenate([labels for _, labels in parts]),
+        label_names=names,
+        layout="nchw",
+        prefix=split,
+        title=f"{kind}[{split}]",
+        settings={"dataset": kind, "path": str(root), "split": split},
+    )
+
+
+def _layout_of(shape: tuple[int, ...], layout: str) -> str:
+    """``nhw``, ``nhwc`` or ``nchw``."""
+    if layout not in LAYOUTS:
+        raise InputError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
+    if len(shape) == 3 and layout == "auto" and min(shape[1:]) > 0:
+        return "nhw"
+    possible = {}
+    if len(shape) == 4 and min(shape[1:]) > 0:
+        possible = {"nhwc": shape[3] in (1, 3, 4), "nchw": shape[1] in (1, 3, 4)}
+    fitting = [name for name, fits in possible.items() if fits and layout in ("auto", name)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise InputError(f"images of shape {shape} may be nhwc or nchw; say which with layout")
+    raise InputError(
+        f"images must be (N, H, W, C) or (N, C, H, W) with 1, 3 or 4 channels, or (N, H, W); got {shape}"
+        + ("" if layout == "auto" else f" with layout {layout}")
+    )
+
+
+def _checked_labels(labels: Array | Sequence[int], n: int, label_names: Sequence[str]) -> Array:
+    array = np.asarray(labels)
+    if array.shape == (n, 1):  # as Keras keeps them
+        array = array[:, 0]
+    if array.shape != (n,) or array.dtype.kind not in "iu":
+        raise InputError(f"labels must be {n} integers, one per image, got {array.dtype} {array.shape}")
+    if label_names and n and array.max() >= len(label_names):
+        raise InputError(f"labels go up to {array.max()}, but there are {len(label_names)} label names")
+    return array
+
+
+def _arrays_in(path: Path) -> dict[str, Array]:
+    """The arrays of a ``.npy`` or ``.npz`` file by name; nothing but plain numbers and text is ever read."""
+    try:
+        if zipfile.is_zipfile(path):
+            with np.load(path, allow_pickle=False) as archive:
+                wanted = [key for key in archive.files if key in {*IMAGE_KEYS, *LABEL_KEYS, *NAME_KEYS}]
+                return {key: archive[key] for key in wanted or archive.files}
+        return {IMAGE_KEYS[0]: np.load(path, mmap_mode="r", allow_pickle=False)}
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except Exception as error:  # a damaged file raises almost anything
+        if "allow_pickle" in str(error) or "Python objects" in str(error):
+            reason = "it holds Python objects, which are never loaded; nothing was executed"
+        else:
+            reason = str(error) or type(error).__name__
+        raise InputError(f"{path} cannot be read as NumPy arrays: {reason}") from None
+
+
+def _first(fields: Mapping[str, Array], keys: Sequence[str]) -> Array | None:
+    return next((fields[key] for key in keys if key in fields), None)

@@ -1,0 +1,135 @@
+"""Datasets of Hugging Face: from the hub, from a folder, or as an object of their library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.decoding import decode_image
+from proofmap.errors import InputError, require
+
+
+class HuggingFaceImages(Dataset):
+    """A ``datasets.Dataset`` with a column of images and, if it has one, a column of class labels.
+
+    The images' own bytes are hashed and decoded here, so that a bad one is named and stops nothing.
+
+    Args:
+        rows: the dataset; one split of it, not a stream.
+        image, label: the columns; found by their types when left out.
+    """
+
+    def __init__(
+        self,
+        rows: Any,
+        *,
+        image: str | None = None,
+        label: str | None = None,
+        title: str = "hf",
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        library = require("datasets", extra="hf", purpose="a Hugging Face dataset")
+        if isinstance(rows, library.DatasetDict):
+            raise InputError(
+                f"{title} has the splits {', '.join(rows)}; choose one: {title}[{next(iter(rows))}]"
+            )
+        if not isinstance(rows, library.Dataset):
+            raise InputError(f"expected a datasets.Dataset with a length, not {type(rows).__name__}")
+        image_column = _column(rows, library.Image, image, title)
+        if image_column is None:
+            raise InputError(f"{title} has no column of images; its columns are {', '.join(rows.features)}")
+        label_column = _column(rows, library.ClassLabel, label, title)
+        rows = rows.with_format(None)
+        self._pictures = rows.select_columns([image_column]).cast_column(
+            image_column, library.Image(decode=False)
+        )
+        self._column, self.title, self._settings = image_column, title, settings
+        self._labels: list[int | None] | None = None
+        if label_column is not None:
+            self.label_names = tuple(rows.features[label_column].names)
+            self._labels = rows.select_columns([label_column])[:][label_column]
+        prefix = str(rows.split or "image").partition("[")[0]
+        self.names = [f"{prefix}-{i:05d}" for i in range(len(rows))]
+
+    def _content(self, i: int) -> bytes:
+        cell = self._pictures[i][self._column] or {}
+        content, path = cell.get("bytes"), cell.get("path")
+        try:
+            if content is None and path is not None:
+                content = Path(path).read_bytes()
+        except OSError as error:
+            raise InputError(f"{self._called(i)}: {path} cannot be read: {error.strerror}") from None
+        if content is None:
+            raise InputError(f"{self._called(i)} is empty")
+        return bytes(content)
+
+    def read(self, i: int) -> Image.Image:
+        return decode_image(self._content(i), self._called(i))
+
+    def truth(self, i: int) -> int | None:
+        label = None if self._labels is None else self._labels[i]
+        return None if label is None or label < 0 else label
+
+    def digest(self, i: int) -> str:
+        return digest_of(self._content(i))
+
+    def settings(self) -> dict[str, object]:
+        if self._settings is None:
+            raise InputError(
+                "a datasets.Dataset in memory cannot be opened by another process; name it as hf:ORG/NAME[SPLIT], or "
+                "save it with save_to_disk(FOLDER) and write hf:FOLDER"
+            )
+        return dict(self._settings)
+
+    def _called(self, i: int) -> str:
+        return f"{self.names[i]} of {self.title}"
+
+
+def hugging_face(
+    path: str, *, split: str | None = None, image: str | None = None, label: str | None = None
+) -> HuggingFaceImages:
+    """A dataset of the hub by its name, ``ORG/NAME``, or a folder: one of ``save_to_disk``, or of files it reads.
+
+    ``split`` is needed where there are several; it may be a slice in Hugging Face's notation, ``test[:100]``.
+    """
+    library = require("datasets", extra="hf", purpose=f"the Hugging Face dataset {path!r}")
+    folder = Path(path).absolute()
+    title = f"hf:{folder.name if folder.is_dir() else path}" + (f"[{split}]" if split else "")
+    try:
+        if any((folder / name).is_file() for name in ("state.json", "dataset_dict.json")):
+            rows = library.load_from_disk(str(folder))
+            if split is not None and isinstance(rows, library.DatasetDict):
+                rows = rows[split]
+        else:
+            rows = library.load_dataset(str(folder) if folder.is_dir() else path, split=split)
+    except Exception as error:  # network, cache, parsing: its library has an error for each
+        raise InputError(f"{title} cannot be loaded: {type(error).__name__}: {error}") from error
+    if isinstance(rows, library.DatasetDict) and len(rows) == 1:
+        rows = next(iter(rows.values()))
+    settings = {
+        "dataset": "hf",
+        "path": str(folder) if folder.is_dir() else path,
+        "split": split,
+        "image": image,
+        "label": label,
+    }
+    return HuggingFaceImages(rows, image=image, label=label, title=title, settings=settings)
+
+
+def _column(rows: Any, kind: type, wanted: str | None, title: str) -> str | None:
+    """The column of a type: the one that is wanted, or the only one there is."""
+    found = [name for name, feature in rows.features.items() if isinstance(feature, kind)]
+    if wanted is not None:
+        if wanted not in found:
+            raise InputError(f"{title} has no column {wanted!r} of {kind.__name__}s, only {found}")
+        return wanted
+    if len(found) > 1:
+        raise InputError(
+            f"{title} has several columns of {kind.__name__}s ({', '.join(found)}): name one, "
+            f"{'image' if kind.__name__ == 'Image' else 'label'}={found[0]}"
+        )
+    return found[0] if found else None

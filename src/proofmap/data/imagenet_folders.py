@@ -1,0 +1,310 @@
+"""ImageNet's validation photos, Imagenette, and the paper's Imagenette-Corner."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+from proofmap import _random
+from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.decoding import resize_shorter_side
+from proofmap.data.folders import ImageFiles, existing_folder, find_files, read_table, text_of
+from proofmap.errors import InputError
+from proofmap.models.names import imagenet_names
+
+IMAGENETTE = {
+    "n01440764": 0,  # tench
+    "n02102040": 217,  # English springer
+    "n02979186": 482,  # cassette player
+    "n03000684": 491,  # chain saw
+    "n03028079": 497,  # church
+    "n03394916": 566,  # French horn
+    "n03417042": 569,  # garbage truck
+    "n03425413": 571,  # gas pump
+    "n03445777": 574,  # golf ball
+    "n03888257": 701,  # parachute
+}
+"""Imagenette's ten folders, in the order of a ten-way net's outputs, and their labels among ImageNet's 1000."""
+
+GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
+SYNSETS = ("synsets.txt", "map_clsloc.txt")
+CLASSES = "classes.txt"
+TABLE = "labels.csv"
+
+_WNID = re.compile(r"n\d{8}")
+_NUMBER = re.compile(r"(\d+)\.\w+$")
+
+
+# ---- Imagenette -----------------------------------------------------------------------------------------------
+
+
+def imagenette(path: str | Path, *, split: str = "val", labels: str = "imagenet") -> ImageFiles:
+    """Imagenette's photos, from the folder that holds ``train`` and ``val``, or from one of the two itself.
+
+    Args:
+        path: the folder, as it is unpacked.
+        split: ``val`` or ``train``.
+        labels: what truth points into: ``imagenet`` (1000 outputs) or ``imagenette`` (10 outputs).
+    """
+    if labels not in ("imagenet", "imagenette"):
+        raise InputError(f"labels must be 'imagenet' (1000) or 'imagenette' (10), not {labels!r}")
+    root, photos = _split_folder(path, split)
+    files = find_files(photos)
+    folders = [file.partition("/")[0] for file in files]
+    strange = sorted(set(folders) - IMAGENETTE.keys())
+    if strange or not files:
+        found = f"has {strange[0]!r}" if strange else "holds no images"
+        raise InputError(f"{photos} is not Imagenette: it {found}; expected folders such as n01440764/")
+    ten_way = {wnid: k for k, wnid in enumerate(IMAGENETTE)}
+    names = imagenet_names()
+    return ImageFiles(
+        photos,
+        files,
+        title=f"imagenette[{split}]",
+        settings={"dataset": "imagenette", "path": str(root), "split": split, "labels": labels},
+        labels=[(IMAGENETTE if labels == "imagenet" else ten_way)[wnid] for wnid in folders],
+        label_names=names if labels == "imagenet" else [names[index] for index in IMAGENETTE.values()],
+    )
+
+
+class Corners(Dataset):
+    """One corner of each picture of another dataset, in place of its centre.
+
+    The picture is resized so that its *shorter side* has 256 pixels (the paper says "256 x 256"; the released code
+    resizes the shorter side, and so keeps the proportions), one of its four corners of 180 x 180 pixels is cut out,
+    and that is resized to 224 x 224, all bilinear. Which corner is drawn from the seed and the picture's content,
+    so it depends neither on the order nor on the other pictures.
+    """
+
+    framed = True
+    RESIZED, CORNER, FINAL = 256, 180, 224
+
+    def __init__(self, pictures: Dataset, *, seed: int, title: str, settings: dict[str, object]) -> None:
+        self.pictures, self.seed, self.title = pictures, seed, title
+        self.names, self.label_names = pictures.names, pictures.label_names
+        self._settings = settings
+
+    def corner(self, i: int) -> int:
+        """0 is top left, 1 top right, 2 bottom left, 3 bottom right."""
+        return self._corner_of(self.pictures.digest(i))
+
+    def _corner_of(self, content: str) -> int:
+        key = _random.key_of(self.seed, content, "corner")
+        return int(_random.integers(torch.tensor(key), 1, 4))
+
+    def read(self, i: int) -> Image.Image:
+        corner = self.corner(i)
+        image = resize_shorter_side(self.pictures.read(i), self.RESIZED)
+        x = (image.width - self.CORNER) * (corner % 2)
+        y = (image.height - self.CORNER) * (corner // 2)
+        cut = image.crop((x, y, x + self.CORNER, y + self.CORNER))
+        return cut.resize((self.FINAL, self.FINAL), Image.Resampling.BILINEAR)
+
+    def truth(self, i: int) -> int | None:
+        return self.pictures.truth(i)
+
+    def digest(self, i: int) -> str:
+        content = self.pictures.digest(i)
+        return digest_of(
+            content, f"corner {self._corner_of(content)} {self.RESIZED} {self.CORNER} {self.FINAL}"
+        )
+
+    def settings(self) -> dict[str, object]:
+        return dict(self._settings)
+
+
+def imagenette_corner(
+    path: str | Path, *, split: str = "val", labels: str = "imagenet", seed: int = 0
+) -> Corners:
+    """The paper's Imagenette-Corner: :func:`imagenette`, each photo reduced to one of its :class:`Corners`."""
+    photos = imagenette(path, split=split, labels=labels)
+    return Corners(
+        photos,
+        seed=seed,
+        title=f"imagenette-corner[{split}]",
+        settings={**photos.settings(), "dataset": "imagenette-corner", "seed": seed},
+    )
+
+
+# ---- ImageNet -------------------------------------------------------------------------------------------------
+
+
+def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
+    """ImageNet photos in any of three layouts; truth points into the usual 1000 outputs.
+
+    A table
+        ``labels.csv`` in the folder (or the path of such a table), with the columns ``file``, ``class_index``
+        (0 to 999) and, if there are any, ``boxes_xyxy``: see :func:`proofmap.data.image_csv`.
+    A folder per class
+        named by WordNet id, ``n01440764/...``. ``classes.txt`` beside them lists the WordNet ids in the order of
+        the outputs; without it, either all 1000 are there, and their alphabetical order is that of the outputs,
+        or they are Imagenette's.
+    The devkit
+        ``ILSVRC2012_val_00000001.JPEG`` ... in one folder, and two text files in it, in the folder above, or in
+        ``data`` or ``ILSVRC2012_devkit_t12/data`` of either: ``ILSVRC2012_validation_ground_truth.txt``, whose
+        n-th line is the class of photo n *in the devkit's own numbering from 1*, and ``synsets.txt`` (or
+        ``map_clsloc.txt``), which says what that numbering means. Its lines are ``WNID ID ...`` or ``ID WNID ...``,
+        or just ``WNID ...`` in the devkit's order (the devkit itself has it in ``meta.mat`` only). The output is
+        then the place of the WordNet id in ``classes.txt``, or in the alphabetical order of the ids.
+    """
+    if Path(path).is_file():
+        return _imagenet_table(Path(os.path.abspath(path)), split)
+    root, photos = _split_folder(path, split)
+    for folder in (photos, root):
+        if (folder / TABLE).is_file():
+            return _imagenet_table(folder / TABLE, split)
+    files = find_files(photos)
+    if not files:
+        raise InputError(f"the folder {photos} holds no images")
+    folders = [file.partition("/")[0] for file in files if "/" in file]
+    places = _beside(photos, root)
+    if len(folders) == len(files) and all(map(_WNID.fullmatch, set(folders))):
+        wnids = _order_of_folders(sorted(set(folders)), places, photos)
+        index = {wnid: k for k, wnid in wnids.items()}
+        labels = [index[folder] for folder in folders]
+    else:
+        labels, wnids = _labels_of_devkit(files, places, photos)
+    return ImageFiles(
+        photos,
+        files,
+        title=f"imagenet[{split}]",
+        settings={"dataset": "imagenet", "path": str(root), "split": split},
+        labels=labels,
+        label_names=_names_of(wnids),
+    )
+
+
+def _imagenet_table(table: Path, split: str) -> ImageFiles:
+    files, written, boxes = read_table(table)
+    wrong = next((w for w in written if w and not (w.isdecimal() and int(w) < 1000)), None)
+    if wrong is not None or not any(written):
+        raise InputError(
+            f"{table} must give ImageNet labels as numbers 0 to 999 in a column class_index, not {wrong!r}; "
+            f"for other labels write csv:{table}"
+        )
+    return ImageFiles(
+        table.parent,
+        files,
+        title=f"imagenet[{split}]",
+        settings={"dataset": "imagenet", "path": str(table), "split": split},
+        labels=[int(w) if w else None for w in written],
+        label_names=imagenet_names(),
+        boxes=boxes,
+    )
+
+
+def _order_of_folders(present: list[str], places: Sequence[Path], photos: Path) -> dict[int, str]:
+    """WordNet ids by output index, for a folder per class."""
+    if (listed := _first(places, CLASSES)) is not None:
+        order = _listed_wnids(listed)
+        missing = set(present) - set(order)
+        if missing:
+            raise InputError(f"{listed} does not list {min(missing)}, which is a folder of {photos}")
+        return dict(enumerate(order))
+    if len(present) == 1000:
+        return dict(enumerate(present))
+    if set(present) <= IMAGENETTE.keys():
+        return {index: wnid for wnid, index in IMAGENETTE.items()}
+    raise InputError(
+        f"{photos} has {len(present)} of ImageNet's 1000 folders, so their outputs cannot be told; put a file "
+        f"{CLASSES} beside them, with the WordNet ids of all outputs in order, one on each line"
+    )
+
+
+def _labels_of_devkit(
+    files: Sequence[str], places: Sequence[Path], photos: Path
+) -> tuple[list[int], dict[int, str]]:
+    truth_file, synset_file = _first(places, GROUND_TRUTH), _first(places, *SYNSETS)
+    if truth_file is None or synset_file is None:
+        missing = GROUND_TRUTH if truth_file is None else f"{SYNSETS[0]} (the devkit's order of WordNet ids)"
+        raise InputError(
+            f"the labels of {photos} are not known: {missing} was found neither there nor in the devkit beside it. "
+            f"Add it, or a table {TABLE} with the columns file,class_index, or a folder per class"
+        )
+    wnid_of = _devkit_synsets(synset_file)
+    listed = _first(places, CLASSES)
+    order = sorted(wnid_of.values()) if listed is None else _listed_wnids(listed)
+    index = {wnid: k for k, wnid in enumerate(order)}
+    numbers = text_of(truth_file).split()
+    labels = []
+    for file in files:
+        match = _NUMBER.search(file)
+        line = int(match[1]) if match else 0
+        if not 1 <= line <= len(numbers):
+            raise InputError(
+                f"{photos / file} has no line in {truth_file.name}: expected names such as "
+                f"ILSVRC2012_val_00000001.JPEG, numbered 1 to {len(numbers)}"
+            )
+        wnid = wnid_of.get(int(numbers[line - 1]) if numbers[line - 1].isdecimal() else 0)
+        if wnid is None or wnid not in index:
+            raise InputError(
+                f"line {line} of {truth_file} is {wnid or numbers[line - 1]!r}, which "
+                f"{listed if wnid else synset_file} does not list"
+            )
+        labels.append(index[wnid])
+    return labels, dict(enumerate(order))
+
+
+def _devkit_synsets(path: Path) -> dict[int, str]:
+    """WordNet ids by the devkit's number, which starts at 1; only its first 1000 are classes."""
+    rows = [line.split() for line in text_of(path).splitlines() if line.strip()]
+    pairs = []
+    explicit = all(any(word.isdecimal() for word in row[:2]) for row in rows)
+    for line, row in enumerate(rows, start=1):
+        wnid = next((word for word in row[:2] if _WNID.fullmatch(word)), None)
+        if wnid is None:
+            raise InputError(f"line {line} of {path} does not start with a WordNet id such as n01440764")
+        number = next(int(word) for word in row[:2] if word.isdecimal()) if explicit else line
+        pairs.append((number, wnid))
+    if sorted(number for number, _ in pairs) != list(range(1, len(rows) + 1)) or not rows:
+        raise InputError(f"{path} must number its {len(rows)} classes from 1, each once")
+    wnids = dict(sorted(pairs)[:1000])
+    if not explicit and len(wnids) > 1 and list(wnids.values()) == sorted(wnids.values()):
+        raise InputError(
+            f"{path} lists the WordNet ids alphabetically: that is the order of the outputs, not the devkit's, and "
+            f"would give wrong labels. Write the devkit's order (from its meta.mat), or number the lines"
+        )
+    return wnids
+
+
+def _listed_wnids(path: Path) -> list[str]:
+    """The WordNet ids that start the lines of a text file, in its order."""
+    words = [line.split()[0] for line in text_of(path).splitlines() if line.strip()]
+    if not words or not all(map(_WNID.fullmatch, words)) or len(set(words)) != len(words):
+        raise InputError(f"{path} must list WordNet ids such as n01440764, one on each line, each once")
+    return words
+
+
+def _names_of(wnids: dict[int, str]) -> Sequence[str]:
+    """ImageNet's names for its 1000 outputs; WordNet ids for any other set of classes."""
+    usual = len(wnids) == 1000 or wnids == {index: wnid for wnid, index in IMAGENETTE.items()}
+    return imagenet_names() if usual else [wnids[k] for k in range(len(wnids))]
+
+
+def _split_folder(path: str | Path, split: str) -> tuple[Path, Path]:
+    """The folder that was named, and the one in it that holds the split's photos (itself, if it is the split)."""
+    if split not in ("train", "val"):
+        raise InputError(f"there is no split {split!r}; choose val or train")
+    root = existing_folder(path)
+    if (root / split).is_dir():
+        return root, root / split
+    other = "train" if split == "val" else "val"
+    if (root / other).is_dir() or root.name == other:
+        raise InputError(f"{path} has no folder {split}, only {other}: write [{other}]")
+    return root, root
+
+
+def _beside(photos: Path, root: Path) -> list[Path]:
+    folders = dict.fromkeys([photos, root, photos.parent])
+    inside = ("", "data", "ILSVRC2012_devkit_t12/data")
+    return [folder / name for folder in folders for name in inside]
+
+
+def _first(places: Sequence[Path], *names: str) -> Path | None:
+    found = (place / name for place in places for name in names)
+    return next((path for path in found if path.is_file()), None)

@@ -1,0 +1,145 @@
+"""The loader: blocks of prepared images, decoded ahead of their use by background threads."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.data.dataset import Dataset
+from proofmap.errors import InputError
+from proofmap.images import fit, to_pixels
+
+_BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A picture that could not be had, and why."""
+
+    index: int
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive pictures of those asked for: every one is either an image here or one of the failures.
+
+    Attributes:
+        indices: of the pictures that could be read, in the order they were asked for.
+        images: those pictures, ``(n, C, H, W)`` in [0, 1] on the classifier's device; n may be 0.
+        failures: the others, in the order they were asked for.
+    """
+
+    indices: tuple[int, ...]
+    images: Tensor
+    failures: tuple[Unreadable, ...]
+
+
+def load_blocks(
+    dataset: Dataset,
+    classifier: Classifier,
+    indices: Sequence[int] | None = None,
+    *,
+    block_size: int = 32,
+    workers: int | None = None,
+    ahead: int = 2,
+) -> Generator[Block, None, None]:
+    """Blocks of ``block_size`` pictures, prepared as the classifier wants them, in the order of ``indices``.
+
+    ``workers`` threads (one per core, at most 8, when left out) decode up to ``ahead`` blocks beyond the one in
+    use, and wait when those are done. A picture that cannot be read becomes a failure of its block and stops
+    nothing. When the iteration ends, however it ends, no thread is left.
+    """
+    chosen = list(range(len(dataset)) if indices is None else map(int, indices))
+    outside = [i for i in chosen if not 0 <= i < len(dataset)]
+    if outside:
+        raise InputError(f"there is no picture {outside[0]}: {dataset.title} has 0 to {len(dataset) - 1}")
+    if block_size < 1 or ahead < 0 or (workers is not None and workers < 1):
+        raise InputError(
+            "block_size and workers must be at least 1 and ahead at least 0, "
+            f"got block_size={block_size}, workers={workers}, ahead={ahead}"
+        )
+    if classifier.channels not in (1, 3):
+        raise InputError(f"pictures have 1 or 3 channels, but the classifier takes {classifier.channels}")
+    blocks = [chosen[start : start + block_size] for start in range(0, len(chosen), block_size)]
+    return _in_background(dataset, classifier, blocks, workers or _cores(), ahead)
+
+
+def prepare(image: Image.Image, classifier: Classifier, *, framed: bool = False) -> Tensor:
+    """One picture ``(C, H, W)`` on the CPU, resized and cropped as the classifier wants it.
+
+    ``framed`` pictures are already cut: they are only resized, without the margin that is usually cropped away.
+    """
+    resize = None if framed else classifier.resize
+    fitted = fit(image, classifier.size, resize, classifier.interpolation)
+    pixels = to_pixels(fitted, classifier.gray.expand(3).tolist() if image.mode == "RGBA" else None)
+    if classifier.channels == 1:
+        pixels = (pixels * pixels.new_tensor(_BRIGHTNESS).view(3, 1, 1)).sum(dim=0, keepdim=True)
+    return pixels
+
+
+def _in_background(
+    dataset: Dataset, classifier: Classifier, blocks: list[list[int]], workers: int, ahead: int
+) -> Generator[Block, None, None]:
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="proofmap-loader")
+    started: deque[_Decoding] = deque()
+    try:
+        for members in blocks:
+            started.append(_Decoding(dataset, classifier, members, pool))
+            if len(started) > ahead:
+                yield started.popleft().finish()
+        while started:
+            yield started.popleft().finish()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Decoding:
+    """A block under way: each picture is written by its own task into its own place."""
+
+    def __init__(
+        self, dataset: Dataset, classifier: Classifier, members: list[int], pool: ThreadPoolExecutor
+    ) -> None:
+        self.dataset, self.classifier, self.members = dataset, classifier, members
+        shape = (len(members), classifier.channels, *classifier.size)
+        self.images = torch.empty(shape, pin_memory=classifier.device.type == "cuda")
+        places = self.images.numpy()
+        self.tasks: list[Future[Unreadable | None]] = [
+            pool.submit(self._decode, index, place) for index, place in zip(members, places, strict=True)
+        ]
+
+    def _decode(
+        self, index: int, place: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+    ) -> Unreadable | None:
+        try:
+            image = self.dataset.read(index)
+            # copied by numpy: torch would start a team of its own threads in each of ours
+            np.copyto(place, prepare(image, self.classifier, framed=self.dataset.framed).numpy())
+        except Exception as error:
+            reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            return Unreadable(index, self.dataset.names[index], reason)
+        return None
+
+    def finish(self) -> Block:
+        outcomes = [task.result() for task in self.tasks]
+        failures = tuple(outcome for outcome in outcomes if outcome is not None)
+        images = self.images
+        if failures:
+            images = images[torch.tensor([outcome is None for outcome in outcomes])]
+        read = (i for i, outcome in zip(self.members, outcomes, strict=True) if outcome is None)
+        return Block(tuple(read), images.to(self.classifier.device, non_blocking=True), failures)
+
+
+def _cores() -> int:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, usable)

@@ -1,0 +1,225 @@
+"""A dataset as a string: what kind it is, where it is, and which part of it.
+
+photos/                             a folder of images, or one with a sub-folder per label
+photos/labels.csv                   a table of files and labels; also .npy and .npz files of NumPy
+KIND:PLACE                          data in a known layout, such as cifar10:data/ or hf:ORG/NAME
+KIND:PLACE[SPLIT]                   ... one part of it: imagenette:data/imagenette[train]
+KIND:PLACE[SPLIT]?KEY=VALUE&...     ... with settings: imagenette-corner:data/imagenette[val]?seed=3
+samples                             the photographs inside scikit-image
+
+The kinds, their splits and settings are those of :func:`list_datasets`. A place that exists exactly as it is
+written, brackets and all, is taken as it is written.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from proofmap.data.arrays import array_file, cifar10, cifar100
+from proofmap.data.dataset import Dataset
+from proofmap.data.folders import ImageFiles, image_csv, image_folder
+from proofmap.data.huggingface import hugging_face
+from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
+from proofmap.data.samples import SAMPLES, sample_path
+from proofmap.errors import InputError
+
+_KINDED = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
+_PARTS = re.compile(
+    r"(?P<place>[^?]*?)(?:\[(?P<split>[^\]?]*(?:\[[^\]]*\])?)\])?(?:\?(?P<options>.*))?", re.DOTALL
+)
+_BY_SUFFIX = {".csv": "csv", ".tsv": "csv", ".npy": "npz", ".npz": "npz"}
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """One line of the list of datasets.
+
+    Attributes:
+        name: the kind.
+        form: what to write; capitals stand for something of yours, and what follows them may be left out.
+        description: one line.
+    """
+
+    name: str
+    form: str
+    description: str
+
+
+@dataclass(frozen=True)
+class _Kind:
+    info: DatasetInfo
+    open: Callable[..., Dataset]
+    options: Mapping[str, type]
+
+
+def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
+    """The dataset that a string names; see :mod:`proofmap.data.specs` for how it is written.
+
+    ``options`` are the settings of the string (``split="train"``, ``seed=3``), given as arguments.
+
+    >>> load_dataset("cifar-10:data")
+    Traceback (most recent call last):
+    proofmap.errors.InputError: there is no kind of dataset 'cifar-10'. Did you mean 'cifar10'? Known are: folder, ...
+    """
+    kind, place, written = _taken_apart(str(spec))
+    doubled = [key for key in options if key in written and str(options[key]) != written[key]]
+    if doubled:
+        raise InputError(
+            f"{spec} says {doubled[0]}={written[doubled[0]]}, the argument {options[doubled[0]]!r}"
+        )
+    known = _KINDS[kind]
+    arguments: dict[str, object] = {}
+    for key, value in {**written, **options}.items():
+        if key not in known.options:
+            hint = f"it has {', '.join(known.options)}" if known.options else "it has none"
+            raise InputError(f"{kind} has no setting {key!r}; {hint}. Write it as {known.info.form}")
+        try:
+            arguments[key] = known.options[key](value)
+        except ValueError:
+            raise InputError(f"{kind} needs a whole number as {key}, not {value!r}") from None
+    return known.open(place, **arguments) if place else known.open(**arguments)
+
+
+def rebuild_dataset(settings: Mapping[str, object]) -> Dataset:
+    """Open the dataset whose :meth:`~proofmap.data.Dataset.settings` these are, in this process."""
+    arguments = dict(settings)
+    kind = str(arguments.pop("dataset", None))
+    if kind not in _KINDS:
+        raise _unknown(kind)
+    return _KINDS[kind].open(**arguments)
+
+
+def list_datasets() -> list[DatasetInfo]:
+    """Everything :func:`load_dataset` understands.
+
+    >>> [info.form for info in list_datasets()][:2]
+    ['FOLDER', 'csv:FILE']
+    """
+    return [kind.info for kind in _KINDS.values()]
+
+
+def sample_photos() -> ImageFiles:
+    """The photographs inside scikit-image, by their short names; no labels."""
+    paths = [sample_path(name) for name in SAMPLES]
+    return ImageFiles(
+        paths[0].parent,
+        [path.name for path in paths],
+        names=list(SAMPLES),
+        title="samples",
+        settings={"dataset": "samples"},
+    )
+
+
+def _taken_apart(spec: str) -> tuple[str, str, dict[str, str]]:
+    """Kind, place and settings of a dataset string."""
+    text = spec.strip()
+    if text == "samples":
+        return "samples", "", {}
+    if not text:
+        raise InputError("no dataset was named; write a folder, or one of the forms of 'proofmap datasets'")
+    match = None if os.path.exists(text) else _KINDED.fullmatch(text)
+    kind, rest = (match["kind"], match["rest"]) if match else ("", text)
+    if kind and kind not in _KINDS:
+        raise _unknown(kind)
+    place, options = _parted(rest, text)
+    if kind == "samples":
+        raise InputError("samples are found where scikit-image is installed: write samples alone")
+    if not kind:
+        if not os.path.exists(place):
+            raise InputError(
+                f"there is no file or folder {place}. Other datasets are written KIND:PLACE, with one of the kinds "
+                f"{', '.join(_KINDS)}"
+            )
+        kind = "folder" if os.path.isdir(place) else _BY_SUFFIX.get(Path(place).suffix.lower(), "")
+        if not kind:
+            raise InputError(f"{place} is no dataset: expected a folder, or a .csv, .npy or .npz file")
+    return kind, place, options
+
+
+def _parted(rest: str, spec: str) -> tuple[str, dict[str, str]]:
+    if os.path.exists(rest):
+        return rest, {}
+    match = _PARTS.fullmatch(rest)
+    if match is None or not match["place"]:
+        raise InputError(f"the dataset {spec!r} cannot be read; write KIND:PLACE[SPLIT]?KEY=VALUE")
+    options: dict[str, str] = {} if match["split"] is None else {"split": match["split"]}
+    for pair in (match["options"] or "").split("&"):
+        key, equals, value = pair.partition("=")
+        if pair and not (key and equals and value):
+            raise InputError(f"the setting {pair!r} of the dataset {spec!r} must be written KEY=VALUE")
+        if pair:
+            options[key] = value
+    return match["place"], options
+
+
+def _unknown(kind: str) -> InputError:
+    close = difflib.get_close_matches(kind, _KINDS, n=2)
+    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return InputError(f"there is no kind of dataset {kind!r}.{hint} Known are: {', '.join(_KINDS)}")
+
+
+def _kind(
+    name: str, form: str, description: str, open_: Callable[..., Dataset], **options: type
+) -> tuple[str, _Kind]:
+    return name, _Kind(DatasetInfo(name, form, description), open_, options)
+
+
+_KINDS: dict[str, _Kind] = dict(
+    [
+        _kind("folder", "FOLDER", "images; with a sub-folder per label, those are the labels", image_folder),
+        _kind(
+            "csv",
+            "csv:FILE",
+            "columns file and label (a name) or class_index; may have boxes_xyxy",
+            image_csv,
+        ),
+        _kind(
+            "npz",
+            "npz:FILE?layout=nhwc|nchw",
+            "NumPy arrays images and labels, bytes or floats in [0, 1]; also .npy",
+            array_file,
+            layout=str,
+        ),
+        _kind(
+            "imagenette",
+            "imagenette:FOLDER[val|train]?labels=imagenet|imagenette",
+            "ten ImageNet classes; labels among 1000 outputs or ten",
+            imagenette,
+            split=str,
+            labels=str,
+        ),
+        _kind(
+            "imagenette-corner",
+            "imagenette-corner:FOLDER[val|train]?seed=N",
+            "a random corner of each Imagenette photo, as in the paper",
+            imagenette_corner,
+            split=str,
+            labels=str,
+            seed=int,
+        ),
+        _kind(
+            "imagenet",
+            "imagenet:FOLDER[val|train]",
+            "ImageNet with labels.csv, a folder per class, or the devkit's text files",
+            imagenet,
+            split=str,
+        ),
+        _kind("cifar10", "cifar10:FOLDER[test|train]", "cifar-10-batches-py as unpacked", cifar10, split=str),
+        _kind("cifar100", "cifar100:FOLDER[test|train]", "cifar-100-python as unpacked", cifar100, split=str),
+        _kind(
+            "hf",
+            "hf:ORG/NAME[SPLIT]?image=COLUMN&label=COLUMN",
+            "a dataset of Hugging Face, or a folder in one of its layouts",
+            hugging_face,
+            split=str,
+            image=str,
+            label=str,
+        ),
+        _kind("samples", "samples", "the 16 photographs inside scikit-image; no labels", sample_photos),
+    ]
+)
