@@ -40,7 +40,9 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--model", default="cifar10-resnet56")
     parser.add_argument("--images", type=int, default=200)
-    parser.add_argument("--among", type=int, default=1600, help="choose them among the first so many test images")
+    parser.add_argument(
+        "--among", type=int, default=1600, help="choose them among the first so many test images"
+    )
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--distractors", type=int, default=10)
     parser.add_argument("--draws", type=int, default=40, help="random images per masked image when scoring")

@@ -206,6 +206,7 @@ def test_the_maps_are_those_of_pytorch_grad_cam_after_enlarging_and_scaling(
     f, net, layer = known
     images = pixels(2, f.size)
     maps = GradCAM()(f, images, LABELS).numpy()
+    assert np.ptp(maps) > 0
     targets = pytorch_grad_cam.utils.model_targets.ClassifierOutputTarget
     with pytorch_grad_cam.GradCAM(model=net, target_layers=[module_named(net, layer)]) as cam:
         for j in range(3):
