@@ -66,8 +66,8 @@ class FrozenConv2d(nn.Module):
             min(pad) >= 0 and down + min(top, bottom) <= height - 1 and across + min(left, right) <= width - 1
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = _Function.apply(x, self)  # type: ignore[no-untyped-call]
+    def forward(self, input: Tensor) -> Tensor:  # the argument's name is that of nn.Conv2d
+        y: Tensor = _Function.apply(input, self)  # type: ignore[no-untyped-call]
         return y
 
 

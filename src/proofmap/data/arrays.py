@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -168,10 +167,12 @@ def _layout_of(shape: tuple[int, ...], layout: str) -> str:
         raise InputError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
     if len(shape) == 3 and layout == "auto" and min(shape[1:]) > 0:
         return "nhw"
-    possible = {}
+    possible: dict[str, int] = {}
     if len(shape) == 4 and min(shape[1:]) > 0:
-        possible = {"nhwc": shape[3] in (1, 3, 4), "nchw": shape[1] in (1, 3, 4)}
-    fitting = [name for name, fits in possible.items() if fits and layout in ("auto", name)]
+        possible = {"nhwc": shape[3], "nchw": shape[1]}
+    possible = {name: channels for name, channels in possible.items() if layout in ("auto", name)}
+    fitting = [name for name, channels in possible.items() if channels in (1, 3)]
+    fitting = fitting or [name for name, channels in possible.items() if channels == 4]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -196,10 +197,12 @@ def _checked_labels(labels: Array | Sequence[int], n: int, label_names: Sequence
 def _arrays_in(path: Path) -> dict[str, Array]:
     """The arrays of a ``.npy`` or ``.npz`` file by name; nothing but plain numbers and text is ever read."""
     try:
-        if zipfile.is_zipfile(path):
-            with np.load(path, allow_pickle=False) as archive:
-                wanted = [key for key in archive.files if key in {*IMAGE_KEYS, *LABEL_KEYS, *NAME_KEYS}]
-                return {key: archive[key] for key in wanted or archive.files}
+        with path.open("rb") as file:
+            if file.read(2) == b"PK":
+                file.seek(0)
+                with np.load(file, allow_pickle=False) as archive:
+                    wanted = [key for key in archive.files if key in {*IMAGE_KEYS, *LABEL_KEYS, *NAME_KEYS}]
+                    return {key: archive[key] for key in wanted or archive.files}
         return {IMAGE_KEYS[0]: np.load(path, mmap_mode="r", allow_pickle=False)}
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None

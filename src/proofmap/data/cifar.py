@@ -16,7 +16,6 @@ from torch import Tensor
 from proofmap.errors import InputError
 
 _ALLOWED = {
-    ("numpy.core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "_reconstruct"),
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
@@ -27,17 +26,18 @@ class _ArraysOnly(pickle.Unpickler):
     """Refuses every global but those a numpy array needs, so a hostile file can run nothing."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes in the old protocols
-            return _latin1_encoder()
+        module = module.replace("numpy.core", "numpy._core")
+        if (module, name) in _REPLACED:
+            return _REPLACED[module, name]()
         if (module, name) not in _ALLOWED:
             raise InputError(
                 f"it asks to load {module}.{name}, which no CIFAR file needs; nothing was executed"
             )
-        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+        return super().find_class(module, name)
 
 
-def _latin1_encoder() -> Callable[[str, str], bytes]:
-    """A new function each time: a pickle can set attributes of whatever it is given."""
+def _encoder() -> Callable[[str, str], bytes]:
+    """How the old protocols write bytes; any other encoding would be imported by its name."""
 
     def encode(text: str, encoding: str) -> bytes:
         if encoding != "latin1":
@@ -45,6 +45,22 @@ def _latin1_encoder() -> Callable[[str, str], bytes]:
         return text.encode("latin1")
 
     return encode
+
+
+def _array_maker() -> Callable[..., NDArray[Any]]:
+    """How the newest protocol writes an array; numpy refuses Python objects here by itself."""
+
+    def from_buffer(content: bytes, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
+        return np.frombuffer(content, dtype=dtype).reshape(shape, order=order)
+
+    return from_buffer
+
+
+# Made anew for each use: a pickle can set the attributes of a function that it is given.
+_REPLACED: dict[tuple[str, str], Callable[[], Callable[..., Any]]] = {
+    ("_codecs", "encode"): _encoder,
+    ("numpy._core.numeric", "_frombuffer"): _array_maker,
+}
 
 
 def read_cifar(path: str | Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -55,14 +71,22 @@ def read_cifar(path: str | Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         if not isinstance(content, dict):
             raise InputError(f"it holds a {type(content).__name__}, expected a dictionary")
         fields = {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
-        if "data" not in fields or not fields.keys() & {"labels", "fine_labels"}:
-            raise InputError(f"it has {sorted(map(str, fields))}, expected data and labels (or fine_labels)")
-        pixels = np.asarray(fields["data"])
-        labels = np.asarray(fields["labels"] if "labels" in fields else fields["fine_labels"])
-        if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != 3072:
-            raise InputError(f"its data is {pixels.dtype} {pixels.shape}, expected bytes (N, 3072)")
-        if labels.shape != (len(pixels),) or labels.dtype.kind not in "iu":
-            raise InputError(f"its labels are {labels.dtype} {labels.shape}, expected {len(pixels)} integers")
+        wanted = ("data", "labels" if "labels" in fields else "fine_labels")
+        missing = [key for key in wanted if key not in fields]
+        if missing:
+            raise InputError(f"it has no {missing[0]!r}, only {sorted(map(str, fields))}")
+        pixels, labels = (np.asarray(fields[key]) for key in wanted)
+        if (
+            pixels.dtype != np.uint8
+            or pixels.ndim != 2
+            or pixels.shape[1] != 3072
+            or labels.shape != (len(pixels),)
+            or labels.dtype.kind not in "iu"
+        ):
+            raise InputError(
+                f"its data has shape {pixels.shape}, expected (N, 3072) bytes with N labels "
+                f"(found {pixels.dtype}, and labels {labels.shape} of {labels.dtype})"
+            )
     except OSError as error:
         raise InputError(f"the CIFAR file {path} cannot be read: {error}") from None
     except Exception as error:

@@ -62,9 +62,10 @@ def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
 
     ``options`` are the settings of the string (``split="train"``, ``seed=3``), given as arguments.
 
-    >>> load_dataset("cifar-10:data")
+    >>> load_dataset("imagenet-corner:data")
     Traceback (most recent call last):
-    proofmap.errors.InputError: there is no kind of dataset 'cifar-10'. Did you mean 'cifar10'? Known are: folder, ...
+        ...
+    proofmap.errors.InputError: there is no kind of dataset 'imagenet-corner'. Did you mean 'imagenette-corner'...
     """
     kind, place, written = _taken_apart(str(spec))
     doubled = [key for key in options if key in written and str(options[key]) != written[key]]

@@ -1,0 +1,311 @@
+"""Pictures in arrays: their layouts and ranges, files that run nothing, and CIFAR as it is published."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy._core import numeric
+
+from proofmap.data import ArrayImages, array_file, cifar10, cifar100, load_blocks
+from proofmap.data.cifar import load_cifar, read_cifar
+from proofmap.errors import InputError
+from proofmap.models.names import CIFAR10_NAMES, cifar100_names
+from tests.data.made_up import Trap, cifar_batch
+from tests.toys import conv_classifier
+
+
+def pictures(n: int = 4, height: int = 6, width: int = 9, channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (n, height, width, channels), dtype=np.uint8)
+
+
+# ---- layouts --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+@pytest.mark.parametrize("kind", ["uint8", "float32", "float64", "float16"])
+def test_pixels_arrive_as_they_were_given(channels: int, layout: str, kind: str) -> None:
+    whole = pictures(channels=channels)
+    given = whole if kind == "uint8" else (whole / 255).astype(kind)
+    dataset = ArrayImages(given if layout == "nhwc" else given.transpose(0, 3, 1, 2))
+    for i in range(4):
+        expected = np.broadcast_to(whole[i], (6, 9, max(3, channels)))
+        np.testing.assert_array_equal(np.asarray(dataset.read(i)), expected)
+
+
+def test_gray_pictures_need_no_channel() -> None:
+    whole = pictures(channels=1)
+    dataset = ArrayImages(whole[:, :, :, 0])
+    np.testing.assert_array_equal(np.asarray(dataset.read(2))[:, :, 1], whole[2, :, :, 0])
+
+
+def test_a_shape_that_can_be_read_two_ways_must_be_explained() -> None:
+    both = pictures(height=3, width=9)
+    with pytest.raises(InputError, match=r"\(4, 3, 9, 3\) may be nhwc or nchw; say which with layout"):
+        ArrayImages(both)
+    assert ArrayImages(both, layout="nhwc").read(0).size == (9, 3)
+    assert ArrayImages(both, layout="nchw").read(0).size == (3, 9)
+
+
+@pytest.mark.parametrize(
+    "images, options, told",
+    [
+        (np.zeros((4, 6, 9, 2), np.uint8), {}, r"1, 3 or 4 channels.*got \(4, 6, 9, 2\)"),
+        (np.zeros((4, 3), np.uint8), {}, r"got \(4, 3\)"),
+        (np.zeros((4, 0, 9, 3), np.uint8), {}, r"got \(4, 0, 9, 3\)"),
+        (np.zeros((4, 6, 9, 3), np.int64), {}, r"bytes \(uint8\) or floats in \[0, 1\], not int64"),
+        (np.zeros((4, 6, 9, 3), np.uint8), {"layout": "nchw"}, "with layout nchw"),
+        (np.zeros((4, 6, 9, 3), np.uint8), {"layout": "hwc"}, "auto, nhwc, nchw, not 'hwc'"),
+        (np.zeros((4, 6, 9, 3), np.uint8), {"labels": [1, 2, 3]}, "labels must be 4 integers"),
+        (np.zeros((4, 6, 9, 3), np.uint8), {"labels": np.eye(4)}, "labels must be 4 integers"),
+        (
+            np.zeros((2, 6, 9, 3), np.uint8),
+            {"labels": [0, 2], "label_names": ["a", "b"]},
+            "labels go up to 2, but there are 2",
+        ),
+    ],
+)
+def test_arrays_that_are_no_pictures_are_refused(
+    images: np.ndarray, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InputError, match=told):
+        ArrayImages(images, **options)
+
+
+@pytest.mark.parametrize("value", [255.0, -0.1, 1.01, np.nan, np.inf])
+def test_a_value_outside_the_range_fails_its_picture_alone(value: float) -> None:
+    images = np.full((3, 8, 8, 3), 0.5)
+    images[1, 4, 4, 0] = value
+    (block,) = load_blocks(ArrayImages(images), conv_classifier())
+    assert block.indices == (0, 2)
+    (failure,) = block.failures
+    assert failure.name == "image-00001"
+    assert "divide 8-bit pixels by 255" in failure.reason
+
+
+def test_labels_are_integers_in_either_usual_shape() -> None:
+    for labels in ([3, -1, 0], np.array([[3], [-1], [0]])):
+        dataset = ArrayImages(np.zeros((3, 4, 4, 3), np.uint8), labels)
+        assert [dataset.truth(i) for i in range(3)] == [3, None, 0]
+    assert ArrayImages(np.zeros((3, 4, 4, 3), np.uint8)).truth(0) is None
+
+
+def test_the_digest_tells_pictures_apart_that_have_the_same_bytes() -> None:
+    flat = np.arange(1 * 4 * 6 * 3, dtype=np.uint8)
+    shapes = [ArrayImages(flat.reshape(shape)) for shape in ((1, 4, 6, 3), (1, 6, 4, 3), (1, 3, 4, 6))]
+    assert len({dataset.digest(0) for dataset in shapes}) == 3
+    assert shapes[0].digest(0) == ArrayImages(flat.reshape(1, 4, 6, 3).copy()).digest(0)
+
+
+def test_arrays_in_memory_say_how_to_reach_another_process() -> None:
+    with pytest.raises(InputError, match=r"numpy\.savez"):
+        ArrayImages(pictures()).settings()
+
+
+# ---- files ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("images, labels", [("images", "labels"), ("x", "y"), ("data", "label")])
+def test_an_archive_holds_pictures_labels_and_their_names(tmp_path: Path, images: str, labels: str) -> None:
+    np.savez_compressed(
+        tmp_path / "a.npz",
+        **{images: pictures(), labels: [1, 0, 1, 1]},
+        label_names=["cat", "dog"],
+        other=[1],
+    )
+    dataset = array_file(tmp_path / "a.npz")
+    np.testing.assert_array_equal(np.asarray(dataset.read(3)), pictures()[3])
+    assert [dataset.truth(i) for i in range(4)] == [1, 0, 1, 1]
+    assert list(dataset.label_names) == ["cat", "dog"]
+
+
+def test_a_plain_file_is_mapped_not_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", pictures())
+    dataset = array_file(tmp_path / "a.npy")
+    assert isinstance(dataset._images, np.memmap)
+    np.testing.assert_array_equal(np.asarray(dataset.read(3)), pictures()[3])
+
+
+@pytest.mark.parametrize("name", ["object.npy", "object.npz", "label.npz", "pickle.npy"])
+def test_a_hostile_file_executes_nothing(tmp_path: Path, name: str) -> None:
+    mark, file = tmp_path / "executed", tmp_path / name
+    trap = np.array([Trap(mark)], dtype=object)
+    if name == "pickle.npy":
+        file.write_bytes(pickle.dumps(Trap(mark)))
+    elif name == "object.npy":
+        np.save(file, trap, allow_pickle=True)
+    elif name == "object.npz":
+        np.savez(file, images=trap)
+    else:
+        np.savez(file, images=pictures(1), labels=trap)
+    with pytest.raises(InputError, match=rf"{name} cannot be read .*Python objects, which are never loaded"):
+        array_file(file)
+    assert not mark.exists()
+    if name.endswith(".npz"):
+        with np.load(file, allow_pickle=True) as opened:
+            _ = [opened[key] for key in opened.files]
+    else:
+        np.load(file, allow_pickle=True)
+    assert mark.exists(), "the trap was never set, so the test above shows nothing"
+
+
+@pytest.mark.parametrize("share", [0, 0.2, 0.6, 0.99])
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_a_truncated_file_is_named(tmp_path: Path, suffix: str, share: float) -> None:
+    file = tmp_path / f"a{suffix}"
+    np.save(file, pictures()) if suffix == ".npy" else np.savez(file, images=pictures())
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(InputError, match=rf"a\{suffix} cannot be read as NumPy arrays"):
+        array_file(file)
+
+
+def test_a_file_without_pictures_says_what_it_has(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", weights=np.zeros(3), bias=np.zeros(1))
+    with pytest.raises(InputError, match="no array named images or x or data, only weights, bias"):
+        array_file(tmp_path / "a.npz")
+    np.save(tmp_path / "b.npy", np.zeros((2, 3)))
+    with pytest.raises(InputError, match=r"b\.npy: images must be"):
+        array_file(tmp_path / "b.npy")
+    with pytest.raises(InputError, match="there is no file"):
+        array_file(tmp_path / "c.npy")
+
+
+# ---- CIFAR ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_batches_of_every_protocol_are_read(tmp_path: Path, protocol: int) -> None:
+    whole = cifar_batch(tmp_path / "b", 5, protocol=protocol)
+    pixels, labels = read_cifar(tmp_path / "b")
+    np.testing.assert_array_equal(pixels.transpose(0, 2, 3, 1), whole)
+    assert labels.tolist() == [0, 1, 2, 3, 4]
+    images, classes = load_cifar(tmp_path / "b")
+    np.testing.assert_array_equal((images * 255).round().numpy(), pixels)
+    assert classes.tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_cifar10_is_found_as_it_is_unpacked(tmp_path: Path, nested: bool) -> None:
+    folder = tmp_path / "cifar-10-batches-py"
+    tests = cifar_batch(folder / "test_batch", 3, seed=9)
+    parts = [cifar_batch(folder / f"data_batch_{k}", 4, seed=k) for k in (2, 1, 3)]
+    (folder / "batches.meta").write_bytes(b"not needed")
+    path = tmp_path if nested else folder
+    test, train = cifar10(path), cifar10(path, split="train")
+    assert (test.title, train.title, len(test), len(train)) == ("cifar10[test]", "cifar10[train]", 3, 12)
+    assert (test.names[2], train.names[11]) == ("test-00002", "train-00011")
+    np.testing.assert_array_equal(np.asarray(test.read(1)), tests[1])
+    for i, (batch, row) in {0: (1, 0), 5: (0, 1), 11: (2, 3)}.items():
+        np.testing.assert_array_equal(np.asarray(train.read(i)), parts[batch][row])
+    assert test.label_names == CIFAR10_NAMES
+
+
+def test_cifar100_has_its_fine_labels(tmp_path: Path) -> None:
+    whole = cifar_batch(tmp_path / "cifar-100-python" / "test", 12, key="fine_labels")
+    dataset = cifar100(tmp_path)
+    assert tuple(dataset.label_names) == cifar100_names()
+    assert [dataset.truth(i) for i in range(3)] == [0, 1, 2]
+    np.testing.assert_array_equal(np.asarray(dataset.read(7)), whole[7])
+    with pytest.raises(InputError, match="holds no file train; cifar100 is the folder cifar-100-python"):
+        cifar100(tmp_path, split="train")
+    with pytest.raises(InputError, match="no split 'val'; choose test or train"):
+        cifar100(tmp_path, split="val")
+
+
+def _hostile(mark: Path) -> dict[str, bytes]:
+    text = str(mark).encode()
+    call = b"cbuiltins\nopen\n(X" + len(text).to_bytes(4, "little") + text + b"X\1\0\0\0wtR"
+    return {
+        "bare.pickle": pickle.dumps(Trap(mark)),
+        "field.pickle": pickle.dumps({b"data": Trap(mark), b"labels": [0]}, protocol=2),
+        "opcodes.pickle": b"\x80\x02" + call + b".",
+        "object.pickle": pickle.dumps({b"data": np.array([Trap(mark)], dtype=object), b"labels": [0]}),
+    }
+
+
+@pytest.mark.parametrize("name", ["bare.pickle", "field.pickle", "opcodes.pickle", "object.pickle"])
+def test_a_hostile_pickle_executes_nothing(tmp_path: Path, name: str) -> None:
+    mark = tmp_path / "executed"
+    content = _hostile(mark)[name]
+    (tmp_path / "test_batch").write_bytes(content)
+    with pytest.raises(
+        InputError, match=r"test_batch is not a CIFAR batch: it asks to load .*nothing was exec"
+    ):
+        cifar10(tmp_path)
+    assert not mark.exists()
+    opened = pickle.loads(content)
+    if name == "opcodes.pickle":
+        opened.close()
+    assert mark.exists(), "the pickle was never hostile, so the test above shows nothing"
+
+
+@pytest.mark.parametrize("function", ["_codecs\nencode", "numpy._core.numeric\n_frombuffer"])
+def test_a_pickle_cannot_alter_what_reads_the_next_one(tmp_path: Path, function: str) -> None:
+    untouched = numeric._frombuffer.__defaults__
+    # BUILD with the state (None, {"__defaults__": ("rot13",)}) sets attributes of the function it is given
+    state = b"N}X\x0c\0\0\0__defaults__X\5\0\0\0rot13\x85s\x86b"
+    (tmp_path / "attack").write_bytes(b"\x80\x02c" + function.encode() + b"\n" + state + b".")
+    with pytest.raises(InputError, match="not a CIFAR batch"):
+        read_cifar(tmp_path / "attack")
+    for protocol in (2, 5):
+        cifar_batch(tmp_path / "good", 2, protocol=protocol)
+        assert read_cifar(tmp_path / "good")[1].tolist() == [0, 1]
+    assert numeric._frombuffer.__defaults__ == untouched
+
+
+def test_an_encoding_by_name_is_not_looked_up(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"\x80\x02c_codecs\nencode\nX\1\0\0\0aX\5\0\0\0rot13\x86R.")
+    with pytest.raises(InputError, match="the encoding 'rot13', which no CIFAR file needs"):
+        read_cifar(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    "content, told",
+    [
+        (b"", "Ran out of input"),
+        (b"hello", "not a CIFAR batch"),
+        (pickle.dumps([1, 2]), "holds a list, expected a dictionary"),
+        (pickle.dumps({b"labels": [1]}), r"has no 'data', only \['labels'\]"),
+        (pickle.dumps({b"data": np.zeros((1, 3072), np.uint8)}), "has no 'fine_labels'"),
+        (pickle.dumps({"data": np.zeros((1, 99), np.uint8), "labels": [1]}), r"shape \(1, 99\)"),
+        (pickle.dumps({"data": np.zeros((1, 3072)), "labels": [1]}), r"expected .* bytes .*found float64"),
+        (pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1]}), "with N labels"),
+        (pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": ["cat"]}), r"labels \(1,\) of <U3"),
+        (
+            pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": [10]}),
+            "labels 10 to 10; cifar10 has 0 to 9",
+        ),
+    ],
+)
+def test_a_file_that_is_no_batch_says_why(tmp_path: Path, content: bytes, told: str) -> None:
+    (tmp_path / "test_batch").write_bytes(content)
+    with pytest.raises(InputError, match=told):
+        cifar10(tmp_path)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
+def test_a_truncated_batch_is_named(tmp_path: Path, share: float) -> None:
+    cifar_batch(tmp_path / "test_batch", 3)
+    whole = (tmp_path / "test_batch").read_bytes()
+    (tmp_path / "test_batch").write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(InputError, match="test_batch is not a CIFAR batch"):
+        cifar10(tmp_path)
+
+
+def test_the_real_batches_are_even_and_are_read_alike(data: Path) -> None:
+    folder = data / "cifar-10-batches-py"
+    test, train = cifar10(folder), cifar10(data, split="train")
+    assert (len(test), len(train)) == (10_000, 5_000)
+    counts = np.bincount([test.truth(i) or 0 for i in range(10_000)])
+    assert counts.tolist() == [1000] * 10
+    images, labels = load_cifar(folder / "test_batch")
+    for i in (0, 17, 9_999):
+        np.testing.assert_array_equal(
+            np.asarray(test.read(i)), (images[i] * 255).round().byte().permute(1, 2, 0).numpy()
+        )
+        assert test.truth(i) == int(labels[i])

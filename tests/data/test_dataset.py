@@ -1,0 +1,227 @@
+"""What holds for every dataset, how labels find their outputs, and which pictures a selection takes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proofmap.data import (
+    ArrayImages,
+    Dataset,
+    choose_names,
+    load_dataset,
+    match_labels,
+    random_choice,
+    rebuild_dataset,
+    truths,
+)
+from proofmap.data.dataset import digest_of
+from proofmap.errors import InputError
+from proofmap.models.names import imagenet_names
+from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, saved
+
+# ---- every dataset --------------------------------------------------------------------------------------------
+
+
+def _csv(folder: Path) -> str:
+    saved(folder, "b.png", "a.png")
+    (folder / "list.csv").write_text("file,label\nb.png,dog\na.png,cat\n")
+    return "list.csv"
+
+
+def _npz(folder: Path) -> str:
+    np.savez(folder / "a.npz", images=np.stack([noise(i) for i in range(3)]), labels=[2, 0, 1])
+    return "a.npz"
+
+
+def _npy(folder: Path) -> str:
+    np.save(folder / "a.npy", np.stack([noise(i) for i in range(3)]))
+    return "a.npy"
+
+
+def _cifar10(folder: Path) -> str:
+    cifar_batch(folder / "c" / "test_batch", 3)
+    return "cifar10:c"
+
+
+def _cifar100(folder: Path) -> str:
+    cifar_batch(folder / "c" / "test", 3, key="fine_labels")
+    return "cifar100:c"
+
+
+LAYOUTS: dict[str, Callable[[Path], str]] = {
+    "flat": lambda folder: str(saved(folder / "p", "b.png", "a.jpg").relative_to(folder)),
+    "folders": lambda folder: str(saved(folder / "p", "dog/1.png", "cat/1.png").relative_to(folder)),
+    "csv": _csv,
+    "npz": _npz,
+    "npy": _npy,
+    "cifar10": _cifar10,
+    "cifar100": _cifar100,
+    "imagenette": lambda folder: f"imagenette:{imagenette_at(folder / 'i').relative_to(folder)}[train]",
+    "corner": lambda folder: f"imagenette-corner:{imagenette_at(folder / 'i').relative_to(folder)}?seed=5",
+    "devkit": lambda folder: f"imagenet:{devkit_at(folder / 'd').relative_to(folder)}",
+}
+
+
+@pytest.fixture(params=LAYOUTS)
+def dataset(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    """Each layout, opened by a relative path."""
+    monkeypatch.chdir(tmp_path)
+    return load_dataset(LAYOUTS[request.param](tmp_path))
+
+
+def test_every_picture_has_its_own_name_and_can_be_read(dataset: Dataset) -> None:
+    assert len(dataset) == len(dataset.names) == len(set(dataset.names)) > 1
+    for i in range(len(dataset)):
+        assert dataset.read(i).mode in ("RGB", "RGBA")
+
+
+def test_a_label_is_unknown_or_has_a_name(dataset: Dataset) -> None:
+    for i in range(len(dataset)):
+        label = dataset.truth(i)
+        assert label is None or label in range(len(dataset.label_names) or 3)
+
+
+def test_pictures_that_differ_have_digests_that_differ(dataset: Dataset) -> None:
+    digests = [dataset.digest(i) for i in range(len(dataset))]
+    assert len(set(digests)) == len(dataset)
+    assert all(len(digest) == 32 and int(digest, 16) >= 0 for digest in digests)
+
+
+@pytest.mark.parametrize("way", ["settings", "pickle"])
+def test_another_process_opens_the_same_dataset(
+    dataset: Dataset, way: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    told, whole = json.dumps(dataset.settings()), pickle.dumps(dataset)
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    other = rebuild_dataset(json.loads(told)) if way == "settings" else pickle.loads(whole)
+    assert (other.title, list(other.names), other.settings()) == (
+        dataset.title,
+        list(dataset.names),
+        dataset.settings(),
+    )
+    for i in range(len(dataset)):
+        assert (other.truth(i), other.digest(i)) == (dataset.truth(i), dataset.digest(i))
+        np.testing.assert_array_equal(np.asarray(other.read(i)), np.asarray(dataset.read(i)))
+
+
+def test_the_title_tells_no_folder_of_this_machine(dataset: Dataset, tmp_path: Path) -> None:
+    assert str(tmp_path) not in dataset.title
+    assert dataset.title in repr(dataset)
+
+
+def test_a_digest_is_that_of_the_stored_bytes(tmp_path: Path) -> None:
+    photos = load_dataset(saved(tmp_path, "a.png", "b.jpg"))
+    for i, name in enumerate(photos.names):
+        content = (tmp_path / name).read_bytes()
+        assert photos.digest(i) == hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def test_parts_of_a_digest_are_told_apart() -> None:
+    assert len({digest_of("ab", "c"), digest_of("a", "bc"), digest_of("abc"), digest_of("abc", "")}) == 4
+
+
+# ---- labels ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "labels, outputs, expected",
+    [
+        (["cat", "dog"], ["dog", "cat"], (1, 0)),  # by name, though there are as many
+        (["Cat", "sea_lion"], ["sea lion", "cup", "cat"], (2, 0)),
+        (["cat", "bat"], ["dog", "cat", "cup"], (1, None)),
+        (["cat", "dog"], ["0", "1"], (0, 1)),  # numbered outputs
+        (["tench", "banana"], ["tench, Tinca tinca", "banana"], (0, 1)),  # another vocabulary
+        (["0", "1", "10", "2"], ["a", "b", "c"], (0, 1, None, 2)),  # numbers are indices
+        (["1", "0"], ["0", "1"], (1, 0)),
+        (["crane"], ["crane", "cup", "crane"], (None,)),  # which of the two is not told
+        ([], ["cat"], ()),
+    ],
+)
+def test_labels_find_their_outputs(
+    labels: list[str], outputs: list[str], expected: tuple[int | None, ...]
+) -> None:
+    assert match_labels(labels, outputs) == expected
+
+
+def test_ten_of_imagenets_names_find_their_outputs() -> None:
+    names = imagenet_names()
+    chosen = [0, 217, 482, 491, 497, 566, 569, 571, 574, 701]
+    assert match_labels([names[i] for i in chosen], names) == tuple(chosen)
+    assert match_labels(names, names) == tuple(range(1000))
+
+
+def test_truths_are_outputs_of_the_net(tmp_path: Path) -> None:
+    photos = load_dataset(saved(tmp_path, "dog/1.png", "cat/1.png", "cat/2.png", "yeti/1.png"))
+    assert truths(photos, ["cup", "dog", "cat"]) == [2, 2, 1, None]
+    assert truths(photos, ["cup", "dog", "cat"], [2, 0]) == [1, 2]
+
+
+def test_bare_numbers_are_outputs_as_they_are() -> None:
+    pictures = ArrayImages(np.zeros((3, 4, 4, 3), dtype=np.uint8), [4, -1, 0])
+    assert truths(pictures, list("abcde")) == [4, None, 0]
+    with pytest.raises(InputError, match="the label 4, but the net has outputs 0 to 3"):
+        truths(pictures, list("abcd"))
+
+
+def test_labels_that_the_net_does_not_have_are_an_error(tmp_path: Path) -> None:
+    photos = load_dataset(saved(tmp_path, "n01440764/1.png", "n02102040/1.png"))
+    with pytest.raises(
+        InputError, match=r"none of the labels .*'n01440764'.* is an output.*imagenette:FOLDER"
+    ):
+        truths(photos, imagenet_names())
+
+
+def test_nothing_known_is_nothing_claimed(tmp_path: Path) -> None:
+    assert truths(load_dataset(saved(tmp_path, "a.png", "b.png")), ["cat"]) == [None, None]
+
+
+# ---- selections -----------------------------------------------------------------------------------------------
+
+_names = st.lists(st.text(max_size=6), unique=True, min_size=1, max_size=30)
+
+
+@given(_names, st.data(), st.integers(0, 5))
+def test_a_random_choice_does_not_depend_on_the_order(
+    names: list[str], draw: st.DataObject, seed: int
+) -> None:
+    n = draw.draw(st.integers(0, len(names)))
+    shuffled = draw.draw(st.permutations(names))
+    chosen = [names[i] for i in random_choice(names, n, seed=seed)]
+    assert chosen == [shuffled[i] for i in random_choice(shuffled, n, seed=seed)]
+    assert len(set(chosen)) == n
+
+
+@given(_names, st.integers(0, 5))
+def test_a_larger_choice_starts_with_the_smaller(names: list[str], seed: int) -> None:
+    everything = random_choice(names, len(names), seed=seed)
+    for n in range(len(names)):
+        assert random_choice(names, n, seed=seed) == everything[:n]
+
+
+def test_every_picture_is_chosen_equally_often() -> None:
+    names = [f"{i}.jpg" for i in range(10)]
+    times = Counter(i for seed in range(2000) for i in random_choice(names, 3, seed=seed))
+    # 600 each expected, with a standard deviation of sqrt(2000 * .3 * .7) = 20.5
+    assert set(times) == set(range(10))
+    assert all(abs(count - 600) < 4 * 20.5 for count in times.values())
+
+
+def test_more_than_there_are_cannot_be_chosen() -> None:
+    with pytest.raises(InputError, match="3 pictures are asked for, but there are 2"):
+        random_choice(["a", "b"], 3)
+
+
+def test_pictures_are_chosen_by_name_in_the_order_wanted() -> None:
+    assert choose_names(["a", "b", "c"], ["c", "a"]) == [2, 0]
+    with pytest.raises(InputError, match=r"'cat-01\.png'; did you mean 'cat-1\.png'"):
+        choose_names(["cat-1.png", "dog.png"], ["cat-01.png"])

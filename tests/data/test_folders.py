@@ -1,0 +1,520 @@
+"""Photos in folders and tables: which are found, in what order, with which labels; and the paper's corners."""
+
+from __future__ import annotations
+
+import builtins
+import csv
+import json
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proofmap.data import (
+    IMAGENETTE,
+    Corners,
+    Dataset,
+    image_csv,
+    image_folder,
+    imagenet,
+    imagenette,
+    imagenette_corner,
+    load_dataset,
+    sample_photos,
+)
+from proofmap.data.folders import find_files
+from proofmap.errors import InputError
+from proofmap.images import SUFFIXES, find_images
+from proofmap.models.names import imagenet_names
+from tests.data.made_up import devkit_at, imagenette_at, noise, save, saved
+
+
+def labelled(dataset: Dataset) -> dict[str, str | None]:
+    """Each picture's name, and the name of its label."""
+    labels = [dataset.truth(i) for i in range(len(dataset))]
+    names = [None if label is None else dataset.label_names[label] for label in labels]
+    return dict(zip(dataset.names, names, strict=True))
+
+
+# ---- folders --------------------------------------------------------------------------------------------------
+
+
+def test_sub_folders_are_labels_in_alphabetical_order(tmp_path: Path) -> None:
+    photos = image_folder(saved(tmp_path, "dog/b.png", "dog/a/c.png", "cat/x.jpg", "Bat/1.png"))
+    assert list(photos.label_names) == ["Bat", "cat", "dog"]
+    assert labelled(photos) == {
+        "Bat/1.png": "Bat",
+        "cat/x.jpg": "cat",
+        "dog/a/c.png": "dog",
+        "dog/b.png": "dog",
+    }
+
+
+@pytest.mark.parametrize("names", [["a.png", "b.png"], ["a.png", "cat/b.png"]])
+def test_pictures_outside_sub_folders_mean_no_labels(tmp_path: Path, names: list[str]) -> None:
+    photos = image_folder(saved(tmp_path, *names))
+    assert list(photos.label_names) == [] and labelled(photos) == dict.fromkeys(names)
+
+
+def test_the_order_is_that_of_find_images_whatever_the_file_system_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["b.png", "a/z.JPG", "a/b/c.png", "a.png", "c/1.png", "c/10.png", "c/2.png", "a b/x.png"]
+    saved(tmp_path, *names)
+    expected = [path.relative_to(tmp_path).as_posix() for path in find_images([tmp_path])]
+    assert sorted(expected) == sorted(names)
+    scandir, shuffle = os.scandir, random.Random(0).shuffle
+
+    class Shuffled:
+        def __init__(self, folder: str) -> None:
+            with scandir(folder) as found:
+                self.entries = list(found)
+            shuffle(self.entries)
+
+        def __enter__(self) -> list[os.DirEntry[str]]:
+            return self.entries
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+    monkeypatch.setattr(os, "scandir", Shuffled)
+    for _ in range(5):
+        assert find_files(tmp_path) == expected
+
+
+def test_only_pictures_count(tmp_path: Path) -> None:
+    saved(tmp_path, "a.png", ".hidden.png", "._a.png", ".cache/b.png")
+    (tmp_path / "notes.txt").write_text("no picture")
+    (tmp_path / "folder.png").mkdir()
+    os.mkfifo(tmp_path / "pipe.png")  # opening it would wait forever
+    assert list(image_folder(tmp_path).names) == ["a.png"]
+
+
+def test_every_usual_suffix_is_found(tmp_path: Path) -> None:
+    for suffix in SUFFIXES:
+        (tmp_path / f"a{suffix.upper()}").touch()
+    assert len(image_folder(tmp_path)) == len(SUFFIXES)
+
+
+def test_opening_looks_at_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        for i in range(50):
+            (tmp_path / folder / f"{i}.jpg").touch()
+    stat, looked = os.stat, []
+
+    def noted(path: str, *arguments: object, **options: object) -> object:
+        looked.append(path)
+        return stat(path, *arguments, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", noted)
+        patch.setattr(builtins, "open", None)
+        patch.setattr(Image, "open", None)
+        photos = image_folder(tmp_path)
+    assert len(photos) == 100
+    assert all(Path(path) == tmp_path for path in looked)
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    saved(tmp_path / "elsewhere", "x.png")
+    saved(tmp_path / "photos", "cat/a.png")
+    (tmp_path / "photos" / "dog").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "photos" / "cat" / "back").symlink_to(tmp_path / "photos")
+    (tmp_path / "photos" / "self").symlink_to(tmp_path / "photos")
+    assert find_files(tmp_path / "photos") == ["cat/a.png", "dog/x.png"]
+
+
+def test_names_that_are_no_text_can_be_stored(tmp_path: Path) -> None:
+    path = os.path.join(os.fsencode(tmp_path), b"caf\xe9.png")
+    try:
+        Path(os.fsdecode(path)).write_bytes(save(tmp_path, "a.png").read_bytes())
+    except OSError:
+        pytest.skip("this file system takes only UTF-8")
+    photos = image_folder(tmp_path)
+    assert list(photos.names) == ["a.png", r"caf\xe9.png"]
+    assert "\n".join(photos.names).encode()
+    assert photos.read(1).size == (8, 8) and photos.digest(1) == photos.digest(0)
+    path_of_é = save(tmp_path / "accents", "é.png")
+    assert list(image_folder(path_of_é.parent).names) == ["é.png"]
+
+
+@pytest.mark.parametrize("make", [lambda p: None, lambda p: p.mkdir(), lambda p: p.write_text("a")])
+def test_a_folder_without_pictures_says_so(tmp_path: Path, make: object) -> None:
+    make(tmp_path / "x")  # type: ignore[operator]
+    with pytest.raises(InputError, match=r"no folder .*x|x holds no images \(\.bmp.*write KIND:PLACE"):
+        image_folder(tmp_path / "x")
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------
+
+
+def table(folder: Path, text: str, *, name: str = "list.csv", encoding: str = "utf-8") -> Path:
+    (folder / name).write_text(text, encoding=encoding, newline="")
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "file,label\nb/2.png,dog\n1.png,cat\nb/3.png,\n",
+        "label;path\r\ndog;b/2.png\r\ncat;1.png\r\n;b/3.png\r\n",
+        "FileName\tClass\nb/2.png\tdog\n\n1.png\tcat\nb/3.png\t \n",
+        '"label","extra","image"\n"dog","a, b","b/2.png"\n"cat","two\nlines","1.png"\n"","","b/3.png"',
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_table_names_files_and_labels(tmp_path: Path, text: str, encoding: str) -> None:
+    saved(tmp_path, "1.png", "b/2.png", "b/3.png")
+    photos = image_csv(table(tmp_path, text, encoding=encoding))
+    assert labelled(photos) == {"b/2.png": "dog", "1.png": "cat", "b/3.png": None}
+    assert list(photos.label_names) == ["cat", "dog"]
+    np.testing.assert_array_equal(np.asarray(photos.read(0)), noise(1))
+
+
+@pytest.mark.parametrize("column", ["class_index", "label"])
+def test_numbers_stay_as_they_are(tmp_path: Path, column: str) -> None:
+    photos = image_csv(table(tmp_path, f"file,{column}\na.png,907\nb.png,\nc.png,3\n"))
+    assert [photos.truth(i) for i in range(3)] == [907, None, 3]
+    assert list(photos.label_names) == []
+
+
+def test_the_index_counts_where_names_stand_beside_it(tmp_path: Path) -> None:
+    photos = image_csv(table(tmp_path, "file,label,class_index\na.png,cat,281\n"))
+    assert photos.truth(0) == 281
+
+
+def test_a_table_may_name_files_anywhere(tmp_path: Path) -> None:
+    elsewhere = save(tmp_path / "elsewhere", "x.dat.png")
+    (tmp_path / "here").mkdir()
+    photos = image_csv(table(tmp_path / "here", f"file\n{elsewhere}\n../elsewhere/x.dat.png\n"))
+    assert photos.digest(0) == photos.digest(1)
+    assert photos.read(1).size == (8, 8)
+
+
+def test_boxes_are_numbers_or_an_error(tmp_path: Path) -> None:
+    rows = ['a.png,"[[1, 2, 3.5, 4], [5, 6, 7, 8]]"', "b.png,", 'c.png,"[[1, 2]]"', "d.png,nonsense"]
+    photos = image_csv(table(tmp_path, "file,boxes_xyxy\n" + "\n".join(rows)))
+    assert photos.boxes(0) == ((1, 2, 3.5, 4), (5, 6, 7, 8))
+    assert photos.boxes(1) == ()
+    for bad in (2, 3):
+        with pytest.raises(InputError, match=r"boxes of [cd]\.png must be \[\[x0, y0, x1, y1\]"):
+            photos.boxes(bad)
+    assert image_folder(saved(tmp_path, "a.png")).boxes(0) == ()
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("", "no column of files.*first row must name one file, path"),
+        ("a.png,cat\n", "no column of files.*and is 'a.png,cat'"),
+        ("file,label\n", "names no image"),
+        ("file,label\na.png,cat\nb.png\n", "line 3 of .* has 1 fields, but 2 columns"),
+        ("file,label\na.png,cat\nb.png,cat\na.png,dog\n", r"names a\.png twice, in lines 2 and 4"),
+        ("file,label\n,cat\n", "line 2 of .* names no file"),
+        ("file,label\na.png,cat\nb.png,3\n", r"mixes numbers \('3'\) and names \('cat'\)"),
+        ('file,label\n"a.png"x,cat\n', "line 2 of .* cannot be read"),
+    ],
+)
+def test_a_bad_table_names_the_line(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        image_csv(table(tmp_path, text))
+
+
+def test_a_table_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"\xff\xfe\0\0file")
+    with pytest.raises(InputError, match=r"a\.csv cannot be read as text"):
+        image_csv(tmp_path / "a.csv")
+    with pytest.raises(InputError, match=r"there is no file .*b\.csv"):
+        image_csv(tmp_path / "b.csv")
+
+
+# ---- Imagenette -----------------------------------------------------------------------------------------------
+
+
+def test_imagenettes_folders_are_imagenets_labels(tmp_path: Path) -> None:
+    photos = imagenette(imagenette_at(tmp_path))
+    assert [photos.truth(i) for i in range(6)] == [0, 0, 217, 217, 701, 701]
+    assert set(labelled(photos).values()) == {"tench", "English springer", "parachute"}
+    ten = imagenette(tmp_path, labels="imagenette")
+    assert [ten.truth(i) for i in range(6)] == [0, 0, 1, 1, 9, 9]
+    assert labelled(ten) == labelled(photos)
+    assert len(ten.label_names) == 10
+
+
+def test_imagenettes_order_is_that_of_wordnet_ids_and_of_outputs() -> None:
+    assert list(IMAGENETTE) == sorted(IMAGENETTE)
+    assert list(IMAGENETTE.values()) == sorted(IMAGENETTE.values())
+
+
+def test_either_split_is_found_from_above_and_from_inside(tmp_path: Path) -> None:
+    imagenette_at(tmp_path)
+    val, train = imagenette(tmp_path), imagenette(tmp_path, split="train")
+    assert (val.title, train.title) == ("imagenette[val]", "imagenette[train]")
+    assert val.digest(0) != train.digest(0)
+    assert imagenette(tmp_path / "val").digest(0) == val.digest(0)
+    assert imagenette(tmp_path / "train", split="train").digest(0) == train.digest(0)
+    with pytest.raises(InputError, match=r"has no folder val, only train: write \[train\]"):
+        imagenette(tmp_path / "train")
+    with pytest.raises(InputError, match="no split 'test'; choose val or train"):
+        imagenette(tmp_path, split="test")
+    with pytest.raises(InputError, match="'imagenet' \\(1000\\) or 'imagenette' \\(10\\), not '10'"):
+        imagenette(tmp_path, labels="10")
+
+
+@pytest.mark.parametrize("name", ["cat/a.png", "a.png", "n99999999/a.png"])
+def test_another_folder_is_not_imagenette(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=r"is not Imagenette: it has '(cat|a.png|n99999999)'; expected"):
+        imagenette(saved(tmp_path, name))
+
+
+# ---- corners --------------------------------------------------------------------------------------------------
+
+
+def place_in(height: int, width: int) -> np.ndarray:
+    """A photo that tells places: red is x and green is y, in steps of the whole range."""
+    y, x = np.mgrid[0.5:height, 0.5:width]
+    place = np.stack([x / width, y / height, np.full_like(x, 0.5)], axis=2)
+    return (place * 255).round().astype(np.uint8)
+
+
+def corners_of(folder: Path, size: tuple[int, int], n: int, *, seed: int = 0) -> Corners:
+    """``n`` photos of one class, equal to the eye but different in content."""
+    for i in range(n):
+        photo = place_in(*size)
+        photo[0, 0, 2], photo[0, 1, 2] = divmod(i, 256)
+        save(folder, f"val/n01440764/{i:03d}.png", photo)
+    return imagenette_corner(folder, seed=seed)
+
+
+@pytest.mark.parametrize("size", [(512, 512), (300, 400), (400, 256), (100, 150)])
+def test_a_corner_is_180_of_256_pixels_of_the_shorter_side(tmp_path: Path, size: tuple[int, int]) -> None:
+    pictures = corners_of(tmp_path, size, 8)
+    height, width = (round(length * 256 / min(size)) for length in size)
+    for i in range(8):
+        cut = np.asarray(pictures.read(i)).astype(float) / 255
+        assert cut.shape == (224, 224, 3)
+        right, bottom = pictures.corner(i) % 2, pictures.corner(i) // 2
+        left_edge, top_edge = right * (width - 180) / width, bottom * (height - 180) / height
+        red, green = cut[112, :, 0], cut[:, 112, 1]
+        assert (red[0], red[-1]) == pytest.approx((left_edge, left_edge + 180 / width), abs=0.02)
+        assert (green[0], green[-1]) == pytest.approx((top_edge, top_edge + 180 / height), abs=0.02)
+
+
+def test_all_four_corners_occur_equally_often(tmp_path: Path) -> None:
+    pictures = corners_of(tmp_path, (4, 4), 400)
+    times = Counter(pictures.corner(i) for i in range(400))
+    assert set(times) == {0, 1, 2, 3}
+    assert all(abs(count - 100) < 4 * np.sqrt(400 * 3 / 16) for count in times.values())
+
+
+def test_the_corner_depends_on_seed_and_content_and_on_nothing_else(tmp_path: Path) -> None:
+    pictures = corners_of(tmp_path, (6, 6), 40)
+    by_content = {pictures.pictures.digest(i): pictures.corner(i) for i in range(40)}
+    for i, name in enumerate(reversed(pictures.names)):  # another order, other names, fewer photos
+        if i % 3:
+            path = tmp_path / "other" / "val" / "n03888257" / f"{i:03d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes((tmp_path / "val" / name).read_bytes())
+    other = imagenette_corner(tmp_path / "other")
+    assert len(other) == 26
+    assert all(by_content[other.pictures.digest(i)] == other.corner(i) for i in range(26))
+    reseeded = imagenette_corner(tmp_path, seed=1)
+    same = sum(reseeded.corner(i) == pictures.corner(i) for i in range(40))
+    assert 1 <= same <= 25  # a quarter is expected
+
+
+def test_a_corner_is_another_picture_than_its_photo(tmp_path: Path) -> None:
+    pictures = corners_of(tmp_path, (6, 6), 12)
+    digests = {pictures.digest(i) for i in range(12)} | {pictures.pictures.digest(i) for i in range(12)}
+    assert len(digests) == 24
+    for seed in range(4):
+        other = imagenette_corner(tmp_path, seed=seed)
+        for i in range(12):  # the digest changes exactly where the picture does
+            assert (other.digest(i) == pictures.digest(i)) == (other.corner(i) == pictures.corner(i))
+
+
+def test_corners_keep_names_and_labels(tmp_path: Path) -> None:
+    photos, pictures = imagenette(imagenette_at(tmp_path)), imagenette_corner(tmp_path)
+    assert labelled(photos) == labelled(pictures)
+    assert pictures.framed and not photos.framed
+
+
+def test_a_hair_is_refused_before_it_grows(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"30000 x 1 pixels is too narrow: .*crop it first"):
+        corners_of(tmp_path, (1, 30_000), 1).read(0)
+
+
+# ---- ImageNet -------------------------------------------------------------------------------------------------
+
+
+def test_the_devkits_numbers_are_translated_by_wordnet_id(tmp_path: Path) -> None:
+    photos = imagenet(devkit_at(tmp_path, truth=(3, 1, 2, 2)))
+    # devkit: 1 n02119789, 2 n02100735, 3 n01440764; alphabetical: n01440764, n02100735, n02119789
+    assert [photos.truth(i) for i in range(4)] == [0, 2, 1, 1]
+    assert list(labelled(photos).values()) == ["n01440764", "n02119789", "n02100735", "n02100735"]
+
+
+def test_the_number_in_a_photos_name_is_its_line(tmp_path: Path) -> None:
+    devkit_at(tmp_path, truth=(3, 1, 2, 2))
+    (tmp_path / "val" / "ILSVRC2012_val_00000001.png").unlink()
+    assert [imagenet(tmp_path).truth(i) for i in range(3)] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("place", ["", "val", "data", "val/data", "ILSVRC2012_devkit_t12/data"])
+def test_the_devkits_files_are_found_beside_the_photos(tmp_path: Path, place: str) -> None:
+    devkit_at(tmp_path)
+    devkit = tmp_path / "ILSVRC2012_devkit_t12" / "data"
+    (tmp_path / place).mkdir(exist_ok=True, parents=True)
+    for file in list(devkit.iterdir()):
+        file.rename(tmp_path / place / file.name)
+    for path in (tmp_path, tmp_path / "val"):
+        assert [imagenet(path).truth(i) for i in range(4)] == [0, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "synsets",
+    [
+        "n02119789\nn02100735\nn01440764\n",
+        "n02119789 kit fox, Vulpes macrotis\nn02100735 setter\n\nn01440764 tench\n",
+        "n01440764 3 tench\nn02100735 2 setter\nn02119789 1 kit_fox\n",  # numbered, in another order
+        "1 n02119789 kit fox\n3 n01440764 tench\n2 n02100735 setter\n",
+    ],
+)
+def test_the_devkits_order_can_be_written_in_several_ways(tmp_path: Path, synsets: str) -> None:
+    devkit_at(tmp_path)
+    (tmp_path / "ILSVRC2012_devkit_t12" / "data" / "synsets.txt").write_text(synsets)
+    assert [imagenet(tmp_path).truth(i) for i in range(4)] == [0, 2, 1, 1]
+
+
+def test_a_list_of_classes_sets_the_order_of_the_outputs(tmp_path: Path) -> None:
+    devkit_at(tmp_path)
+    (tmp_path / "classes.txt").write_text("n02100735 setter\nn09999999 new\nn01440764\nn02119789\n")
+    photos = imagenet(tmp_path)
+    assert [photos.truth(i) for i in range(4)] == [2, 3, 0, 0]
+    assert len(photos.label_names) == 4
+
+
+@pytest.mark.parametrize(
+    "synsets, truth, told",
+    [
+        ("n01440764\nn02100735\nn02119789\n", "3", "alphabetically: .* wrong labels"),
+        ("n02119789\nfox\n", "1", "line 2 of .* does not start with a WordNet id"),
+        ("n02119789 1\nn01440764 1\n", "1", "must number its 2 classes from 1, each once"),
+        ("n02119789 0\nn01440764 1\n", "1", "must number its 2 classes from 1, each once"),
+        ("", "1", "must number its 0 classes"),
+        ("n02119789\nn01440764\n", "3", "line 1 of .* is '3', which .*synsets.txt does not list"),
+        ("n02119789\nn01440764\n", "tench", "line 1 of .* is 'tench', which"),
+        ("n02119789\nn01440764\n", "", "has no line in .*numbered 1 to 0"),
+    ],
+)
+def test_devkit_files_that_would_give_wrong_labels_are_refused(
+    tmp_path: Path, synsets: str, truth: str, told: str
+) -> None:
+    devkit_at(tmp_path, truth=[1])
+    devkit = tmp_path / "ILSVRC2012_devkit_t12" / "data"
+    (devkit / "synsets.txt").write_text(synsets)
+    (devkit / "ILSVRC2012_validation_ground_truth.txt").write_text(truth)
+    with pytest.raises(InputError, match=told):
+        imagenet(tmp_path)
+
+
+@pytest.mark.parametrize("missing", ["synsets.txt", "ILSVRC2012_validation_ground_truth.txt"])
+def test_a_missing_file_of_the_devkit_is_named(tmp_path: Path, missing: str) -> None:
+    devkit_at(tmp_path)
+    (tmp_path / "ILSVRC2012_devkit_t12" / "data" / missing).unlink()
+    with pytest.raises(InputError, match=rf"{missing}.* was found neither .*file,class_index"):
+        imagenet(tmp_path)
+
+
+def test_a_folder_per_class_needs_all_of_them_or_a_list(tmp_path: Path) -> None:
+    for name in ("n01440764/a.JPEG", "n01443537/b.JPEG"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match=r"has 2 of ImageNet's 1000 folders.*classes\.txt"):
+        imagenet(tmp_path)
+    (tmp_path / "classes.txt").write_text("n01443537\n")
+    with pytest.raises(InputError, match=r"classes\.txt does not list n01440764"):
+        imagenet(tmp_path)
+    (tmp_path / "classes.txt").write_text("n01443537\nn01440764\n")
+    assert labelled(imagenet(tmp_path)) == {"n01440764/a.JPEG": "n01440764", "n01443537/b.JPEG": "n01443537"}
+    assert imagenet(tmp_path).truth(0) == 1
+
+
+def test_a_thousand_folders_are_the_usual_outputs(tmp_path: Path) -> None:
+    for k in range(1000):
+        folder = tmp_path / f"n{k * 7919:08d}"
+        folder.mkdir()
+        (folder / "a.jpg").touch()
+    photos = imagenet(tmp_path)
+    assert [photos.truth(i) for i in range(1000)] == list(range(1000))
+    assert tuple(photos.label_names) == imagenet_names()
+
+
+def test_imagenettes_folders_are_known_without_a_list(tmp_path: Path) -> None:
+    assert labelled(imagenet(imagenette_at(tmp_path))) == labelled(imagenette(tmp_path))
+
+
+def test_a_table_gives_imagenets_indices(tmp_path: Path) -> None:
+    saved(tmp_path, "a.png", "b.png")
+    table(tmp_path, "file,class_index,boxes_xyxy\na.png,340,\nb.png,,\n", name="labels.csv")
+    for path in (tmp_path, tmp_path / "labels.csv"):
+        photos = imagenet(path)
+        assert labelled(photos) == {"a.png": "zebra", "b.png": None}
+    for wrong in ("1000", "zebra", "-1"):
+        table(tmp_path, f"file,class_index\na.png,{wrong}\n", name="labels.csv")
+        with pytest.raises(InputError, match=rf"numbers 0 to 999 in a column class_index, not '{wrong}'"):
+            imagenet(tmp_path)
+
+
+# ---- real data ------------------------------------------------------------------------------------------------
+
+
+def test_the_samples_are_photographs() -> None:
+    pytest.importorskip("skimage", reason="scikit-image is not installed")
+    photos = sample_photos()
+    assert "cat" in photos.names and len(photos) == len(set(photos.names)) == 16
+    assert photos.read(list(photos.names).index("cat")).size == (451, 300)
+
+
+def test_the_real_imagenette_is_what_its_folders_say(data: Path) -> None:
+    published = {
+        wnid: int(k) for k, (wnid, _) in json.loads((data / "imagenet_classes.json").read_text()).items()
+    }
+    assert {wnid: published[wnid] for wnid in IMAGENETTE} == IMAGENETTE
+    for split, count in (("val", 1000), ("train", 1489)):
+        photos = imagenette(data / "imagenette", split=split)
+        assert len(photos) == count
+        wnids = [name.partition("/")[0] for name in photos.names]
+        assert [photos.truth(i) for i in range(count)] == [published[wnid] for wnid in wnids]
+
+
+def test_the_real_imagenet_photos_have_their_labels_and_boxes(data: Path) -> None:
+    photos = imagenet(data / "imagenet_val")
+    with open(data / "imagenet_val" / "labels.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(photos.names) == [row["file"] for row in rows]
+    assert [photos.truth(i) for i in range(1000)] == [int(row["class_index"]) for row in rows]
+    for i in (0, 340, 999):
+        assert [list(box) for box in photos.boxes(i)] == json.loads(rows[i]["boxes_xyxy"])
+        assert photos.read(i).size == (int(rows[i]["width"]), int(rows[i]["height"]))
+
+
+def test_real_corners_are_even_and_cut_out_of_the_photo(data: Path) -> None:
+    pictures = load_dataset(f"imagenette-corner:{data / 'imagenette'}")
+    assert isinstance(pictures, Corners)
+    times = Counter(pictures.corner(i) for i in range(1000))
+    assert all(abs(times[corner] - 250) < 4 * np.sqrt(1000 * 3 / 16) for corner in range(4))
+    for i in (3, 500, 997):  # shorter side 256 already: the corner is in the file as it is
+        photo = Image.open(data / "imagenette" / "val" / pictures.names[i]).convert("RGB")
+        assert min(photo.size) == 256
+        x, y = (
+            (photo.width - 180) * (pictures.corner(i) % 2),
+            (photo.height - 180) * (pictures.corner(i) // 2),
+        )
+        expected = photo.crop((x, y, x + 180, y + 180)).resize((224, 224), Image.Resampling.BILINEAR)
+        np.testing.assert_array_equal(np.asarray(pictures.read(i)), np.asarray(expected))

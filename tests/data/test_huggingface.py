@@ -1,0 +1,144 @@
+"""Hugging Face's datasets: columns found by type, bytes decoded here, and a clear word where the library is missing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import io
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proofmap.data import HuggingFaceImages, hugging_face, load_blocks, load_dataset, rebuild_dataset, truths
+from proofmap.data.dataset import digest_of
+from proofmap.errors import InputError, MissingExtra
+from tests.data.made_up import bomb, jpeg, noise, save
+from tests.toys import conv_classifier
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # what their library warns of is not ours to mend
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The package datasets, without network."""
+    if importlib.util.find_spec("datasets") is None:
+        pytest.skip("datasets is not installed")
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hf")))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        module = importlib.import_module("datasets")
+        module.disable_progress_bars()
+        return module
+
+
+def png(seed: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(noise(seed)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def rows(library: ModuleType, cells: list[Any], labels: list[int] | None = None) -> Any:
+    """A dataset whose column ``picture`` holds encoded images (bytes, or the path of a file)."""
+    features: dict[str, Any] = {"note": library.Value("string"), "picture": library.Image()}
+    columns: dict[str, Any] = {
+        "note": ["x"] * len(cells),
+        "picture": [
+            None
+            if cell is None
+            else {"bytes": cell if isinstance(cell, bytes) else None, "path": None}
+            if isinstance(cell, bytes)
+            else {"bytes": None, "path": str(cell)}
+            for cell in cells
+        ],
+    }
+    if labels is not None:
+        features["kind"] = library.ClassLabel(names=["cat", "dog"])
+        columns["kind"] = labels
+    return library.Dataset.from_dict(columns, features=library.Features(features))
+
+
+def test_pictures_and_labels_are_found_by_their_types(library: ModuleType, tmp_path: Path) -> None:
+    file = save(tmp_path, "c.png", 2)
+    dataset = HuggingFaceImages(rows(library, [png(0), png(1), file], [1, 0, -1]))
+    assert list(dataset.names) == ["image-00000", "image-00001", "image-00002"]
+    for i in range(3):
+        np.testing.assert_array_equal(np.asarray(dataset.read(i)), noise(i))
+    assert [dataset.truth(i) for i in range(3)] == [1, 0, None]
+    assert truths(dataset, ["dog", "cup", "cat"]) == [0, 2, None]
+    assert dataset.digest(1) == digest_of(png(1))
+    assert dataset.digest(2) == digest_of(file.read_bytes())
+
+
+def test_without_class_labels_nothing_is_claimed(library: ModuleType) -> None:
+    dataset = HuggingFaceImages(rows(library, [png(0)]))
+    assert dataset.truth(0) is None and list(dataset.label_names) == []
+
+
+def test_a_bad_picture_is_named_and_the_rest_arrives(library: ModuleType, tmp_path: Path) -> None:
+    cells = [png(0), jpeg()[:300], bomb(20_000), None, tmp_path / "gone.png", png(5)]
+    (block,) = load_blocks(HuggingFaceImages(rows(library, cells), title="hf:mine"), conv_classifier())
+    assert block.indices == (0, 5)
+    assert [failure.name for failure in block.failures] == [f"image-0000{i}" for i in (1, 2, 3, 4)]
+    for failure, told in zip(
+        block.failures, ("cannot be read as an image", "is too large", "is empty", "gone.png"), strict=True
+    ):
+        assert f"{failure.name} of hf:mine" in failure.reason and told in failure.reason
+
+
+def test_a_folder_of_theirs_can_be_named(library: ModuleType, tmp_path: Path) -> None:
+    whole = library.DatasetDict(
+        test=rows(library, [png(0), png(1)], [0, 1]), train=rows(library, [png(2)], [1])
+    )
+    whole.save_to_disk(tmp_path / "saved")
+    dataset = load_dataset(f"hf:{tmp_path / 'saved'}[test]")
+    assert dataset.title == "hf:saved[test]" and len(dataset) == 2
+    np.testing.assert_array_equal(np.asarray(dataset.read(1)), noise(1))
+    other = rebuild_dataset(dataset.settings())
+    assert [other.digest(i) for i in range(2)] == [dataset.digest(i) for i in range(2)]
+    with pytest.raises(InputError, match=r"has the splits test, train; choose one: .*\[test\]"):
+        load_dataset(f"hf:{tmp_path / 'saved'}")
+    with pytest.raises(InputError, match=r"hf:saved\[val\] cannot be loaded"):
+        load_dataset(f"hf:{tmp_path / 'saved'}[val]")
+
+
+def test_a_folder_of_parquet_files_can_be_named(library: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    rows(library, [png(i) for i in range(5)], [0, 1, 0, 1, 0]).to_parquet(tmp_path / "p" / "train-0.parquet")
+    dataset = load_dataset(f"hf:{tmp_path / 'p'}[train[:3]]?label=kind")
+    assert len(dataset) == 3 and dataset.names[2] == "train-00002"
+    assert [dataset.truth(i) for i in range(3)] == [0, 1, 0]
+    np.testing.assert_array_equal(np.asarray(dataset.read(2)), noise(2))
+
+
+def test_what_is_no_dataset_of_pictures_is_refused(library: ModuleType) -> None:
+    text = library.Dataset.from_dict({"note": ["a"]})
+    with pytest.raises(InputError, match="no column of images; its columns are note"):
+        HuggingFaceImages(text)
+    with pytest.raises(InputError, match="with a length, not IterableDataset"):
+        HuggingFaceImages(text.to_iterable_dataset())
+    with pytest.raises(InputError, match=r"no column 'note' of Images, only \['picture'\]"):
+        HuggingFaceImages(rows(library, [png(0)]), image="note")
+    two = rows(library, [png(0)]).add_column("second", [png(1)]).cast_column("second", library.Image())
+    with pytest.raises(
+        InputError, match=r"several columns of Images \(picture, second\): name one, image=picture"
+    ):
+        HuggingFaceImages(two)
+    np.testing.assert_array_equal(np.asarray(HuggingFaceImages(two, image="second").read(0)), noise(1))
+
+
+def test_objects_say_how_to_reach_another_process(library: ModuleType) -> None:
+    with pytest.raises(InputError, match=r"save_to_disk\(FOLDER\)"):
+        HuggingFaceImages(rows(library, [png(0)])).settings()
+
+
+def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match=r"'org/name' needs the package 'datasets'.*proofmap\[hf\]"):
+        hugging_face("org/name", split="test")

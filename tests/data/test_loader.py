@@ -1,0 +1,399 @@
+"""The loader: all pictures in order, decoded ahead but not far ahead, faults beside them, and no thread left."""
+
+from __future__ import annotations
+
+import _thread
+import itertools
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from proofmap.classifier import Classifier
+from proofmap.data import Block, Dataset, Unreadable, image_folder, load_blocks, load_dataset, prepare
+from proofmap.errors import InputError
+from proofmap.images import load_images
+from tests.data.made_up import Scripted, bomb, jpeg, noise, save
+
+LONG = 60.0  # seconds after which something that must happen has not
+
+
+def classifier(size: int | tuple[int, int] = 4, channels: int = 3, **arguments: Any) -> Classifier:
+    mean, std = (0.5, 0.4, 0.3)[:channels], (1.0,) * channels
+    if channels > 3:
+        mean = (0.5,) * channels
+    return Classifier(lambda x: x.flatten(1)[:, :4], size=size, mean=mean, std=std, **arguments)
+
+
+def loader_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("proofmap-loader")]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    assert loader_threads() == []
+
+
+def brightness(block: Block) -> list[int]:
+    return (block.images[:, 0, 0, 0] * 255).round().int().tolist()
+
+
+# ---- what arrives ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block_size, workers, ahead", [(1, 1, 0), (3, 2, 2), (4, 5, 1), (50, 3, 7)])
+def test_every_picture_arrives_once_and_in_order(block_size: int, workers: int, ahead: int) -> None:
+    pictures = Scripted(23)
+    order = [*range(22, -1, -2), *range(1, 23, 2), 5]  # also twice
+    blocks = list(
+        load_blocks(pictures, classifier(), order, block_size=block_size, workers=workers, ahead=ahead)
+    )
+    assert [i for block in blocks for i in block.indices] == order
+    assert [value for block in blocks for value in brightness(block)] == order
+    assert [len(block.images) for block in blocks[:-1]] == [block_size] * (len(blocks) - 1)
+    assert all(block.failures == () for block in blocks)
+
+
+def test_the_order_is_kept_when_the_first_is_the_slowest() -> None:
+    second = threading.Event()
+
+    def first_waits_for_second(i: int) -> None:
+        second.set() if i == 1 else second.wait(LONG)
+
+    (block,) = load_blocks(Scripted(2, first_waits_for_second), classifier(), workers=2)
+    assert second.is_set() and brightness(block) == [0, 1]
+
+
+def test_images_are_prepared_as_by_load_images(tmp_path: Path) -> None:
+    save(tmp_path, "a.png", noise(0, 20, 31))
+    save(tmp_path, "b.jpg", noise(1, 40, 13))
+    save(tmp_path, "clear.png", np.dstack([noise(2, 9, 9), noise(3, 9, 9)[:, :, 0]]))
+    save(tmp_path, "gray.png", noise(4, 12, 12)[:, :, 0])
+    save(tmp_path, "deep.png", (noise(5)[:, :, 0].astype(np.uint16) * 257))
+    save(tmp_path, "turned.jpg", noise(6, 8, 16), exif=_turned())
+    for f in (
+        classifier(8),
+        classifier((6, 9), resize=11, interpolation="bicubic"),
+        classifier(7, channels=1),
+    ):
+        (block,) = load_blocks(image_folder(tmp_path), f)
+        assert block.images.shape == (6, f.channels, *f.size)
+        torch.testing.assert_close(block.images, load_images(tmp_path, f), rtol=0, atol=1e-6)
+
+
+def _turned() -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return exif
+
+
+def test_a_picture_that_is_already_cut_loses_no_margin() -> None:
+    cut = Image.fromarray(noise(0, 8, 8))
+    f = classifier(8, resize=10)
+    np.testing.assert_array_equal(
+        (prepare(cut, f, framed=True) * 255).round().numpy(), noise(0, 8, 8).transpose(2, 0, 1)
+    )
+    expected = cut.resize((10, 10), Image.Resampling.BILINEAR).crop((1, 1, 9, 9))
+    np.testing.assert_array_equal(
+        (prepare(cut, f) * 255).round().numpy(), np.asarray(expected).transpose(2, 0, 1)
+    )
+
+
+def test_the_datasets_own_frame_is_respected() -> None:
+    edge = Image.new("RGB", (8, 8), (255, 255, 255))
+    edge.paste((0, 0, 0), (1, 1, 7, 7))
+
+    class Edged(Scripted):
+        def read(self, i: int) -> Image.Image:
+            return edge
+
+    for framed in (True, False):
+        (block,) = load_blocks(Edged(1, framed=framed), classifier(8, resize=12))
+        assert bool(block.images[0, :, 0].eq(1).all()) is framed
+
+
+def test_no_indices_are_no_blocks() -> None:
+    assert list(load_blocks(Scripted(3), classifier(), [])) == []
+
+
+def test_the_blocks_can_be_kept(tmp_path: Path) -> None:
+    blocks = list(load_blocks(Scripted(12), classifier(), block_size=2, ahead=1))
+    assert [brightness(block) for block in blocks] == [[i, i + 1] for i in range(0, 12, 2)]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_images_arrive_on_the_classifiers_device() -> None:
+    f = classifier(device="cuda")
+    for block in load_blocks(Scripted(9), f, block_size=4):
+        assert block.images.device.type == "cuda"
+        assert brightness(block) == list(block.indices)
+
+
+# ---- how far ahead --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 3])
+def test_no_more_is_decoded_than_the_look_ahead(ahead: int) -> None:
+    pictures = Scripted(100)
+    blocks = load_blocks(pictures, classifier(), block_size=4, workers=3, ahead=ahead)
+    for taken in range(1, 10):
+        next(blocks)
+        assert max(pictures.started) < 4 * (taken + ahead)
+    blocks.close()
+
+
+def test_the_next_blocks_are_decoded_while_one_is_in_use() -> None:
+    far = threading.Event()
+
+    def tell(i: int) -> None:
+        if i == 11:
+            far.set()
+
+    blocks = load_blocks(Scripted(40, tell), classifier(), block_size=4, workers=2, ahead=2)
+    assert next(blocks).indices == (0, 1, 2, 3)
+    assert far.wait(LONG), "nobody asked for the third block yet, but it should be on its way"
+    blocks.close()
+
+
+def test_several_threads_decode_at_once() -> None:
+    meeting = threading.Barrier(3)
+    (block,) = load_blocks(Scripted(3, lambda i: _wait(meeting)), classifier(), workers=3)
+    assert block.failures == ()  # a barrier that is not passed breaks
+
+
+def _wait(meeting: threading.Barrier) -> None:
+    meeting.wait(LONG)
+
+
+def test_nothing_starts_before_the_first_block_is_asked_for() -> None:
+    pictures = Scripted(3)
+    blocks = load_blocks(pictures, classifier())
+    assert loader_threads() == [] and pictures.started == []
+    blocks.close()
+
+
+# ---- faults ---------------------------------------------------------------------------------------------------
+
+
+class Faulty(Scripted):
+    """Pictures of the given numbers cannot be read."""
+
+    def __init__(self, n: int, bad: set[int]) -> None:
+        super().__init__(n)
+        self.bad = bad
+
+    def read(self, i: int) -> Image.Image:
+        if i in self.bad:
+            raise InputError(f"picture {i} is torn")
+        return super().read(i)
+
+
+@given(st.integers(1, 12).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1)))))
+def test_each_picture_is_an_image_or_a_failure(case: tuple[int, set[int]]) -> None:
+    n, bad = case
+    blocks = list(load_blocks(Faulty(n, bad), classifier(), block_size=5, workers=2))
+    assert [len(block.indices) + len(block.failures) for block in blocks] == [
+        min(5, n - k) for k in range(0, n, 5)
+    ]
+    assert [i for block in blocks for i in block.indices] == [i for i in range(n) if i not in bad]
+    assert [i for block in blocks for i in brightness(block)] == [i for i in range(n) if i not in bad]
+    told = [failure for block in blocks for failure in block.failures]
+    assert told == [Unreadable(i, f"picture-{i}", f"picture {i} is torn") for i in sorted(bad)]
+
+
+def test_a_block_of_failures_is_a_block() -> None:
+    (block,) = load_blocks(Faulty(3, {0, 1, 2}), classifier((4, 6)))
+    assert block.images.shape == (0, 3, 4, 6)
+    assert [failure.index for failure in block.failures] == [0, 1, 2]
+
+
+def test_an_error_that_nobody_foresaw_stops_nothing() -> None:
+    def fail(i: int) -> None:
+        if i == 1:
+            raise ZeroDivisionError("oh")
+
+    (block,) = load_blocks(Scripted(3, fail), classifier())
+    assert block.indices == (0, 2)
+    assert block.failures == (Unreadable(1, "picture-1", "ZeroDivisionError: oh"),)
+
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "cut.jpg": (jpeg(60, 70)[:2500], "cut.jpg cannot be read as an image: image file is truncated"),
+    "empty.jpg": (b"", "empty.jpg cannot be read as an image"),
+    "text.jpg": (b"hello", "text.jpg cannot be read as an image"),
+    "large.png": (bomb(10_000), "large.png is too large .*MAX_IMAGE_PIXELS"),  # Pillow would only warn
+    "huge.png": (bomb(20_000), "huge.png is too large .*MAX_IMAGE_PIXELS"),
+    "script.png": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "script.png cannot be read"),
+}
+
+
+@pytest.mark.parametrize("filters", ["error", "ignore"])
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_named_and_the_rest_arrives(tmp_path: Path, name: str, filters: Any) -> None:
+    content, told = BAD[name]
+    save(tmp_path, "a.png"), save(tmp_path, "z.png", 1)
+    (tmp_path / name).write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter(filters, Image.DecompressionBombWarning)
+        (block,) = load_blocks(image_folder(tmp_path), classifier())
+    assert block.indices == (0, 2)
+    (failure,) = block.failures
+    assert failure.name == name
+    assert str(tmp_path) in failure.reason
+    with pytest.raises(InputError, match=told):
+        image_folder(tmp_path).read(1)
+
+
+def test_what_vanishes_or_leads_nowhere_is_a_failure(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        save(tmp_path, name)
+    (tmp_path / "c.png").symlink_to(tmp_path / "nowhere.png")
+    photos = image_folder(tmp_path)
+    (tmp_path / "b.png").unlink()
+    (block,) = load_blocks(photos, classifier())
+    assert block.indices == (0,)
+    assert [(failure.name, "there is no file" in failure.reason) for failure in block.failures] == [
+        ("b.png", True),
+        ("c.png", True),
+    ]
+    with pytest.raises(InputError, match=r"b\.png cannot be read: No such file"):
+        photos.digest(1)
+
+
+def test_one_percent_of_ten_thousand_files_is_unreadable(tmp_path: Path) -> None:
+    good = save(tmp_path / "kept", "good.png", noise(0, 4, 4))
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    damaged = [b"", b"no picture", jpeg()[:200], good.read_bytes()[:40]]
+    bad = {f"{i:05d}.png": damaged[i // 100 % 4] for i in range(37, 10_000, 100)}
+    for i in range(10_000):
+        name = f"{i:05d}.png"
+        if name in bad:
+            (folder / name).write_bytes(bad[name])
+        else:
+            os.link(good, folder / name)
+    photos = image_folder(folder)
+    expected = torch.from_numpy(noise(0, 4, 4)).permute(2, 0, 1) / 255
+    read, failed = 0, []
+    for block in load_blocks(photos, classifier(), block_size=250):
+        assert torch.equal(block.images, expected.expand_as(block.images))
+        read += len(block.indices)
+        failed += block.failures
+    assert read == 9900
+    assert [failure.name for failure in failed] == sorted(bad)
+    assert all(failure.name in failure.reason for failure in failed)
+
+
+def test_the_warning_filters_of_the_process_are_left_alone(tmp_path: Path) -> None:
+    save(tmp_path, "a.png")
+    (tmp_path / "large.png").write_bytes(bomb(10_000))
+    before = list(warnings.filters)
+    refused = 0
+    for block in load_blocks(image_folder(tmp_path), classifier(), [0, 1] * 200, workers=4):
+        refused += len(block.failures)
+    assert refused == 200
+    assert warnings.filters == before
+
+
+# ---- ends -----------------------------------------------------------------------------------------------------
+
+
+def endless(**arguments: Any) -> Iterator[Block]:
+    return load_blocks(Scripted(10_000), classifier(), block_size=2, workers=3, **arguments)
+
+
+def test_an_abandoned_iteration_leaves_no_thread() -> None:
+    for _ in endless():
+        assert loader_threads()
+        break
+    assert loader_threads() == []
+
+
+def test_an_iterator_that_is_dropped_leaves_no_thread() -> None:
+    blocks = endless()
+    next(blocks)
+    del blocks
+    assert loader_threads() == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+def test_an_error_in_the_consumer_leaves_no_thread(error: type[BaseException]) -> None:
+    def consume() -> None:
+        for number, _ in enumerate(endless()):
+            if number == 3:
+                raise error
+
+    with pytest.raises(error):
+        consume()
+    assert loader_threads() == []
+
+
+def test_ctrl_c_while_waiting_leaves_no_thread() -> None:
+    interrupted = threading.Event()
+
+    def interrupt(i: int) -> None:
+        if i == 20:
+            interrupted.set()
+            _thread.interrupt_main()
+
+    def consume() -> None:
+        for _ in load_blocks(Scripted(10_000, interrupt), classifier(), block_size=4, workers=2, ahead=1):
+            pass
+
+    with pytest.raises(KeyboardInterrupt):
+        consume()
+    assert interrupted.is_set()
+    assert loader_threads() == []
+
+
+def test_waiting_tasks_are_dropped_not_finished() -> None:
+    pictures = Scripted(10_000)
+    blocks = load_blocks(pictures, classifier(), block_size=2, workers=1, ahead=50)
+    next(blocks)
+    blocks.close()
+    started = len(pictures.started)
+    assert started <= 102
+    assert list(itertools.islice(blocks, 1)) == []
+    assert len(pictures.started) == started
+
+
+# ---- arguments ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call, told",
+    [
+        (lambda d: load_blocks(d, classifier(), [0, 3]), "no picture 3: scripted has 0 to 2"),
+        (lambda d: load_blocks(d, classifier(), [-1]), "no picture -1"),
+        (lambda d: load_blocks(d, classifier(), block_size=0), "block_size=0"),
+        (lambda d: load_blocks(d, classifier(), workers=0), "workers=0"),
+        (lambda d: load_blocks(d, classifier(), ahead=-1), "ahead=-1"),
+        (lambda d: load_blocks(d, classifier(channels=4)), "the classifier takes 4"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(call: Callable[[Dataset], object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        call(Scripted(3))
+
+
+# ---- real photos ----------------------------------------------------------------------------------------------
+
+
+def test_real_photos_arrive_as_by_load_images(data: Path) -> None:
+    photos = load_dataset(f"imagenette:{data / 'imagenette'}")
+    f = classifier(64, resize=72)
+    chosen = list(range(0, len(photos), 97))
+    images = torch.cat([block.images for block in load_blocks(photos, f, chosen, block_size=4)])
+    paths = [data / "imagenette" / "val" / photos.names[i] for i in chosen]
+    torch.testing.assert_close(images, load_images(paths, f), rtol=0, atol=1e-6)
