@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -159,7 +160,7 @@ def test_a_net_is_what_it_was_when_construction_fails() -> None:
     fuse.armed = True
     net = used_net(fuse)
     before = state(net)
-    with pytest.raises(ModelError, match=r"fails on one gray image of shape \(1, 3, 8, 8\): RuntimeError"):
+    with pytest.raises(ModelError, match=r"fails on two images of shape \(3, 8, 8\): RuntimeError"):
         classifier(net)
     assert state(net) == before
 
@@ -447,7 +448,7 @@ def test_log_probabilities_are_logits(images: Tensor) -> None:
 def test_a_net_that_returns_nan_is_refused() -> None:
     net = Net()
     nn.init.constant_(net.fc.bias, math.nan)
-    with pytest.raises(ModelError, match=r"NaN or infinity for 1 of 1 images .*Check its weights"):
+    with pytest.raises(ModelError, match=r"NaN or infinity for \d of \d images .*Check its weights"):
         classifier(net)
 
 
@@ -463,22 +464,28 @@ def test_a_net_that_returns_nan_for_some_images_names_the_first(images: Tensor) 
 @pytest.mark.parametrize(
     "net, given",
     [
-        (lambda x: x, r"\(1, 3, 8, 8\)"),
-        (lambda x: x.flatten(), r"\(192,\)"),
-        (lambda x: x.flatten(1)[:, None], r"\(1, 1, 192\)"),
-        (lambda x: torch.zeros(2, 5), r"\(2, 5\)"),
+        (lambda x: x, r"\(\d, 3, 8, 8\)"),
+        (lambda x: x.flatten(), r"\(\d+,\)"),
+        (lambda x: x.flatten(1)[:, None], r"\(\d, 1, 192\)"),
+        (lambda x: torch.zeros(9, 5), r"\(9, 5\)"),
         (lambda x: (x.flatten(1), x), "tuple"),
         (lambda x: {"logits": x.flatten(1)}, "dict"),
     ],
 )
 def test_outputs_of_another_shape_are_refused(net: Callable[[Tensor], Any], given: str) -> None:
-    with pytest.raises(ModelError, match=rf"returned {given} for 1 images; .*picks the logits"):
+    with pytest.raises(ModelError, match=rf"returned {given} for \d images; .*picks the logits"):
+        classifier(net)
+
+
+def test_a_net_whose_answer_depends_on_the_other_images_is_refused() -> None:
+    net = nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), Net())
+    with pytest.raises(ModelError, match="depends on the other images of its batch"):
         classifier(net)
 
 
 def test_a_net_that_fails_on_this_size_says_so() -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 5))
-    with pytest.raises(ModelError, match=r"one gray image of shape \(1, 3, 9, 9\): RuntimeError"):
+    with pytest.raises(ModelError, match=r"two images of shape \(3, 9, 9\): RuntimeError"):
         classifier(net, size=9)
 
 
@@ -624,3 +631,27 @@ def test_the_frozen_view_is_made_once_for_each_type() -> None:
     assert f.frozen() is f.frozen(dtype=torch.float32)
     assert f.frozen() is not f.frozen(dtype=torch.bfloat16)
     assert f.frozen().frozen() is f.frozen()
+
+
+def test_a_net_whose_output_depends_on_its_batch_is_refused() -> None:
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=False), nn.Flatten(), nn.Linear(4 * 36, 3)
+    )
+    with pytest.raises(ModelError, match="depends on the other images of its batch"):
+        Classifier(net, size=8)
+
+
+def test_scripted_and_traced_nets_can_be_wrapped() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).eval()
+    x = torch.rand(2, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = [torch.jit.script(net), torch.jit.trace(net, x)]
+    for script in scripted:
+        torch.testing.assert_close(Classifier(script, size=2).probabilities(x), net(x).softmax(dim=1))
+
+
+def test_labels_outside_a_restricted_set_are_refused() -> None:
+    f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2).restricted([0, 2])
+    with pytest.raises(InputError, match="label 1 is not in the classifier's label set"):
+        make_method("gradient")(f, torch.rand(1, 3, 2, 2), torch.tensor([[0, 1]]))

@@ -137,7 +137,10 @@ def test_a_label_set_makes_its_probabilities_sum_to_one(
         (("explain", "photos", *MODEL, "--labels", "9"), "out of range"),
         (("explain", "photos", *MODEL, "--method", "gradeint"), "Did you mean 'gradient'"),
         (("explain", "photos", *MODEL, "--method", "learned-mask:step=1"), "no setting 'step=1'"),
-        (("explain", "photos", *MODEL, "--method", "learned-mask:steps=0"), "steps must be at least 1"),
+        (
+            ("explain", "photos", *MODEL, "--method", "learned-mask:steps=0"),
+            "steps must be a whole number of at least 1",
+        ),
         (("explain", "photos", *MODEL, "--method", "learned-mask:steps=many"), "steps"),
         (
             ("explain", "photos", *MODEL, "--method", "learned-mask:steps=1,fill=images:empty"),

@@ -19,7 +19,7 @@ from proofmap.classifier import Classifier
 from proofmap.errors import InputError
 from proofmap.evaluation import Evaluation, default_metrics, evaluate, title_of
 from proofmap.explanation import Proof, explain
-from proofmap.fills import Gray, Noise
+from proofmap.fills import Gray, Images, Noise
 from proofmap.methods import LearnedMask, Method, Random, TopLabel, make_method
 from proofmap.metrics import (
     Completeness,
@@ -71,7 +71,7 @@ def test_scores_are_means_over_images_of_worst_cases(
 ) -> None:
     result, labels = found[spec], found.labels
     maps = make_method(spec)(f, images, labels)
-    torch.testing.assert_close(result.maps, maps)
+    torch.testing.assert_close(result.maps.expand_as(maps), maps)
     shown = insertion(f.frozen(), images, maps, labels)
     hidden = deletion(f.frozen(), images, maps, labels)
     two = f.probabilities(images).topk(2)
@@ -260,7 +260,8 @@ def test_one_method_with_two_settings_is_two_methods(f: Classifier, images: Tens
     [
         (LearnedMask(), "learned-mask"),
         (LearnedMask(tv=0.5, scale=4), "learned-mask:scale=4,tv=0.5"),
-        (LearnedMask(fill=Gray()), "learned-mask"),
+        (LearnedMask(fill=Gray()), "learned-mask:fill=gray"),
+        (LearnedMask(fill=Images()), "learned-mask"),
         (TopLabel(of=LearnedMask(tv=0.5)), "top-label:learned-mask:tv=0.5"),
         (TopLabel.wrap(brightness), "top-label:brightness"),
     ],

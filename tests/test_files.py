@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -50,11 +51,28 @@ def test_a_failure_leaves_the_older_file_as_it_was(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "new ✓"
 
 
+def test_a_file_gets_the_permissions_of_any_new_file(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    with whole_file(tmp_path / "private") as part:
+        part.chmod(0o600)
+    assert (tmp_path / "private").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
 def test_the_unfinished_file_has_the_same_suffix_for_writers_that_go_by_it(tmp_path: Path) -> None:
     with whole_file(tmp_path / "picture.png") as part:
         assert part.suffix == ".png"
         assert part.parent == tmp_path
         part.touch()
+
+
+def test_a_file_has_the_usual_permissions_whatever_its_writer_gave_it(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    with whole_file(tmp_path / "secretive") as part:
+        part.unlink()  # some writers put another file in its place
+        part.write_text("done")
+        part.chmod(0o600)
+    usual, ours = ((tmp_path / name).stat().st_mode for name in ("usual", "secretive"))
+    assert stat.S_IMODE(ours) == stat.S_IMODE(usual)
 
 
 def test_a_folder_is_made_with_its_parents_and_may_exist(tmp_path: Path) -> None:
@@ -102,11 +120,30 @@ def test_any_text_becomes_a_name_inside_the_folder(parts: list[str]) -> None:
     assert Path("folder", name).parent == Path("folder")
 
 
+def test_long_names_are_cut_but_stay_different() -> None:
+    names = [file_name("ü" * 300), file_name("ü" * 301), file_name("x" * 300)]
+    assert len(set(names)) == 3
+    assert max(len(name.encode()) for name in names) <= 100
+    assert names[0].startswith("ü" * 40)
+
+
 def test_names_stay_readable() -> None:
     assert file_name("tiger cat", "p>=0.1", "learned-mask:tv=0.1,scale=8") == (
         "tiger_cat.p_-0.1.learned-mask_tv-0.1_scale-8"
     )
     assert file_name("Löwe", "", "..") == "Löwe._._"
+
+
+@given(text=st.text(st.sampled_from("ab猫é"), min_size=90, max_size=300))
+def test_a_long_name_fits_a_file_system_and_keeps_its_beginning(text: str) -> None:
+    name = file_name(text)
+    assert len(f".{name}.png.part4194304.png".encode()) <= 255
+    assert name[:25] == text[:25]
+
+
+def test_long_names_that_differ_at_the_end_stay_apart() -> None:
+    assert file_name("x" * 240) != file_name("x" * 241)
+    assert file_name("x" * 100) == "x" * 100  # not long
 
 
 @given(names=st.lists(st.sampled_from(["a", "b", "a-2", "a-3", "a-2-2", "b-2"]), max_size=9))

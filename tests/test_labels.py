@@ -52,6 +52,14 @@ def test_a_name_that_two_outputs_share_asks_for_the_index() -> None:
         label_index("crane", NAMES)
 
 
+def test_a_number_that_is_the_name_of_another_output_is_refused() -> None:
+    digits = ["2", "1", "0"]
+    assert label_index("1", digits) == 1  # name and index agree
+    assert label_index(2, digits) == 2  # an integer is an index
+    with pytest.raises(InputError, match="'2' is the name of output 0 and the index of another; pass 0"):
+        label_index("2", digits)
+
+
 def test_an_unknown_name_is_refused_with_what_was_probably_meant() -> None:
     with pytest.raises(InputError, match=r"no label is named 'tigger cat'\. Did you mean 'tiger cat'"):
         label_index("tigger cat", NAMES)
@@ -210,6 +218,13 @@ def _words(name: str) -> list[str]:
 # ---- a tensor of labels ---------------------------------------------------------------------------------------
 
 
+def test_labels_outside_the_label_set_are_refused() -> None:
+    labels = torch.tensor([[0, 2], [2, NO_LABEL]])
+    assert torch.equal(check_labels(labels, 2, 3, [0, 2]), labels)
+    with pytest.raises(InputError, match="label 2 is not in the classifier's label set"):
+        check_labels(labels, 2, 3, [0, 1])
+
+
 def test_labels_of_any_integer_type_are_accepted() -> None:
     labels = check_labels(torch.tensor([[0, 2], [1, NO_LABEL]], dtype=torch.int16), 2, 3)
     assert labels.dtype == torch.int64
@@ -231,3 +246,11 @@ def test_labels_of_any_integer_type_are_accepted() -> None:
 def test_labels_that_cannot_be_are_refused(labels: Tensor, message: str) -> None:
     with pytest.raises(InputError, match=message):
         check_labels(labels, 2, 3)
+
+
+def test_a_name_that_looks_like_an_index_is_never_silently_taken_for_one() -> None:
+    names = ["1", "2", "3"]
+    with pytest.raises(InputError, match="is the name of output 0"):
+        label_index("1", names)
+    assert label_index(1, names) == 1
+    assert label_index("1", ["0", "1"]) == 1

@@ -1,4 +1,4 @@
-"""Batch sizes measured on one image: what autograd keeps, and half of what is free."""
+"""Batch sizes measured on one image: what autograd keeps, and a share of what the device has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap import _memory
-from proofmap._memory import free_memory, probe_batch_sizes
+from proofmap._memory import device_memory, probe_batch_sizes
 from proofmap.classifier import Classifier
 
 CPU = torch.device("cpu")
@@ -26,8 +26,8 @@ class Powers(nn.Module):
         return x.flatten(1)
 
 
-def free(monkeypatch: pytest.MonkeyPatch, amount: int) -> None:
-    monkeypatch.setattr(_memory, "free_memory", lambda device: amount)
+def give(monkeypatch: pytest.MonkeyPatch, amount: int) -> None:
+    monkeypatch.setattr(_memory, "device_memory", lambda device: amount)
 
 
 @pytest.mark.parametrize("n", [1, 5, 20])
@@ -43,12 +43,12 @@ def test_weights_are_not_counted_since_they_do_not_grow_with_the_batch() -> None
     assert sum(_memory._saved_bytes(net, image, ())) == 7 * 10 * 4
 
 
-def test_a_gradient_pass_fits_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gradient_pass_fits_a_third_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     image = torch.zeros(1, 3, 8, 8)
     kept = 20 * 3 * 8 * 8 * 4  # bytes per image
-    free(monkeypatch, 50 * kept)
+    give(monkeypatch, 60 * kept)
     forward, gradient = probe_batch_sizes(Powers(20), image, ())
-    assert gradient.size * kept <= 25 * kept
+    assert gradient.size * kept <= 20 * kept
     assert 1 <= gradient.size <= forward.size
 
 
@@ -56,32 +56,32 @@ def test_more_memory_and_smaller_nets_allow_larger_batches(monkeypatch: pytest.M
     image = torch.zeros(1, 3, 8, 8)
     sizes = []
     for amount, n in [(10**6, 40), (10**6, 20), (10**7, 20)]:
-        free(monkeypatch, amount)
+        give(monkeypatch, amount)
         sizes.append(probe_batch_sizes(Powers(n), image, ())[1].size)
     assert sizes[0] < sizes[1] < sizes[2]
 
 
 def test_without_memory_one_image_is_still_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    free(monkeypatch, 0)
+    give(monkeypatch, 0)
     assert [b.size for b in probe_batch_sizes(Powers(3), torch.zeros(1, 3, 8, 8), ())] == [1, 1]
 
 
 def test_no_batch_is_huge_however_small_the_net(monkeypatch: pytest.MonkeyPatch) -> None:
-    free(monkeypatch, 2**50)
+    give(monkeypatch, 2**50)
     assert [b.size for b in probe_batch_sizes(Powers(1), torch.zeros(1, 1, 1, 1), ())] == [4096, 4096]
 
 
 def test_on_a_cpu_no_tensor_of_a_batch_is_larger_than_what_the_allocator_keeps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    free(monkeypatch, 2**50)
+    give(monkeypatch, 2**50)
     image = torch.zeros(1, 3, 256, 256)
     forward, gradient = probe_batch_sizes(Powers(2), image, ())
     assert forward.size == gradient.size == 40 * 2**20 // (image.numel() * 4)
 
 
-def test_free_memory_is_a_sensible_amount_here() -> None:
-    assert 2**20 < free_memory(CPU) < 2**50
+def test_the_memory_of_this_machine_is_a_sensible_amount() -> None:
+    assert 2**20 < device_memory(CPU) < 2**50
 
 
 def test_where_the_system_does_not_tell_a_modest_amount_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_where_the_system_does_not_tell_a_modest_amount_is_assumed(monkeypatch: 
         raise ValueError("unrecognized configuration name")
 
     monkeypatch.setattr(_memory.os, "sysconf", unknown)
-    assert free_memory(CPU) == 4 * 2**30
+    assert device_memory(CPU) == 4 * 2**30
 
 
 def test_measuring_leaves_no_gradient_behind() -> None:

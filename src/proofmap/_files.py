@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -10,13 +11,23 @@ from pathlib import Path
 
 from proofmap.errors import InputError
 
+_LONGEST = (
+    100  # bytes of a file name before its suffix; file systems allow 255, and unfinished files add to it
+)
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to; it becomes ``path`` when the block ends well, and vanishes otherwise."""
+    """A path to write to; it becomes ``path`` when the block ends well, and vanishes otherwise.
+
+    The file gets the permissions that the umask gives any new file, whatever its writer gave it.
+    """
     part = path.with_name(f".{path.name}.part{os.getpid()}{path.suffix}")
     try:
+        part.touch()
+        usual = part.stat().st_mode
         yield part
+        part.chmod(usual)  # safetensors writes files that only their owner may read
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
@@ -50,12 +61,17 @@ def output_folder(path: str | Path) -> Path:
 
 
 def file_name(*parts: str) -> str:
-    """A readable file name from any texts.
+    """A readable file name from any texts; a very long one keeps its beginning and ends in a hash of the whole.
 
     >>> file_name("my photo", "learned-mask:tv=0.1")
     'my_photo.learned-mask_tv-0.1'
     """
-    return ".".join(re.sub(r"[^\w.+-]+", "_", part.replace("=", "-")).strip("_.") or "_" for part in parts)
+    name = ".".join(re.sub(r"[^\w.+-]+", "_", part.replace("=", "-")).strip("_.") or "_" for part in parts)
+    encoded = name.encode()
+    if len(encoded) <= _LONGEST:
+        return name
+    short_hash = hashlib.sha256(encoded).hexdigest()[:8]
+    return f"{encoded[: _LONGEST - 9].decode(errors='ignore')}-{short_hash}"
 
 
 def distinct_names(names: list[str]) -> list[str]:

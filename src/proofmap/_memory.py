@@ -18,15 +18,18 @@ _LIMIT = 4096
 def probe_batch_sizes(
     forward: Callable[[Tensor], Tensor], image: Tensor, weights: Iterable[Tensor]
 ) -> tuple[BatchSize, BatchSize]:
-    """Batch sizes (forward only, forward with input gradient) that should fit half of the free memory.
+    """Batch sizes (forward only, forward with input gradient) that should fit a third of the device's memory.
+
+    All of it counts, not what is free just now, so that the same machine always takes the same batches and gives
+    the same numbers to the last bit.
 
     The memory of a gradient pass is what autograd saves for one image, counted as it is saved; a forward pass
     alone keeps a few layers at a time, taken as a quarter of that. On a CPU the largest tensor sets the limit.
     """
     saved = _saved_bytes(forward, image, weights)
     largest = max([image.numel() * image.element_size(), *saved])
-    total = max(sum(saved), 16 * largest // 4)
-    budget = free_memory(image.device) / 2
+    total = max(sum(saved), 4 * largest)
+    budget = device_memory(image.device) / 3
     limit = max(1, _LARGEST_ON_CPU // largest) if image.device.type == "cpu" else _LIMIT
     with_gradient, forward_only = int(budget / (2 * total)), int(budget / (total / 2))
     return BatchSize(_clamp(forward_only, limit)), BatchSize(_clamp(with_gradient, limit))
@@ -51,12 +54,11 @@ def _saved_bytes(forward: Callable[[Tensor], Tensor], image: Tensor, weights: It
     return list(seen.values())
 
 
-def free_memory(device: torch.device) -> int:
-    """Free bytes on a device, as its driver or the operating system tells it."""
+def device_memory(device: torch.device) -> int:
+    """Bytes of memory that a device has, as its driver or the operating system tells it."""
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return int(free)
+        return int(torch.cuda.get_device_properties(device).total_memory)
     try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
         return 4 * 2**30

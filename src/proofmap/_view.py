@@ -18,7 +18,10 @@ def view_of(net: nn.Module, device: torch.device) -> nn.Module:
     Weights are copied only when the view lives on another device.
     """
     shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in net.parameters()}
-    return copied(net, shared).eval().requires_grad_(False).to(device)
+    view = copied(net, shared).eval()
+    for weight in view.parameters():  # not requires_grad_ of the module, which TorchScript has not
+        weight.requires_grad_(False)
+    return view.to(device)
 
 
 def copied(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Module:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap._batching import BatchSize, in_batches
+from proofmap._kernels import steady_kernels
 from proofmap._memory import probe_batch_sizes
 from proofmap._view import device_of, dtype_of, view_of
 from proofmap.errors import InputError, ModelError
@@ -45,8 +46,8 @@ class Classifier:
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
     >>> f = Classifier(net, size=2, names=["cat", "dog", "cup"])
-    >>> f.probabilities(torch.rand(5, 3, 2, 2)).sum(dim=1)
-    tensor([1., 1., 1., 1., 1.])
+    >>> f.probabilities(torch.rand(5, 3, 2, 2)).sum(dim=1).allclose(torch.ones(5))
+    True
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Classifier:
         self.resize = resize
         self.interpolation: Interpolation = interpolation
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
-        self.is_frozen = False
+        self._thawed: Classifier | None = None  # what this one was frozen from
         self._mean = torch.tensor(self.mean, device=self.device).view(1, -1, 1, 1)
         self._std = torch.tensor(self.std, device=self.device).view(1, -1, 1, 1)
         self._checked = False
@@ -176,8 +177,6 @@ class Classifier:
         """Logits ``(N, A)`` in float32 for one batch, differentiable in the images (log-probabilities where the
         net returns probabilities)."""
         x = ((images - self._mean) / self._std).to(self.dtype)
-        if self.is_frozen:
-            x = x.contiguous(memory_format=torch.channels_last)
         out = self.net(x)
         if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != images.shape[0]:
             shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
@@ -206,7 +205,8 @@ class Classifier:
     def logits(self, images: Tensor) -> Tensor:
         """Logits ``(N, A)``, in batches that fit the device, checked to be finite."""
         images = self.check_images(images)
-        rows = in_batches(lambda a, b: self(images[a:b]), len(images), self.batches[0])
+        with steady_kernels(tf32=False):
+            rows = in_batches(lambda a, b: self(images[a:b]), len(images), self.batches[0])
         out = torch.cat(rows) if rows else torch.zeros(0, len(self.names), device=self.device)
         self._check_finite(out)
         return out
@@ -251,15 +251,22 @@ class Classifier:
     def _probe_outputs(self) -> int:
         with torch.no_grad():
             try:
-                out = self(self.blank(1))
+                ramp = torch.linspace(0, 1, self.size[1], device=self.device).expand_as(self.blank(1))
+                pair = self(torch.cat([self.blank(1), ramp]))
+                alone = self(ramp)
             except ModelError:
                 raise
             except Exception as error:
                 raise ModelError(
-                    f"the net fails on one gray image of shape (1, {self.channels}, {self.size[0]}, {self.size[1]}): "
+                    f"the net fails on two images of shape ({self.channels}, {self.size[0]}, {self.size[1]}): "
                     f"{type(error).__name__}: {error}"
                 ) from error
-        return out.shape[1]
+        if bool((pair[1:] - alone).abs().max() > 0.01 * (1 + alone.abs().max())):
+            raise ModelError(
+                "the net's output for an image depends on the other images of its batch, so f(x, a) is not defined. "
+                "Look for a batch-norm without running statistics (track_running_stats=False)."
+            )
+        return pair.shape[1]
 
     def _check_declaration(self, out: Tensor) -> None:
         """Refuse probabilities declared as logits, and the reverse (softmax twice gives wrong numbers silently)."""
@@ -293,15 +300,22 @@ class Classifier:
         """The same function made fast for input gradients: see :mod:`proofmap.frozen`.
 
         Batch-norm is folded into the convolutions, the layout is channels-last, and on a CPU the input gradient of
-        a convolution is computed as a convolution. Float32 unless ``dtype`` says otherwise; ``compile`` runs the
+        a convolution is computed as a convolution. The net's own precision unless ``dtype`` says otherwise; ``compile`` runs the
         net through ``torch.compile``. The result is kept, so asking twice is free.
         """
         dtype = dtype or self.dtype
-        if not isinstance(self.net, nn.Module) or self.is_frozen:
+        if self._thawed is not None:
+            same = dtype == self.dtype and not compile
+            return self if same else self._thawed.frozen(dtype=dtype, compile=compile)
+        if not isinstance(self.net, nn.Module):
+            if dtype != self.dtype or compile:
+                raise InputError(
+                    "another precision or compiling needs a torch module; this classifier wraps a function"
+                )
             return self
         if (dtype, compile) not in self._frozen:
             fast = self._like(freeze(self.net, self.blank(1).to(self.dtype), dtype=dtype))
-            fast.dtype, fast.is_frozen = dtype, True
+            fast.dtype, fast._thawed = dtype, self
             if compile:
                 _ = fast.batches  # measured before compiling, which would specialise on a batch of one
                 fast.net = torch.compile(fast.net, dynamic=False)

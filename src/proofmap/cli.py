@@ -9,10 +9,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
+from torch import Tensor
 
 import proofmap as pm
 from proofmap._batching import BatchSizeWarning
@@ -45,7 +47,7 @@ LabelSet = Annotated[str | None, typer.Option(help="Only these labels count; sof
 ThresholdsOption = Annotated[str, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")]
 CurveOption = Annotated[str, typer.Option(help="paper, released, rise or restricted.")]
 Out = Annotated[Path, typer.Option(help="Folder for what is written.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps; found by itself.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; a GPU is used when there is one.")]
 BatchSizeOption = Annotated[int | None, typer.Option(help="Images at once; found from the free memory.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same numbers.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
@@ -54,8 +56,13 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 @dataclass(frozen=True)
 class _Loaded:
     classifier: pm.Classifier
-    images: Any
+    images: Tensor
     names: list[str]
+    samples: list[str]
+
+    def without_subjects(self, method: pm.Method) -> pm.Method:
+        """The method with the explained sample photographs left out of its distractors, which would show them."""
+        return with_fill(method, sample_pool(self.samples)) if self.samples else method
 
 
 def _load(
@@ -72,12 +79,15 @@ def _load(
     if label_set is not None:
         classifier = classifier.restricted([part.strip() for part in label_set.split(",") if part.strip()])
     called = {sample_path(name): name for name in samples.values()}
-    return _Loaded(classifier, pm.load_images(paths, classifier), [called.get(p, p.stem) for p in paths])
+    return _Loaded(
+        classifier,
+        pm.load_images(paths, classifier),
+        [called.get(p, p.stem) for p in paths],
+        [*called.values()],
+    )
 
 
 def _device(name: str | None) -> str:
-    import torch
-
     if name is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -114,7 +124,7 @@ def explain(
         loaded.classifier,
         loaded.images,
         labels=labels,
-        method=chosen,
+        method=loaded.without_subjects(chosen),
         thresholds=thresholds,
         curve=curve,
         names=loaded.names,
@@ -155,7 +165,7 @@ def evaluate(
     found = pm.evaluate(
         loaded.classifier,
         loaded.images,
-        methods=chosen,
+        methods=[loaded.without_subjects(m) for m in chosen],
         labels=labels,
         metrics=metrics,
         names=loaded.names,
@@ -198,8 +208,7 @@ def demo(
     paths = [sample_path(name) for name in names]
     classifier = pm.load_classifier(DEFAULT_MODEL, device=_device(device))
     images = pm.load_images(paths, classifier)
-    # the subjects themselves stay out of the distractors, which would otherwise show them
-    pool = pm.Images(source=tuple(s for s in SAMPLES if s not in names), size=256)
+    pool = sample_pool(names)
     chosen = [with_fill(pm.make_method(spec), pool) for spec in split_methods(methods)]
     check_output(out)
     found = pm.evaluate(
@@ -215,6 +224,11 @@ def demo(
     print(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
     _say_written(found.save(out))
     _say_if_no_charts(out)
+
+
+def sample_pool(without: Sequence[str]) -> pm.Images:
+    """Distractors cropped from the sample photographs other than these."""
+    return pm.Images(source=tuple(name for name in SAMPLES if name not in without))
 
 
 def with_fill(method: pm.Method, fill: pm.Fill) -> pm.Method:

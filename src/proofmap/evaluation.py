@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +15,7 @@ from torch import Tensor
 from proofmap._files import distinct_names
 from proofmap.classifier import Classifier
 from proofmap.errors import InputError
+from proofmap.fills import Fill
 from proofmap.labels import NO_LABEL, LabelRule, Labels, check_labels
 from proofmap.methods.method import Method, MethodLike, make_method
 from proofmap.metrics import proof
@@ -43,8 +46,13 @@ class MethodResult:
     values: Mapping[str, Tensor]
     rows: tuple[Mapping[str, object], ...]
     maps: Tensor
+    """``(n, L, H, W)`` of the first n images; ``(n, 1, H, W)`` for a label-free method."""
     insertion: Curves
     seconds: float
+
+    def map_of(self, image: int, place: int) -> Tensor:
+        """The map ``(H, W)`` of one of the first images, for the label in this place."""
+        return self.maps[image, 0 if self.label_free else place]
 
     def score(self, name: str) -> Score:
         for score in self.scores:
@@ -71,6 +79,11 @@ class Evaluation:
     label_names: tuple[str, ...]
     f: Tensor
     settings: Mapping[str, object] = field(repr=False)
+
+    @property
+    def pictured(self) -> int:
+        """How many images, the first ones, have their maps kept."""
+        return len(self.results[0].maps)
 
     def table(self) -> str:
         """The scores as text: one line per method, one column per metric, intervals in brackets."""
@@ -113,9 +126,20 @@ def default_metrics(
 
 def choose_labels(classifier: Classifier, images: Tensor, labels: Labels, f: Tensor) -> Tensor:
     """Labels ``(N, L)`` from a rule, a list for all images, or a tensor as given."""
+    labels = given_labels(labels)
     if isinstance(labels, Tensor):
-        return check_labels(labels.to(classifier.device), len(images), len(classifier.names))
+        return check_labels(
+            labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
+        )
     return LabelRule.parse(labels, classifier.names).choose(f, classifier.label_set)
+
+
+def given_labels(labels: Labels) -> Labels:
+    """Arrays and lists of lists as the tensor ``(N, L)`` they mean; rules and flat lists as they are."""
+    nested = (
+        not isinstance(labels, (str, Tensor)) and len(labels) > 0 and not isinstance(labels[0], (str, int))
+    )
+    return torch.as_tensor(labels) if nested else labels
 
 
 def image_names_for(images: Tensor, names: Sequence[str] | None) -> tuple[str, ...]:
@@ -135,18 +159,20 @@ def evaluate(
     labels: Labels = "top5",
     metrics: Sequence[Metric] | None = None,
     names: Sequence[str] | None = None,
+    keep_maps: int | None = 50,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Compute every method's maps for every chosen label and judge them.
 
-    Everything, f(x, a) included, goes through one frozen float32 view of the net, so scores compare like with like.
+    All scores, f(x, a) included, come from one frozen view of the net, so they compare like with like.
 
     Args:
         methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions.
         labels: ``"all"``, ``"top5"``, ``"p>=0.01"``, a list of names or indices, or a tensor ``(N, L)``.
         metrics: what to judge by; :func:`default_metrics` when left out.
         names: one per image, for tables and files.
+        keep_maps: how many images, the first ones, keep their maps for pictures; None for all.
     """
     if len(images) == 0:
         raise InputError("there are no images to evaluate on")
@@ -163,102 +189,134 @@ def evaluate(
     label_table = choose_labels(classifier, images, labels, f_all)
     f = f_all.gather(1, label_table.clamp_min(0)).masked_fill(label_table == NO_LABEL, torch.nan)
     image_names = image_names_for(images, names)
+    rule = given_labels(labels)
     context = {
         **classifier.settings(),
-        "labels": str(LabelRule.parse(labels, classifier.names))
-        if not isinstance(labels, Tensor)
-        else "given",
+        "labels": "given" if isinstance(rule, Tensor) else str(LabelRule.parse(rule, classifier.names)),
         "seed": seed,
+        "device": str(classifier.device),
+        "batches": [batch.size for batch in classifier.frozen().batches],
     }
+    kept = len(images) if keep_maps is None else min(keep_maps, len(images))
     titles = distinct_names([title_of(m) for m in chosen])
-    results = tuple(
-        _judge(
-            method, title, judges, classifier, images, label_table, image_names, f, context, seed, progress
-        )
-        for method, title in zip(chosen, titles, strict=True)
-    )
-    return Evaluation(results, images, image_names, label_table, classifier.names, f, context)
+    results = []
+    for method, title in zip(chosen, titles, strict=True):
+        began = time.monotonic()
+        ready = method.prepare(classifier)
+        block = max(1, _BLOCK // (images[0, 0].numel() * label_table.shape[1]))
+        blocks = []
+        for start in range(0, len(images), block):
+            x, a = images[start : start + block], label_table[start : start + block]
+            blocks.append(judge_block(ready, classifier, x, a, judges, kept - start, seed, progress))
+        seconds = time.monotonic() - began
+        results.append(_joined(blocks, ready, title, judges, image_names, classifier.names, context, seconds))
+    return Evaluation(tuple(results), images, image_names, label_table, classifier.names, f, context)
 
 
 def title_of(method: Method) -> str:
-    """A short name: the method's own, with the settings that differ from its defaults."""
-    settings = dict(method.settings())
-    name = str(settings.pop("method"))
-    try:
-        usual = type(method)().settings()
-    except TypeError:
-        inner = getattr(method, "of", None)
-        return f"{name}:{title_of(inner)}" if isinstance(inner, Method) else name
-    changed = [f"{k}={v}" for k, v in settings.items() if v != usual[k] and not isinstance(v, dict)]
-    return name + (":" + ",".join(changed) if changed else "")
+    """A short name: the method's own, with the settings that differ from its defaults.
+
+    >>> title_of(make_method("top-label:learned-mask:steps=5,fill=gray"))
+    'top-label:learned-mask:steps=5,fill=gray'
+    """
+    inner = getattr(method, "of", None)
+    if isinstance(inner, Method):
+        return f"{method.name}:{title_of(inner)}"
+    settings = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
+    changed: list[str] = []
+    for setting in settings:
+        value = getattr(method, setting.name)
+        shown = value.name if isinstance(value, Fill) else value
+        if setting.default is not dataclasses.MISSING and shown != setting.default:
+            changed.append(f"{setting.name}={shown}")
+    return str(method.settings()["method"]) + (":" + ",".join(changed) if changed else "")
 
 
-def _judge(
+@dataclass(frozen=True)
+class BlockResult:
+    """What one method achieved on one block of images: the unit of work of an evaluation, all on the CPU.
+
+    ``values`` are ``(n,)`` and ``pairs`` ``(n, L)``, by the metrics' (distinct) names.
+    """
+
+    labels: Tensor
+    maps: Tensor
+    values: Mapping[str, Tensor]
+    pairs: Mapping[str, Tensor]
+    insertion: Curves
+
+
+def judge_block(
     method: Method,
-    title: str,
-    metrics: Sequence[Metric],
     classifier: Classifier,
     images: Tensor,
     labels: Tensor,
-    image_names: Sequence[str],
-    f: Tensor,
-    context: Mapping[str, object],
-    seed: int,
-    progress: Progress,
-) -> MethodResult:
-    began = time.monotonic()
-    per_image = images[0, 0].numel() * labels.shape[1]
-    block = max(1, _BLOCK // per_image)
-    maps, values, pairs, played = [], [], [], []
-    for start in range(0, len(images), block):
-        x, a = images[start : start + block], labels[start : start + block]
-        judged = Judged(
-            classifier.frozen(), x, a, method(classifier, x, a, seed=seed, progress=progress), seed, progress
-        )
-        values.append([metric(judged).cpu() for metric in metrics])
-        pairs.append([metric.pairs(judged) for metric in metrics])
-        played.append(judged.curves("insertion", _insertion_settings(metrics)))
-        maps.append(judged.maps.cpu())
+    metrics: Sequence[Metric],
+    keep_maps: int = 0,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> BlockResult:
+    """Make a method's maps for some images and measure them; keeps the maps of the first ``keep_maps`` images."""
+    progress = progress or Silent()
+    maps = method(classifier, images, labels, seed=seed, progress=progress)
+    judged = Judged(classifier.frozen(), images, labels, maps, seed, progress)
     columns = distinct_names([m.name for m in metrics])  # one metric may be asked for with several settings
-    by_metric = {name: torch.cat([v[k] for v in values]) for k, name in enumerate(columns)}
-    pair_values = {
-        name: torch.cat([p[k] for p in pairs]).cpu()  # type: ignore[misc]
-        for k, name in enumerate(columns)
-        if pairs[0][k] is not None
+    values = {name: m(judged).cpu() for name, m in zip(columns, metrics, strict=True)}
+    pairs = {
+        name: found.cpu()
+        for name, m in zip(columns, metrics, strict=True)
+        if (found := m.pairs(judged)) is not None
     }
+    stored = (maps[:, :1] if method.label_free else maps)[: max(0, keep_maps)]
+    curves = judged.curves("insertion", _insertion_settings(metrics))
+    return BlockResult(labels.cpu(), stored.cpu().clone(), values, pairs, _on_cpu(curves))
+
+
+def _joined(
+    blocks: Sequence[BlockResult],
+    method: Method,
+    title: str,
+    metrics: Sequence[Metric],
+    image_names: Sequence[str],
+    label_names: Sequence[str],
+    context: Mapping[str, object],
+    seconds: float,
+) -> MethodResult:
+    values = {name: torch.cat([b.values[name] for b in blocks]) for name in blocks[0].values}
     scores = tuple(
         mean_score(
             name,
-            by_metric[name],
+            values[name],
             higher_is_better=m.higher_is_better,
             settings={**m.settings(), **{k: context[k] for k in ("label_set", "renormalise", "labels")}},
-            seed=seed,
+            seed=int(str(context["seed"])),
         )
-        for name, m in zip(columns, metrics, strict=True)
+        for name, m in zip(values, metrics, strict=True)
     )
-    rows = [
+    curves = [b.insertion for b in blocks]
+    together: dict[str, Any] = {
+        key: torch.cat([getattr(c, key) for c in curves])
+        for key in ("labels", "f", "probabilities", "auc", "error")
+    }
+    insertion = dataclasses.replace(curves[0], **together)
+    pairs = {name: torch.cat([b.pairs[name] for b in blocks]).tolist() for name in blocks[0].pairs}
+    f = insertion.f.tolist()
+    rows = tuple(
         {
             "method": title,
             "image": image_names[i],
-            "label": int(labels[i, j]),
-            "name": classifier.names[int(labels[i, j])],
-            "f": float(f[i, j]),
-            **{name: float(value[i, j]) for name, value in pair_values.items()},
+            "label": label,
+            "name": label_names[label],
+            "f": f[i][j],
+            **{name: value[i][j] for name, value in pairs.items()},
         }
-        for i in range(len(images))
-        for j in range(labels.shape[1])
-        if int(labels[i, j]) != NO_LABEL
-    ]
+        for i, labels in enumerate(insertion.labels.tolist())
+        for j, label in enumerate(labels)
+        if label != NO_LABEL
+    )
+    maps = torch.cat([b.maps for b in blocks])
     return MethodResult(
-        title,
-        method.settings(),
-        method.label_free,
-        scores,
-        by_metric,
-        tuple(rows),
-        torch.cat(maps),
-        _joined(played),
-        time.monotonic() - began,
+        title, method.settings(), method.label_free, scores, values, rows, maps, insertion, seconds
     )
 
 
@@ -271,17 +329,10 @@ def _insertion_settings(metrics: Sequence[Metric]) -> CurveSettings:
     return curve_settings("paper")
 
 
-def _joined(blocks: list[Curves]) -> Curves:
-    first = blocks[0]
-    joined = {
-        key: torch.cat([getattr(b, key) for b in blocks]).cpu()
-        for key in ("labels", "f", "probabilities", "auc", "error")
+def _on_cpu(curves: Curves) -> Curves:
+    tensors: dict[str, Any] = {
+        f.name: value.cpu()
+        for f in dataclasses.fields(curves)
+        if isinstance(value := getattr(curves, f.name), Tensor)
     }
-    return Curves(
-        game=first.game,
-        counts=first.counts,
-        positions=first.positions,
-        matrix=None,
-        settings=first.settings,
-        **joined,
-    )
+    return dataclasses.replace(curves, **tensors)

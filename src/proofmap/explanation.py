@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,28 @@ from proofmap.progress import Progress
 
 
 @dataclass(frozen=True)
+class PairScores:
+    """What each map proves: a sequence of rows that prints as a table."""
+
+    evaluation: Evaluation
+
+    @property
+    def rows(self) -> tuple[Mapping[str, object], ...]:
+        return self.evaluation.results[0].rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Mapping[str, object]:
+        return self.rows[index]
+
+    def __str__(self) -> str:
+        from proofmap.report.tables import pair_table
+
+        return pair_table(self.evaluation)
+
+
+@dataclass(frozen=True)
 class Proof:
     """One method's maps, judged; a view of an :class:`~proofmap.evaluation.Evaluation` with a single method."""
 
@@ -30,7 +52,7 @@ class Proof:
     @property
     def maps(self) -> Tensor:
         """``(N, L, H, W)``."""
-        return self.result.maps
+        return self.result.maps.expand(-1, self.labels.shape[1], -1, -1)
 
     @property
     def labels(self) -> Tensor:
@@ -38,14 +60,12 @@ class Proof:
         return self.evaluation.labels
 
     @property
-    def scores(self) -> str:
-        """A table with one line per image and label: f, AUC, completeness, soundness."""
-        from proofmap.report.tables import pair_table
-
-        return pair_table(self.evaluation)
+    def scores(self) -> PairScores:
+        """One row per image and label: f, completeness, soundness, insertion (the AUC). Prints as a table."""
+        return PairScores(self.evaluation)
 
     def __str__(self) -> str:
-        return self.scores
+        return str(self.scores)
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write one picture per image, the maps and the numbers; returns what was written."""
@@ -76,6 +96,7 @@ def explain(
             labels=labels,
             metrics=metrics,
             names=names,
+            keep_maps=None,
             seed=seed,
             progress=progress,
         )

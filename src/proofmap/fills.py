@@ -152,7 +152,7 @@ class Noise(Fill):
         return {"fill": self.name, "sigma": self.sigma, "center": _rounded(self.center)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Images(Fill):
     """Random images: the paper's distractors, drawn with replacement from a fixed pool.
 
@@ -164,11 +164,11 @@ class Images(Fill):
 
     name: ClassVar[str] = "images"
     random: ClassVar[bool] = True
-    source: Any = field(default="samples", compare=False)
+    source: Any = "samples"
     size: int = 256
     crop: str = "random"
     seed: int = 0
-    pool: Tensor | None = field(default=None, compare=False, repr=False)
+    pool: Tensor | None = field(default=None, repr=False)
     digest: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:

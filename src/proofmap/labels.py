@@ -29,13 +29,17 @@ def label_index(label: int | str, names: Sequence[str]) -> int:
     (1, 0)
     """
     text = str(label).strip()
+    plain = [_plain(name) for name in names]
+    found = [i for i, name in enumerate(plain) if name == _plain(text)]
     if re.fullmatch(r"[+-]?\d+", text):
         index = int(text)
+        if isinstance(label, str) and found and found != [index]:
+            raise InputError(
+                f"label {text!r} is the name of output {found[0]} and the index of another; pass {found[0]}"
+            )
         if not 0 <= index < len(names):
             raise InputError(f"label {index} is out of range: the net has outputs 0 to {len(names) - 1}")
         return index
-    plain = [_plain(name) for name in names]
-    found = [i for i, name in enumerate(plain) if name == _plain(text)]
     if len(found) == 1:
         return found[0]
     if len(found) > 1:
@@ -131,7 +135,9 @@ class LabelRule:
         return "all" if self.kind == "all" else ",".join(map(str, self.listed))
 
 
-def check_labels(labels: Tensor, n_images: int, n_outputs: int) -> Tensor:
+def check_labels(
+    labels: Tensor, n_images: int, n_outputs: int, label_set: Sequence[int] | None = None
+) -> Tensor:
     """The labels as an int64 tensor, or an error that says what is wrong with them."""
     if labels.ndim != 2 or labels.shape[0] != n_images or labels.shape[1] < 1:
         raise InputError(f"labels must be (N, L) with N = {n_images}, got {tuple(labels.shape)}")
@@ -145,4 +151,9 @@ def check_labels(labels: Tensor, n_images: int, n_outputs: int) -> Tensor:
         )
     if bool((labels[:, 0] == NO_LABEL).any()):
         raise InputError("every image needs a label in the first column")
+    if label_set is not None and len(label_set) < n_outputs:
+        members = torch.tensor([NO_LABEL, *label_set], device=labels.device)
+        outside = labels[~torch.isin(labels, members)]
+        if len(outside):
+            raise InputError(f"label {int(outside[0])} is not in the classifier's label set")
     return labels

@@ -49,14 +49,7 @@ def rows(library: ModuleType, cells: list[Any], labels: list[int] | None = None)
     features: dict[str, Any] = {"note": library.Value("string"), "picture": library.Image()}
     columns: dict[str, Any] = {
         "note": ["x"] * len(cells),
-        "picture": [
-            None
-            if cell is None
-            else {"bytes": cell if isinstance(cell, bytes) else None, "path": None}
-            if isinstance(cell, bytes)
-            else {"bytes": None, "path": str(cell)}
-            for cell in cells
-        ],
+        "picture": [str(cell) if isinstance(cell, Path) else cell for cell in cells],
     }
     if labels is not None:
         features["kind"] = library.ClassLabel(names=["cat", "dog"])

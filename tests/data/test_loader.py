@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import _thread
-import itertools
 import os
+import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,17 @@ def test_images_are_prepared_as_by_load_images(tmp_path: Path) -> None:
         (block,) = load_blocks(image_folder(tmp_path), f)
         assert block.images.shape == (6, f.channels, *f.size)
         torch.testing.assert_close(block.images, load_images(tmp_path, f), rtol=0, atol=1e-6)
+
+
+def test_formats_are_told_by_content_not_by_suffix(tmp_path: Path) -> None:
+    picture = Image.new("RGB", (8, 8), (200, 100, 50))
+    for kind in ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000"):
+        picture.save(tmp_path / f"{kind}.png", kind)
+    picture.save(tmp_path / "phone.jpg", "MPO", save_all=True, append_images=[picture.rotate(90)])
+    (block,) = load_blocks(image_folder(tmp_path), classifier(4))
+    assert block.failures == ()
+    expected = torch.tensor([200, 100, 50]).view(1, 3, 1, 1) / 255
+    torch.testing.assert_close(block.images, expected.expand(9, 3, 4, 4), rtol=0, atol=0.02)
 
 
 def _turned() -> Image.Exif:
@@ -234,7 +246,10 @@ BAD: dict[str, tuple[bytes, str]] = {
     "text.jpg": (b"hello", "text.jpg cannot be read as an image"),
     "large.png": (bomb(10_000), "large.png is too large .*MAX_IMAGE_PIXELS"),  # Pillow would only warn
     "huge.png": (bomb(20_000), "huge.png is too large .*MAX_IMAGE_PIXELS"),
-    "script.png": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "script.png cannot be read"),
+    "script.png": (
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+        "script.png .*cannot identify image file",
+    ),
 }
 
 
@@ -250,9 +265,7 @@ def test_a_bad_file_is_named_and_the_rest_arrives(tmp_path: Path, name: str, fil
     assert block.indices == (0, 2)
     (failure,) = block.failures
     assert failure.name == name
-    assert str(tmp_path) in failure.reason
-    with pytest.raises(InputError, match=told):
-        image_folder(tmp_path).read(1)
+    assert re.search(f"{tmp_path}/{told}", failure.reason)
 
 
 def test_what_vanishes_or_leads_nowhere_is_a_failure(tmp_path: Path) -> None:
@@ -357,15 +370,25 @@ def test_ctrl_c_while_waiting_leaves_no_thread() -> None:
     assert loader_threads() == []
 
 
-def test_waiting_tasks_are_dropped_not_finished() -> None:
-    pictures = Scripted(10_000)
+def test_waiting_tasks_are_dropped_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    released, shutdown = threading.Event(), ThreadPoolExecutor.shutdown
+
+    def released_by_shutdown(pool: ThreadPoolExecutor, wait: bool = True, **options: Any) -> None:
+        shutdown(pool, wait=False, **options)
+        released.set()
+        shutdown(pool, wait=wait)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", released_by_shutdown)
+    pictures = Scripted(1000, lambda i: None if i < 2 else _hold(released))
     blocks = load_blocks(pictures, classifier(), block_size=2, workers=1, ahead=50)
     next(blocks)
     blocks.close()
-    started = len(pictures.started)
-    assert started <= 102
-    assert list(itertools.islice(blocks, 1)) == []
-    assert len(pictures.started) == started
+    assert released.is_set()
+    assert len(pictures.started) <= 3  # the first block, and the one that was being read
+
+
+def _hold(released: threading.Event) -> None:
+    released.wait(LONG)
 
 
 # ---- arguments ------------------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ def test_the_attention_of_a_transformer_is_no_spatial_map() -> None:
 
 def test_a_net_without_a_spatial_layer_is_told() -> None:
     f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 3)), size=4)
-    with pytest.raises(InputError, match=r"no layer of the net has a spatial output \(N, C, h, w\)"):
+    with pytest.raises(InputError, match=r"no layer gives the logits a spatial map \(N, C, h, w\)"):
         GradCAM()(f, pixels(1, 4), torch.tensor([[0]]))
 
 
@@ -270,3 +270,24 @@ def test_no_hook_is_left_behind(failing: bool) -> None:
         GradCAM()(*arguments)
     for module in [*net.modules(), *f.net.modules()]:  # type: ignore[union-attr]
         assert not module._forward_hooks and not module._backward_hooks
+
+
+def test_where_tokens_are_mixed_behind_the_last_picture_the_layer_must_be_named() -> None:
+    class Mixing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.patches, self.mix, self.head = (
+                nn.Conv2d(3, 8, 4, stride=4),
+                nn.Linear(16, 16),
+                nn.Linear(8, 4),
+            )
+
+        def forward(self, x: Tensor) -> Tensor:
+            tokens = self.patches(x).flatten(2)  # (N, 8, 16 places)
+            out: Tensor = self.head(self.mix(tokens).mean(dim=2))
+            return out
+
+    f = Classifier(Mixing(), size=16)
+    with pytest.raises(InputError, match="'mix' mixes tokens.*name a layer"):
+        GradCAM()(f, pixels(1, 16), torch.tensor([[0]]))
+    assert GradCAM(layer="patches")(f, pixels(1, 16), torch.tensor([[0]])).shape == (1, 1, 16, 16)

@@ -49,6 +49,14 @@ def test_gray_scale_images_can_be_drawn() -> None:
     assert pictures.overlay(torch.rand(1, 8, 8), torch.rand(8, 8)).size == (8, 8)
 
 
+def test_more_than_three_channels_show_the_first_three_and_two_their_mean_as_gray() -> None:
+    image = torch.rand(5, 4, 4, generator=torch.Generator().manual_seed(0))
+    assert (np.asarray(pictures.photo(image)) == np.asarray(pictures.photo(image[:3]))).all()
+    gray = np.asarray(pictures.photo(image[:2]))
+    expected = (255 * (image[0] + image[1]) / 2).round().numpy()
+    assert (np.abs(gray - expected[..., None]) <= 1).all() and (gray == gray[..., :1]).all()
+
+
 def test_long_text_is_shortened_to_its_column() -> None:
     cell = pictures.Cell(None, (pictures.Text("a very long label name " * 10),))
     page = pictures.sheet("t" * 500, [[cell, pictures.Cell(None)]], side=120)

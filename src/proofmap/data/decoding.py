@@ -15,8 +15,8 @@ from PIL import Image, ImageOps
 
 from proofmap.errors import InputError
 
-# All that are safe on a file from outside; Pillow would hand EPS, whatever the file's suffix, to Ghostscript.
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO", "JPEG2000")
+# Safe on a file from outside: Pillow would hand EPS, whatever the file's suffix, to Ghostscript.
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
 
 
 def decode_image(source: str | Path | bytes, name: str) -> Image.Image:

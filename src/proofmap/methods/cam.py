@@ -21,43 +21,54 @@ from proofmap.progress import Progress
 def find_layer(classifier: Classifier) -> str:
     """The name of the last module, in order of execution, whose output is a spatial map that the logits depend on.
 
-    Spatial means ``(N, C, h, w)`` with more than one place and the image's proportions, which the attention of a
-    transformer ``(N, heads, tokens, d)`` has not. A gradient probe on a patterned image confirms it.
+    Spatial means ``(N, C, h, w)`` with more than one place and the image's proportions. A gradient probe on a
+    patterned image confirms it. Where tokens are mixed after that layer, as in a transformer, places no longer
+    belong to pixels, and the layer must be named.
     """
     net = _module_of(classifier)
     height, width = classifier.size
-    seen: dict[str, Tensor] = {}
+    ran: dict[str, Tensor] = {}
 
     def watch(name: str) -> nn.modules.module._forward_hook_type:  # type: ignore[name-defined]
         def hook(module: nn.Module, inputs: object, output: object) -> None:
-            if not isinstance(output, Tensor) or output.ndim != 4:
-                return
-            h, w = output.shape[2:]
-            if h * w > 1 and abs(h * width - w * height) <= max(height, width):  # up to one place
-                seen.pop(name, None)
-                seen[name] = output
+            if isinstance(output, Tensor) and output.ndim in (3, 4) and output.shape[0] == 1:
+                ran.pop(name, None)
+                ran[name] = output
 
         return hook
 
+    def pictured(h: int, w: int) -> bool:
+        fits = h * w > 1 and h <= height and w <= width
+        return fits and abs(h * width - w * height) <= max(height, width)  # up to one place
+
     handles = [module.register_forward_hook(watch(name)) for name, module in net.named_modules() if name]
     ramp = torch.linspace(0, 1, height * width, device=classifier.device).view(1, 1, height, width)
+    mixing = ""
     try:
         with torch.enable_grad():
             image = ramp.expand(1, classifier.channels, height, width).clone().requires_grad_(True)
             logits = classifier(image)
             # not their plain sum, which is constant where logits are centred, such as (z, -z)
             probe = (logits * torch.arange(1, 1 + logits.shape[1], device=logits.device)).sum()
-            for name, output in reversed(seen.items()):
-                if output.requires_grad:
-                    (gradient,) = torch.autograd.grad(probe, output, retain_graph=True, allow_unused=True)
-                    if gradient is not None and bool(gradient.abs().sum() > 0):
-                        return name
+            for name, output in reversed(ran.items()):
+                if not output.requires_grad:
+                    continue
+                (gradient,) = torch.autograd.grad(probe, output, retain_graph=True, allow_unused=True)
+                if gradient is None or not bool(gradient.abs().sum() > 0):
+                    continue
+                if output.ndim == 4 and pictured(*output.shape[2:]) and not mixing:
+                    return name
+                if (output.ndim == 3 and output.shape[1] > 1) or (
+                    output.ndim == 4 and pictured(*output.shape[1:3])
+                ):
+                    mixing = mixing or name
     finally:
         for handle in handles:
             handle.remove()
+    why = f", and {mixing!r} mixes tokens behind any that has" if mixing else ""
     raise InputError(
-        "no layer of the net has a spatial output (N, C, h, w) that the logits depend on; name one with layer=, "
-        "or use a method that needs no layer"
+        f"no layer gives the logits a spatial map (N, C, h, w){why}; name a layer with layer=, "
+        "or use a method that needs none"
     )
 
 
@@ -109,6 +120,9 @@ class GradCAM(Method):
     meaning: ClassVar[str] = "last feature map, weighted by the logit's gradient"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer"})
     layer: str = ""
+
+    def prepare(self, classifier: Classifier) -> GradCAM:
+        return GradCAM(layer=self.layer or find_layer(classifier))
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress

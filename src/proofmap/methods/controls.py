@@ -90,6 +90,9 @@ class TopLabel(Method):
     def stochastic(self) -> bool:  # type: ignore[override]
         return self.of.stochastic
 
+    def prepare(self, classifier: Classifier) -> TopLabel:
+        return TopLabel(of=self.of.prepare(classifier))
+
     @classmethod
     def from_text(cls, text: str) -> TopLabel:
         if not text:

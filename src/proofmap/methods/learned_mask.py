@@ -19,6 +19,7 @@ from torch import Tensor
 
 from proofmap import _random
 from proofmap._batching import in_batches
+from proofmap._kernels import steady_kernels
 from proofmap.classifier import Classifier
 from proofmap.errors import InputError
 from proofmap.fills import Fill, make_fill
@@ -119,6 +120,9 @@ class LearnedMask(Method):
             raise InputError(f"learned-mask has no preset {name!r}; known are {', '.join(PRESETS)}")
         return replace(PRESETS[name], **changes)
 
+    def prepare(self, classifier: Classifier) -> LearnedMask:
+        return replace(self, fill=make_fill(self.fill).prepare(classifier))
+
     def passes(self, pairs: int) -> int:
         """How many composites go through the net for so many (image, label) pairs."""
         draws = self.distractors if make_fill(self.fill).random else 1
@@ -135,7 +139,7 @@ class LearnedMask(Method):
         pairs = list(zip(image_of.tolist(), label_of.tolist(), strict=True))
         keys = _random.pair_keys(images, pairs, seed, "learned-mask")
 
-        with progress.task(self.name, self.passes(len(pairs))) as task:
+        with progress.task(self.name, self.passes(len(pairs))) as task, steady_kernels(tf32=True):
 
             def learn(start: int, stop: int) -> Tensor:
                 chosen = image_of[start:stop]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -70,6 +71,6 @@ def data_term(log_p: Tensor, labels: Tensor, members: Tensor, objective: Objecti
         return -log_p.gather(2, index).squeeze(2).mean(dim=1)
     if objective == "nll-of-mean":
         own = log_p.gather(2, index).squeeze(2)
-        return -(own.logsumexp(dim=1) - torch.tensor(float(own.shape[1])).log().to(own))
+        return -(own.logsumexp(dim=1) - math.log(own.shape[1]))
     p = log_p.exp().mean(dim=1)
     return p[:, members].logsumexp(dim=1) - p.gather(1, labels[:, None])[:, 0]

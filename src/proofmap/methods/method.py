@@ -49,7 +49,9 @@ class Method(ABC):
         batch size or order, up to rounding.
         """
         images = classifier.check_images(images)
-        labels = check_labels(labels.to(classifier.device), len(images), len(classifier.names))
+        labels = check_labels(
+            labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
+        )
         asked = labels[:, :1] if self.label_free else labels
         maps = self.compute(classifier, images, asked, seed=seed, progress=progress or Silent())
         expected = (*asked.shape, *images.shape[2:])
@@ -87,6 +89,10 @@ class Method(ABC):
         values = {name: getattr(self, name) for name in self.setting_names()}
         return {"method": self.name, **{k: _plain(v) for k, v in values.items()}}
 
+    def prepare(self, classifier: Classifier) -> Method:
+        """The same method with everything looked up that its record must name: distractors, a layer."""
+        return self
+
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Method:
         """Settings by name; a method without presets refuses."""
@@ -115,7 +121,12 @@ class FromFunction(Method):
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        return self.function(classifier, images, labels)
+        maps = self.function(classifier, images, torch.where(labels == NO_LABEL, labels[:, :1], labels))
+        if not isinstance(maps, Tensor):
+            raise InputError(
+                f"the function {self.settings()['method']} must return a tensor (N, L, H, W), not {type(maps).__name__}"
+            )
+        return maps
 
     def settings(self) -> dict[str, object]:
         return {"method": getattr(self.function, "__qualname__", type(self.function).__name__)}
@@ -135,6 +146,8 @@ def make_method(spec: MethodLike) -> Method:
     if isinstance(spec, Method):
         return spec
     if not isinstance(spec, str):
+        if isinstance(spec, type):
+            raise InputError(f"{spec.__name__} is a class; pass an instance of it, {spec.__name__}(...)")
         if callable(spec):
             return FromFunction(function=spec)
         raise InputError(f"a method is a name, a Method or a function, not {type(spec).__name__}")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from proofmap import _random
 from proofmap._batching import in_batches
+from proofmap._kernels import steady_kernels
 from proofmap.classifier import Classifier
 from proofmap.errors import InputError
 from proofmap.fills import Blur, Fill, Gray, make_fill
@@ -150,11 +151,14 @@ def curves(
     settings = replace(settings, quadrature=quadrature)
 
     images = classifier.check_images(images)
-    labels = check_labels(labels.to(classifier.device), len(images), len(classifier.names))
+    labels = check_labels(
+        labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
+    )
     positions = tuple(images.shape[2:])
     maps = check_maps(maps.to(classifier.device), labels, positions)
     runner = _Runner(game, classifier, images, maps, labels, settings, matrix, seed)
-    return runner.run(progress or Silent())
+    with steady_kernels(tf32=False):
+        return runner.run(progress or Silent())
 
 
 def check_maps(maps: Tensor, labels: Tensor, positions: tuple[int, ...]) -> Tensor:
@@ -253,16 +257,16 @@ class _Runner:
     def _record(self, shown: Tensor, f_whole: Tensor) -> Curves:
         if not bool(shown.isfinite().all()):
             raise InputError("the net returned NaN on a masked image; check its weights and preprocessing")
-        weights, coarse = self.nodes.weights.to(shown), self.nodes.coarse.to(shown)
         none = self.labels == NO_LABEL
         column = torch.arange(self.labels.shape[1], device=shown.device)
         own = shown.transpose(1, 2)[self.map_of, column].masked_fill(none[..., None], torch.nan)
-        # in float64, so that sums over labels of one map are exact to float32
-        areas = torch.einsum("nls,s->nl", own.double(), weights.double())
-        halves = torch.einsum("nls,s->nl", own.double(), coarse.double())
+        # in float64 (on the CPU: not every device has it), so that sums over labels of one map are exact to float32
+        weights, coarse = self.nodes.weights, self.nodes.coarse
+        areas = torch.einsum("nls,s->nl", own.cpu().double(), weights)
+        halves = torch.einsum("nls,s->nl", own.cpu().double(), coarse)
         cross = None
         if self.matrix:
-            cross = torch.einsum("usb,s->ub", shown.double(), weights.double()).float()[self.map_of]
+            cross = torch.einsum("usb,s->ub", shown.cpu().double(), weights).to(shown)[self.map_of]
             cross = cross.masked_fill(none[:, :, None] | none[:, None, :], torch.nan)
         return Curves(
             game=self.game,
@@ -271,8 +275,8 @@ class _Runner:
             counts=self.nodes.counts,
             positions=self.n,
             probabilities=own,
-            auc=areas.float(),
-            error=(areas - halves).abs().float(),
+            auc=areas.to(own),
+            error=(areas - halves).abs().to(own),
             matrix=cross,
             settings={"game": self.game, **self.settings.record(), **_label_record(self.classifier)},
         )

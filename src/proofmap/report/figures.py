@@ -35,7 +35,7 @@ class Point:
 
 
 def insertion_lines(evaluation: Evaluation, place: int) -> list[Line]:
-    """Mean insertion curves of the label in this place of the label table (0: the top label, 1: the second)."""
+    """Mean insertion curves of the label in this place of the label table (0: the first, 1: the second)."""
     lines = []
     for result in evaluation.results:
         p = result.insertion.probabilities[:, place]
@@ -56,14 +56,29 @@ def proof_points(evaluation: Evaluation, x: str = "completeness", y: str = "soun
     return points
 
 
+def curve_titles(evaluation: Evaluation) -> list[str]:
+    """What the first two places of the label table hold; labels that a person listed are in that person's order."""
+    rule = str(evaluation.settings["labels"])
+    by_probability = rule == "all" or rule.startswith(("top", "p>="))
+    titles = ["the top label" if by_probability else "the first label", "the second label"]
+    return titles[: evaluation.labels.shape[1]]
+
+
+def scatter_panels(evaluation: Evaluation) -> list[str]:
+    """The scores that can be drawn against soundness; none unless both halves of a proof were judged."""
+    judged = {score.name for score in evaluation.results[0].scores}
+    if not {"completeness", "soundness"} <= judged:
+        return []
+    return [x for x in ("completeness", "best-effort") if x in judged]
+
+
 def draw_curves(evaluation: Evaluation, path: Path) -> Path:
-    """Mean insertion curves, the top label beside the second one."""
-    places = range(min(2, evaluation.labels.shape[1]))
-    titles = ("the top label", "the second label")
+    """Mean insertion curves, the first label beside the second one."""
+    titles = curve_titles(evaluation)
 
     def draw(plt: Any) -> Any:
-        figure, axes = plt.subplots(1, len(places), figsize=(4.6 * len(places), 3.9), squeeze=False)
-        for axis, place in zip(axes[0], places, strict=True):
+        figure, axes = plt.subplots(1, len(titles), figsize=(4.6 * len(titles), 3.9), squeeze=False)
+        for place, (axis, title) in enumerate(zip(axes[0], titles, strict=True)):
             lines = insertion_lines(evaluation, place)
             for line, style in zip(lines, _styles(len(lines)), strict=True):
                 axis.plot([100 * s for s in line.shares], line.probabilities, label=line.method, **style)
@@ -76,7 +91,7 @@ def draw_curves(evaluation: Evaluation, path: Path) -> Path:
                 fontsize=8,
                 color="0.35",
             )
-            axis.set(title=f"Maps of {titles[place]}", xlabel="pixels shown, best first (%)", xlim=(0, 100))
+            axis.set(title=f"Maps of {title}", xlabel="pixels shown, best first (%)", xlim=(0, 100))
             axis.set_ylim(bottom=0)
         axes[0][0].set_ylabel("mean probability of that label")
         figure.legend(
@@ -89,10 +104,17 @@ def draw_curves(evaluation: Evaluation, path: Path) -> Path:
 
 def draw_scatter(evaluation: Evaluation, path: Path) -> Path:
     """Completeness and best effort against soundness, with 95 % intervals; upper right is best."""
+    panels = scatter_panels(evaluation)
+    titles = {
+        "completeness": "All labels: upper right is best",
+        "best-effort": "Best effort: was every label tried?",
+    }
 
     def draw(plt: Any) -> Any:
-        figure, axes = plt.subplots(1, 2, figsize=(9.2, 4.4), sharey=True)
-        for axis, x in zip(axes, ("completeness", "best-effort"), strict=True):
+        figure, axes = plt.subplots(
+            1, len(panels), figsize=(4.6 * len(panels), 4.4), sharey=True, squeeze=False
+        )
+        for axis, x in zip(axes[0], panels, strict=True):
             points = proof_points(evaluation, x)
             for point, style in zip(points, _styles(len(points)), strict=True):
                 if not torch.isfinite(torch.tensor([point.x[0], point.y[0]])).all():
@@ -112,13 +134,15 @@ def draw_scatter(evaluation: Evaluation, path: Path) -> Path:
                     label=point.method + (" (one map for all labels)" if point.label_free else ""),
                 )
             axis.set(
+                title=titles[x],
                 xlabel=x if x == "best-effort" else f"{x} (worst case)",
                 xlim=(-0.02, 1.02),
                 ylim=(-0.02, 1.02),
             )
-        axes[0].set(ylabel="soundness (worst case)", title="All labels: upper right is best")
-        axes[1].set(title="Best effort: was every label tried?")
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
+        axes[0][0].set_ylabel("soundness (worst case)")
+        figure.legend(
+            *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8
+        )
         return figure
 
     return _save(draw, path)

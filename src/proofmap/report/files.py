@@ -12,11 +12,13 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from proofmap._files import file_name, output_folder, whole_file, write_text
+from proofmap._files import distinct_names, file_name, output_folder, whole_file, write_text
 from proofmap.errors import MissingExtra
 from proofmap.evaluation import Evaluation
 from proofmap.report import figures, tables
-from proofmap.report.pictures import comparison_sheet, proof_sheet
+from proofmap.report.pictures import comparison_sheet, pictured_images, proof_sheet
+
+_OWN_NAMES = ("scores", "pairs", "evaluation", "curves", "completeness-soundness", "maps")
 
 
 def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
@@ -46,40 +48,49 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
 
 
 def evaluation_json(evaluation: Evaluation) -> str:
-    """The record as JSON text; NaN becomes null."""
-    return json.dumps(_without_nan(evaluation_record(evaluation)), indent=1)
+    """The record as JSON text; NaN becomes null, and a setting that JSON does not know becomes its text."""
+    return json.dumps(_without_nan(evaluation_record(evaluation)), indent=1, default=str)
 
 
 def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: bool = True) -> list[Path]:
-    """``scores.csv``, ``pairs.csv``, ``evaluation.json``, and a sheet per image and the charts when asked."""
+    """``scores.csv``, ``pairs.csv``, ``evaluation.json``, and when asked a sheet for each of the first images and
+    the charts; returns what was written.
+    """
     out = output_folder(folder)
     written = _save_numbers(evaluation, out)
     if pictures:
-        for i, name in enumerate(evaluation.image_names):
-            written.append(_save_picture(comparison_sheet(evaluation, i), out / f"{file_name(name)}.png"))
+        for i, name in enumerate(_sheet_names(evaluation)):
+            written.append(_save_picture(comparison_sheet(evaluation, i), out / name))
         try:
             written.append(figures.draw_curves(evaluation, out / "curves.png"))
-            written.append(figures.draw_scatter(evaluation, out / "completeness-soundness.png"))
+            if figures.scatter_panels(evaluation):
+                written.append(figures.draw_scatter(evaluation, out / "completeness-soundness.png"))
         except MissingExtra:
             pass  # charts are a bonus of the extra; the command line says so
     return written
 
 
 def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
-    """One sheet per image, ``maps.safetensors``, and the numbers."""
+    """A sheet for each of the first images, ``maps.safetensors``, and the numbers; returns what was written."""
     out = output_folder(folder)
     written = _save_numbers(evaluation, out)
+    result = evaluation.results[0]
     tensors = {
-        "maps": evaluation.results[0].maps.contiguous(),
+        "maps": result.maps.expand(-1, evaluation.labels.shape[1], -1, -1).contiguous(),
         "labels": evaluation.labels.cpu().contiguous(),
     }
     with whole_file(out / "maps.safetensors") as part:
         save_file(tensors, part, metadata={"images": json.dumps(list(evaluation.image_names))})
     written.append(out / "maps.safetensors")
-    for i, name in enumerate(evaluation.image_names):
-        path = out / f"{file_name(name, evaluation.results[0].name)}.png"
-        written.append(_save_picture(proof_sheet(evaluation, i), path))
+    for i, name in enumerate(_sheet_names(evaluation, result.name)):
+        written.append(_save_picture(proof_sheet(evaluation, i), out / name))
     return written
+
+
+def _sheet_names(evaluation: Evaluation, *method: str) -> list[str]:
+    """One file name per pictured image, different from one another and from the names of our other files."""
+    named = [file_name(evaluation.image_names[i], *method) for i in pictured_images(evaluation)]
+    return [f"{name}.png" for name in distinct_names([*_OWN_NAMES, *named])[len(_OWN_NAMES) :]]
 
 
 def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:

@@ -39,6 +39,8 @@ _NOTES = (
     "A proof has AUC close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
 )
 KEPT_SHARE = 0.2
+MOST_IMAGES, MOST_LABELS = 50, 8
+"""Sheets are made of the first so many images, and show the first so many labels."""
 BAR = 0.8
 """A map with completeness and soundness at or above this matches the net's belief."""
 
@@ -62,9 +64,9 @@ def displayed(heat: Tensor) -> np.ndarray:
 
 
 def photo(image: Tensor) -> Image.Image:
-    """An image ``(C, H, W)`` in [0, 1] as a picture."""
-    pixels = (image.clamp(0, 1).cpu() * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
-    return Image.fromarray(pixels if pixels.shape[2] == 3 else np.repeat(pixels, 3, axis=2))
+    """An image ``(C, H, W)`` in [0, 1] as a picture: its first three channels, or the mean of fewer as gray."""
+    colours = image[:3] if len(image) >= 3 else image.mean(dim=0).expand(3, -1, -1)
+    return Image.fromarray((colours.clamp(0, 1).cpu() * 255).round().to(torch.uint8).permute(1, 2, 0).numpy())
 
 
 def overlay(image: Tensor, heat: Tensor, strength: float = 0.65) -> Image.Image:
@@ -141,7 +143,7 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     top = [Cell(photo(image), (Text("the photo", strong=True), Text(f"maps by {result.name}")))]
     bottom = [Cell(None, (Text(f"the top {KEPT_SHARE:.0%} of pixels"), Text("of each map")))]
     for j, label in _labels(evaluation, index):
-        heat = result.maps[index, j]
+        heat = result.map_of(index, j)
         f, auc, alpha, beta = _numbers(evaluation, result, index, j)
         caption = (
             Text(evaluation.label_names[label], strong=True),
@@ -150,7 +152,8 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         )
         top.append(Cell(overlay(image, heat), caption))
         bottom.append(Cell(kept(image, heat)))
-    return sheet(f"{evaluation.image_names[index]}: what does each heat map prove?", [top, bottom], _NOTES)
+    title = f"{evaluation.image_names[index]}: what does each heat map prove?"
+    return sheet(title, [top, bottom], sheet_notes(evaluation, index))
 
 
 def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
@@ -169,15 +172,37 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         for j, _ in labels:
             _, auc, alpha, beta = _numbers(evaluation, result, index, j)
             row.append(
-                Cell(overlay(image, result.maps[index, j]), (Text(f"AUC = {auc:.3f}"), verdict(alpha, beta)))
+                Cell(
+                    overlay(image, result.map_of(index, j)),
+                    (Text(f"AUC = {auc:.3f}"), verdict(alpha, beta)),
+                )
             )
         rows.append(row)
-    return sheet(f"{evaluation.image_names[index]}: what does each method prove?", rows, _NOTES, side=190)
+    title = f"{evaluation.image_names[index]}: what does each method prove?"
+    return sheet(title, rows, sheet_notes(evaluation, index), side=190)
+
+
+def pictured_images(evaluation: Evaluation) -> range:
+    """The images that sheets are made of: the first ones whose maps were kept."""
+    return range(min(evaluation.pictured, MOST_IMAGES))
+
+
+def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
+    """How to read a sheet, and what was left out of it."""
+    labels, images = int((evaluation.labels[index] != NO_LABEL).sum()), len(evaluation.images)
+    pictured = len(pictured_images(evaluation))
+    left_out = []
+    if labels > MOST_LABELS:
+        left_out.append(f"the first {MOST_LABELS} of {labels} labels")
+    if images > pictured:
+        left_out.append(f"sheets of the first {pictured} of {images} images")
+    return [*_NOTES, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
 
 
 def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
-    """(place, label) of every label this image has."""
-    return [(j, a) for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
+    """(place, label) of the labels of this image that a sheet shows."""
+    labels = [(j, a) for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
+    return labels[:MOST_LABELS]
 
 
 def _numbers(

@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 
 from proofmap.evaluation import Evaluation
+from proofmap.metrics.judge import BestEffort
+from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.metrics.statistics import Score
 
 LABEL_FREE_MARK = "*"
@@ -26,23 +28,47 @@ def score_cells(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
 
 def score_notes(evaluation: Evaluation) -> list[str]:
     """What the numbers depend on, in a few lines."""
-    first = evaluation.results[0].scores[0].settings
-    settings = evaluation.settings
+    settings, curve = evaluation.settings, evaluation.results[0].insertion.settings
     n = len(evaluation.images)
     error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
     quoted = [
         f"{n} image{'s' if n > 1 else ''}, labels {settings['labels']}, "
         f"{'renormalised over the label set' if settings['renormalise'] else 'softmax over all outputs'}, "
         f"model {settings['model']}, seed {settings['seed']}; 95 % bootstrap intervals over images",
-        f"thresholds e1 = {first.get('e1', '-')}, e2 = {first.get('e2', '-')}; curve: fill {first.get('fill')}, "
-        f"{first.get('points')} points, rule {first.get('rule')}, ties {first.get('ties')}; "
+        f"{_thresholds_note(evaluation)}insertion curve: fill {curve['fill']}, "
+        f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"step error of an AUC at most {error:.3f}",
     ]
     if any(r.label_free for r in evaluation.results):
         quoted.append(f"{LABEL_FREE_MARK} one map for all labels: sound without effort, see best-effort")
-    uncounted = [s for s in evaluation.results[0].scores if s.n < n]
-    quoted += [f"{s.name} counts the {s.n} of {n} images whose second label has f >= 0.01" for s in uncounted]
-    return quoted
+    return quoted + _counting_notes(evaluation)
+
+
+def _thresholds_note(evaluation: Evaluation) -> str:
+    """The thresholds of the scores that have any; with the scores' names where they differ."""
+    users: dict[str, list[str]] = {}
+    for score in evaluation.results[0].scores:
+        used = ", ".join(f"{e} = {score.settings[e]}" for e in ("e1", "e2") if e in score.settings)
+        if used:
+            users.setdefault(used, []).append(score.name)
+    if len(users) > 1:
+        return "".join(f"thresholds of {', '.join(names)}: {used}; " for used, names in users.items())
+    return "".join(f"thresholds {used}; " for used in users)
+
+
+def _counting_notes(evaluation: Evaluation) -> list[str]:
+    """Which scores leave images out, and for best effort why."""
+    n, notes = len(evaluation.images), []
+    for scores in zip(*(r.scores for r in evaluation.results), strict=True):
+        name, least, most = scores[0].name, min(s.n for s in scores), max(s.n for s in scores)
+        counted = f"{least}" if least == most else f"{least} to {most}"
+        if least < n and name.startswith(BestEffort.name):
+            notes.append(
+                f"{name} counts the {counted} of {n} images whose second label has f >= {SECOND_LABEL_FLOOR}"
+            )
+        elif least < n:
+            notes.append(f"{name} counts {counted} of {n} images")
+    return notes
 
 
 def score_table(evaluation: Evaluation) -> str:

@@ -1,0 +1,22 @@
+"""Kernels that give the same bits each time, and float32 that means it, on NVIDIA GPUs; nothing elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def steady_kernels(*, tf32: bool) -> Iterator[None]:
+    """Deterministic convolutions; without ``tf32`` in full float32 too, which cuDNN does not give by default.
+
+    Learning amplifies the last bit, so that kernels which add up in another order each time would give other masks;
+    and scores should not carry the 1e-3 that TensorFloat-32 costs.
+    """
+    if not torch.cuda.is_available():
+        yield
+        return
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=tf32):
+        yield

@@ -1,0 +1,226 @@
+"""What ``save`` writes is whole, readable and of a size that one can look through."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.metrics.judge import BestEffort, Completeness, Judged, Metric, Soundness
+from proofmap.metrics.proof import Thresholds
+from proofmap.report import figures, pictures
+from proofmap.report.files import evaluation_json
+from tests.toys import linear_classifier, pixels
+
+SIZE = 4
+
+
+def judged(
+    *,
+    n: int = 3,
+    labels: Any = "all",
+    outputs: int = 3,
+    metrics: Sequence[Metric] | None = None,
+    names: Sequence[str] | None = None,
+    methods: Sequence[Any] = ("gradient-x-input", "random"),
+    channels: int = 3,
+) -> pm.Evaluation:
+    f = linear_classifier(SIZE, outputs, mean=(0.5,) * channels, std=(0.3,) * channels)
+    images = pixels(n, SIZE, channels=channels)
+    return pm.evaluate(f, images, methods=methods, labels=labels, metrics=metrics, names=names)
+
+
+def saved(evaluation: pm.Evaluation, folder: Path) -> list[str]:
+    written = evaluation.save(folder)
+    assert sorted(p.name for p in written) == sorted(os.listdir(folder))  # each file is there, once
+    return sorted(p.stem for p in written if p.suffix == ".png")
+
+
+def proof_of(n: int = 2, **options: Any) -> pm.Proof:
+    return pm.explain(linear_classifier(SIZE, 3), pixels(n, SIZE), labels="all", **options)
+
+
+# ---- how much is drawn -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draw", [pictures.comparison_sheet, pictures.proof_sheet])
+def test_a_sheet_is_no_wider_for_forty_labels_than_for_eight(draw: Any) -> None:
+    few, many = judged(n=1, outputs=8), judged(n=1, outputs=40)
+    assert draw(many, 0).width == draw(few, 0).width
+    assert "Shown: the first 8 of 40 labels." in pictures.sheet_notes(many, 0)
+    assert not any("Shown" in note for note in pictures.sheet_notes(few, 0))
+
+
+def test_an_image_with_few_labels_among_others_with_many_says_nothing_was_left_out() -> None:
+    table = torch.arange(9).repeat(2, 1)
+    table[1, 2:] = -1
+    evaluation = judged(n=2, outputs=9, labels=table)
+    assert "Shown: the first 8 of 9 labels." in pictures.sheet_notes(evaluation, 0)
+    assert not any("Shown" in note for note in pictures.sheet_notes(evaluation, 1))
+
+
+def test_the_first_fifty_images_get_sheets_and_the_sheets_say_so(tmp_path: Path) -> None:
+    evaluation = judged(n=53, methods=["random"])
+    sheets = [name for name in saved(evaluation, tmp_path) if name.startswith("image-")]
+    assert sorted(sheets) == sorted(f"image-{i}" for i in range(50))
+    assert "Shown: sheets of the first 50 of 53 images." in pictures.sheet_notes(evaluation, 0)
+    with open(tmp_path / "pairs.csv") as file:
+        assert len(list(csv.DictReader(file))) == 53 * 3  # the numbers are of all images
+
+
+def test_a_proof_of_many_images_keeps_all_maps_and_draws_fifty(tmp_path: Path) -> None:
+    proof = proof_of(53, method="random")
+    written = proof.save(tmp_path)
+    assert len([p for p in written if p.suffix == ".png"]) == 50
+    assert load_file(tmp_path / "maps.safetensors")["maps"].shape == (53, 3, SIZE, SIZE)
+
+
+def test_only_images_whose_maps_were_kept_get_sheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluation, proof = judged(n=3), proof_of(3, method="random")
+    monkeypatch.setattr(type(evaluation), "pictured", 2)
+    assert {"image-0", "image-1"} == {s for s in saved(evaluation, tmp_path / "a") if "image" in s}
+    sheets = sorted(p.name for p in proof.save(tmp_path / "b") if p.suffix == ".png")
+    assert sheets == ["image-0.random.png", "image-1.random.png"]
+
+
+# ---- charts of the scores there are ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "metrics, panels",
+    [
+        ([Soundness()], []),
+        ([BestEffort(), Completeness()], []),
+        ([Completeness(), Soundness()], ["completeness"]),
+        ([Soundness(), BestEffort(), Completeness()], ["completeness", "best-effort"]),
+    ],
+)
+def test_only_charts_whose_scores_exist_are_drawn(
+    metrics: list[Metric], panels: list[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    evaluation = judged(metrics=metrics)
+    assert figures.scatter_panels(evaluation) == panels
+    written = saved(evaluation, tmp_path)
+    assert "curves" in written
+    assert ("completeness-soundness" in written) == bool(panels)
+
+
+@pytest.mark.parametrize(
+    "labels, title",
+    [
+        ("all", "the top label"),
+        ("top2", "the top label"),
+        ("p>=0", "the top label"),
+        ([2, 0], "the first label"),
+        (torch.tensor([[2, 0]] * 3), "the first label"),
+    ],
+)
+def test_a_chart_calls_a_label_the_top_one_only_if_it_is(labels: Any, title: str) -> None:
+    assert figures.curve_titles(judged(labels=labels)) == [title, "the second label"]
+
+
+def test_one_label_has_one_chart() -> None:
+    assert figures.curve_titles(judged(labels=[1])) == ["the first label"]
+
+
+# ---- names -------------------------------------------------------------------------------------------------
+
+
+def test_no_sheet_overwrites_another_or_a_chart(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    names = ["a b", "a_b", "curves", "completeness-soundness", "a_b-2"]
+    sheets = saved(judged(n=5, names=names), tmp_path)
+    assert sheets == sorted(
+        ["a_b", "a_b-3", "curves-2", "completeness-soundness-2", "a_b-2", "curves", "completeness-soundness"]
+    )
+
+
+def test_photos_with_long_names_in_any_script_can_be_saved(tmp_path: Path) -> None:
+    names = ["x" * 240 + "1", "x" * 240 + "2", "猫" * 240]
+    assert len(saved(judged(names=names, methods=["random"]), tmp_path)) >= 3
+    written = proof_of(3, names=names, method="random").save(tmp_path / "proof")
+    assert len({p.name for p in written if p.suffix == ".png"}) == 3
+
+
+# ---- what a plug-in may bring ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precise(pm.Method):
+    """A plug-in with settings that JSON does not know."""
+
+    name: ClassVar[str] = "precise"
+    dtype: torch.dtype = torch.float16
+    where: Path = Path("a")
+
+    def compute(self, classifier: pm.Classifier, images: Tensor, labels: Tensor, **_: Any) -> Tensor:
+        return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+
+def test_a_setting_that_json_does_not_know_is_written_as_text() -> None:
+    record = json.loads(evaluation_json(judged(methods=[Precise()])))
+    assert record["methods"][0]["settings"] == {"method": "precise", "dtype": "torch.float16", "where": "a"}
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4, 5])
+def test_nets_with_any_number_of_channels_can_be_pictured(channels: int, tmp_path: Path) -> None:
+    assert "image-0" in saved(judged(channels=channels), tmp_path)
+
+
+@dataclass(frozen=True)
+class EveryOther(Metric):
+    """Counts the first image of every two."""
+
+    name: ClassVar[str] = "every-other"
+    higher_is_better: ClassVar[bool] = True
+    meaning: ClassVar[str] = "1 for images that count"
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return torch.tensor([1.0, torch.nan]).repeat(len(judged.images))[: len(judged.images)]
+
+    def settings(self) -> dict[str, object]:
+        return {}
+
+
+def test_the_notes_explain_each_score_by_itself() -> None:
+    table = judged(metrics=[EveryOther(), Soundness(at=Thresholds(0.02, 0.003))]).table()
+    assert "every-other counts 2 of 3 images" in table
+    assert "second label" not in table
+    assert (
+        "thresholds e1 = 0.02, e2 = 0.003; insertion curve: fill gray" in table
+    )  # not the first score's: it has none
+
+
+def test_several_thresholds_are_listed_with_their_scores() -> None:
+    metrics = [Completeness(), Soundness(), Soundness(at=Thresholds(0.0, 0.1))]
+    table = judged(metrics=metrics).table()
+    assert "thresholds of completeness, soundness: e1 = 0.01, e2 = 0.001; " in table
+    assert "thresholds of soundness-2: e1 = 0.0, e2 = 0.1; " in table
+
+
+def test_without_thresholds_none_are_quoted() -> None:
+    assert "thresholds" not in judged(metrics=[EveryOther()]).table()
+
+
+# ---- permissions -------------------------------------------------------------------------------------------
+
+
+def test_every_file_has_the_permissions_of_a_new_file(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    usual = stat.S_IMODE((tmp_path / "usual").stat().st_mode)
+    written = proof_of(method="random").save(tmp_path / "proof")
+    assert {p.name: oct(stat.S_IMODE(p.stat().st_mode)) for p in written} == {
+        p.name: oct(usual) for p in written
+    }
