@@ -19,8 +19,9 @@ def view_of(net: nn.Module, device: torch.device) -> nn.Module:
     """
     shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in net.parameters()}
     view = copied(net, shared).eval()
-    for weight in view.parameters():  # not requires_grad_ of the module, which TorchScript has not
-        weight.requires_grad_(False)
+    for weight in view.parameters():  # TorchScript has no requires_grad_ for modules, and may share weights
+        if weight.is_leaf:
+            weight.requires_grad_(False)
     return view.to(device)
 
 

@@ -222,7 +222,9 @@ def title_of(method: Method) -> str:
     inner = getattr(method, "of", None)
     if isinstance(inner, Method):
         return f"{method.name}:{title_of(inner)}"
-    settings = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
+    settings: tuple[dataclasses.Field[Any], ...] = ()
+    if dataclasses.is_dataclass(method):
+        settings = dataclasses.fields(method)
     changed: list[str] = []
     for setting in settings:
         value = getattr(method, setting.name)

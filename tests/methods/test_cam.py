@@ -288,6 +288,6 @@ def test_where_tokens_are_mixed_behind_the_last_picture_the_layer_must_be_named(
             return out
 
     f = Classifier(Mixing(), size=16)
-    with pytest.raises(InputError, match="'mix' mixes tokens.*name a layer"):
+    with pytest.raises(InputError, match=r"'mix' mixes tokens.*name a layer"):
         GradCAM()(f, pixels(1, 16), torch.tensor([[0]]))
     assert GradCAM(layer="patches")(f, pixels(1, 16), torch.tensor([[0]])).shape == (1, 1, 16, 16)
