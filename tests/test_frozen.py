@@ -654,3 +654,14 @@ def test_a_frozen_classifier_can_be_frozen_in_another_precision() -> None:
     assert half.dtype == torch.bfloat16 and f.frozen().frozen() is f.frozen()
     with pytest.raises(InputError, match="needs a torch module"):
         Classifier(lambda x: x.flatten(1)[:, :3], size=8).frozen(dtype=torch.bfloat16)
+
+
+def test_every_kernel_has_the_strides_of_its_layout() -> None:
+    """Also those with one channel or one place, whose layout is ambiguous and decides the speed of what follows."""
+    frozen = load_classifier("efficientnet-lite0", pretrained=False).frozen()
+    convolutions = [m for m in frozen.net.modules() if isinstance(m, FrozenConv2d)]  # type: ignore[union-attr]
+    assert len(convolutions) == 49
+    for conv in convolutions:
+        for kernel in (conv.get_buffer("weight"), conv.get_buffer("flipped")):
+            _, channels, height, width = kernel.shape
+            assert kernel.stride() == (channels * height * width, 1, channels * width, channels)

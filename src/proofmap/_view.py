@@ -17,11 +17,12 @@ def view_of(net: nn.Module, device: torch.device) -> nn.Module:
     Mode, ``requires_grad``, buffers and hooks of the view are its own, so nothing done to it reaches the net.
     Weights are copied only when the view lives on another device.
     """
-    shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in net.parameters()}
+    # TorchScript copies what it is given instead, so it must be given the weights themselves
+    sharing = () if isinstance(net, torch.jit.ScriptModule) else net.parameters()
+    shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in sharing}
     view = copied(net, shared).eval()
-    for weight in view.parameters():  # TorchScript has no requires_grad_ for modules, and may share weights
-        if weight.is_leaf:
-            weight.requires_grad_(False)
+    for weight in view.parameters():  # a TorchScript module has no requires_grad_ of its own
+        weight.requires_grad_(False)
     return view.to(device)
 
 
@@ -37,7 +38,8 @@ def copied(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Mo
         if isinstance(value, Tensor) and not value.is_leaf
     }
     try:
-        return copy.deepcopy(net, {**kept, **(instead or {})})
+        with torch.no_grad():  # TorchScript's copies of weights would else remember where they come from
+            return copy.deepcopy(net, {**kept, **(instead or {})})
     except Exception as error:
         raise ModelError(
             f"the net {type(net).__name__} cannot be copied ({type(error).__name__}: {error}), and Proofmap does not "

@@ -38,7 +38,9 @@ class Frozen(nn.Module):
         self.net, self.layout = net, layout
         for tensor in [*net.parameters(), *net.buffers()]:
             if tensor.ndim == 4:
-                tensor.data = tensor.data.contiguous(memory_format=layout)
+                # not contiguous(), which leaves the strides of kernels with one channel or one place as they are,
+                # whereupon gradients come out in the other layout and everything after them is slow
+                tensor.data = tensor.data.to(memory_format=layout)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.net(x.contiguous(memory_format=self.layout))

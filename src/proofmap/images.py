@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from proofmap.classifier import Classifier, Interpolation
 from proofmap.errors import InputError
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"})
+# Safe on a file from outside: Pillow would hand EPS, whatever the file's suffix, to Ghostscript.
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
 _RESAMPLING = {
     "nearest": Image.Resampling.NEAREST,
     "box": Image.Resampling.BOX,
@@ -45,26 +47,40 @@ def find_images(places: Iterable[str | Path]) -> list[Path]:
 
 def read_image(path: str | Path) -> Image.Image:
     """One photo as RGB, upright (EXIF), or with its transparency kept as RGBA."""
-    path = Path(path)
+    return decode_image(path, str(path))
+
+
+def decode_image(source: str | Path | bytes, name: str) -> Image.Image:
+    """A file, or the bytes of one, as upright RGB (RGBA where it is transparent); errors call it ``name``."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as file:
-                file.load()
-                image = ImageOps.exif_transpose(file)
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as file:
+            # Pillow only warns between one and two times this limit
+            if file.width * file.height > (Image.MAX_IMAGE_PIXELS or math.inf):
+                raise Image.DecompressionBombError(f"{file.width} x {file.height} pixels")
+            file.load()
+            image = ImageOps.exif_transpose(file)
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
+        raise InputError(f"there is no file {name}") from None
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise InputError(
-            f"{path} is too large ({error}); shrink it first, or raise PIL.Image.MAX_IMAGE_PIXELS"
+            f"{name} is too large ({error}); shrink it first, or raise PIL.Image.MAX_IMAGE_PIXELS"
         ) from None
-    except (OSError, SyntaxError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as an image: {error}") from None
-    if image.mode in ("I;16", "I;16B", "I;16L", "I;16N"):  # convert() would clip to white
+    except (
+        Exception
+    ) as error:  # damaged files raise almost anything: struct.error, KeyError, MemoryError, ...
+        raise InputError(f"{name} cannot be read as an image: {str(error) or type(error).__name__}") from None
+    return in_colour(image, name)
+
+
+def in_colour(image: Image.Image, name: str) -> Image.Image:
+    """A picture in any of Pillow's modes as RGB, or as RGBA where it is transparent."""
+    if image.mode in ("RGB", "RGBA") and "transparency" not in image.info:
+        return image
+    if image.mode.startswith("I;16"):  # convert() would clip to white
         eight = (np.asarray(image).astype(np.float64) / 257.0).round().astype(np.uint8)
         return Image.fromarray(eight).convert("RGB")
     if image.mode in ("I", "F"):
-        raise InputError(f"{path} has {image.mode!r} pixels without a known range; save it with 8 or 16 bits")
+        raise InputError(f"{name} has {image.mode!r} pixels without a known range; save it with 8 or 16 bits")
     transparent = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
     return image.convert("RGBA" if transparent else "RGB")
 
@@ -89,6 +105,22 @@ def fit(
     image = image.resize(scaled, _RESAMPLING[interpolation])
     left, top = (scaled[0] - width) // 2, (scaled[1] - height) // 2
     return image.crop((left, top, left + width, top + height))
+
+
+def resize_shorter_side(image: Image.Image, side: int) -> Image.Image:
+    """The whole picture, bilinear, with its shorter side at ``side`` pixels and its proportions kept.
+
+    >>> resize_shorter_side(Image.new("RGB", (400, 300)), 256).size
+    (341, 256)
+    """
+    scale = side / min(image.size)
+    width, height = (max(side, round(length * scale)) for length in image.size)
+    if width * height > (Image.MAX_IMAGE_PIXELS or math.inf):
+        raise InputError(
+            f"a picture of {image.width} x {image.height} pixels is too narrow: with its shorter side at {side} it "
+            f"would have {width} x {height}; crop it first"
+        )
+    return image.resize((width, height), Image.Resampling.BILINEAR)
 
 
 def to_pixels(image: Image.Image, background: Sequence[float] | None = None) -> Tensor:

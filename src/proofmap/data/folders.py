@@ -12,9 +12,8 @@ from pathlib import Path
 from PIL import Image
 
 from proofmap.data.dataset import Dataset, digest_of
-from proofmap.data.decoding import decode_image
 from proofmap.errors import InputError
-from proofmap.images import SUFFIXES
+from proofmap.images import SUFFIXES, decode_image
 
 Box = tuple[float, float, float, float]
 

@@ -12,9 +12,9 @@ from PIL import Image
 
 from proofmap import _random
 from proofmap.data.dataset import Dataset, digest_of
-from proofmap.data.decoding import resize_shorter_side
 from proofmap.data.folders import ImageFiles, existing_folder, find_files, read_table, text_of
 from proofmap.errors import InputError
+from proofmap.images import resize_shorter_side
 from proofmap.models.names import imagenet_names
 
 IMAGENETTE = {
