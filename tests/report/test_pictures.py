@@ -45,6 +45,10 @@ def test_the_verdict_names_the_failing_half(alpha: float, beta: float, told: str
     assert told in pictures.verdict(alpha, beta).text
 
 
+def test_what_is_below_the_bar_never_reads_as_the_bar() -> None:
+    assert pictures.verdict(0.798, 1.0).text.endswith("0.79")
+
+
 def test_gray_scale_images_can_be_drawn() -> None:
     assert pictures.overlay(torch.rand(1, 8, 8), torch.rand(8, 8)).size == (8, 8)
 

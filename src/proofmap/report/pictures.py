@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -102,10 +103,15 @@ class Cell:
 def verdict(completeness: float, soundness: float) -> Text:
     """What a map amounts to, in words: too weak, too strong, or exactly as strong as the net's belief."""
     if completeness < BAR:
-        return Text(f"too weak: complete {completeness:.2f}", colour=_WEAK)
+        return Text(f"too weak: complete {_below(completeness)}", colour=_WEAK)
     if soundness < BAR:
-        return Text(f"too strong: sound {soundness:.2f}", colour=_STRONG)
+        return Text(f"too strong: sound {_below(soundness)}", colour=_STRONG)
     return Text("matches f", colour=_PROOF)
+
+
+def _below(value: float) -> str:
+    """Two decimals, rounded down: .798 is below a bar of .8 and must not read as .80."""
+    return f"{math.floor(100 * value) / 100:.2f}"
 
 
 def sheet(
