@@ -57,9 +57,11 @@ def test_images_that_do_not_count_do_not_move_the_interval() -> None:
     assert score.n == 4 and score.value == pytest.approx(0.55)
 
 
-def test_one_image_has_a_point_for_an_interval() -> None:
-    score = mean_score("completeness", torch.tensor([0.25]), higher_is_better=True)
-    assert (score.low, score.value, score.high, score.n) == (0.25, 0.25, 0.25, 1)
+def test_one_image_tells_no_spread_and_so_has_no_interval() -> None:
+    score = mean_score("insertion", torch.tensor([0.25]), higher_is_better=True)
+    assert (score.value, score.n) == (0.25, 1)
+    assert math.isnan(score.low) and math.isnan(score.high)
+    assert str(score) == "insertion 0.250, n = 1, higher is better"
 
 
 @pytest.mark.parametrize("values", [torch.zeros(0), torch.tensor([NAN, NAN])])

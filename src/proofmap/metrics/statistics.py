@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -28,10 +29,12 @@ class Score:
     def __str__(self) -> str:
         better = "higher" if self.higher_is_better else "lower"
         how = ", ".join(f"{key} = {value}" for key, value in self.settings.items())
-        return (
-            f"{self.name} {self.value:.3f} [{self.low:.3f}, {self.high:.3f}], n = {self.n}, "
-            f"{better} is better" + (f" ({how})" if how else "")
+        return f"{self.name} {self.value:.3f}{self._interval()}, n = {self.n}, {better} is better" + (
+            f" ({how})" if how else ""
         )
+
+    def _interval(self) -> str:
+        return "" if math.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]"
 
     def record(self) -> dict[str, object]:
         """The score as plain data."""
@@ -43,13 +46,13 @@ class Score:
 def bootstrap_interval(
     values: Tensor, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:
-    """The percentile bootstrap interval of the mean of ``(n,)`` values; NaN for none, a point for one.
+    """The percentile bootstrap interval of the mean of ``(n,)`` values; NaN for fewer than two, which tell no spread.
 
     Each resample draws n images with replacement; the interval is what the middle ``level`` of their means spans.
     """
     values = values[~values.isnan()].double().cpu()
     n = len(values)
-    if n == 0:
+    if n < 2:
         return (torch.nan, torch.nan)
     means = torch.empty(resamples, dtype=torch.float64)
     block = max(1, min(resamples, 2_000_000 // n))

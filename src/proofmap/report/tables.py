@@ -162,6 +162,8 @@ def _csv(records: Sequence[dict[str, object]]) -> str:
 def _score_cell(score: Score) -> str:
     if math.isnan(score.value):
         return "-"
+    if math.isnan(score.low):
+        return _number(score.value)  # one image has no spread
     return f"{_number(score.value)} [{_number(score.low)}, {_number(score.high)}]"
 
 
