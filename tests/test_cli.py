@@ -123,6 +123,9 @@ def test_a_label_set_makes_its_probabilities_sum_to_one(
         rows = list(csv.DictReader(file))
     assert {r["name"] for r in rows} == {"cat", "cup"}
     assert sum(float(r["f"]) for r in rows) == pytest.approx(1, abs=1e-6)
+    assert run(monkeypatch, *arguments, "--no-renormalise", "--method", "random", "-q") == 0
+    with (folder / "proofs" / "pairs.csv").open() as file:
+        assert sum(float(r["f"]) for r in csv.DictReader(file)) < 0.99
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
@@ -26,6 +27,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, group: str) -> None:
         self.kind, self.group = kind, group
         self._known: dict[str, type[T]] = {}
+        self._broken: dict[str, str] = {}
         self._asked = False
 
     def register(self, thing: type[Any]) -> type[Any]:
@@ -38,6 +40,8 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> type[T]:
         self._ask_plugins()
+        if name in self._broken:
+            raise InputError(self._broken[name])
         if name not in self._known:
             close = difflib.get_close_matches(name, self._known, n=2)
             hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
@@ -58,8 +62,9 @@ class Registry(Generic[T]):
         for point in entry_points(group=self.group):
             try:
                 self.register(point.load())
-            except Exception as error:
-                raise InputError(
-                    f"the {self.kind} {point.name!r} of the installed package "
-                    f"{point.dist.name if point.dist else '?'} cannot be loaded: {error}"
-                ) from error
+            except Exception as error:  # one broken package must not take the others' methods away
+                package = point.dist.name if point.dist else "?"
+                problem = f"the {self.kind} {point.name!r} of the installed package {package} cannot be loaded: {error}"
+                if point.name not in self._known:
+                    self._broken[point.name] = problem
+                warnings.warn(problem, stacklevel=4)

@@ -43,7 +43,8 @@ Weights = Annotated[Path | None, typer.Option(help="Weights file (.safetensors o
 LabelsOption = Annotated[
     str, typer.Option(help="all, top5, p>=0.01, or names or indices separated by commas.")
 ]
-LabelSet = Annotated[str | None, typer.Option(help="Only these labels count; softmax over them alone.")]
+LabelSet = Annotated[str | None, typer.Option(help="Only these labels count.")]
+Renormalise = Annotated[bool, typer.Option(help="Softmax over the label set alone, or over all outputs.")]
 ThresholdsOption = Annotated[str, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")]
 CurveOption = Annotated[str, typer.Option(help="paper, released, rise or restricted.")]
 Out = Annotated[Path, typer.Option(help="Folder for what is written.")]
@@ -70,6 +71,7 @@ def _load(
     model: str,
     weights: Path | None,
     label_set: str | None,
+    renormalise: bool,
     device: str | None,
     batch_size: int | None,
 ) -> _Loaded:
@@ -77,7 +79,9 @@ def _load(
     paths = find_images([sample_path(samples[place]) if place in samples else place for place in places])
     classifier = pm.load_classifier(model, weights=weights, device=_device(device), batch_size=batch_size)
     if label_set is not None:
-        classifier = classifier.restricted([part.strip() for part in label_set.split(",") if part.strip()])
+        classifier = classifier.restricted(
+            [part.strip() for part in label_set.split(",") if part.strip()], renormalise=renormalise
+        )
     called = {sample_path(name): name for name in samples.values()}
     return _Loaded(
         classifier,
@@ -108,6 +112,7 @@ def explain(
     labels: LabelsOption = "top5",
     method: Annotated[str, typer.Option(help="See [bold]proofmap methods[/].")] = "learned-mask",
     label_set: LabelSet = None,
+    renormalise: Renormalise = True,
     thresholds: ThresholdsOption = "paper",
     curve: CurveOption = "paper",
     out: Out = Path("proofs"),
@@ -118,7 +123,7 @@ def explain(
 ) -> None:
     """A heat map for each of several labels of a photo, and what each map proves."""
     chosen = pm.make_method(method)
-    loaded = _load(images, model, weights, label_set, device, batch_size)
+    loaded = _load(images, model, weights, label_set, renormalise, device, batch_size)
     check_output(out)
     proof = pm.explain(
         loaded.classifier,
@@ -145,6 +150,7 @@ def evaluate(
     methods: Annotated[str, typer.Option(help="Separated by commas; settings as name:key=value.")] = COMPARED,
     labels: LabelsOption = "top5",
     label_set: LabelSet = None,
+    renormalise: Renormalise = True,
     thresholds: ThresholdsOption = "paper",
     curve: CurveOption = "paper",
     out: Out = Path("evaluation"),
@@ -160,7 +166,7 @@ def evaluate(
         raise InputError(f"--format must be table, md, csv or json, not {format!r}")
     chosen = [pm.make_method(spec) for spec in split_methods(methods)]
     metrics = pm.default_metrics(thresholds, curve)
-    loaded = _load(data, model, weights, label_set, device, batch_size)
+    loaded = _load(data, model, weights, label_set, renormalise, device, batch_size)
     check_output(out)
     found = pm.evaluate(
         loaded.classifier,
