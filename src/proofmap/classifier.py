@@ -42,7 +42,7 @@ class Classifier:
         renormalise: softmax over the label set only.
         resize: shorter side before the centre crop when photos are loaded; the input size when left out.
         device: where to run; the net's own device when left out.
-        batch_size: passes of the net at once; found from the free memory when left out.
+        batch_size: passes of the net at once; found from the device's memory when left out.
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
     >>> f = Classifier(net, size=2, names=["cat", "dog", "cup"])
@@ -117,7 +117,7 @@ class Classifier:
 
     @property
     def batches(self) -> tuple[BatchSize, BatchSize]:
-        """Passes at once (forward only, with input gradient), found from free memory at first use."""
+        """Passes at once (forward only, with input gradient), found from the memory of the device at first use."""
         if self._batches is None:
             if self._fixed_batch is not None:
                 self._batches = (BatchSize(self._fixed_batch), BatchSize(self._fixed_batch))
