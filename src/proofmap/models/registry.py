@@ -68,7 +68,7 @@ def load_classifier(
         weights: a ``.safetensors`` file or PyTorch checkpoint instead of the published weights.
         pretrained: False for random weights, the same on every call.
         device: where to run; the CPU when left out.
-        batch_size: passes of the net at once; found from the free memory when left out.
+        batch_size: passes of the net at once; found from the device's memory when left out.
 
     Raises:
         ModelError: there is no such model, or its weights cannot be had.
