@@ -1,11 +1,13 @@
-"""What tests of several folders share: other libraries, also where their torchvision is broken."""
+"""What tests of several folders share: the folder of real data, and other libraries, also where torchvision is broken."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import warnings
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -17,6 +19,16 @@ settings.register_profile("proofmap", deadline=None)
 settings.load_profile("proofmap")
 
 _kept_alive: list[torch.library.Library] = []  # a library's operators vanish with the object
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of public research data, which is never part of the project."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("PROOFMAP_DATA", beside))
+    if not folder.is_dir():
+        pytest.skip("no data folder: set PROOFMAP_DATA to one")
+    return folder
 
 
 @pytest.fixture(scope="session")

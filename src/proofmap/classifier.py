@@ -300,8 +300,8 @@ class Classifier:
         """The same function made fast for input gradients: see :mod:`proofmap.frozen`.
 
         Batch-norm is folded into the convolutions, the layout is channels-last, and on a CPU the input gradient of
-        a convolution is computed as a convolution. The net's own precision unless ``dtype`` says otherwise; ``compile`` runs the
-        net through ``torch.compile``. The result is kept, so asking twice is free.
+        a convolution is computed as a convolution. The net's own precision unless ``dtype`` says otherwise;
+        ``compile`` runs the net through ``torch.compile``. The result is kept, so asking twice is free.
         """
         dtype = dtype or self.dtype
         if self._thawed is not None:

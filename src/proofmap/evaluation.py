@@ -126,7 +126,6 @@ def default_metrics(
 
 def choose_labels(classifier: Classifier, images: Tensor, labels: Labels, f: Tensor) -> Tensor:
     """Labels ``(N, L)`` from a rule, a list for all images, or a tensor as given."""
-    labels = given_labels(labels)
     if isinstance(labels, Tensor):
         return check_labels(
             labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
@@ -186,13 +185,13 @@ def evaluate(
     images = classifier.check_images(images)
     judges = [metric.prepare(classifier) for metric in asked]
     f_all = classifier.frozen().probabilities(images)
+    labels = given_labels(labels)
     label_table = choose_labels(classifier, images, labels, f_all)
     f = f_all.gather(1, label_table.clamp_min(0)).masked_fill(label_table == NO_LABEL, torch.nan)
     image_names = image_names_for(images, names)
-    rule = given_labels(labels)
     context = {
         **classifier.settings(),
-        "labels": "given" if isinstance(rule, Tensor) else str(LabelRule.parse(rule, classifier.names)),
+        "labels": "given" if isinstance(labels, Tensor) else str(LabelRule.parse(labels, classifier.names)),
         "seed": seed,
         "device": str(classifier.device),
         "batches": [batch.size for batch in classifier.frozen().batches],
@@ -241,7 +240,6 @@ class BlockResult:
     ``values`` are ``(n,)`` and ``pairs`` ``(n, L)``, by the metrics' (distinct) names.
     """
 
-    labels: Tensor
     maps: Tensor
     values: Mapping[str, Tensor]
     pairs: Mapping[str, Tensor]
@@ -271,7 +269,7 @@ def judge_block(
     }
     stored = (maps[:, :1] if method.label_free else maps)[: max(0, keep_maps)]
     curves = judged.curves("insertion", _insertion_settings(metrics))
-    return BlockResult(labels.cpu(), stored.cpu().clone(), values, pairs, _on_cpu(curves))
+    return BlockResult(stored.cpu().clone(), values, pairs, _on_cpu(curves))
 
 
 def _joined(

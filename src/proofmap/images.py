@@ -18,6 +18,7 @@ from proofmap.errors import InputError
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"})
 # Safe on a file from outside: Pillow would hand EPS, whatever the file's suffix, to Ghostscript.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
+_BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
 _RESAMPLING = {
     "nearest": Image.Resampling.NEAREST,
     "box": Image.Resampling.BOX,
@@ -133,6 +134,19 @@ def to_pixels(image: Image.Image, background: Sequence[float] | None = None) -> 
     return pixels
 
 
+def prepare(image: Image.Image, classifier: Classifier, *, framed: bool = False) -> Tensor:
+    """One picture ``(C, H, W)`` on the CPU, resized and cropped as the classifier wants it.
+
+    ``framed`` pictures are already cut: they are only resized, without the margin that is usually cropped away.
+    """
+    resize = None if framed else classifier.resize
+    fitted = fit(image, classifier.size, resize, classifier.interpolation)
+    pixels = to_pixels(fitted, classifier.gray.expand(3).tolist() if image.mode == "RGBA" else None)
+    if classifier.channels == 1:
+        pixels = (pixels * pixels.new_tensor(_BRIGHTNESS).view(3, 1, 1)).sum(dim=0, keepdim=True)
+    return pixels
+
+
 def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> Tensor:
     """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by its own preprocessing.
 
@@ -141,12 +155,6 @@ def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier
     places = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if classifier.channels not in (1, 3):
         raise InputError(f"photos have 1 or 3 channels, but the classifier takes {classifier.channels}")
-    gray = classifier.gray.expand(3).tolist()
-    rows = [
-        to_pixels(fit(read_image(p), classifier.size, classifier.resize, classifier.interpolation), gray)
-        for p in find_images(places)
-    ]
-    photos = torch.stack(rows).to(classifier.device)
-    if classifier.channels == 1:
-        photos = (photos * photos.new_tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(dim=1, keepdim=True)
-    return photos
+    return torch.stack([prepare(read_image(p), classifier) for p in find_images(places)]).to(
+        classifier.device
+    )

@@ -5,10 +5,11 @@ from proofmap.data.dataset import Dataset, choose_names, match_labels, random_ch
 from proofmap.data.folders import ImageFiles, image_csv, image_folder
 from proofmap.data.huggingface import HuggingFaceImages, hugging_face
 from proofmap.data.imagenet_folders import IMAGENETTE, Corners, imagenet, imagenette, imagenette_corner
-from proofmap.data.loader import Block, Unreadable, load_blocks, prepare
+from proofmap.data.loader import Block, Unreadable, load_blocks
 from proofmap.data.pool import build_pool
 from proofmap.data.samples import SAMPLES, load_sample, sample_path
 from proofmap.data.specs import DatasetInfo, list_datasets, load_dataset, rebuild_dataset, sample_photos
+from proofmap.images import prepare
 
 __all__ = [
     "load_dataset",

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.data.dataset import Dataset
 from proofmap.errors import InputError
-from proofmap.images import fit, to_pixels
-
-_BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
+from proofmap.images import prepare
 
 
 @dataclass(frozen=True)
@@ -73,19 +70,6 @@ def load_blocks(
         raise InputError(f"pictures have 1 or 3 channels, but the classifier takes {classifier.channels}")
     blocks = [chosen[start : start + block_size] for start in range(0, len(chosen), block_size)]
     return _in_background(dataset, classifier, blocks, workers or _cores(), ahead)
-
-
-def prepare(image: Image.Image, classifier: Classifier, *, framed: bool = False) -> Tensor:
-    """One picture ``(C, H, W)`` on the CPU, resized and cropped as the classifier wants it.
-
-    ``framed`` pictures are already cut: they are only resized, without the margin that is usually cropped away.
-    """
-    resize = None if framed else classifier.resize
-    fitted = fit(image, classifier.size, resize, classifier.interpolation)
-    pixels = to_pixels(fitted, classifier.gray.expand(3).tolist() if image.mode == "RGBA" else None)
-    if classifier.channels == 1:
-        pixels = (pixels * pixels.new_tensor(_BRIGHTNESS).view(3, 1, 1)).sum(dim=0, keepdim=True)
-    return pixels
 
 
 def _in_background(
