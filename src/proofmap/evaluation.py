@@ -46,13 +46,10 @@ class MethodResult:
     values: Mapping[str, Tensor]
     rows: tuple[Mapping[str, object], ...]
     maps: Tensor
-    """``(n, L, H, W)`` of the first n images; ``(n, 1, H, W)`` for a label-free method."""
+    """``(P, L, H, W)`` of the pictured images; ``(P, 1, H, W)`` for a label-free method."""
     insertion: Curves
+    """Curves of all images; with the label x label matrix where there are few enough labels."""
     seconds: float
-
-    def map_of(self, image: int, place: int) -> Tensor:
-        """The map ``(H, W)`` of one of the first images, for the label in this place."""
-        return self.maps[image, 0 if self.label_free else place]
 
     def score(self, name: str) -> Score:
         for score in self.scores:
@@ -70,7 +67,11 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What :func:`evaluate` found. Prints as a table; ``save`` writes tables, records and pictures."""
+    """What was found about methods. Prints as a table; ``save`` writes tables, records and pictures.
+
+    Numbers are there for every image. Pixels and maps take room, so they are there for the ``pictured`` ones:
+    ``images`` is ``(P, C, H, W)`` and belongs to the rows ``pictured`` of ``image_names``, ``labels`` and ``f``.
+    """
 
     results: tuple[MethodResult, ...]
     images: Tensor
@@ -79,11 +80,26 @@ class Evaluation:
     label_names: tuple[str, ...]
     f: Tensor
     settings: Mapping[str, object] = field(repr=False)
+    pictured: tuple[int, ...] = ()
 
-    @property
-    def pictured(self) -> int:
-        """How many images, the first ones, have their maps kept."""
-        return len(self.results[0].maps)
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.image_names)
+
+    def image_of(self, index: int) -> Tensor:
+        """The pixels ``(C, H, W)`` of a pictured image."""
+        return self.images[self._place(index)]
+
+    def map_of(self, result: MethodResult, index: int, place: int) -> Tensor:
+        """The map ``(H, W)`` of a pictured image, for the label in this place of its row of labels."""
+        return result.maps[self._place(index), 0 if result.label_free else place]
+
+    def _place(self, index: int) -> int:
+        if index not in self.pictured:
+            raise InputError(
+                f"the pixels and maps of image {index} were not kept; kept are {len(self.pictured)} of {len(self)}"
+            )
+        return self.pictured.index(index)
 
     def table(self) -> str:
         """The scores as text: one line per method, one column per metric, intervals in brackets."""
@@ -171,7 +187,7 @@ def evaluate(
         labels: ``"all"``, ``"top5"``, ``"p>=0.01"``, a list of names or indices, or a tensor ``(N, L)``.
         metrics: what to judge by; :func:`default_metrics` when left out.
         names: one per image, for tables and files.
-        keep_maps: how many images, the first ones, keep their maps for pictures; None for all.
+        keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
     """
     if len(images) == 0:
         raise InputError("there are no images to evaluate on")
@@ -207,9 +223,29 @@ def evaluate(
         for start in range(0, len(images), block):
             x, a = images[start : start + block], label_table[start : start + block]
             blocks.append(judge_block(ready, classifier, x, a, judges, kept - start, seed, progress))
-        seconds = time.monotonic() - began
-        results.append(_joined(blocks, ready, title, judges, image_names, classifier.names, context, seconds))
-    return Evaluation(tuple(results), images, image_names, label_table, classifier.names, f, context)
+        results.append(
+            method_result(
+                title,
+                join_blocks(blocks),
+                score_infos(judges),
+                settings=ready.settings(),
+                label_free=ready.label_free,
+                image_names=image_names,
+                label_names=classifier.names,
+                context=context,
+                seconds=time.monotonic() - began,
+            )
+        )
+    return Evaluation(
+        tuple(results),
+        images[:kept],
+        image_names,
+        label_table,
+        classifier.names,
+        f,
+        context,
+        pictured=tuple(range(kept)),
+    )
 
 
 def title_of(method: Method) -> str:
@@ -272,51 +308,78 @@ def judge_block(
     return BlockResult(stored.cpu().clone(), values, pairs, _on_cpu(curves))
 
 
-def _joined(
-    blocks: Sequence[BlockResult],
-    method: Method,
-    title: str,
-    metrics: Sequence[Metric],
+@dataclass(frozen=True)
+class ScoreInfo:
+    """What a score is, apart from its value: enough to read stored values without the metric that made them."""
+
+    name: str
+    higher_is_better: bool
+    settings: Mapping[str, object]
+
+
+def score_infos(metrics: Sequence[Metric]) -> list[ScoreInfo]:
+    """One for each metric, under distinct names: a metric may be asked for with several settings."""
+    names = distinct_names([m.name for m in metrics])
+    return [ScoreInfo(n, m.higher_is_better, m.settings()) for n, m in zip(names, metrics, strict=True)]
+
+
+def method_result(
+    name: str,
+    block: BlockResult,
+    infos: Sequence[ScoreInfo],
+    *,
+    settings: Mapping[str, object],
+    label_free: bool,
     image_names: Sequence[str],
     label_names: Sequence[str],
     context: Mapping[str, object],
     seconds: float,
 ) -> MethodResult:
-    values = {name: torch.cat([b.values[name] for b in blocks]) for name in blocks[0].values}
+    """One method's result from the values of all images; ``context`` is what the evaluation's settings say."""
     scores = tuple(
         mean_score(
-            name,
-            values[name],
-            higher_is_better=m.higher_is_better,
-            settings={**m.settings(), **{k: context[k] for k in ("label_set", "renormalise", "labels")}},
+            info.name,
+            block.values[info.name],
+            higher_is_better=info.higher_is_better,
+            settings={**info.settings, **{k: context[k] for k in ("label_set", "renormalise", "labels")}},
             seed=int(str(context["seed"])),
         )
-        for name, m in zip(values, metrics, strict=True)
+        for info in infos
     )
+    pairs = {key: value.tolist() for key, value in block.pairs.items()}
+    f = block.insertion.f.tolist()
+    rows = tuple(
+        {
+            "method": name,
+            "image": image_names[i],
+            "label": label,
+            "name": label_names[label],
+            "f": f[i][j],
+            **{key: value[i][j] for key, value in pairs.items()},
+        }
+        for i, labels in enumerate(block.insertion.labels.tolist())
+        for j, label in enumerate(labels)
+        if label != NO_LABEL
+    )
+    return MethodResult(
+        name, settings, label_free, scores, block.values, rows, block.maps, block.insertion, seconds
+    )
+
+
+def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
+    """The blocks as one, in their order."""
     curves = [b.insertion for b in blocks]
     together: dict[str, Any] = {
         key: torch.cat([getattr(c, key) for c in curves])
         for key in ("labels", "f", "probabilities", "auc", "error")
     }
-    insertion = dataclasses.replace(curves[0], **together)
-    pairs = {name: torch.cat([b.pairs[name] for b in blocks]).tolist() for name in blocks[0].pairs}
-    f = insertion.f.tolist()
-    rows = tuple(
-        {
-            "method": title,
-            "image": image_names[i],
-            "label": label,
-            "name": label_names[label],
-            "f": f[i][j],
-            **{name: value[i][j] for name, value in pairs.items()},
-        }
-        for i, labels in enumerate(insertion.labels.tolist())
-        for j, label in enumerate(labels)
-        if label != NO_LABEL
-    )
-    maps = torch.cat([b.maps for b in blocks])
-    return MethodResult(
-        title, method.settings(), method.label_free, scores, values, rows, maps, insertion, seconds
+    if all(c.matrix is not None for c in curves):
+        together["matrix"] = torch.cat([c.matrix for c in curves if c.matrix is not None])
+    return BlockResult(
+        torch.cat([b.maps for b in blocks]),
+        {name: torch.cat([b.values[name] for b in blocks]) for name in blocks[0].values},
+        {name: torch.cat([b.pairs[name] for b in blocks]) for name in blocks[0].pairs},
+        dataclasses.replace(curves[0], **together),
     )
 
 

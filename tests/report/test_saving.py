@@ -35,10 +35,13 @@ def judged(
     names: Sequence[str] | None = None,
     methods: Sequence[Any] = ("gradient-x-input", "random"),
     channels: int = 3,
+    keep_maps: int | None = 50,
 ) -> pm.Evaluation:
     f = linear_classifier(SIZE, outputs, mean=(0.5,) * channels, std=(0.3,) * channels)
     images = pixels(n, SIZE, channels=channels)
-    return pm.evaluate(f, images, methods=methods, labels=labels, metrics=metrics, names=names)
+    return pm.evaluate(
+        f, images, methods=methods, labels=labels, metrics=metrics, names=names, keep_maps=keep_maps
+    )
 
 
 def saved(evaluation: pm.Evaluation, folder: Path) -> list[str]:
@@ -74,7 +77,7 @@ def test_the_first_fifty_images_get_sheets_and_the_sheets_say_so(tmp_path: Path)
     evaluation = judged(n=53, methods=["random"])
     sheets = [name for name in saved(evaluation, tmp_path) if name.startswith("image-")]
     assert sorted(sheets) == sorted(f"image-{i}" for i in range(50))
-    assert "Shown: sheets of the first 50 of 53 images." in pictures.sheet_notes(evaluation, 0)
+    assert "Shown: sheets of 50 of 53 images." in pictures.sheet_notes(evaluation, 0)
     with open(tmp_path / "pairs.csv") as file:
         assert len(list(csv.DictReader(file))) == 53 * 3  # the numbers are of all images
 
@@ -86,12 +89,12 @@ def test_a_proof_of_many_images_keeps_all_maps_and_draws_fifty(tmp_path: Path) -
     assert load_file(tmp_path / "maps.safetensors")["maps"].shape == (53, 3, SIZE, SIZE)
 
 
-def test_only_images_whose_maps_were_kept_get_sheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluation, proof = judged(n=3), proof_of(3, method="random")
-    monkeypatch.setattr(type(evaluation), "pictured", 2)
+def test_only_images_whose_maps_were_kept_get_sheets(tmp_path: Path) -> None:
+    evaluation = judged(n=3, keep_maps=2)
+    assert evaluation.pictured == (0, 1) and len(evaluation) == 3
     assert {"image-0", "image-1"} == {s for s in saved(evaluation, tmp_path / "a") if "image" in s}
-    sheets = sorted(p.name for p in proof.save(tmp_path / "b") if p.suffix == ".png")
-    assert sheets == ["image-0.random.png", "image-1.random.png"]
+    with pytest.raises(pm.InputError, match="image 2 were not kept"):
+        evaluation.image_of(2)
 
 
 # ---- charts of the scores there are ------------------------------------------------------------------------

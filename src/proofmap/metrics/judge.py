@@ -19,6 +19,9 @@ from proofmap.metrics import proof
 from proofmap.metrics.curves import Curves, CurveSettings, Game, curve_settings, curves
 from proofmap.progress import Progress, Silent
 
+MOST_LABELS_IN_MATRIX = 64
+"""The label x label matrix is kept up to so many labels: it costs no passes, but memory that grows with their square."""
+
 
 @dataclass
 class Judged:
@@ -63,6 +66,7 @@ class Judged:
                 self.maps,
                 self.labels,
                 preset=settings,
+                matrix=self.labels.shape[1] <= MOST_LABELS_IN_MATRIX,
                 seed=self.seed,
                 progress=self.progress,
             )

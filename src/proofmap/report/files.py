@@ -29,7 +29,7 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
         "proofmap": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "device": str(evaluation.images.device),
+        "device": evaluation.settings.get("device", ""),
         "settings": dict(evaluation.settings),
         "images": list(evaluation.image_names),
         "methods": [

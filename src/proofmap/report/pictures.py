@@ -145,11 +145,11 @@ def sheet(
 
 def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, one method: for each label the heat map, the pixels kept, and what the map proves."""
-    result, image = evaluation.results[0], evaluation.images[index]
+    result, image = evaluation.results[0], evaluation.image_of(index)
     top = [Cell(photo(image), (Text("the photo", strong=True), Text(f"maps by {result.name}")))]
     bottom = [Cell(None, (Text(f"the top {KEPT_SHARE:.0%} of pixels"), Text("of each map")))]
     for j, label in _labels(evaluation, index):
-        heat = result.map_of(index, j)
+        heat = evaluation.map_of(result, index, j)
         f, auc, alpha, beta = _numbers(evaluation, result, index, j)
         caption = (
             Text(evaluation.label_names[label], strong=True),
@@ -164,7 +164,7 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
 
 def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, all methods: a row per method, a column per label."""
-    image, labels = evaluation.images[index], _labels(evaluation, index)
+    image, labels = evaluation.image_of(index), _labels(evaluation, index)
     head = [Cell(None)]
     for j, label in labels:
         belief = Text(f"f = {float(evaluation.f[index, j]):.3f}")
@@ -179,7 +179,7 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
             _, auc, alpha, beta = _numbers(evaluation, result, index, j)
             row.append(
                 Cell(
-                    overlay(image, result.map_of(index, j)),
+                    overlay(image, evaluation.map_of(result, index, j)),
                     (Text(f"AUC = {auc:.3f}"), verdict(alpha, beta)),
                 )
             )
@@ -188,20 +188,20 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     return sheet(title, rows, sheet_notes(evaluation, index), side=190)
 
 
-def pictured_images(evaluation: Evaluation) -> range:
-    """The images that sheets are made of: the first ones whose maps were kept."""
-    return range(min(evaluation.pictured, MOST_IMAGES))
+def pictured_images(evaluation: Evaluation) -> tuple[int, ...]:
+    """The images that sheets are made of: the first of those whose maps were kept."""
+    return evaluation.pictured[:MOST_IMAGES]
 
 
 def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
     """How to read a sheet, and what was left out of it."""
-    labels, images = int((evaluation.labels[index] != NO_LABEL).sum()), len(evaluation.images)
+    labels, images = int((evaluation.labels[index] != NO_LABEL).sum()), len(evaluation)
     pictured = len(pictured_images(evaluation))
     left_out = []
     if labels > MOST_LABELS:
         left_out.append(f"the first {MOST_LABELS} of {labels} labels")
     if images > pictured:
-        left_out.append(f"sheets of the first {pictured} of {images} images")
+        left_out.append(f"sheets of {pictured} of {images} images")
     return [*_NOTES, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
 
 

@@ -29,7 +29,7 @@ def score_cells(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
 def score_notes(evaluation: Evaluation) -> list[str]:
     """What the numbers depend on, in a few lines."""
     settings, curve = evaluation.settings, evaluation.results[0].insertion.settings
-    n = len(evaluation.images)
+    n = len(evaluation)
     error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
     quoted = [
         f"{n} image{'s' if n > 1 else ''}, labels {settings['labels']}, "
@@ -58,7 +58,7 @@ def _thresholds_note(evaluation: Evaluation) -> str:
 
 def _counting_notes(evaluation: Evaluation) -> list[str]:
     """Which scores leave images out, and for best effort why."""
-    n, notes = len(evaluation.images), []
+    n, notes = len(evaluation), []
     for scores in zip(*(r.scores for r in evaluation.results), strict=True):
         name, least, most = scores[0].name, min(s.n for s in scores), max(s.n for s in scores)
         counted = f"{least}" if least == most else f"{least} to {most}"
