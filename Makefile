@@ -7,10 +7,10 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 DEMO := demo
-TEST := demo,models,oracles,dev
+TEST := demo,models,oracles,ray,tensorboard,browser,docs,dev
 HELD := torch|torchvision|typer
 
-.PHONY: help demo test lint format bench constraints clean
+.PHONY: help demo test lint format docs pictures bench constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -20,7 +20,7 @@ demo: $(VENV)/demo.stamp  ## explain real photographs and judge the methods; pic
 	$(BIN)/proofmap demo --out demo
 	@echo "Pictures, curves and the table are in $(CURDIR)/demo"
 
-test: lint  ## what must pass before a commit: lint, types, every test and every docstring example
+test: lint  ## what must pass before a commit: lint, types, every test, every example, the documentation
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 lint: $(VENV)/test.stamp  ## format, lint and strict types
@@ -31,6 +31,13 @@ lint: $(VENV)/test.stamp  ## format, lint and strict types
 format: $(VENV)/test.stamp  ## rewrite the files as lint wants them, where it can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/test.stamp  ## the documentation, into build/site; open build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+pictures: $(VENV)/test.stamp  ## draw the documentation's pictures anew (some minutes)
+	$(BIN)/python -m docs.make_pictures
+	$(BIN)/python -m docs.report_pictures
 
 bench: $(VENV)/test.stamp  ## every benchmark, one after the other
 	@for file in benchmarks/[!_]*.py; do \
@@ -72,6 +79,16 @@ $(VENV)/demo.stamp: $(VENV)/made.stamp pyproject.toml constraints.txt
 	$(call install,$(DEMO))
 	@touch $@
 
+# Pages are tested in Debian's own Chromium, which only root can install; without it those tests say that they are skipped.
+define chromium
+	@command -v chromium >/dev/null || [ ! -f /etc/debian_version ] || [ "$$(id -u)" != 0 ] || { \
+	  echo "[install] chromium, for the tests of pages"; export DEBIAN_FRONTEND=noninteractive; \
+	  { apt-get install -qq -y --no-install-recommends chromium || \
+	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; }; } >/dev/null 2>&1 </dev/null \
+	  || echo "[install] chromium cannot be had here; the tests of pages are skipped"; }
+endef
+
 $(VENV)/test.stamp: $(VENV)/made.stamp pyproject.toml constraints.txt
 	$(call install,$(TEST))
+	$(call chromium)
 	@touch $(VENV)/demo.stamp $@

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -94,3 +95,35 @@ def test_bfloat16_masks_prove_about_as_much() -> None:
         for p in ("float32", "bfloat16")
     ]
     assert (areas[0] - areas[1]).abs().max() < 0.05
+
+
+def test_a_study_gives_the_same_bits_whether_interrupted_or_not(tmp_path: Path) -> None:
+    import numpy as np
+
+    from proofmap.data import ArrayImages
+    from proofmap.study.executor import LocalExecutor
+
+    class Interrupted(LocalExecutor):
+        """Stops after two units, as a person might."""
+
+        def run(self, make_worker, units):  # type: ignore[no-untyped-def]
+            for k, found in enumerate(super().run(make_worker, units)):
+                yield found
+                if k == 1:
+                    raise KeyboardInterrupt
+
+    photos = ArrayImages((pixels(7, 16).permute(0, 2, 3, 1) * 255).round().numpy().astype(np.uint8))
+    study = pm.Study(labels="top3", methods=["learned-mask:steps=20,fill=gray", "gradient"], block=3)
+    rows = []
+    for name in ("whole", "interrupted"):
+        folder = tmp_path / name
+        if name == "interrupted":
+            with pytest.raises(KeyboardInterrupt):
+                pm.run_study(
+                    study, folder, classifier=classifier("cuda"), dataset=photos, executor=Interrupted()
+                )
+        outcome = pm.run_study(study, folder, classifier=classifier("cuda"), dataset=photos)
+        assert outcome.complete
+        with pm.Run(folder) as run:
+            rows.append(run.store.rows("SELECT * FROM per_label ORDER BY method, metric, image, label"))
+    assert rows[0] == rows[1] and len(rows[0]) == 2 * 4 * 7 * 3

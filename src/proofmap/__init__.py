@@ -6,6 +6,8 @@
 >>> proof.save("out/")  # doctest: +SKIP
 """
 
+from typing import TYPE_CHECKING
+
 from proofmap.classifier import Classifier
 from proofmap.errors import InputError, MissingExtra, ModelError, ProofmapError
 from proofmap.evaluation import Evaluation, MethodResult, default_metrics, evaluate
@@ -13,10 +15,29 @@ from proofmap.explanation import Proof, explain
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.images import load_images
 from proofmap.methods import METHODS, LearnedMask, Method, TopLabel, make_method
-from proofmap.metrics import METRICS, Curves, Metric, Score, deletion, insertion
+from proofmap.metrics import METRICS, Curves, Metric, Score, deletion, insertion, make_metric
 from proofmap.models import list_models, load_classifier
 
+if TYPE_CHECKING:
+    from proofmap.study import Run, Selection, Study, run_study
+
 __version__ = "0.1.0"
+
+_STUDY = (
+    "Run",
+    "Selection",
+    "Study",
+    "run_study",
+)  # imported when asked for: they bring the progress views along
+
+
+def __getattr__(name: str) -> object:
+    if name in _STUDY:
+        from proofmap import study
+
+        return getattr(study, name)
+    raise AttributeError(f"module 'proofmap' has no attribute {name!r}")
+
 
 __all__ = [
     "METHODS",
@@ -38,7 +59,10 @@ __all__ = [
     "Noise",
     "Proof",
     "ProofmapError",
+    "Run",
     "Score",
+    "Selection",
+    "Study",
     "TopLabel",
     "default_metrics",
     "deletion",
@@ -49,4 +73,6 @@ __all__ = [
     "load_classifier",
     "load_images",
     "make_method",
+    "make_metric",
+    "run_study",
 ]

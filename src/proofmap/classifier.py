@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap._batching import BatchSize, in_batches
+from proofmap._code import code_digest
 from proofmap._kernels import steady_kernels
 from proofmap._memory import probe_batch_sizes
 from proofmap._view import device_of, dtype_of, view_of
@@ -91,7 +92,7 @@ class Classifier:
         self._std = torch.tensor(self.std, device=self.device).view(1, -1, 1, 1)
         self._checked = False
         self._frozen: dict[tuple[torch.dtype, bool], Classifier] = {}
-        self._fixed_batch = batch_size
+        self._fixed_batches = None if batch_size is None else (batch_size, batch_size)
         self._batches: tuple[BatchSize, BatchSize] | None = None
 
         width = self._probe_outputs()
@@ -119,12 +120,19 @@ class Classifier:
     def batches(self) -> tuple[BatchSize, BatchSize]:
         """Passes at once (forward only, with input gradient), found from the memory of the device at first use."""
         if self._batches is None:
-            if self._fixed_batch is not None:
-                self._batches = (BatchSize(self._fixed_batch), BatchSize(self._fixed_batch))
+            if self._fixed_batches is not None:
+                forward, gradient = self._fixed_batches
+                self._batches = (BatchSize(forward), BatchSize(gradient))
             else:
                 weights = self.net.parameters() if isinstance(self.net, nn.Module) else ()
                 self._batches = probe_batch_sizes(self, self.blank(1), weights)
         return self._batches
+
+    def fix_batches(self, forward: int, gradient: int) -> None:
+        """Take these batch sizes from now on, in every frozen view too: they decide the last bits of a result."""
+        self._fixed_batches, self._batches = (forward, gradient), None
+        for view in self._frozen.values():
+            view.fix_batches(forward, gradient)
 
     def blank(self, n: int) -> Tensor:
         """``n`` images of the classifier's own gray."""
@@ -159,7 +167,8 @@ class Classifier:
     def fingerprint(self) -> str:
         """A digest of layers, weights, buffers and settings: it differs where the function f differs.
 
-        Code is not looked at: functions, and what a module does in its own ``forward``, count by name only.
+        A function counts by its own code, and so does the ``forward`` of every module that is not torch's; what they
+        call is not looked at.
         """
         digest = hashlib.blake2b(repr(sorted(self.settings().items())).encode(), digest_size=16)
         if isinstance(self.net, nn.Module):
@@ -169,6 +178,11 @@ class Classifier:
                 digest.update(
                     tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
                 )
+            kinds = {type(m) for m in self.net.modules() if not type(m).__module__.startswith("torch.")}
+            for kind in sorted(kinds, key=lambda kind: kind.__qualname__):
+                digest.update((kind.__qualname__ + code_digest(kind.forward)).encode())
+        else:
+            digest.update(code_digest(self.net).encode())
         return digest.hexdigest()
 
     # ---- one batch, differentiable --------------------------------------------------------------------------

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from proofmap.progress import Progress, Silent
 _BLOCK = 32_000_000  # map values held at once
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MethodResult:
     """One method, judged: its scores, the per-image values behind them, and one row per (image, label)."""
 
@@ -44,12 +45,36 @@ class MethodResult:
     label_free: bool
     scores: tuple[Score, ...]
     values: Mapping[str, Tensor]
-    rows: tuple[Mapping[str, object], ...]
+    """``(N,)`` for each score; NaN where an image does not count."""
+    pairs: Mapping[str, Tensor]
+    """``(N, L)`` for each score that has values per label."""
     maps: Tensor
     """``(P, L, H, W)`` of the pictured images; ``(P, 1, H, W)`` for a label-free method."""
     insertion: Curves
     """Curves of all images; with the label x label matrix where there are few enough labels."""
     seconds: float
+    image_names: Sequence[str]
+    label_names: Sequence[str]
+
+    @cached_property
+    def rows(self) -> tuple[Mapping[str, object], ...]:
+        """One row per (image, label): f, and what the map amounts to."""
+        return tuple(self.each_row())
+
+    def each_row(self) -> Iterator[Mapping[str, object]]:
+        """The same rows one by one, for studies too large to list."""
+        f, labels = self.insertion.f, self.insertion.labels
+        for i, listed in enumerate(labels.tolist()):
+            values = {key: value[i].tolist() for key, value in self.pairs.items()}
+            believed = f[i].tolist()
+            for j, label in enumerate(listed):
+                if label != NO_LABEL:
+                    place = {"label": label, "name": self.label_names[label], "f": believed[j]}
+                    scores = {key: value[j] for key, value in values.items()}
+                    yield {"method": self.name, "image": self.image_names[i], **place, **scores}
+
+    def __repr__(self) -> str:
+        return f"MethodResult({self.name}, {len(self.image_names)} images, {len(self.scores)} scores)"
 
     def score(self, name: str) -> Score:
         for score in self.scores:
@@ -65,7 +90,7 @@ class MethodResult:
         return float(getattr(proof.THRESHOLDS["paper"], which))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """What was found about methods. Prints as a table; ``save`` writes tables, records and pictures.
 
@@ -79,7 +104,7 @@ class Evaluation:
     labels: Tensor
     label_names: tuple[str, ...]
     f: Tensor
-    settings: Mapping[str, object] = field(repr=False)
+    settings: Mapping[str, object]
     pictured: tuple[int, ...] = ()
 
     def __len__(self) -> int:
@@ -109,6 +134,15 @@ class Evaluation:
 
     def __str__(self) -> str:
         return self.table()
+
+    def __repr__(self) -> str:
+        methods = ", ".join(result.name for result in self.results)
+        return f"Evaluation({len(self)} images, {self.settings.get('model')}; {methods})"
+
+    def _repr_html_(self) -> str:
+        from proofmap.report.notebook import evaluation_html
+
+        return evaluation_html(self)
 
     def __getitem__(self, method: str) -> MethodResult:
         for result in self.results:
@@ -291,12 +325,16 @@ def judge_block(
     keep_maps: int = 0,
     seed: int = 0,
     progress: Progress | None = None,
+    names: Sequence[str] | None = None,
 ) -> BlockResult:
-    """Make a method's maps for some images and measure them; keeps the maps of the first ``keep_maps`` images."""
+    """Make a method's maps for some images and measure them; keeps the maps of the first ``keep_maps`` images.
+
+    ``names`` are those of the metrics' values; their own, made distinct, when left out.
+    """
     progress = progress or Silent()
     maps = method(classifier, images, labels, seed=seed, progress=progress)
     judged = Judged(classifier.frozen(), images, labels, maps, seed, progress)
-    columns = distinct_names([m.name for m in metrics])  # one metric may be asked for with several settings
+    columns = names or [info.name for info in score_infos(metrics)]
     values = {name: m(judged).cpu() for name, m in zip(columns, metrics, strict=True)}
     pairs = {
         name: found.cpu()
@@ -346,23 +384,18 @@ def method_result(
         )
         for info in infos
     )
-    pairs = {key: value.tolist() for key, value in block.pairs.items()}
-    f = block.insertion.f.tolist()
-    rows = tuple(
-        {
-            "method": name,
-            "image": image_names[i],
-            "label": label,
-            "name": label_names[label],
-            "f": f[i][j],
-            **{key: value[i][j] for key, value in pairs.items()},
-        }
-        for i, labels in enumerate(block.insertion.labels.tolist())
-        for j, label in enumerate(labels)
-        if label != NO_LABEL
-    )
     return MethodResult(
-        name, settings, label_free, scores, block.values, rows, block.maps, block.insertion, seconds
+        name,
+        settings,
+        label_free,
+        scores,
+        block.values,
+        block.pairs,
+        block.maps,
+        block.insertion,
+        seconds,
+        image_names=image_names,
+        label_names=label_names,
     )
 
 

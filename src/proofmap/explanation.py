@@ -38,6 +38,11 @@ class PairScores:
 
         return pair_table(self.evaluation)
 
+    def _repr_html_(self) -> str:
+        from proofmap.report.notebook import pairs_html
+
+        return pairs_html(self.evaluation)
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -66,6 +71,16 @@ class Proof:
 
     def __str__(self) -> str:
         return str(self.scores)
+
+    def _repr_html_(self) -> str:
+        from proofmap.report.notebook import proof_html
+
+        return proof_html(self.evaluation)
+
+    def _repr_png_(self) -> bytes | None:
+        from proofmap.report.notebook import proof_png
+
+        return proof_png(self.evaluation)
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write one picture per image, the maps and the numbers; returns what was written."""

@@ -149,4 +149,4 @@ def test_every_kind_is_listed_once_with_how_to_write_it() -> None:
     assert {"folder", "csv", "npz", "imagenette", "imagenette-corner", "imagenet"} < set(names)
     assert {"cifar10", "cifar100", "hf", "samples"} < set(names)
     for info in listed:
-        assert info.form == "FOLDER" or info.form == "samples" or info.form.startswith(f"{info.name}:")
+        assert info.form in ("FOLDER", "PHOTO PHOTO ...", "samples") or info.form.startswith(f"{info.name}:")

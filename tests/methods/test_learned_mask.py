@@ -440,13 +440,21 @@ def test_a_single_mask_starts_at_one_half_everywhere() -> None:
 
 
 def test_merging_takes_the_largest_or_the_sum_of_the_masks() -> None:
-    f, images, labels = lively(), pixels(2, SIZE), torch.tensor([0, 1])
+    f, images, labels = lively(), pixels(2, SIZE), torch.tensor([[0, 2], [1, -1]])
     for merge in ("max", "sum"):
-        s = LearnedMask(steps=1, rate=1e-9, masks=3, scale=3, init_noise=1.0, merge=merge)
-        problem = problem_of(s, f, images, labels, Noise())
-        masks = problem.enlarged(problem.low_masks(problem.start()))[:, :3]  # a step of 1e-9 moves nothing
-        merged = masks.amax(dim=1) if merge == "max" else masks.sum(dim=1)
-        torch.testing.assert_close(problem.solve(Silent().task("", 0)), merged, rtol=0, atol=1e-6)
+        s = LearnedMask(steps=3, masks=3, scale=3, init_noise=1.0, fill=Noise(), merge=merge)
+        masks = s.each_mask(f, images, labels, seed=0, progress=Silent())
+        assert masks.shape == (2, 2, 3, *SIZE)
+        merged = masks.amax(dim=2) if merge == "max" else masks.sum(dim=2)
+        torch.testing.assert_close(s(f, images, labels), merged, rtol=0, atol=1e-6)
+
+
+def test_each_mask_is_where_its_start_was_after_a_step_that_moves_nothing() -> None:
+    f, images, labels = lively(), pixels(2, SIZE), torch.tensor([0, 1])
+    s = LearnedMask(steps=1, rate=1e-9, masks=3, scale=3, init_noise=1.0)
+    problem = problem_of(s, f, images, labels, Noise())
+    start = problem.enlarged(problem.low_masks(problem.start()))[:, :3]  # without the background's
+    torch.testing.assert_close(problem.solve(Silent().task("", 0)), start, rtol=0, atol=1e-6)
 
 
 # ---- what is learned ---------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap import _registry
+from proofmap._code import code_digest
 from proofmap.classifier import Classifier
 from proofmap.errors import InputError
 from proofmap.fills import Gray, Images
@@ -215,7 +216,7 @@ def brightness(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor
 def test_any_function_is_a_method(f: Classifier, images: Tensor) -> None:
     method = make_method(brightness)
     assert method == FromFunction(function=brightness)
-    assert method.settings() == {"method": "brightness"}
+    assert method.settings() == {"method": "brightness", "code": code_digest(brightness)}
     torch.testing.assert_close(method(f, images, LABELS)[:, 1], images.mean(dim=1))
 
 
@@ -227,7 +228,7 @@ def test_an_object_that_can_be_called_is_a_method_named_after_its_class(
             return brightness(classifier, images, labels)
 
     method = make_method(Bright())
-    assert method.settings() == {"method": "Bright"}
+    assert method.settings() == {"method": "Bright", "code": code_digest(Bright())}
     assert method(f, images, LABELS).shape == (2, 2, SIZE, SIZE)
 
 

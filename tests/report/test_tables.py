@@ -52,7 +52,7 @@ def test_markdown_has_as_many_columns_in_every_line(evaluation: pm.Evaluation) -
 
 
 def test_numbers_are_printed_as_papers_print_them() -> None:
-    assert [tables._number(v) for v in (0.844, 1.0, 0.0, 0.00123, -0.35, float("nan"))] == [
+    assert [tables.number(v) for v in (0.844, 1.0, 0.0, 0.00123, -0.35, float("nan"))] == [
         ".84",
         "1.00",
         ".00",

@@ -8,11 +8,21 @@ from proofmap.data.imagenet_folders import IMAGENETTE, Corners, imagenet, imagen
 from proofmap.data.loader import Block, Unreadable, load_blocks
 from proofmap.data.pool import build_pool
 from proofmap.data.samples import SAMPLES, load_sample, sample_path
-from proofmap.data.specs import DatasetInfo, list_datasets, load_dataset, rebuild_dataset, sample_photos
+from proofmap.data.specs import (
+    DatasetInfo,
+    list_datasets,
+    load_dataset,
+    open_data,
+    photographs,
+    rebuild_dataset,
+    sample_photos,
+)
 from proofmap.images import prepare
 
 __all__ = [
     "load_dataset",
+    "open_data",
+    "photographs",
     "rebuild_dataset",
     "list_datasets",
     "DatasetInfo",

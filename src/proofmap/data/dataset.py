@@ -49,6 +49,13 @@ class Dataset(ABC):
     def digest(self, i: int) -> str:
         """A hash of picture ``i`` as it is stored (32 hexadecimal digits); reads it, but does not decode it."""
 
+    def stamp(self, i: int) -> str:
+        """What changes when picture ``i`` is stored anew, without reading it; empty where there is no such thing.
+
+        While the stamp is what it was, the digest is taken to be, too.
+        """
+        return ""
+
     @abstractmethod
     def settings(self) -> dict[str, object]:
         """Plain data from which :func:`proofmap.data.rebuild_dataset` opens the same dataset in another process."""

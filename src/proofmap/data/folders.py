@@ -70,6 +70,13 @@ class ImageFiles(Dataset):
         except OSError as error:
             raise InputError(f"{_printable(str(path))} cannot be read: {error.strerror}") from None
 
+    def stamp(self, i: int) -> str:
+        try:
+            about = os.stat(os.path.join(self.root, self._files[i]))
+        except OSError:
+            return ""
+        return f"{about.st_size} {about.st_mtime_ns}"
+
     def boxes(self, i: int) -> tuple[Box, ...]:
         """Where the label's objects are, ``(x0, y0, x1, y1)`` in pixels of the stored picture; none where untold."""
         text = "" if self._boxes is None else self._boxes[i]

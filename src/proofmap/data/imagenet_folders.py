@@ -114,6 +114,9 @@ class Corners(Dataset):
             content, f"corner {self._corner_of(content)} {self.RESIZED} {self.CORNER} {self.FINAL}"
         )
 
+    def stamp(self, i: int) -> str:
+        return self.pictures.stamp(i)
+
     def settings(self) -> dict[str, object]:
         return dict(self._settings)
 

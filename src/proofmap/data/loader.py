@@ -58,18 +58,30 @@ def load_blocks(
     nothing. When the iteration ends, however it ends, no thread is left.
     """
     chosen = list(range(len(dataset)) if indices is None else map(int, indices))
-    outside = [i for i in chosen if not 0 <= i < len(dataset)]
-    if outside:
-        raise InputError(f"there is no picture {outside[0]}: {dataset.title} has 0 to {len(dataset) - 1}")
     if block_size < 1 or ahead < 0 or (workers is not None and workers < 1):
         raise InputError(
             "block_size and workers must be at least 1 and ahead at least 0, "
             f"got block_size={block_size}, workers={workers}, ahead={ahead}"
         )
+    blocks = [chosen[start : start + block_size] for start in range(0, len(chosen), block_size)]
+    return load_listed(dataset, classifier, blocks, workers=workers, ahead=ahead)
+
+
+def load_listed(
+    dataset: Dataset,
+    classifier: Classifier,
+    blocks: Sequence[Sequence[int]],
+    *,
+    workers: int | None = None,
+    ahead: int = 2,
+) -> Generator[Block, None, None]:
+    """The same for blocks that are listed one by one."""
+    outside = [i for members in blocks for i in members if not 0 <= i < len(dataset)]
+    if outside:
+        raise InputError(f"there is no picture {outside[0]}: {dataset.title} has 0 to {len(dataset) - 1}")
     if classifier.channels not in (1, 3):
         raise InputError(f"pictures have 1 or 3 channels, but the classifier takes {classifier.channels}")
-    blocks = [chosen[start : start + block_size] for start in range(0, len(chosen), block_size)]
-    return _in_background(dataset, classifier, blocks, workers or _cores(), ahead)
+    return _in_background(dataset, classifier, [list(b) for b in blocks], workers or _cores(), ahead)
 
 
 def _in_background(

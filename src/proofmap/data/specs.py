@@ -16,10 +16,11 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from proofmap._files import distinct_names
 from proofmap.data.arrays import array_file, cifar10, cifar100
 from proofmap.data.dataset import Dataset
 from proofmap.data.folders import ImageFiles, image_csv, image_folder
@@ -27,11 +28,13 @@ from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
 from proofmap.data.samples import SAMPLES, sample_path
 from proofmap.errors import InputError
+from proofmap.images import find_images
 
 _KINDED = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
 _PARTS = re.compile(
     r"(?P<place>[^?]*?)(?:\[(?P<split>[^\]?]*(?:\[[^\]]*\])?)\])?(?:\?(?P<options>.*))?", re.DOTALL
 )
+_SAMPLE = "sample:"
 _BY_SUFFIX = {".csv": "csv", ".tsv": "csv", ".npy": "npz", ".npz": "npz"}
 
 
@@ -114,6 +117,36 @@ def sample_photos() -> ImageFiles:
         title="samples",
         settings={"dataset": "samples"},
     )
+
+
+def photographs(places: Sequence[str | Path]) -> ImageFiles:
+    """The photos named one by one, and those in the folders named; ``sample:cat`` is one that ships along.
+
+    They go by their file names, or by what follows ``sample:``.
+    """
+    samples = {place: str(place)[len(_SAMPLE) :] for place in places if str(place).startswith(_SAMPLE)}
+    paths = find_images([sample_path(samples[place]) if place in samples else place for place in places])
+    called = {sample_path(name): name for name in samples.values()}
+    names = distinct_names([called.get(path, path.name) for path in paths])
+    files = [os.path.abspath(path) for path in paths]
+    absolute = [str(place) if place in samples else os.path.abspath(place) for place in dict.fromkeys(places)]
+    return ImageFiles(
+        "", files, names=names, title="photos", settings={"dataset": "photos", "places": absolute}
+    )
+
+
+def open_data(data: str | Path | Sequence[str | Path]) -> Dataset:
+    """A dataset from what a person names: one dataset string, or photos and folders of photos."""
+    places = [data] if isinstance(data, (str, Path)) else list(data)
+    if not places:
+        raise InputError("no data was named; write a folder, photos, or one of 'proofmap datasets'")
+    first = str(places[0])
+    is_photo = first.startswith(_SAMPLE) or (os.path.isfile(first) and not _is_table(first))
+    return photographs(places) if len(places) > 1 or is_photo else load_dataset(first)
+
+
+def _is_table(place: str) -> bool:
+    return Path(place).suffix.lower() in _BY_SUFFIX
 
 
 def _taken_apart(spec: str) -> tuple[str, str, dict[str, str]]:
@@ -221,6 +254,7 @@ _KINDS: dict[str, _Kind] = dict(
             image=str,
             label=str,
         ),
+        _kind("photos", "PHOTO PHOTO ...", "photos and folders named one by one", photographs),
         _kind("samples", "samples", "the 16 photographs inside scikit-image; no labels", sample_photos),
     ]
 )

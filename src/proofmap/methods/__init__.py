@@ -4,11 +4,21 @@ from proofmap.methods.cam import GradCAM
 from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
 from proofmap.methods.gradients import Gradient, GradientInput
 from proofmap.methods.learned_mask import LearnedMask
-from proofmap.methods.method import METHODS, FromFunction, Method, MethodLike, make_method, split_methods
+from proofmap.methods.method import (
+    METHODS,
+    Cost,
+    FromFunction,
+    Method,
+    MethodLike,
+    build_method,
+    make_method,
+    split_methods,
+)
 
 __all__ = [
     "METHODS",
     "CenteredGaussian",
+    "Cost",
     "FromFunction",
     "GradCAM",
     "Gradient",
@@ -18,6 +28,7 @@ __all__ = [
     "MethodLike",
     "Random",
     "TopLabel",
+    "build_method",
     "make_method",
     "split_methods",
 ]

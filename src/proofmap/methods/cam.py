@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from proofmap._batching import in_batches
 from proofmap.classifier import Classifier
 from proofmap.errors import InputError
-from proofmap.methods.method import METHODS, Method, Need
+from proofmap.methods.method import METHODS, Cost, Method, Need
 from proofmap.progress import Progress
 
 
@@ -123,6 +123,9 @@ class GradCAM(Method):
 
     def prepare(self, classifier: Classifier) -> GradCAM:
         return GradCAM(layer=self.layer or find_layer(classifier))
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(gradient=1)
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress

@@ -11,7 +11,7 @@ from torch import Tensor
 from proofmap import _random
 from proofmap.classifier import Classifier
 from proofmap.errors import InputError
-from proofmap.methods.method import METHODS, Method, MethodLike, make_method
+from proofmap.methods.method import METHODS, Cost, Method, MethodLike, make_method
 from proofmap.progress import Progress
 from proofmap.ranking import center_distance
 
@@ -31,6 +31,9 @@ class Random(Method):
     @property
     def label_free(self) -> bool:  # type: ignore[override]
         return not self.per_label
+
+    def cost(self, labels: int) -> Cost:
+        return Cost()
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
@@ -63,6 +66,9 @@ class CenteredGaussian(Method):
         if not self.sigma > 0:
             raise InputError(f"sigma must be positive, not {self.sigma}")
 
+    def cost(self, labels: int) -> Cost:
+        return Cost()
+
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
@@ -92,6 +98,10 @@ class TopLabel(Method):
 
     def prepare(self, classifier: Classifier) -> TopLabel:
         return TopLabel(of=self.of.prepare(classifier))
+
+    def cost(self, labels: int) -> Cost | None:
+        inner = self.of.cost(1)
+        return None if inner is None else inner + Cost(forward=1)
 
     @classmethod
     def from_text(cls, text: str) -> TopLabel:

@@ -14,7 +14,7 @@ from torch import Tensor
 from proofmap._batching import in_batches
 from proofmap.classifier import Classifier
 from proofmap.errors import InputError
-from proofmap.methods.method import METHODS, Method, Need
+from proofmap.methods.method import METHODS, Cost, Method, Need
 from proofmap.progress import Progress
 
 Channels = Literal["max", "sum", "mean"]
@@ -53,6 +53,9 @@ class _GradientMethod(Method):
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
         raise NotImplementedError
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(gradient=labels)
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress

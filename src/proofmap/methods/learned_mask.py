@@ -25,7 +25,7 @@ from proofmap.errors import InputError
 from proofmap.fills import Fill, make_fill
 from proofmap.labels import NO_LABEL
 from proofmap.methods.mask_terms import Objective, Variation, data_term, total_variation, upsampling
-from proofmap.methods.method import METHODS, Method, Need
+from proofmap.methods.method import METHODS, Cost, Method, Need
 from proofmap.progress import Progress, Task
 
 Merge = Literal["max", "sum"]
@@ -123,6 +123,9 @@ class LearnedMask(Method):
     def prepare(self, classifier: Classifier) -> LearnedMask:
         return replace(self, fill=make_fill(self.fill).prepare(classifier))
 
+    def cost(self, labels: int) -> Cost:
+        return Cost(gradient=self.passes(labels))
+
     def passes(self, pairs: int) -> int:
         """How many composites go through the net for so many (image, label) pairs."""
         draws = self.distractors if make_fill(self.fill).random else 1
@@ -131,6 +134,13 @@ class LearnedMask(Method):
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
+        masks = self.each_mask(classifier, images, labels, seed=seed, progress=progress)
+        return masks.amax(dim=2) if self.merge == "max" else masks.sum(dim=2)
+
+    def each_mask(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        """The K masks ``(N, L, K, H, W)`` before they are merged into one map."""
         fast = classifier.frozen(dtype=getattr(torch, self.precision), compile=self.compile)
         fill = make_fill(self.fill).prepare(fast)
         draws = self.distractors if fill.random else 1
@@ -150,9 +160,9 @@ class LearnedMask(Method):
 
             learned = in_batches(learn, len(pairs), fast.batches[1], cost=draws * self.masks, item="map")
 
-        maps = images.new_zeros(*labels.shape, *images.shape[2:])
-        maps[places[:, 0], places[:, 1]] = torch.cat(learned)
-        return maps
+        masks = images.new_zeros(*labels.shape, self.masks, *images.shape[2:])
+        masks[places[:, 0], places[:, 1]] = torch.cat(learned)
+        return masks
 
 
 PRESETS: Mapping[str, LearnedMask] = {
@@ -200,7 +210,7 @@ class _Problem:
             self.constant = self.fill(self.images, self.keys)
 
     def solve(self, task: Task) -> Tensor:
-        """Maps ``(P, H, W)``: the last iterate, merged over the K masks."""
+        """Masks ``(P, K, H, W)``: the last iterate."""
         s = self.settings
         weights = self.start()
         first, second = torch.zeros_like(weights), torch.zeros_like(weights)
@@ -213,9 +223,7 @@ class _Problem:
             adam_step(weights, gradient, first, second, step + 1, s.rate * shrink)
             note = f"loss {loss.item() / len(self.labels):.3f}" if step % 20 == 19 else ""
             task.advance(len(self.labels) * s.masks * self.draws, note)
-        masks = self.enlarged(self.low_masks(weights))
-        kept = masks if s.masks == 1 else masks[:, : s.masks]
-        return kept.amax(dim=1) if s.merge == "max" else kept.sum(dim=1)
+        return self.enlarged(self.low_masks(weights))[:, : s.masks]
 
     def start(self) -> Tensor:
         """Zero weights (mask 1/2 everywhere); for K > 1 a little noise, without which all K masks stay equal."""

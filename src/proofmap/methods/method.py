@@ -5,19 +5,42 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 import torch
 from torch import Tensor
 
+from proofmap._code import code_digest
 from proofmap._registry import Registry
+from proofmap._settings import read_settings
 from proofmap.classifier import Classifier
 from proofmap.errors import InputError
 from proofmap.labels import NO_LABEL, check_labels
 from proofmap.progress import Progress, Silent
 
 Need = Literal["gradients", "layer", "distractors", "masker"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Passes of the net: forward only, and forward with an input gradient.
+
+    >>> Cost(forward=2) + Cost(gradient=3)
+    Cost(forward=2, gradient=3)
+    """
+
+    forward: int = 0
+    gradient: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.forward + other.forward, self.gradient + other.gradient)
+
+    def __mul__(self, times: int) -> Cost:
+        return Cost(self.forward * times, self.gradient * times)
+
+    @property
+    def passes(self) -> int:
+        return self.forward + self.gradient
 
 
 class Method(ABC):
@@ -93,6 +116,10 @@ class Method(ABC):
         """The same method with everything looked up that its record must name: distractors, a layer."""
         return self
 
+    def cost(self, labels: int) -> Cost | None:
+        """Passes of the net for one image with so many labels, for the plan of a study; None where it is not known."""
+        return None
+
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Method:
         """Settings by name; a method without presets refuses."""
@@ -129,7 +156,8 @@ class FromFunction(Method):
         return maps
 
     def settings(self) -> dict[str, object]:
-        return {"method": getattr(self.function, "__qualname__", type(self.function).__name__)}
+        name = getattr(self.function, "__qualname__", type(self.function).__name__)
+        return {"method": name, "code": code_digest(self.function)}
 
 
 MethodLike = str | Method | MapFunction
@@ -156,12 +184,30 @@ def make_method(spec: MethodLike) -> Method:
     if hasattr(kind, "from_text"):
         method: Method = kind.from_text(rest)
         return method
-    settings = _read_settings(kind, rest)
-    chosen = settings.pop("preset", None)
+    types = {"preset": str, **get_type_hints(kind)}
+    known = {key: types[key] for key in ("preset", *kind.setting_names())}
+    settings = read_settings(f"method {kind.name!r}", rest, known, kind.setting_names())
+    return build_method(name, settings)
+
+
+def build_method(name: str, settings: Mapping[str, Any]) -> Method:
+    """A method by name with settings as values; ``preset`` starts from a preset, ``of`` may be another's spec.
+
+    >>> build_method("top-label", {"of": "random"})
+    TopLabel(of=Random(per_label=False, seed_offset=0))
+    """
+    kind, given = METHODS[name], dict(settings)
+    unknown = [key for key in given if key not in ("preset", *kind.setting_names())]
+    if unknown:
+        known = ", ".join(kind.setting_names()) or "none"
+        raise InputError(f"method {name!r} has no setting {unknown[0]!r}; its settings are {known}")
+    if isinstance(given.get("of"), str):
+        given["of"] = make_method(given["of"])
+    chosen = given.pop("preset", None)
     try:
-        return kind.preset(str(chosen), **settings) if chosen is not None else kind(**settings)
+        return kind.preset(str(chosen), **given) if chosen is not None else kind(**given)
     except TypeError as error:
-        raise InputError(f"method {spec!r}: {error}") from None
+        raise InputError(f"method {name!r}: {error}") from None
 
 
 def split_methods(text: str) -> list[str]:
@@ -183,46 +229,3 @@ def split_methods(text: str) -> list[str]:
     if not specs:
         raise InputError("no method was named; see: proofmap methods")
     return specs
-
-
-def _read_settings(kind: type[Method], text: str) -> dict[str, Any]:
-    known = kind.setting_names()
-    types = {"preset": str, **get_type_hints(kind)}
-    settings: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        key, equals, value = part.partition("=")
-        key = key.strip().replace("-", "_")
-        if not equals or (key not in known and key != "preset"):
-            raise InputError(
-                f"method {kind.name!r} has no setting {part!r}; its settings are {', '.join(known) or 'none'}"
-            )
-        settings[key] = _read_value(key, value.strip(), types[key])
-    return settings
-
-
-def _number(text: str) -> float:
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
-
-
-_READERS: Mapping[type, tuple[str, Callable[[str], object]]] = {
-    bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
-    int: ("a whole number", int),
-    float: ("a number", _number),
-}
-
-
-def _read_value(key: str, text: str, kind: Any) -> object:
-    """The text as the setting's type wants it; what is no number, truth value or ``none`` stays text."""
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    if NoneType in kinds and text.lower() == "none":
-        return None
-    for wanted, (meant, read) in _READERS.items():
-        if wanted in kinds:
-            try:
-                return read(text)
-            except (KeyError, ValueError):
-                raise InputError(f"{key} must be {meant}, not {text!r}") from None
-    return text

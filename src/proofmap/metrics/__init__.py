@@ -10,6 +10,8 @@ from proofmap.metrics.judge import (
     Judged,
     Metric,
     Soundness,
+    build_metric,
+    make_metric,
 )
 from proofmap.metrics.proof import (
     THRESHOLDS,
@@ -25,6 +27,8 @@ from proofmap.metrics.statistics import Score, bootstrap_interval, mean_score
 
 __all__ = [
     "METRICS",
+    "build_metric",
+    "make_metric",
     "PRESETS",
     "THRESHOLDS",
     "BestEffort",

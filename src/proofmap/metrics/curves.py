@@ -45,6 +45,12 @@ class CurveSettings:
         """The same settings with a fill that is ready for this classifier."""
         return replace(self, fill=self.fill.prepare(classifier))
 
+    def passes(self, positions: int) -> int:
+        """Masked images that go through the net for one map; the ends, which all maps share, are not counted."""
+        counts = self.quadrature.nodes(positions).counts
+        inner = int(((counts > 0) & (counts < positions)).sum())
+        return inner * (self.draws if self.fill.random else 1)
+
     def record(self) -> dict[str, object]:
         points, (low, high) = self.quadrature.points, self.quadrature.within
         draws = {"draws": self.draws} if self.fill.random else {}

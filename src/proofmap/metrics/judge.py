@@ -7,14 +7,17 @@ one method's maps on a block of images and plays each game at most once, whateve
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, ClassVar, Self, get_type_hints
 
 import torch
 from torch import Tensor
 
 from proofmap._registry import Registry
+from proofmap._settings import read_settings
 from proofmap.classifier import Classifier
+from proofmap.errors import InputError
 from proofmap.metrics import proof
 from proofmap.metrics.curves import Curves, CurveSettings, Game, curve_settings, curves
 from proofmap.progress import Progress, Silent
@@ -96,8 +99,61 @@ class Metric(ABC):
     def settings(self) -> dict[str, object]:
         """What a score must carry."""
 
+    def games(self) -> tuple[tuple[Game, CurveSettings], ...]:
+        """The games this metric needs played, for the plan of a study; equal ones are played once."""
+        return ()
+
+    @classmethod
+    def option_types(cls) -> dict[str, Any]:
+        """The settings that can be written as text or in a file, and the types they are to become."""
+        types = get_type_hints(cls)
+        return {f.name: types[f.name] for f in fields(cls)} if is_dataclass(cls) else {}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Metric:
+        """The metric with these settings, whose names are among :meth:`option_types`."""
+        return cls(**options)
+
 
 METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics")
+
+
+def make_metric(spec: str | Metric) -> Metric:
+    """A metric from its name, from ``name:key=value,key=value``, or as given.
+
+    >>> make_metric("soundness:thresholds=released,curve=rise,points=16").settings()["points"]
+    16
+    """
+    if isinstance(spec, Metric):
+        return spec
+    if not isinstance(spec, str):
+        raise InputError(f"a metric is a name or a Metric, not {type(spec).__name__}")
+    name, _, rest = spec.strip().partition(":")
+    types = METRICS[name].option_types()
+    return build_metric(name, read_settings(f"metric {name!r}", rest, types, types))
+
+
+def build_metric(name: str, options: Mapping[str, Any]) -> Metric:
+    """A metric by name with settings as values."""
+    kind = METRICS[name]
+    known = kind.option_types()
+    unknown = [key for key in options if key not in known]
+    if unknown:
+        listed = ", ".join(known) or "none"
+        raise InputError(f"metric {name!r} has no setting {unknown[0]!r}; its settings are {listed}")
+    try:
+        return kind.from_options(options)
+    except TypeError as error:
+        raise InputError(f"metric {name!r}: {error}") from None
+
+
+def _curve_of(game: Game, options: Mapping[str, Any]) -> CurveSettings:
+    """Curve settings from a preset's name and changes to it."""
+    changes = {key: options[key] for key in ("fill", "ties", "draws") if key in options}
+    settings = curve_settings(options.get("curve", "paper"), game, **changes)
+    if "points" in options:
+        settings = replace(settings, quadrature=replace(settings.quadrature, points=options["points"]))
+    return settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +172,17 @@ class _GameMetric(Metric):
     def settings(self) -> dict[str, object]:
         return {"game": self.game, **self.curve.record()}
 
+    def games(self) -> tuple[tuple[Game, CurveSettings], ...]:
+        return ((self.game, self.curve),)
+
+    @classmethod
+    def option_types(cls) -> dict[str, Any]:
+        return {"curve": str, "fill": str, "points": int | str, "ties": str, "draws": int}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Metric:
+        return cls(curve=_curve_of(cls.game, options))
+
 
 @dataclass(frozen=True, kw_only=True)
 class _ProofMetric(_GameMetric):
@@ -125,6 +192,16 @@ class _ProofMetric(_GameMetric):
 
     def settings(self) -> dict[str, object]:
         return {"e1": self.at.e1, "e2": self.at.e2, **super().settings()}
+
+    @classmethod
+    def option_types(cls) -> dict[str, Any]:
+        return {"thresholds": str, "e1": float, "e2": float, **super().option_types()}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Metric:
+        at = proof.thresholds(options.get("thresholds", "paper"))
+        at = replace(at, **{key: float(options[key]) for key in ("e1", "e2") if key in options})
+        return cls(at=at, curve=_curve_of(cls.game, options))
 
 
 @METRICS.register

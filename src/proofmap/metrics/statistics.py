@@ -33,6 +33,11 @@ class Score:
             f" ({how})" if how else ""
         )
 
+    def _repr_html_(self) -> str:
+        from proofmap.report.notebook import score_html
+
+        return score_html(self)
+
     def _interval(self) -> str:
         return "" if math.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]"
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import platform
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -49,7 +47,7 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
 
 def evaluation_json(evaluation: Evaluation) -> str:
     """The record as JSON text; NaN becomes null, and a setting that JSON does not know becomes its text."""
-    return json.dumps(_without_nan(evaluation_record(evaluation)), indent=1, default=str)
+    return tables.json_text(evaluation_record(evaluation))
 
 
 def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: bool = True) -> list[Path]:
@@ -58,15 +56,19 @@ def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: boo
     """
     out = output_folder(folder)
     written = _save_numbers(evaluation, out)
-    if pictures:
-        for i, name in enumerate(_sheet_names(evaluation)):
-            written.append(_save_picture(comparison_sheet(evaluation, i), out / name))
-        try:
-            written.append(figures.draw_curves(evaluation, out / "curves.png"))
-            if figures.scatter_panels(evaluation):
-                written.append(figures.draw_scatter(evaluation, out / "completeness-soundness.png"))
-        except MissingExtra:
-            pass  # charts are a bonus of the extra; the command line says so
+    return [*written, *save_pictures(evaluation, out)] if pictures else written
+
+
+def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
+    """A sheet for each of the first pictured images, and the charts where matplotlib is there."""
+    sheets = zip(pictured_images(evaluation), _sheet_names(evaluation), strict=True)
+    written = [_save_picture(comparison_sheet(evaluation, i), out / name) for i, name in sheets]
+    try:
+        written.append(figures.draw_curves(evaluation, out / "curves.png"))
+        if figures.scatter_panels(evaluation):
+            written.append(figures.draw_scatter(evaluation, out / "completeness-soundness.png"))
+    except MissingExtra:
+        pass  # charts are a bonus of the extra; the command line says so
     return written
 
 
@@ -82,7 +84,8 @@ def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
     with whole_file(out / "maps.safetensors") as part:
         save_file(tensors, part, metadata={"images": json.dumps(list(evaluation.image_names))})
     written.append(out / "maps.safetensors")
-    for i, name in enumerate(_sheet_names(evaluation, result.name)):
+    sheets = zip(pictured_images(evaluation), _sheet_names(evaluation, result.name), strict=True)
+    for i, name in sheets:
         written.append(_save_picture(proof_sheet(evaluation, i), out / name))
     return written
 
@@ -101,17 +104,6 @@ def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
     ):
         write_text(out / name, text)
     return [out / "scores.csv", out / "pairs.csv", out / "evaluation.json"]
-
-
-def _without_nan(value: object) -> object:
-    """NaN is not JSON: it becomes null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(k): _without_nan(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(v) for v in value]
-    return value
 
 
 def _save_picture(picture: Image.Image, path: Path) -> Path:

@@ -1,11 +1,13 @@
-"""Tables as plain text, Markdown and CSV, all drawn from the same rows."""
+"""Tables as plain text, Markdown, LaTeX and CSV, all drawn from the same rows."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from proofmap.evaluation import Evaluation
 from proofmap.metrics.judge import BestEffort
@@ -88,7 +90,7 @@ def pair_cells(evaluation: Evaluation, methods: int | None = None) -> tuple[list
             *([result.name] if several else []),
             str(row["image"]),
             f"{row['name']} ({row['label']})",
-            *(_number(row[key]) for key in values),
+            *(number(row[key]) for key in values),
         ]
         for result in results
         for row in result.rows
@@ -128,6 +130,117 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def best_two(evaluation: Evaluation) -> list[list[bool]]:
+    """Which cells of :func:`score_cells` hold one of the best two values of their column, as the paper's tables mark.
+
+    Values count as they are printed, so one that reads like the second best is marked too; of two methods only the
+    better is, and of one none.
+    """
+    results = evaluation.results
+    marked = [[False] * (1 + len(results[0].scores)) for _ in results]
+    for column, scores in enumerate(zip(*(r.scores for r in results), strict=True), start=1):
+        sign = 1 if scores[0].higher_is_better else -1
+        printed = [sign * _as_printed(s.value) for s in scores]
+        ranked = sorted((v for v in printed if not math.isnan(v)), reverse=True)
+        best = ranked[: min(2, len(results) - 1)]
+        for row, value in enumerate(printed):
+            marked[row][column] = bool(best) and value >= best[-1]
+    return marked
+
+
+def score_markdown(evaluation: Evaluation) -> str:
+    """The scores as a Markdown table, the best two of each column bold, with notes below."""
+    header, rows = score_cells(evaluation)
+    cells = [
+        [f"**{_markdown(c)}**" if bold else _markdown(c) for c, bold in zip(row, marks, strict=True)]
+        for row, marks in zip(rows, best_two(evaluation), strict=True)
+    ]
+    notes = [_markdown(note) for note in score_notes(evaluation)]
+    return "\n\n".join([markdown(header, cells), *notes])
+
+
+def latex(
+    evaluation: Evaluation, *, intervals: bool = True, caption: str | None = None, label: str = "tab:scores"
+) -> str:
+    """The scores as a LaTeX table (package booktabs), the best two of each column bold.
+
+    The caption says what the numbers depend on unless one is given (as LaTeX).
+    """
+    header, _ = score_cells(evaluation)
+    head = " & ".join(latex_text(cell) for cell in header)
+    lines = []
+    for result, marks in zip(evaluation.results, best_two(evaluation), strict=True):
+        name = latex_text(result.name) + ("$^{*}$" if result.label_free else "")
+        cells = [_latex_score(s, b, intervals) for s, b in zip(result.scores, marks[1:], strict=True)]
+        lines.append(" & ".join([name, *cells]) + r" \\")
+    if caption is None:
+        marked = "The best two of each column are bold. " if len(lines) > 2 else ""
+        caption = marked + " ".join(f"{latex_text(_sentence(note))}" for note in score_notes(evaluation))
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            r"\begin{table}",
+            r"  \centering",
+            rf"  \caption{{{caption}}}",
+            rf"  \label{{{label}}}",
+            rf"  \begin{{tabular}}{{l{'c' * (len(header) - 1)}}}",
+            r"    \toprule",
+            rf"    {head} \\",
+            r"    \midrule",
+            *(f"    {line}" for line in lines),
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "*": "$^{*}$",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+}
+
+
+def latex_text(text: str) -> str:
+    """Any text so that LaTeX prints it as it is.
+
+    >>> print(latex_text("learned-mask:tv=0.1 & 50 % of a_b ↑"))
+    learned-mask:tv=0.1 \\& 50 \\% of a\\_b $\\uparrow$
+    """
+    return "".join(_LATEX.get(c, c) for c in text)
+
+
+def _latex_score(score: Score, bold: bool, interval: bool) -> str:
+    if math.isnan(score.value):
+        return "--"
+    value = number(score.value).replace("-", "$-$", 1) if score.value < 0 else number(score.value)
+    shown = rf"\textbf{{{value}}}" if bold else value
+    if not interval or math.isnan(score.low):
+        return shown
+    return rf"{shown} {{\scriptsize [{number(score.low)}, {number(score.high)}]}}"
+
+
+def _sentence(note: str) -> str:
+    return note[:1].upper() + note[1:].rstrip(".") + "."
+
+
+def _markdown(text: str) -> str:
+    """Text that Markdown prints as it is, in a table too."""
+    return re.sub(r"([\\`*_|<>])", r"\\\1", text)
+
+
+def _as_printed(value: float) -> float:
+    """The value behind its printed form: what a reader can tell apart."""
+    return value if math.isnan(value) else float(f"{value:.0e}" if 0 < abs(value) < 0.005 else f"{value:.2f}")
+
+
 def scores_csv(evaluation: Evaluation) -> str:
     """One line per method and score, with interval, direction and every setting in columns of their own."""
     records = [
@@ -135,12 +248,12 @@ def scores_csv(evaluation: Evaluation) -> str:
         for r in evaluation.results
         for s in r.scores
     ]
-    return _csv(records)
+    return records_csv(records)
 
 
 def pairs_csv(evaluation: Evaluation) -> str:
     """One line per method, image and label."""
-    return _csv([dict(row) for result in evaluation.results for row in result.rows])
+    return records_csv([dict(row) for result in evaluation.results for row in result.rows])
 
 
 def _flat(score: Score) -> dict[str, object]:
@@ -150,7 +263,8 @@ def _flat(score: Score) -> dict[str, object]:
     return {**record, **settings}
 
 
-def _csv(records: Sequence[dict[str, object]]) -> str:
+def records_csv(records: Sequence[dict[str, object]]) -> str:
+    """Plain records as CSV, a column for every key that occurs."""
     fields = list(dict.fromkeys(key for record in records for key in record))
     out = io.StringIO()
     writer = csv.DictWriter(out, fields, lineterminator="\n")
@@ -159,15 +273,30 @@ def _csv(records: Sequence[dict[str, object]]) -> str:
     return out.getvalue()
 
 
+def json_text(record: object) -> str:
+    """Plain data as JSON; NaN, which JSON does not know, becomes null, and a setting of another kind its text."""
+    return json.dumps(_without_nan(record), indent=1, default=str)
+
+
+def _without_nan(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(k): _without_nan(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(v) for v in value]
+    return value
+
+
 def _score_cell(score: Score) -> str:
     if math.isnan(score.value):
         return "-"
     if math.isnan(score.low):
-        return _number(score.value)  # one image has no spread
-    return f"{_number(score.value)} [{_number(score.low)}, {_number(score.high)}]"
+        return number(score.value)  # one image has no spread
+    return f"{number(score.value)} [{number(score.low)}, {number(score.high)}]"
 
 
-def _number(value: object) -> str:
+def number(value: object) -> str:
     """Two decimals without the leading zero, as papers print probabilities; small ones in scientific form."""
     assert isinstance(value, float)
     if math.isnan(value):

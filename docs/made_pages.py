@@ -1,0 +1,109 @@
+"""Pages that are made while the site is built: the command line from its own help, and files of the repository's root."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+CODES = """
+| exit code | when |
+|---|---|
+| 0 | all went well |
+| 1 | an audit missed a bar, or `verify` found damage |
+| 2 | something in the input can be mended; the message says what |
+| 3 | a study is done, but some image or unit failed |
+| 130 | interrupted; a study goes on where it was |
+"""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    files.append(File.generated(config, "reference/command-line.md", content=command_line()))
+    for name, page in BESIDE.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=_moved(text)))
+    return files
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """A picture leads to itself at full size: on a telephone its captions are small."""
+    return re.sub(r'(<img [^>]*src="([^"]+)"[^>]*>)', r'<a class="picture" href="\2">\1</a>', html)
+
+
+def _moved(text: str) -> str:
+    """Links of a file in the root, as they are from inside docs."""
+    text = text.replace("](docs/", "](")
+    for name, page in BESIDE.items():
+        text = text.replace(f"]({name})", f"]({page})")
+    return text
+
+
+def command_line() -> str:
+    """The page about the command line: every command with its arguments and options."""
+    from proofmap.cli import app
+
+    group: Any = typer.main.get_command(app)
+    commands: dict[str, Any] = group.commands
+    rows = [f"| [`proofmap {name}`](#proofmap-{name}) | {_first(c)} |" for name, c in commands.items()]
+    parts = [
+        "# Command line",
+        "Results go to standard output, everything meant for a person to standard error. "
+        "This page is made from the program's own help; `proofmap COMMAND --help` says the same.",
+        "\n".join(["| command | what it does |", "|---|---|", *rows]),
+        CODES.strip(),
+        *(_command(name, command) for name, command in commands.items()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _first(command: Any) -> str:
+    return _plain(command.help or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _command(name: str, command: Any) -> str:
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+    usage = " ".join(
+        ["proofmap", name, *(_argument(a) for a in arguments), *(["[OPTIONS]"] if options else [])]
+    )
+    rows = [f"| `{_argument(a)}` | {_cell(getattr(a, 'help', None))} | |" for a in arguments]
+    rows += [f"| {_names(o)} | {_cell(o.help)} | {_default(o)} |" for o in options]
+    table = ["", "| | | default |", "|---|---|---|", *rows] if rows else []
+    return "\n".join([f"## proofmap {name}", "", _plain(command.help or ""), "", f"    {usage}", *table])
+
+
+def _argument(parameter: Any) -> str:
+    name = parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
+    return name if parameter.required else f"[{name}]"
+
+
+def _names(option: Any) -> str:
+    names = [*option.opts, *option.secondary_opts]
+    value = "" if option.is_flag else f" {(option.metavar or option.type.name).upper()}"
+    return ", ".join(f"`{name}{value if name.startswith('--') else ''}`" for name in names)
+
+
+def _default(option: Any) -> str:
+    if option.is_flag and not option.secondary_opts:
+        return ""
+    value = option.default
+    if value is None or callable(value) or value in ("", ()) or "UNSET" in str(value).upper():
+        return ""
+    if option.is_flag:
+        return f"`{option.opts[0] if value else option.secondary_opts[0]}`"
+    return f"`{value}`"
+
+
+def _plain(text: str) -> str:
+    """Help with Markdown in place of rich's markup."""
+    return re.sub(r"\[bold\](.*?)\[/\]", r"`\1`", text).strip()
+
+
+def _cell(text: str | None) -> str:
+    return _plain(text or "").replace("|", "\\|").replace("\n", " ")

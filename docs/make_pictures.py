@@ -1,0 +1,236 @@
+"""The pictures of the documentation, one function each: ``make pictures``, or ``python -m docs.make_pictures NAME ...``.
+
+They show EfficientNet-Lite0 on photographs inside scikit-image (extra ``demo``), so anyone can make them again. All of
+them take some minutes on a laptop.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+import proofmap as pm
+from proofmap.data import load_blocks, photographs
+from proofmap.ranking import keep_top
+from proofmap.report import pictures
+from proofmap.report.pictures import Cell, Text
+from proofmap.study.setup import without_subjects
+
+HERE = Path(__file__).parent
+PICTURES = HERE / "pictures"
+HEAVIEST = 190_000  # bytes
+NEARLY_WHITE = 244
+DEMO = ("cat", "rocket", "coffee", "motorcycle", "astronaut")
+COMPARED = (
+    "learned-mask",
+    "top-label:learned-mask",
+    "grad-cam",
+    "gradient-x-input",
+    "gradient",
+    "centered-gaussian",
+    "random",
+)
+INK, SOFT, BLUE, ORANGE = "#18181c", "#5c5c64", "#0072B2", "#D55E00"
+
+
+@cache
+def net() -> pm.Classifier:
+    return pm.load_classifier("efficientnet-lite0")
+
+
+@cache
+def judged(photos: tuple[str, ...], methods: tuple[str, ...], labels: str | tuple[str, ...]) -> pm.Evaluation:
+    """What the methods achieve on sample photographs; as ``explain`` and ``demo`` do, these are no distractors."""
+    dataset = photographs([f"sample:{name}" for name in photos])
+    (block,) = load_blocks(dataset, net(), block_size=len(dataset))
+    chosen = [without_subjects(pm.make_method(method), dataset) for method in methods]
+    return pm.evaluate(net(), block.images, methods=chosen, labels=labels, names=dataset.names)
+
+
+# ---- one function per picture --------------------------------------------------------------------------------------
+
+
+def proof_sheet() -> Image.Image:
+    """A heat map for each of the five most probable labels of one photo, and what each proves."""
+    return pictures.proof_sheet(judged(("rocket",), ("learned-mask",), "top5"), 0)
+
+
+def game() -> Image.Image:
+    """The insertion game: what the net sees, and what it says, at four moments; for the first and the fifth label."""
+    found = judged(("rocket",), ("learned-mask",), "top5")
+    result, image = found.results[0], found.image_of(0)
+    rows = []
+    for place in (0, 4):
+        label, f = int(found.labels[0, place]), float(found.f[0, place])
+        heat = found.map_of(result, 0, place)
+        lines = (Text(f"map of {found.label_names[label]}", strong=True), Text(f"f = {f:.3f}"))
+        cells = [Cell(pictures.overlay(image, heat), lines)]
+        for share in (0.05, 0.2, 0.5, 1.0):
+            keep = keep_top(heat[None], share)[0]
+            seen = net().blank(1)[0].where(~keep, image)
+            p = float(net().probabilities(seen[None])[0, label])
+            shown = "the whole photo" if share == 1 else f"the top {share:.0%}"
+            caption = (Text(shown, strong=True), Text(f"probability {p:.3f}"))
+            cells.append(Cell(pictures.photo(seen), caption))
+        rows.append(cells)
+    return pictures.sheet("The insertion game: the net sees the map's best pixels, the rest is gray", rows)
+
+
+def curves(plt: Any) -> Any:
+    """The probability along the game as a curve: its area is the AUC, to be compared with f."""
+    found = judged(("rocket",), ("learned-mask",), "top5")
+    insertion = found.results[0].insertion
+    shares = (insertion.counts / insertion.positions).tolist()
+    figure, axes = plt.subplots(1, 2, figsize=(6.5, 2.5), sharey=True)
+    for axis, place, colour, word in ((axes[0], 0, BLUE, "complete"), (axes[1], 4, ORANGE, "not sound")):
+        line, f, auc = (
+            insertion.probabilities[0, place].tolist(),
+            float(insertion.f[0, place]),
+            float(insertion.auc[0, place]),
+        )
+        axis.fill_between(shares, line, color=colour, alpha=0.15, linewidth=0)
+        axis.plot(shares, line, color=colour)
+        axis.axhline(f, color=INK, linestyle=":", linewidth=1)
+        axis.text(1.01, f, f"f = {f:.3f}", va="center", color=INK)
+        axis.text(0.03, 0.93, f"AUC = {auc:.3f}", transform=axis.transAxes, color=colour)
+        axis.set_title(f"{found.label_names[int(found.labels[0, place])]}: {word}", color=colour)
+        axis.set_xlabel("share of pixels shown")
+        axis.set_xlim(0, 1)
+        highest = float(insertion.probabilities[0, [0, 4]].max())
+        axis.set_ylim(0, 1.2 * highest)  # room for the number above the curve
+    axes[0].set_ylabel("probability of the label")
+    return figure
+
+
+def cheating() -> Image.Image:
+    """One map for all labels: it looks sound for labels that nobody asked it to prove."""
+    methods = ("learned-mask", "top-label:learned-mask")
+    return pictures.comparison_sheet(judged(("rocket",), methods, "top4"), 0)
+
+
+def artifacts() -> Image.Image:
+    """Fine masks without smoothing against the preset fast: the finer, the more it can prove, right or wrong."""
+    methods = ("learned-mask:scale=1,tv=0,l1=0", "learned-mask")
+    labels = ("missile", "mosque", "tabby", "espresso")
+    return pictures.comparison_sheet(judged(("rocket",), methods, labels), 0)
+
+
+def scatter(plt: Any) -> Any:
+    """The demo's seven methods: completeness and best effort against soundness."""
+    from proofmap.report.figures import scatter_figure
+
+    return scatter_figure(judged(DEMO, COMPARED, "top3")).drawn(plt)
+
+
+def smoothness(plt: Any) -> Any:
+    """What total variation costs and buys, from the table in results/cifar10-table.md."""
+    text = (HERE / "results" / "cifar10-table.md").read_text(encoding="utf-8")
+    weights = ["0", ".001", ".01", ".1"]
+    figure, axes = plt.subplots(1, 2, figsize=(6.5, 2.5), sharey=True)
+    for axis, fill in zip(axes, ("gray", "random image"), strict=True):
+        for score, colour in (("completeness", BLUE), ("soundness", ORANGE)):
+            (row,) = re.findall(rf"^\| {fill} \| {score} \| (.+) \|$", text, re.MULTILINE)
+            cells = [[float(n) for n in re.findall(r"(?<!\d)\d?\.\d+", cell)] for cell in row.split("|")]
+            ours, low, high, paper = zip(*cells, strict=True)
+            places = range(len(weights))
+            spread = [
+                [a - b for a, b in zip(ours, low, strict=True)],
+                [a - b for a, b in zip(high, ours, strict=True)],
+            ]
+            axis.errorbar(places, ours, spread, color=colour, marker="o", markersize=4, capsize=2)
+            axis.plot(places, paper, "x", color=colour, markersize=5)
+            x, y = (1.35, ours[1] + 0.03) if score == "completeness" else (0.1, ours[0] + 0.06)
+            axis.text(x, y, score, color=colour)
+        axis.set_xticks(range(len(weights)), weights)
+        axis.set_xlabel("weight of the total variation")
+        axis.set_title(f"hidden pixels show {'gray' if fill == 'gray' else 'another image'}")
+        axis.set_ylim(0, 1)
+    axes[0].set_ylabel("mean over 240 images")
+    axes[1].text(3, 0.04, "crosses: the paper's values", ha="right", color=SOFT)
+    return figure
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "rocket.learned-mask.png": proof_sheet,
+    "game.png": game,
+    "curves.png": curves,
+    "cheating.png": cheating,
+    "artifacts.png": artifacts,
+    "scatter.png": scatter,
+    "smoothness.png": smoothness,
+}
+CHARTS = ("curves.png", "scatter.png", "smoothness.png")
+
+
+def save(name: str) -> Path:
+    path = PICTURES / name
+    if name in CHARTS:
+        _save_chart(MAKERS[name], path)
+    else:
+        _save_sheet(MAKERS[name](), path)
+    return path
+
+
+def _save_sheet(sheet: Image.Image, path: Path) -> None:
+    """256 colours, no wider than it is shown, narrower where it would weigh too much: no difference to the eye."""
+    for widest in (1300, 1100, 900, 750):
+        if sheet.width > widest:
+            height = round(sheet.height * widest / sheet.width)
+            sheet = sheet.resize((widest, height), Image.Resampling.LANCZOS)
+        palette = _with_white(sheet.quantize(256, method=Image.Quantize.MEDIANCUT))
+        small = sheet.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
+        small.save(path, "PNG", optimize=True)
+        if path.stat().st_size < HEAVIEST:
+            return
+
+
+def _with_white(palette: Image.Image) -> Image.Image:
+    """The palette with its lightest colours made white, so that paper stays paper."""
+    colours = palette.getpalette() or []
+    for k in range(0, len(colours), 3):
+        if min(colours[k : k + 3]) >= NEARLY_WHITE:
+            colours[k : k + 3] = [255, 255, 255]
+    palette.putpalette(colours)
+    return palette
+
+
+def _save_chart(make: Callable[[Any], Any], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    style = {
+        "font.size": 9,
+        "axes.titlesize": 9.5,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": SOFT,
+        "figure.constrained_layout.use": True,
+    }
+    with plt.rc_context(style):
+        figure = make(plt)
+        figure.savefig(path, dpi=200, metadata={"Software": None})
+        plt.close(figure)
+
+
+def main(names: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in MAKERS]
+    if unknown:
+        sys.exit(f"there is no picture {unknown[0]!r}; there are {', '.join(MAKERS)}")
+    PICTURES.mkdir(exist_ok=True)
+    torch.set_num_threads(1)  # learning amplifies rounding, and the number of threads decides on that
+    for name in names or MAKERS:
+        path = save(name)
+        print(f"{path.relative_to(HERE.parent)}  {path.stat().st_size / 1000:.0f} KB", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

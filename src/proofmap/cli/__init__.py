@@ -1,0 +1,87 @@
+"""The command line: parse, call, print. Results go to stdout, everything meant for a person to stderr."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+import proofmap as pm
+from proofmap._batching import BatchSizeWarning
+from proofmap.cli import evaluate, explain, figures, lists, runs
+from proofmap.cli.options import people
+
+app = typer.Typer(
+    name="proofmap",
+    help="Saliency maps that prove the label, and cannot prove the wrong one.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+for command in (
+    explain.explain,
+    evaluate.evaluate,
+    runs.compare,
+    runs.audit,
+    runs.report,
+    figures.figures,
+    runs.export,
+    runs.verify,
+    explain.demo,
+    lists.methods,
+    lists.metrics,
+    lists.models,
+    lists.datasets,
+):
+    app.command()(command)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"proofmap {pm.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+class _Interrupted(BaseException):
+    """Ctrl-C, under a name that typer does not turn into exit code 1."""
+
+
+def _interrupt(*_: object) -> None:
+    raise _Interrupted
+
+
+def main() -> None:
+    """Run the command line.
+
+    Exit codes: 0 for success, 1 for an audit or verification that fails, 2 for input that can be mended, 3 when some
+    image or unit of a study failed, 130 when interrupted.
+    """
+    signal.signal(signal.SIGINT, _interrupt)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", BatchSizeWarning)
+        warnings.showwarning = lambda message, *_, **__: people.print(f"note: {message}", markup=False)
+        try:
+            app()
+        except pm.ProofmapError as error:
+            people.print("[bold red]error:[/]", end=" ")
+            people.print(str(error), markup=False)
+            sys.exit(2)
+        except _Interrupted:
+            people.print("stopped; nothing half-written was left behind, and a study goes on where it was")
+            sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

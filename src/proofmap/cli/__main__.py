@@ -1,0 +1,5 @@
+"""``python -m proofmap.cli``."""
+
+from proofmap.cli import main
+
+main()

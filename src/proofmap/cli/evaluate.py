@@ -1,0 +1,254 @@
+"""``evaluate``: a study from a file or from flags, into a run directory that can be continued and extended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+import proofmap as pm
+from proofmap._files import check_output
+from proofmap.cli.explain import typed
+from proofmap.cli.options import (
+    COMPARED,
+    FORMATS,
+    LABELS_HELP,
+    METHODS_HELP,
+    MODEL_HELP,
+    BatchSizeOption,
+    Device,
+    Format,
+    Quiet,
+    check_format,
+    device_named,
+    listed,
+    people,
+)
+from proofmap.errors import InputError
+from proofmap.methods import split_methods
+from proofmap.report import tables
+from proofmap.report.files import evaluation_json
+from proofmap.report.runs import save_run
+from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
+from proofmap.study.preview import Preview, preview
+from proofmap.study.setup import Setup
+from proofmap.study.trackers import make_tracker
+from proofmap.study.views import ProgressFile, watcher_for
+from proofmap.study.watch import duration
+
+FAILED = 3
+"""Exit code when some image or unit failed."""
+
+
+def evaluate(
+    study: Annotated[
+        Path | None, typer.Argument(help="A study file (TOML); flags change what it says.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A dataset, or photos and folders; see [bold]proofmap datasets[/]. May be repeated."
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
+    weights: Annotated[str | None, typer.Option(help="Weights file.")] = None,
+    methods: Annotated[str | None, typer.Option(help=METHODS_HELP)] = None,
+    metrics: Annotated[str | None, typer.Option(help="As methods; the usual five when left out.")] = None,
+    labels: Annotated[str | None, typer.Option(help=LABELS_HELP)] = None,
+    number: Annotated[int | None, typer.Option(help="So many images, at random.")] = None,
+    correct: Annotated[bool | None, typer.Option(help="Only images that the net gets right.")] = None,
+    second: Annotated[float | None, typer.Option(help="Only images whose second label has this f.")] = None,
+    label_set: Annotated[str | None, typer.Option(help="Only these labels count.")] = None,
+    renormalise: Annotated[bool | None, typer.Option(help="Softmax over the label set alone.")] = None,
+    thresholds: Annotated[
+        str | None, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")
+    ] = None,
+    curve: Annotated[str | None, typer.Option(help="paper, released, rise or restricted.")] = None,
+    maps: Annotated[str | None, typer.Option(help="none, keep (float16) or float32.")] = None,
+    block: Annotated[int | None, typer.Option(help="Images in one unit of work.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory; the study file's name, or evaluation.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and its cost; do nothing.")
+    ] = False,
+    executor: Annotated[str, typer.Option(help="local, or ray (extra ray).")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of a running Ray cluster.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Ray workers; as many as fit.")] = None,
+    gpus: Annotated[float, typer.Option(help="GPUs for each Ray worker; .5 shares one.")] = 0,
+    threads: Annotated[int | None, typer.Option(help="Threads of each worker on a CPU.")] = None,
+    batch_size: BatchSizeOption = None,
+    device: Device = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for another process on this directory.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Do again what failed before.")] = False,
+    tracker: Annotated[
+        list[str] | None, typer.Option(help="tensorboard, mlflow or wandb, with :WHERE; may be repeated.")
+    ] = None,
+    format: Format = "table",
+    pictures: Annotated[bool, typer.Option(help="Write sheets and charts.")] = True,
+    quiet: Quiet = False,
+) -> None:
+    """Judge methods over many images; stopped at any moment, the same command goes on where it was."""
+    check_format(format, (*FORMATS, "latex"))
+    asked = Study.from_toml(study) if study is not None else Study()
+    changes: dict[str, Any] = {
+        "data": data,
+        "model": model,
+        "weights": weights,
+        "labels": labels,
+        "renormalise": renormalise,
+        "thresholds": thresholds,
+        "curve": curve,
+        "maps": maps,
+        "block": block,
+        "seed": seed,
+        "methods": None if methods is None else split_methods(methods),
+        "metrics": None if metrics is None else split_methods(metrics),
+        "label_set": None if label_set is None else listed(label_set),
+    }
+    selection: dict[str, Any] = {"number": number, "correct": correct, "second": second}
+    asked = replace(
+        asked,
+        images=replace(asked.images, **{k: v for k, v in selection.items() if v is not None}),
+        **{k: v for k, v in changes.items() if v is not None},
+    )
+    if not asked.methods:
+        asked = replace(asked, methods=tuple(split_methods(COMPARED)))
+    if not asked.data:
+        raise InputError("no data was named: give --data, or a study file with data = ...")
+    folder = out or Path(study.stem if study is not None else "evaluation")
+    check_output(folder)
+    chosen, elsewhere = _devices(executor, gpus, device)
+    if dry_run:
+        print(preview_text(preview(Setup(study=asked, device=chosen, threads=threads), folder)))
+        return
+    outcome = run_study(
+        asked,
+        folder,
+        executor=_executor(executor, address, workers, gpus, threads, folder),
+        device=chosen,
+        worker_device=elsewhere,
+        batch_size=batch_size,
+        threads=threads,
+        watchers=[
+            watcher_for(people, quiet),
+            ProgressFile(folder / "progress.json"),
+            *[make_tracker(text, folder) for text in tracker or []],
+        ],
+        on_plan=None if quiet else _say_plan,
+        wait=wait,
+        retry=retry,
+        command=typed(),
+    )
+    _finish(outcome, format, pictures)
+
+
+def _devices(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:
+    """Where the net runs here and in Ray's workers, which see the GPUs that they ask for and no other."""
+    if executor != "ray":
+        return device_named(device), None
+    elsewhere = device or ("cuda" if gpus else "cpu")
+    if elsewhere == "cpu" or torch.cuda.is_available():
+        return elsewhere, elsewhere
+    people.print(
+        "note: this machine has no GPU, so batch sizes are measured on its CPU; give --batch-size for the workers"
+    )
+    return "cpu", elsewhere
+
+
+def _executor(
+    name: str, address: str | None, workers: int | None, gpus: float, threads: int | None, folder: Path
+) -> Executor:
+    if name == "ray":
+        from proofmap.study.manifest import FILE, Manifest
+        from proofmap.study.ray_executor import RayExecutor
+
+        if threads is None:
+            threads = Manifest.read(folder).threads if (folder / FILE).exists() else 1
+        return RayExecutor(workers=workers, address=address, cpus_per_worker=threads, gpus_per_worker=gpus)
+    if name != "local":
+        raise InputError(f"--executor must be local or ray, not {name!r}")
+    if address is not None or workers is not None or gpus:
+        raise InputError("--address, --workers and --gpus belong to --executor ray")
+    return LocalExecutor()
+
+
+def _finish(outcome: Outcome, format: str, pictures: bool) -> None:
+    with Run(outcome.folder) as run:
+        found, written = save_run(run, pictures=pictures)
+        print_scores(found, format)
+        for note in run.notes():
+            people.print(note, markup=False)
+        failures = run.failures()
+    people.print(f"\nwritten: {', '.join(map(str, written))}", markup=False)
+    for failure in failures[:10]:
+        place = f"{failure.method} on {failure.image}" if failure.method else failure.image
+        people.print(f"failed: {place}: {failure.reason}", markup=False)
+    if failures:
+        more = f" ({len(failures) - 10} more are in the report)" if len(failures) > 10 else ""
+        people.print(f"{len(failures)} failed{more}; the same command with --retry tries them again")
+        raise typer.Exit(FAILED)
+
+
+def print_scores(found: pm.Evaluation, format: str) -> None:
+    """The scores on stdout."""
+    if format == "json":
+        print(evaluation_json(found))
+    elif format == "csv":
+        print(tables.scores_csv(found), end="")
+    elif format == "md":
+        print(tables.markdown(*tables.score_cells(found)))
+    elif format == "latex":
+        print(tables.latex(found))
+    else:
+        print(found.table())
+
+
+def _say_plan(plan: Plan) -> None:
+    left = plan.units - plan.done
+    if not left:
+        people.print(f"nothing is to do: {plan.units} units are done", markup=False)
+        return
+    cost = plan.cost
+    passes = "" if cost is None else f", {cost.passes:,} passes"
+    done = f" ({plan.done} are done)" if plan.done else ""
+    people.print(
+        f"{plan.images} images x {plan.labels_per_image:.3g} labels x {len(plan.methods)} methods: "
+        f"{left} units to do{done}{passes}",
+        markup=False,
+    )
+
+
+def preview_text(found: Preview) -> str:
+    """The plan as a person wants to read it before spending hours."""
+    plan, speed = found.plan, found.speed
+    rows = [
+        [m.name, str(m.units), str(m.done), "?" if m.cost is None else f"{m.cost.passes:,}"]
+        for m in plan.methods
+    ]
+    most = "" if found.sure else "at most "
+    lines = [
+        f"{most}{plan.images} images x {plan.labels_per_image:.3g} labels, in {plan.blocks} blocks, on {found.device}",
+        "",
+        tables.aligned(["method", "units", "done", "passes to do"], rows),
+        "",
+        *_cost_lines(plan, speed, found.seconds),
+    ]
+    return "\n".join(lines)
+
+
+def _cost_lines(plan: Plan, speed: Any, seconds: float | None) -> Sequence[str]:
+    rates = f"{speed.forward:,.0f} passes/s forward, {speed.gradient:,.0f} with gradient, measured now"
+    if plan.done == plan.units:
+        return ["nothing is to do"]
+    about = (
+        f"about {duration(seconds)} ({rates})"
+        if seconds is not None
+        else f"time unknown: a method does not tell its passes ({rates})"
+    )
+    return [about, f"maps: {plan.map_bytes / 1e9:.2g} GB on disk (--maps none saves them)"]

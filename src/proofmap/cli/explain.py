@@ -1,0 +1,132 @@
+"""``explain`` and ``demo``: pictures of one method's proofs, and everything at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import proofmap as pm
+from proofmap._console import progress_for
+from proofmap._files import check_output
+from proofmap.cli.options import (
+    COMPARED,
+    BatchSizeOption,
+    CurveOption,
+    Device,
+    LabelSet,
+    LabelsOption,
+    Model,
+    Out,
+    Quiet,
+    Renormalise,
+    Seed,
+    ThresholdsOption,
+    Weights,
+    device_named,
+    listed,
+    people,
+    say_if_no_charts,
+    say_written,
+)
+from proofmap.data.loader import load_blocks
+from proofmap.data.specs import photographs
+from proofmap.methods import split_methods
+from proofmap.models import DEFAULT_MODEL
+from proofmap.report import tables
+from proofmap.report.html import write_report
+from proofmap.study.setup import without_subjects
+
+
+def explain(
+    images: Annotated[
+        list[str],
+        typer.Argument(help="Photos or folders; sample:cat is one that ships along.", show_default=False),
+    ],
+    model: Model = DEFAULT_MODEL,
+    weights: Weights = None,
+    labels: LabelsOption = "top5",
+    method: Annotated[str, typer.Option(help="See [bold]proofmap methods[/].")] = "learned-mask",
+    label_set: LabelSet = None,
+    renormalise: Renormalise = True,
+    thresholds: ThresholdsOption = "paper",
+    curve: CurveOption = "paper",
+    out: Out = Path("proofs"),
+    device: Device = None,
+    batch_size: BatchSizeOption = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """A heat map for each of several labels of a photo, and what each map proves."""
+    chosen = pm.make_method(method)
+    photos = photographs(images)
+    classifier = pm.load_classifier(
+        model, weights=weights, device=device_named(device), batch_size=batch_size
+    )
+    if label_set is not None:
+        classifier = classifier.restricted(listed(label_set), renormalise=renormalise)
+    check_output(out)
+    (block,) = load_blocks(photos, classifier, block_size=len(photos))
+    if block.failures:
+        raise pm.InputError(block.failures[0].reason)
+    proof = pm.explain(
+        classifier,
+        block.images,
+        labels=labels,
+        method=without_subjects(chosen, photos),
+        thresholds=thresholds,
+        curve=curve,
+        names=[Path(name).stem for name in photos.names],
+        seed=seed,
+        progress=progress_for(people, quiet),
+    )
+    print(proof)
+    written = proof.save(out)
+    report = write_report(
+        proof.evaluation, out / "report.html", title=f"What do the maps of {method} prove?", command=typed()
+    )
+    say_written([*written, report])
+
+
+def demo(
+    out: Out = Path("demo"),
+    photos: Annotated[
+        str, typer.Option(help="Which of the sample photographs.")
+    ] = "cat,rocket,coffee,motorcycle,astronaut",
+    labels: LabelsOption = "top3",
+    methods: Annotated[str, typer.Option(help="Methods to compare.")] = COMPARED,
+    device: Device = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Everything at once on real photographs and a real ImageNet net: pictures, curves, table, report."""
+    dataset = photographs([f"sample:{name}" for name in listed(photos)])
+    classifier = pm.load_classifier(DEFAULT_MODEL, device=device_named(device))
+    chosen = [without_subjects(pm.make_method(spec), dataset) for spec in split_methods(methods)]
+    check_output(out)
+    (block,) = load_blocks(dataset, classifier, block_size=len(dataset))
+    found = pm.evaluate(
+        classifier,
+        block.images,
+        methods=chosen,
+        labels=labels,
+        names=dataset.names,
+        seed=seed,
+        progress=progress_for(people, quiet),
+    )
+    print(f"what the maps of {found.results[0].name} prove\n\n{tables.pair_table(found, methods=1)}\n")
+    print(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
+    written = found.save(out)
+    report = write_report(found, out / "report.html", command=typed())
+    say_written([*written, report])
+    say_if_no_charts(out)
+    people.print(f"open {report} in a browser: every picture, with a slider", markup=False)
+
+
+def typed() -> str:
+    """The command as a person would type it again."""
+    import shlex
+
+    return shlex.join(["proofmap", *sys.argv[1:]])

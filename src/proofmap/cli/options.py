@@ -1,0 +1,70 @@
+"""What the commands share: their options, where people are spoken to, and the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+
+from proofmap.errors import InputError
+
+people = Console(stderr=True, highlight=False, soft_wrap=True)
+
+COMPARED = "learned-mask,top-label:learned-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
+
+MODEL_HELP = "A net: see [bold]proofmap models[/]; or file.py:function."
+LABELS_HELP = "all, top5, p>=0.01, or names or indices separated by commas."
+METHODS_HELP = "Separated by commas; settings as name:key=value."
+
+Model = Annotated[str, typer.Option(help=MODEL_HELP)]
+Weights = Annotated[Path | None, typer.Option(help="Weights file (.safetensors or a torch checkpoint).")]
+LabelsOption = Annotated[str, typer.Option(help=LABELS_HELP)]
+LabelSet = Annotated[str | None, typer.Option(help="Only these labels count.")]
+Renormalise = Annotated[bool, typer.Option(help="Softmax over the label set alone, or over all outputs.")]
+ThresholdsOption = Annotated[str, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")]
+CurveOption = Annotated[str, typer.Option(help="paper, released, rise or restricted.")]
+Out = Annotated[Path, typer.Option(help="Folder for what is written.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; a GPU is used when there is one.")]
+BatchSizeOption = Annotated[int | None, typer.Option(help="Images at once; found from the device's memory.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same numbers.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
+Format = Annotated[str, typer.Option(help="What stdout gets: table, md, csv, json (or latex, for scores).")]
+RunFolder = Annotated[Path, typer.Argument(help="A run directory, made by evaluate.", show_default=False)]
+
+FORMATS = ("table", "md", "csv", "json")
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a list with commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def check_format(format: str, known: Sequence[str] = FORMATS) -> None:
+    if format not in known:
+        raise InputError(f"--format must be {', '.join(known[:-1])} or {known[-1]}, not {format!r}")
+
+
+def device_named(name: str | None) -> str:
+    """The device, checked to work; a GPU if there is one and none was named."""
+    if name is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(1, device=name)
+    except Exception as error:
+        raise InputError(f"the device {name!r} cannot be used here: {error}") from None
+    return name
+
+
+def say_written(paths: Sequence[Path]) -> None:
+    folder = paths[0].parent
+    people.print(f"\nwritten to {folder}/: {', '.join(p.name for p in paths)}", markup=False)
+
+
+def say_if_no_charts(out: Path) -> None:
+    if not (out / "curves.png").is_file():
+        people.print("no charts were drawn: pip install 'proofmap\\[figures]' brings matplotlib")

@@ -1,0 +1,138 @@
+"""Commands on finished runs: compare, audit, report, figures, export, verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proofmap.cli.options import Format, RunFolder, check_format, listed, people, say_written
+from proofmap.errors import InputError
+from proofmap.report.audit import audit as hold_against
+from proofmap.report.compare import compare as paired
+from proofmap.report.runs import write_run_report
+from proofmap.study import Run, export_run, verify_run
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.", show_default=False)],
+    baseline: Annotated[
+        str | None, typer.Option(help="Compare with this method (METHOD or RUN/METHOD) only.")
+    ] = None,
+    metrics: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Also where settings differ.")] = False,
+    format: Format = "table",
+) -> None:
+    """Paired differences between methods, image by image, with 95 % intervals."""
+    check_format(format)
+    found = {}
+    for folder in runs:
+        with Run(folder) as run:
+            found[folder.name or str(folder)] = run.evaluation()
+            _say_notes(run)
+    if len(found) < len(runs):
+        raise InputError("two of the run directories have the same name; rename one, to tell them apart")
+    evaluations = next(iter(found.values())) if len(found) == 1 else found
+    names = None if metrics is None else listed(metrics)
+    result = paired(evaluations, baseline=baseline, metrics=names, anyway=anyway)
+    _print_result(result, format)
+
+
+def audit(
+    run: RunFolder,
+    min_completeness: Annotated[float | None, typer.Option(help="Least mean completeness.")] = None,
+    min_soundness: Annotated[float | None, typer.Option(help="Least mean soundness.")] = None,
+    min_best_effort: Annotated[float | None, typer.Option(help="Least mean best effort.")] = None,
+    bar: Annotated[
+        list[str] | None, typer.Option(help="Any other metric: METRIC=VALUE; may be given several times.")
+    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
+    interval: Annotated[
+        bool, typer.Option("--interval", help="The whole 95 % interval must pass, not only the mean.")
+    ] = False,
+    format: Format = "table",
+) -> None:
+    """Hold a run's scores against bars: exit code 1 below one, 0 when all are reached."""
+    check_format(format)
+    bars = {}
+    for text in bar or []:
+        metric, equals, value = text.partition("=")
+        try:
+            bars[metric.strip()] = float(value)
+        except ValueError:
+            raise InputError(f"--bar must be METRIC=NUMBER, not {text!r}") from None
+        if not equals:
+            raise InputError(f"--bar must be METRIC=NUMBER, not {text!r}")
+    with Run(run) as opened:
+        result = hold_against(
+            opened.evaluation(),
+            min_completeness=min_completeness,
+            min_soundness=min_soundness,
+            min_best_effort=min_best_effort,
+            bars=bars,
+            method=method,
+            use="interval" if interval else "mean",
+        )
+        _say_notes(opened)
+    _print_result(result, format)
+    if not result.passes:
+        raise typer.Exit(1)
+
+
+def report(
+    run: RunFolder,
+    out: Annotated[Path | None, typer.Option(help="The file; RUN/report.html when left out.")] = None,
+    worst: Annotated[
+        int, typer.Option(help="Images worst in soundness, and in completeness, shown in full.")
+    ] = 7,
+    random: Annotated[int, typer.Option(help="Images at random, shown in full.")] = 6,
+    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+) -> None:
+    """One HTML file with everything: verdict, table, pictures with a slider; needs no network and no server."""
+    with Run(run) as opened:
+        path = write_run_report(opened, out or run / "report.html", worst=worst, random=random, title=title)
+    people.print(f"written: {path}", markup=False)
+
+
+def export(
+    run: RunFolder,
+    format: Annotated[str, typer.Option(help="csv, json or parquet.")] = "csv",
+    tables: Annotated[
+        str, typer.Option(help="Of scores, per_image, per_label.")
+    ] = "scores,per_image,per_label",
+    out: Annotated[Path | None, typer.Option(help="Folder; RUN/export when left out.")] = None,
+) -> None:
+    """Every number for other programs: scores with intervals, values per image and per label."""
+    with Run(run) as opened:
+        say_written(export_run(opened, out or run / "export", format, listed(tables)))
+
+
+def verify(
+    run: RunFolder,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Take damaged units back; the next evaluate makes them anew.")
+    ] = False,
+) -> None:
+    """Check every stored number and map against its digest: exit code 1 if something is damaged."""
+    problems = verify_run(run, repair=repair)
+    for problem in problems:
+        print(problem)
+    if not problems:
+        people.print(f"{run} is whole", markup=False)
+        return
+    if repair:
+        people.print("taken back; run the same evaluate command again to make it anew")
+        return
+    people.print("run verify with --repair to take this back, then evaluate again")
+    raise typer.Exit(1)
+
+
+def _print_result(result: object, format: str) -> None:
+    text = {"table": "table", "md": "markdown", "csv": "csv", "json": "json"}[format]
+    print(getattr(result, text)().rstrip("\n"))
+
+
+def _say_notes(run: Run) -> None:
+    for note in run.notes():
+        people.print(f"note: {run.folder.name}: {note}", markup=False)

@@ -1,0 +1,96 @@
+"""Two methods on the same images: the mean of their differences, an interval for it, and how easily chance does as much.
+
+Images differ far more than methods do, so a difference is taken image by image before anything is averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+_BLOCK = 2_000_000  # numbers drawn at once
+_EXACT = 12
+"""Up to so many images all sign patterns are tried; beyond, ``resamples`` random ones."""
+
+
+def paired_intervals(
+    differences: Tensor, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> Tensor:
+    """Percentile bootstrap intervals ``(K, 2)`` of the means of K columns of differences ``(N, K)``.
+
+    Each resample draws images, with replacement, among those that the column counts (the others hold NaN). The same
+    draws serve all columns that count the same images. NaN for columns that count fewer than two.
+
+    >>> paired_intervals(torch.tensor([[0.1, 1.0], [0.1, torch.nan]]))
+    tensor([[0.1000, 0.1000],
+            [   nan,    nan]], dtype=torch.float64)
+    """
+    ends = torch.full((differences.shape[1], 2), torch.nan, dtype=torch.float64)
+    tail = (1 - level) / 2
+    quantiles = torch.tensor([tail, 1 - tail], dtype=torch.float64)
+    for counted, columns in _by_counted_images(differences):
+        values = differences[counted][:, columns].double().cpu()
+        if len(values) >= 2:
+            means = _resampled_means(values, resamples, seed)
+            ends[columns] = torch.quantile(means, quantiles, dim=0).T
+    return ends
+
+
+def sign_flip_p(differences: Tensor, *, resamples: int = 10_000, seed: int = 0) -> Tensor:
+    """How often chance alone gives a mean as far from zero: two-sided p ``(K,)`` for columns of ``(N, K)``.
+
+    If two methods were alike, each image's difference would be as likely to have the other sign. All sign patterns
+    are tried for up to 12 images, else the observed one and ``resamples`` random ones. NaN entries do not count.
+
+    >>> sign_flip_p(torch.tensor([[1.0], [2.0], [3.0]]))  # 2 of the 8 patterns
+    tensor([0.2500], dtype=torch.float64)
+    """
+    values = differences.double().cpu()
+    nothing = values.isnan().all(dim=0)
+    values = values.nan_to_num(0.0)
+    observed = values.sum(dim=0).abs() * (1 - 1e-9)  # sums that differ by rounding alone are equal
+    n, reached, tried = len(values), values.new_zeros(values.shape[1]), 0
+    for signs in _sign_patterns(n, resamples, seed):
+        reached += ((signs @ values).abs() >= observed).sum(dim=0)
+        tried += len(signs)
+    sampled = int(n > _EXACT)
+    p: Tensor = (reached + sampled) / (tried + sampled)
+    return p.masked_fill(nothing, torch.nan)
+
+
+def _by_counted_images(differences: Tensor) -> Iterator[tuple[Tensor, list[int]]]:
+    """The columns, grouped by the images ``(N,)`` that they count."""
+    groups: dict[bytes, list[int]] = {}
+    counted = ~differences.isnan().cpu()
+    for column in range(differences.shape[1]):
+        groups.setdefault(counted[:, column].numpy().tobytes(), []).append(column)
+    for columns in groups.values():
+        yield counted[:, columns[0]], columns
+
+
+def _resampled_means(values: Tensor, resamples: int, seed: int) -> Tensor:
+    """Means ``(R, K)`` of resamples of the rows of ``(n, K)``; one matrix product serves all columns."""
+    n, generator = len(values), torch.Generator().manual_seed(seed)
+    means = []
+    block = max(1, min(resamples, _BLOCK // n))
+    for start in range(0, resamples, block):
+        drawn = torch.randint(n, (min(block, resamples - start), n), generator=generator)
+        times = torch.zeros(drawn.shape, dtype=torch.float64)
+        times.scatter_add_(1, drawn, torch.ones_like(times))
+        means.append(times @ values / n)
+    return torch.cat(means)
+
+
+def _sign_patterns(n: int, resamples: int, seed: int) -> Iterator[Tensor]:
+    """Rows of +1 and -1, ``(R, n)`` at a time."""
+    if n <= _EXACT:
+        numbers = torch.arange(2**n)[:, None]
+        yield 2.0 * ((numbers >> torch.arange(n)) & 1).double() - 1
+        return
+    generator = torch.Generator().manual_seed(seed)
+    block = max(1, min(resamples, _BLOCK // n))
+    for start in range(0, resamples, block):
+        rows = min(block, resamples - start)
+        yield 2.0 * torch.randint(2, (rows, n), generator=generator).double() - 1

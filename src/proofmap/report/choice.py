@@ -1,0 +1,125 @@
+"""Which images a report shows in full: those where methods do worst, and a few drawn at random.
+
+A large study cannot show the pixels of every image. The choice is made from numbers alone, before any pixel is
+loaded, and the page says how it was made.
+"""
+
+from __future__ import annotations
+
+import random as random_numbers
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from proofmap.errors import InputError
+
+Values = Mapping[str, Mapping[str, Tensor]]
+"""Per-image values ``(N,)`` by method and metric, as in ``{r.name: r.values for r in evaluation.results}``."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Images to show in full, in the order they were chosen, each with the reasons for it, and the rule in words."""
+
+    reasons: Mapping[int, tuple[str, ...]]
+    rule: str
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """The chosen images in the study's order: what ``Evaluation.pictured`` holds."""
+        return tuple(sorted(self.reasons))
+
+
+def choose_pictured(
+    values: Values,
+    *,
+    soundness: int = 7,
+    completeness: int = 7,
+    random: int = 6,
+    seed: int = 0,
+    among: Sequence[int] | None = None,
+) -> Choice:
+    """The images worst in soundness, those worst in completeness, and a few at random.
+
+    Each method's worst image comes first, then each method's second worst, so that no method's failures hide
+    behind another's. An image that was not counted (NaN) is never among the worst. Where the images can all be
+    shown, they are.
+
+    Args:
+        values: per-image values by method and metric.
+        soundness, completeness, random: how many images of each kind.
+        among: the images that can be chosen; all when left out.
+
+    >>> import torch
+    >>> values = {
+    ...     "m": {"soundness": torch.tensor([0.9, 0.1, 0.5]), "completeness": torch.tensor([0.2, 0.9, 0.9])}
+    ... }
+    >>> choose_pictured(values, soundness=1, completeness=1, random=0).indices
+    (0, 1)
+    """
+    if min(soundness, completeness, random) < 0:
+        raise InputError("the numbers of images to show must not be negative")
+    if not values or not all(values.values()):
+        raise InputError("there are no values to choose images by")
+    n = len(next(iter(next(iter(values.values())).values())))
+    open_to = list(range(n)) if among is None else sorted(set(among))
+    wanted = soundness + completeness + random
+    if len(open_to) <= wanted:
+        return Choice(dict.fromkeys(open_to, ()), _all_rule(len(open_to), n))
+    reasons: dict[int, tuple[str, ...]] = {}
+    rule = []
+    for name, count in (("soundness", soundness), ("completeness", completeness)):
+        worst = _worst_in_turn(values, name, open_to, count, taken=reasons)
+        if worst:
+            rule.append(f"the {len(worst)} worst in {name} (each method's worst in turn)")
+        for i, method in worst.items():
+            reasons[i] = (f"among the worst in {name} for {method}",)
+    left = [i for i in open_to if i not in reasons]
+    drawn = random_numbers.Random(seed).sample(left, min(wanted - len(reasons), len(left)))
+    if drawn:
+        rule.append(f"{len(drawn)} at random (seed {seed})")
+    reasons.update((i, ("drawn at random",)) for i in drawn)
+    shown = f"Shown in full: {len(reasons)} of {n} images"
+    return Choice(reasons, f"{shown}: {', '.join(rule)}." if rule else f"{shown}.")
+
+
+def base_name(metric: str) -> str:
+    """A metric's name without the number it carries where it was asked for with several settings.
+
+    >>> base_name("completeness-2"), base_name("best-effort")
+    ('completeness', 'best-effort')
+    """
+    return re.sub(r"-\d+$", "", metric)
+
+
+def _worst_in_turn(
+    values: Values, metric: str, among: Sequence[int], count: int, taken: Iterable[int]
+) -> dict[int, str]:
+    """Image to method: each method's lowest value of the metric in turn, images already taken left out."""
+    queues = []
+    for method, found in values.items():
+        column = next((found[name].tolist() for name in found if base_name(name) == metric), None)
+        if column is not None:
+            counted = (i for i in among if column[i] == column[i])  # NaN is not equal to itself
+            queues.append((method, iter(sorted(counted, key=column.__getitem__))))
+    skipped = set(taken)
+    worst: dict[int, str] = {}
+    while queues and len(worst) < count:
+        for method, queue in list(queues):
+            image = next((i for i in queue if i not in skipped), None)
+            if image is None:
+                queues.remove((method, queue))
+            elif len(worst) < count:
+                worst[image] = method
+                skipped.add(image)
+    return worst
+
+
+def _all_rule(shown: int, n: int) -> str:
+    if shown == 0:
+        return f"No image is shown in full; the pixels of all {n} were left out."
+    if shown == n:
+        return "Every image is shown in full." if n > 1 else "The image is shown in full."
+    return f"Shown in full: the {shown} of {n} images whose pixels and maps were kept."

@@ -1,0 +1,169 @@
+"""Probability curves: what the net believes while a map's pixels are shown, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from proofmap.evaluation import Evaluation
+from proofmap.metrics.curves import Curves
+from proofmap.report.figures.drawing import (
+    COLOURS,
+    SMALL,
+    SOFT,
+    WIDTH,
+    Figure,
+    draw,
+    evaluation_settings,
+    plain,
+    short,
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method's mean probability along the insertion game, the area under it, and f on the whole image."""
+
+    method: str
+    shares: tuple[float, ...]
+    probabilities: tuple[float, ...]
+    believed: float
+    auc: float
+    label_free: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The lines of one label under one fill."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+def mean_line(name: str, curves: Curves, place: int, *, label_free: bool = False) -> Line:
+    """The mean over images of the curve of the label in this place; images without such a label do not count."""
+    p = curves.probabilities[:, place]
+    counted = ~p.isnan().any(dim=1)
+    shares = (curves.counts / curves.positions).tolist()
+    return Line(
+        name,
+        tuple(shares),
+        tuple(p[counted].mean(dim=0).tolist()),
+        _mean(curves.f[counted, place]),
+        _mean(curves.auc[counted, place]),
+        label_free,
+    )
+
+
+def insertion_lines(evaluation: Evaluation, place: int) -> list[Line]:
+    """Mean insertion curves of the label in this place of the label table (0: the first, 1: the second)."""
+    return [mean_line(r.name, r.insertion, place, label_free=r.label_free) for r in evaluation.results]
+
+
+def curve_titles(evaluation: Evaluation) -> list[str]:
+    """What the first two places of the label table hold; labels that a person listed are in that person's order."""
+    rule = str(evaluation.settings["labels"])
+    by_probability = rule == "all" or rule.startswith(("top", "p>="))
+    titles = ["the top label" if by_probability else "the first label", "the second label"]
+    return titles[: evaluation.labels.shape[1]]
+
+
+@dataclass(frozen=True)
+class CurvesFigure(Figure):
+    """Rows of panels; every panel has a line per method, in the same order. Rows share their vertical axis."""
+
+    name: ClassVar[str] = "curves"
+    rows: tuple[tuple[Panel, ...], ...]
+    settings: str
+
+    def caption(self) -> str:
+        panels = [panel for row in self.rows for panel in row]
+        titles = " and of ".join(panel.title for panel in panels)
+        dashed = (
+            "Dashed: one map for all labels. " if any(line.label_free for line in panels[0].lines) else ""
+        )
+        return (
+            f"Mean probability of {titles} while the pixels of that label's map are shown, best first. Dotted: f on "
+            "the whole image. The area under a curve (AUC, in brackets) should match f: less is incomplete, more is "
+            f"unsound. {dashed}{self.settings}"
+        )
+
+    def drawn(self, plt: Any) -> Any:
+        lines = self.rows[0][0].lines
+        styles = [line_style(k, line) for k, line in enumerate(lines)]
+        rows_of_names = -(-len(lines) // 2)
+        figure, axes = plt.subplots(1, len(self.rows[0]), figsize=self._size(rows_of_names), squeeze=False)
+        for axis, panel in zip(axes[0], self.rows[0], strict=True):
+            draw_panel(axis, panel, styles, panel_top(panel))
+            axis.set_title(f"Maps of {panel.title}")
+        axes[0][0].set_ylabel("mean probability")
+        names = [
+            f"{plain(line.method)} ({', '.join(short(panel.lines[k].auc) for panel in self.rows[0])})"
+            for k, line in enumerate(lines)
+        ]
+        handles = axes[0][0].get_lines()[: len(lines)]
+        figure.legend(
+            handles, names, loc="outside lower center", ncols=2, columnspacing=1.5, handlelength=2.2
+        )
+        return figure
+
+    def _size(self, rows_of_names: int) -> tuple[float, float]:
+        return (WIDTH if len(self.rows[0]) > 1 else 0.6 * WIDTH, 2.15 + 0.16 * rows_of_names)
+
+
+def curves_figure(evaluation: Evaluation) -> CurvesFigure:
+    """Mean insertion curves of all methods, the first label beside the second one."""
+    panels = [
+        Panel(title, tuple(insertion_lines(evaluation, place)))
+        for place, title in enumerate(curve_titles(evaluation))
+    ]
+    return CurvesFigure((tuple(panels),), evaluation_settings(evaluation, thresholds=False))
+
+
+def draw_curves(evaluation: Evaluation, path: str | Path) -> Path:
+    """Write :func:`curves_figure`."""
+    return draw(curves_figure(evaluation), path)
+
+
+def panel_top(*panels: Panel) -> float:
+    """The end of a vertical axis that holds these panels: 1, or less where probabilities stay small."""
+    highest = max(max(line.probabilities) for panel in panels for line in panel.lines)
+    return next(top for top in (0.1, 0.2, 0.3, 0.5, 1.0) if highest <= top or top == 1.0)
+
+
+def draw_panel(axis: Any, panel: Panel, styles: Sequence[dict[str, Any]], top: float) -> None:
+    """Lines, and f as a dotted line with its value where all lines end."""
+    for line, style in zip(panel.lines, styles, strict=True):
+        axis.plot([100 * s for s in line.shares], line.probabilities, **style)
+    believed = panel.lines[0].believed
+    axis.axhline(believed, color=SOFT, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
+    axis.set(xlabel="pixels shown (%)", xlim=(0, 100), ylim=(0, 1.02 * top), xticks=[0, 25, 50, 75, 100])
+    axis.annotate(
+        f"f {short(believed)}",
+        (100, believed),
+        xytext=(2, 0),
+        textcoords="offset points",
+        ha="left",
+        va="center",
+        fontsize=SMALL,
+        color=SOFT,
+        annotation_clip=False,
+    )
+
+
+def line_style(k: int, line: Line) -> dict[str, Any]:
+    """The style of the k-th line: seven colours, thinner when they come again; dashed for one map for all labels."""
+    width = 1.2 / (1 + 0.4 * (k // len(COLOURS)))
+    return {
+        "color": COLOURS[k % len(COLOURS)],
+        "linewidth": width,
+        "linestyle": (0, (3, 2)) if line.label_free else "-",
+    }
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.double().mean()) if len(values) else float("nan")

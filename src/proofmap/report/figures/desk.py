@@ -1,0 +1,202 @@
+"""The paper's desk: two labels of one photo, and how strongly each method proves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.evaluation import Evaluation, default_metrics, evaluate
+from proofmap.labels import NO_LABEL
+from proofmap.methods.method import MethodLike
+from proofmap.progress import Progress
+from proofmap.report.figures.drawing import (
+    COLOURS,
+    MARKERS,
+    SMALL,
+    SOFT,
+    WIDTH,
+    Figure,
+    evaluation_settings,
+    plain,
+    short,
+    wrapped,
+)
+from proofmap.report.pictures import kept, photo
+from proofmap.theory.desk import DESK, Belief, Case, Example
+
+SHARE = 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class Desk(Figure):
+    """An example worked out; with pictures (one per label and method, and the photo) where there is a photo."""
+
+    name: ClassVar[str] = "desk"
+    example: Example
+    e1: float
+    e2: float
+    settings: str
+    photo: np.ndarray | None = None
+    pictures: tuple[tuple[np.ndarray, ...], ...] = ()
+
+    def caption(self) -> str:
+        shown = (
+            f"Top: the photo, and the top {100 * SHARE:.0f} % of pixels of each map. "
+            if self.photo is not None
+            else ""
+        )
+        return (
+            f"{shown}How strongly each method's map proves a label (AUC, marks) against what the net believes of it (f, "
+            "line). Left of the line a proof is incomplete, right of it unsound; numbers are completeness and soundness "
+            f"where they are below 1. {self.settings}"
+        )
+
+    def drawn(self, plt: Any) -> Any:
+        labels, n = self.example.labels, len(self.example.cases)
+        tall = 0.42 + 0.24 * n
+        if self.photo is None:
+            figure, axes = plt.subplots(
+                1, len(labels), figsize=(WIDTH, tall + 0.35), sharey=True, squeeze=False
+            )
+            charts = axes[0]
+        else:
+            figure = plt.figure(figsize=(WIDTH, 1.25 * len(labels) + 0.2 + tall + 0.35))
+            above, below = figure.subfigures(2, 1, height_ratios=[1.25 * len(labels) + 0.2, tall + 0.35])
+            self._pictures(above)
+            charts = below.subplots(1, len(labels), sharey=True, squeeze=False)[0]
+        for place, axis in enumerate(charts):
+            self._chart(axis, place)
+        charts[0].set_yticks(range(n), [_name(case) for case in self.example.cases])
+        charts[0].set_ylim(n - 0.5, -0.75)
+        return figure
+
+    def _chart(self, axis: Any, place: int) -> None:
+        beliefs = [case.beliefs[place] for case in self.example.cases]
+        f = beliefs[0].f
+        axis.axvline(f, color=SOFT, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
+        axis.annotate(
+            f"f = {short(f)}",
+            (f, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(3, -1),
+            textcoords="offset points",
+            va="top",
+            fontsize=SMALL,
+            color=SOFT,
+        )
+        for k, belief in enumerate(beliefs):
+            colour = COLOURS[k % len(COLOURS)]
+            axis.plot([f, belief.auc], [k, k], color=colour, linewidth=1)
+            axis.plot(belief.auc, k, marker=MARKERS[k % len(MARKERS)], color=colour, markersize=5)
+            axis.annotate(
+                self._words(belief),
+                (max(belief.auc, f), k),
+                xytext=(7, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=SMALL,
+            )
+        axis.set(title=plain(beliefs[0].label), xlabel="AUC of the map", xlim=(0, 1))
+        axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
+        axis.tick_params(axis="y", length=0)
+        axis.spines["left"].set_visible(False)
+
+    def _words(self, belief: Belief) -> str:
+        alpha, beta = belief.completeness(self.e1), belief.soundness(self.e2)
+        parts = [
+            f"{word} {short(value)}"
+            for word, value in (("complete", alpha), ("sound", beta))
+            if value < 0.995
+        ]
+        return ", ".join(parts) or "complete and sound"
+
+    def _pictures(self, figure: Any) -> None:
+        labels, cases = self.example.labels, self.example.cases
+        axes = figure.subplots(len(labels), 1 + len(cases), squeeze=False)
+        for j, row in enumerate(axes):
+            cells = [self.photo if j == 0 else None, *(self.pictures[k][j] for k in range(len(cases)))]
+            titles = ["", *(_name(case) if j == 0 else "" for case in cases)]
+            for axis, pixels, title in zip(row, cells, titles, strict=True):
+                axis.set(xticks=[], yticks=[])
+                axis.set_title(title, fontsize=7.5)
+                axis.spines[:].set_visible(False)
+                if pixels is None:
+                    axis.set_visible(False)
+                    continue
+                axis.imshow(pixels, interpolation="none")
+            row[1].set_ylabel(plain(labels[j]), fontsize=SMALL)
+
+
+def _name(case: Case) -> str:
+    return plain(wrapped(case.method, 24, lines=2))
+
+
+def desk() -> Desk:
+    """The numbers that the paper prints; needs no net and no photo."""
+    settings = f"Settings: the paper's section 3.3, net {DESK.net}, {DESK.photo}; e1 = e2 = 0."
+    return Desk(DESK, 0.0, 0.0, settings)
+
+
+def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
+    """The same for one image of an evaluation and its first two labels, with pictures."""
+    labels = [a for a in evaluation.labels[index].tolist() if a != NO_LABEL][:2]
+    image, first = evaluation.image_of(index), evaluation.results[0]
+    cases, pictures = [], []
+    for result in evaluation.results:
+        beliefs = [
+            Belief(
+                evaluation.label_names[a],
+                float(evaluation.f[index, j]),
+                float(result.insertion.auc[index, j]),
+            )
+            for j, a in enumerate(labels)
+        ]
+        cases.append(Case(result.name, tuple(beliefs)))
+        pictures.append(
+            tuple(
+                np.asarray(kept(image, evaluation.map_of(result, index, j), SHARE))
+                for j in range(len(labels))
+            )
+        )
+    example = Example(evaluation.image_names[index], str(evaluation.settings["model"]), tuple(cases))
+    return Desk(
+        example,
+        first.threshold("e1"),
+        first.threshold("e2"),
+        evaluation_settings(evaluation),
+        np.asarray(photo(image)),
+        tuple(pictures),
+    )
+
+
+def desk_of_photo(
+    classifier: Classifier,
+    images: Tensor,
+    *,
+    labels: Sequence[int | str] | str = "top2",
+    methods: Sequence[MethodLike] = (
+        "learned-mask",
+        "learned-mask:tv=0.001,scale=4",
+        "top-label:learned-mask",
+    ),
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Desk:
+    """The paper's example on a photo of one's own: two labels, the learned mask with more and with less total variation,
+    and one map for both labels."""
+    return desk_of(
+        evaluate(
+            classifier,
+            images[:1],
+            methods=methods,
+            labels=labels,
+            metrics=[m for m in default_metrics((0.0, 0.0)) if m.name in ("completeness", "soundness")],
+            seed=seed,
+            progress=progress,
+        )
+    )

@@ -1,0 +1,164 @@
+"""How every figure looks, and how it becomes a file: vector PDF or PNG, the same bytes for the same record."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+from proofmap._files import whole_file
+from proofmap.errors import InputError, require
+from proofmap.evaluation import Evaluation
+from proofmap.report.tables import number
+
+WIDTH = 5.5
+"""Inches: the text width of NeurIPS. Figures are drawn at the size they are printed, so fonts keep theirs."""
+DPI = 300
+"""Dots per inch of a PNG, and of what is not vectors in a PDF."""
+SMALL = 7.0
+"""Points: the smallest text but one."""
+INK, SOFT = "#18181c", "#5c5c64"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's colours, which colour-blind readers can tell apart."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+FORMATS = ("pdf", "png", "svg")
+_STYLE = {
+    "font.family": [
+        "STIXGeneral",
+        "DejaVu Sans",
+    ],  # both come with matplotlib; Times is what papers are set in
+    "mathtext.fontset": "stix",
+    "font.size": 8.5,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": SOFT,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.2,
+    "figure.constrained_layout.use": True,
+    "pdf.fonttype": 42,  # TrueType: what publishers ask for, and text stays text
+    "ps.fonttype": 42,
+    "svg.hashsalt": "proofmap",
+}
+
+
+class Figure(ABC):
+    """A record of what is to be seen. It knows its caption and how it is drawn; making it needs no matplotlib."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def caption(self) -> str:
+        """What is shown and every setting it depends on, in sentences."""
+
+    @abstractmethod
+    def drawn(self, plt: Any) -> Any:
+        """The record as a matplotlib figure."""
+
+
+def draw(figure: Figure, path: str | Path) -> Path:
+    """Write the figure to a file whose suffix names the format: .pdf, .png or .svg."""
+    path = Path(path)
+    if path.suffix[1:] not in FORMATS:
+        raise InputError(f"a figure is written as {', '.join(FORMATS)}, not {path.suffix or path.name!r}")
+    matplotlib = require("matplotlib", extra="figures", purpose="drawing charts")
+    matplotlib.use("Agg")
+    plt = require("matplotlib.pyplot", extra="figures", purpose="drawing charts")
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(path.suffix[1:])
+    with plt.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a label's name in a rare script
+        drawn = figure.drawn(plt)
+        with whole_file(path) as part:
+            drawn.savefig(part, dpi=DPI, metadata=undated)
+        plt.close(drawn)
+    return path
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib prints as it is: a dollar sign would start mathematics.
+
+    >>> print(plain("5$ note"))
+    5\\$ note
+    """
+    return text.replace("$", r"\$")
+
+
+def wrapped(text: str, width: int, lines: int = 3) -> str:
+    """Text in short lines, broken after a space, colon or comma, if need be after a hyphen; the rest becomes dots.
+
+    >>> print(wrapped("top-label:learned-mask", 12))
+    top-label:
+    learned-mask
+    """
+    found = _broken(text, r"(?<=[\s:,])", width)
+    if any(len(line) > width for line in found):
+        found = _broken(text, r"(?<=[\s:,-])", width)
+    if len(found) > lines:
+        found = [*found[: lines - 1], found[lines - 1] + "…"]
+    return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in found)
+
+
+def _broken(text: str, where: str, width: int) -> list[str]:
+    lines = [""]
+    for part in re.split(where, text):
+        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return [line.rstrip() for line in lines]
+
+
+def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> str:
+    """What an evaluation's figures depend on, as one sentence for their captions."""
+    settings, first = evaluation.settings, evaluation.results[0]
+    curve, n = first.insertion.settings, len(evaluation)
+    softmax = "renormalised over the label set" if settings["renormalise"] else "softmax over all outputs"
+    parts = [
+        f"net {settings['model']}",
+        counted(n, "image"),
+        f"labels {settings['labels']} ({softmax})",
+        *([f"e1 = {first.threshold('e1'):g}, e2 = {first.threshold('e2'):g}"] if thresholds else []),
+        f"insertion curve with {curve['fill']} fill, {curve['points']} points",
+        f"seed {settings['seed']}",
+    ]
+    return "Settings: " + "; ".join(parts) + "."
+
+
+def darker(colour: str) -> str:
+    """The same hue, dark enough for small letters on white.
+
+    >>> darker("#E69F00")
+    '#8a5f00'
+    """
+    parts = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    return "#" + "".join(f"{round(0.6 * part):02x}" for part in parts)
+
+
+def counted(n: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "image"), counted(3, "image")
+    ('1 image', '3 images')
+    """
+    return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def short(value: float) -> str:
+    """A probability as papers print it: ``.84``."""
+    return number(float(value))

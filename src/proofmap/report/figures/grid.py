@@ -1,0 +1,215 @@
+"""Grids of pictures for papers: photos, masked photos, and the numbers that belong to each."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from proofmap.metrics.proof import completeness, soundness
+from proofmap.report.figures.drawing import INK, SMALL, SOFT, WIDTH, Figure, plain, short, wrapped
+from proofmap.report.pictures import BAR, photo
+
+WEAK, STRONG, MATCHING = "#0064AA", "#BE4600", "#006E4B"
+MOST_COLUMN = 1.1
+"""Inches: no picture is drawn wider, however few there are."""
+READING = (
+    "Below each picture: the AUC of its map. ↓ (blue) is too weak, less than .8 f; ↑ (orange) too strong, more than "
+    "f / .8; = (green) matches f."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A picture ``(H, W, 3)`` of bytes, with words above and below it."""
+
+    pixels: np.ndarray
+    below: str = ""
+    colour: str = INK
+    above: str = ""
+
+
+def shown(picture: Image.Image, below: str = "", above: str = "") -> Shown:
+    """A picture with plain words."""
+    return Shown(np.asarray(picture.convert("RGB")), below, INK, above)
+
+
+def shown_photo(image: Tensor, label: str, f: float | None = None) -> Shown:
+    """A photo, with a label and what the net believes of it."""
+    return shown(photo(image), label if f is None else f"{label}\nf = {tiny(f)}".replace("= <", "< "))
+
+
+def shown_proof(picture: Image.Image, f: float, auc: float, e1: float, e2: float, label: str = "") -> Shown:
+    """A picture of a map, with its AUC and whether that is too weak (↓), too strong (↑) or as strong as f (=)."""
+    sign, colour = strength(f, auc, e1, e2)
+    words = f"{label}\n" if label else ""
+    return Shown(np.asarray(picture.convert("RGB")), f"{words}{tiny(auc)} {sign}".rstrip(), colour)
+
+
+def strength(f: float, auc: float, e1: float, e2: float) -> tuple[str, str]:
+    """Sign and colour of a proof of this strength.
+
+    >>> strength(0.5, 0.1, 0, 0)[0], strength(0.1, 0.5, 0, 0)[0], strength(0.5, 0.5, 0, 0)[0]
+    ('↓', '↑', '=')
+    """
+    if math.isnan(auc) or math.isnan(f):
+        return "", SOFT
+    numbers = Tensor([auc]).double(), Tensor([f]).double()
+    if float(completeness(*numbers, e1)) < BAR:
+        return "↓", WEAK
+    if float(soundness(*numbers, e2)) < BAR:
+        return "↑", STRONG
+    return "=", MATCHING
+
+
+def tiny(value: float) -> str:
+    """A probability in little room.
+
+    >>> tiny(0.844), tiny(0.0042), tiny(3e-9), tiny(0.0)
+    ('.84', '.004', '<.001', '0')
+    """
+    if value == 0 or math.isnan(value):
+        return "0" if value == 0 else "-"
+    if value < 0.001:
+        return "<.001"
+    return f"{value:.3f}"[1:] if value < 0.005 else short(value)
+
+
+@dataclass(frozen=True, eq=False)
+class GridFigure(Figure):
+    """Rows of pictures under headings. ``gaps`` are columns with a wider space before them, ``breaks`` such rows;
+    ``spans`` are headings above several columns: (first, last, text)."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Shown | None, ...], ...]
+    settings: str
+    titles: tuple[str, ...] = ()
+    gaps: tuple[int, ...] = ()
+    breaks: tuple[int, ...] = ()
+    spans: tuple[tuple[int, int, str], ...] = ()
+
+    @abstractmethod
+    def about(self) -> str:
+        """What is shown, in a sentence or two."""
+
+    def caption(self) -> str:
+        return f"{self.about()} {self.settings}"
+
+    def drawn(self, plt: Any) -> Any:
+        return _Page(self).drawn(plt)
+
+
+class _Page:
+    """Places in inches, from the upper left corner."""
+
+    space, wider, line = 0.05, 0.14, 0.118
+
+    def __init__(self, grid: GridFigure) -> None:
+        self.grid, columns = grid, len(grid.headings)
+        self.left = 0.18 if any(grid.titles) else 0.02
+        fixed = self.left + self.space * (columns - 1) + (self.wider - self.space) * len(grid.gaps) + 0.02
+        self.cell = min(MOST_COLUMN, (WIDTH - fixed) / columns)
+        self.width = fixed + self.cell * columns
+        self.letters = max(6, int(self.cell * 72 / (SMALL * 0.42)))
+        self.headings = [wrapped(h, self.letters) for h in grid.headings]
+        self.head = self.line * max(h.count("\n") + 1 if h else 0 for h in self.headings) + 0.03
+        self.top = self.line + 0.05 if grid.spans else 0.0
+        self.x = self._columns(columns)
+        self.heights = [self._height(row) for row in grid.rows]
+        extra = (self.wider - self.space) * len(grid.breaks)
+        self.height = self.top + self.head + sum(self.heights) + extra + 0.02
+
+    def _columns(self, columns: int) -> list[float]:
+        places, x = [], self.left
+        for k in range(columns):
+            x += self.wider - self.space if k in self.grid.gaps else 0
+            places.append(x)
+            x += self.cell + self.space
+        return places
+
+    def _height(self, row: Sequence[Shown | None]) -> float:
+        pictures = [p for p in row if p is not None]
+        tall = max((self.cell * p.pixels.shape[0] / p.pixels.shape[1] for p in pictures), default=self.cell)
+        above = max((self._lines(p.above) for p in pictures), default=0)
+        below = max((self._lines(p.below) for p in pictures), default=0)
+        return tall + self.line * (above + below) + 0.06
+
+    def _lines(self, text: str) -> int:
+        return self._text(text).count("\n") + 1 if text else 0
+
+    def _text(self, text: str) -> str:
+        """Words that fit the column, each line for itself."""
+        return "\n".join(wrapped(line, self.letters, lines=2) for line in text.split("\n"))
+
+    def drawn(self, plt: Any) -> Any:
+        figure = plt.figure(figsize=(self.width, self.height), layout="none")
+        for first, last, text in self.grid.spans:
+            self._span(figure, plt.Line2D, first, last, text)
+        for x, heading in zip(self.x, self.headings, strict=True):
+            self._write(figure, x + self.cell / 2, self.top + self.head - 0.03, heading, "bottom")
+        y = self.top + self.head
+        for k, (row, height) in enumerate(zip(self.grid.rows, self.heights, strict=True)):
+            y += self.wider - self.space if k in self.grid.breaks else 0
+            above = self.line * max((self._lines(p.above) for p in row if p is not None), default=0)
+            if self.grid.titles and self.grid.titles[k]:
+                figure.text(
+                    0.02 / self.width,
+                    1 - (y + above + self.cell / 2) / self.height,
+                    plain(self.grid.titles[k]),
+                    rotation=90,
+                    ha="left",
+                    va="center",
+                    fontsize=SMALL,
+                )
+            for x, picture in zip(self.x, row, strict=True):
+                if picture is not None:
+                    self._place(figure, x, y + above, picture)
+            y += height
+        return figure
+
+    def _place(self, figure: Any, x: float, y: float, picture: Shown) -> None:
+        tall = self.cell * picture.pixels.shape[0] / picture.pixels.shape[1]
+        box = (
+            x / self.width,
+            1 - (y + tall) / self.height,
+            self.cell / self.width,
+            tall / self.height,
+        )
+        axis = figure.add_axes(box)
+        axis.imshow(picture.pixels, interpolation="none", aspect="auto")
+        axis.set(xticks=[], yticks=[])
+        for spine in axis.spines.values():
+            spine.set(visible=True, color="0.8", linewidth=0.3)
+        if picture.above:
+            self._write(figure, x + self.cell / 2, y - 0.015, self._text(picture.above), "bottom")
+        self._write(
+            figure, x + self.cell / 2, y + tall + 0.02, self._text(picture.below), "top", picture.colour
+        )
+
+    def _span(self, figure: Any, rule: Any, first: int, last: int, text: str) -> None:
+        left, right = self.x[first], self.x[last] + self.cell
+        self._write(figure, (left + right) / 2, self.line, text, "bottom")
+        y = 1 - (self.line + 0.02) / self.height
+        ends = (left / self.width, right / self.width)
+        figure.add_artist(rule(ends, (y, y), transform=figure.transFigure, color=SOFT, linewidth=0.4))
+
+    def _write(self, figure: Any, x: float, y: float, text: str, side: str, colour: str = INK) -> None:
+        """Lines of text above or below a height; each on its own baseline, so that neighbours align."""
+        lines = text.split("\n")
+        first = y + 0.08 if side == "top" else y - 0.02 - self.line * (len(lines) - 1)
+        for k, line in enumerate(lines):
+            figure.text(
+                x / self.width,
+                1 - (first + self.line * k) / self.height,
+                plain(line),
+                ha="center",
+                va="baseline",
+                fontsize=SMALL,
+                color=colour,
+            )

@@ -1,0 +1,148 @@
+"""Whose pixels prove what: the area of every label's probability under every label's map."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.errors import InputError
+from proofmap.evaluation import Evaluation
+from proofmap.labels import NO_LABEL
+from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, evaluation_settings, plain, short, wrapped
+
+MOST_LABELS, MOST_METHODS, MOST_WRITTEN = 10, 8, 5
+_ACROSS = 4
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One method: ``areas[a][b]`` is the mean AUC of label b under the map of label a."""
+
+    method: str
+    label_free: bool
+    areas: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class LabelMatrix(Figure):
+    """A matrix per method, all on one scale, and what the net believes of each label."""
+
+    name: ClassVar[str] = "label-matrix"
+    labels: tuple[str, ...]
+    believed: tuple[float, ...]
+    matrices: tuple[Matrix, ...]
+    by_place: bool
+    left_out: str
+    settings: str
+
+    def caption(self) -> str:
+        order = "Labels are ordered by probability, image by image. " if self.by_place else ""
+        return (
+            "Mean AUC of every label (columns) under the map of every label (rows). The diagonal is a label's own proof and "
+            "should match f (bottom row); a column brighter than its f shows pixels that prove what the net does not "
+            f"believe. {order}{self.left_out}{self.settings}"
+        )
+
+    def drawn(self, plt: Any) -> Any:
+        n, size = len(self.matrices), len(self.labels)
+        across = min(n, _ACROSS)
+        down = math.ceil(n / across)
+        long = 0 if self._short() else 0.5
+        side = min(1.5, (WIDTH - 1.0 - long) / across)
+        tall = side * (size + 1) / size + 0.32
+        figure, axes = plt.subplots(
+            down, across, figsize=(side * across + 1.0 + long, tall * down + 0.3 + long), squeeze=False
+        )
+        for k, axis in enumerate(axes.flat):
+            if k >= n:
+                axis.set_visible(False)
+                continue
+            picture = self._matrix(axis, self.matrices[k], wide=int(side * 72 / 3.4))
+            if k % across:
+                axis.set_yticklabels([])
+            if k + across < n:
+                axis.set_xticklabels([])
+        bar = figure.colorbar(picture, ax=axes, shrink=0.6, aspect=18, pad=0.02)
+        bar.outline.set_linewidth(0.4)
+        bar.ax.tick_params(labelsize=SMALL)
+        bar.set_label("mean AUC")
+        figure.supxlabel("probability of label", fontsize=8.5)
+        figure.supylabel("map of label", fontsize=8.5)
+        return figure
+
+    def _short(self) -> bool:
+        return all(len(name) <= 3 for name in self.labels)
+
+    def _matrix(self, axis: Any, matrix: Matrix, wide: int) -> Any:
+        """Areas, and below a white rule what the net believes."""
+        size = len(self.labels)
+        values = np.array([*matrix.areas, self.believed])
+        picture = axis.imshow(values, vmin=0, vmax=1, cmap="cividis")
+        axis.axhline(size - 0.5, color="white", linewidth=3)
+        names = [plain(wrapped(name, 14, lines=1)) for name in self.labels]
+        title = matrix.method + ("*" if matrix.label_free else "")
+        axis.set_title(plain(wrapped(title, wide, lines=2)), fontsize=7.5)
+        how = {} if self._short() else {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
+        axis.set_xticks(range(size), names, fontsize=SMALL, **how)
+        axis.set_yticks(range(size + 1), [*names, "f"], fontsize=SMALL)
+        axis.tick_params(length=0, pad=1.5)
+        axis.spines[:].set_visible(False)
+        if size <= MOST_WRITTEN:
+            for i, row in enumerate(values.tolist()):
+                for j, value in enumerate(row):
+                    colour = "white" if value < 0.55 else "black"
+                    axis.text(j, i, short(value), ha="center", va="center", fontsize=6, color=colour)
+        return picture
+
+
+def label_matrix(evaluation: Evaluation) -> LabelMatrix:
+    """The mean matrix of each method: by label where all images have the same ones, else by their order."""
+    results = [r for r in evaluation.results if r.insertion.matrix is not None][:MOST_METHODS]
+    if not results:
+        raise InputError("the label x label matrix was not kept; it is for up to 64 labels")
+    table = evaluation.labels.cpu()
+    sets = table.sort(dim=1).values
+    # columns are labels when images share them and they are few enough to be told by name
+    by_place = (
+        not bool((sets == sets[:1]).all()) or bool((table == NO_LABEL).any()) or table.shape[1] > MOST_LABELS
+    )
+    size = min(table.shape[1], MOST_LABELS)
+    order = table.argsort(dim=1) if not by_place else torch.arange(table.shape[1]).expand_as(table)
+    matrices = []
+    for result in results:
+        assert result.insertion.matrix is not None
+        areas = _ordered(result.insertion.matrix.cpu(), order)[:, :size, :size].nanmean(dim=0)
+        matrices.append(Matrix(result.name, result.label_free, tuple(map(tuple, areas.tolist()))))
+    believed = evaluation.f.cpu().gather(1, order)[:, :size].nanmean(dim=0).tolist()
+    names = (
+        [str(k + 1) for k in range(size)]
+        if by_place
+        else [evaluation.label_names[a] for a in sets[0].tolist()]
+    )
+    left = []
+    if size < table.shape[1]:
+        left.append(f"the first {size} of {table.shape[1]} labels")
+    if len(results) < len(evaluation.results):
+        left.append(f"{len(results)} of {len(evaluation.results)} methods")
+    left_out = f"Shown: {', '.join(left)}. " if left else ""
+    star = "* One map for all labels. " if any(m.label_free for m in matrices) else ""
+    return LabelMatrix(
+        labels=tuple(names),
+        believed=tuple(believed),
+        matrices=tuple(matrices),
+        by_place=by_place,
+        left_out=left_out + star,
+        settings=evaluation_settings(evaluation, thresholds=False),
+    )
+
+
+def _ordered(matrix: Tensor, order: Tensor) -> Tensor:
+    """Rows and columns ``(N, L, L)`` in each image's own order ``(N, L)``."""
+    n, size = order.shape
+    rows = matrix.gather(1, order[:, :, None].expand(n, size, size))
+    return rows.gather(2, order[:, None, :].expand(n, size, size))

@@ -1,0 +1,280 @@
+"""Figures about the learned mask itself, which compute their own masks: curves by TV, artifacts, masks by K."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.fills import Fill, make_fill
+from proofmap.labels import NO_LABEL, LabelRule, Labels
+from proofmap.methods.learned_mask import LearnedMask
+from proofmap.metrics import proof
+from proofmap.metrics.curves import insertion
+from proofmap.progress import Progress, Silent
+from proofmap.ranking import keep_top
+from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_top
+from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, counted, plain, short
+from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof, tiny
+from proofmap.report.pictures import kept, photo
+
+TVS = (0.0, 0.001, 0.01, 0.1)
+"""The weights of the paper's figures."""
+_PLACES = ("Top label", "Second label")
+
+
+@dataclass(frozen=True)
+class TVCurves(Figure):
+    """A row per label, a panel per fill, a line per weight of the total variation."""
+
+    name: ClassVar[str] = "tv-curves"
+    rows: tuple[tuple[Panel, ...], ...]
+    settings: str
+
+    def caption(self) -> str:
+        return (
+            "Mean probability of a label while the pixels of its learned mask are shown, best first, for several weights "
+            "of the total variation. Top: the top label, where a large area (AUC) means completeness. Bottom: the second "
+            "label, where an area beyond f (dotted) means unsoundness. Columns: what hidden pixels show. "
+            f"{self.settings}"
+        )
+
+    def drawn(self, plt: Any) -> Any:
+        n = len(self.rows[0][0].lines)
+        colours = [plt.get_cmap("plasma")(0.7 * k / max(1, n - 1)) for k in range(n)]
+        styles = [{"color": c} for c in colours]
+        figure, axes = plt.subplots(
+            len(self.rows),
+            len(self.rows[0]),
+            figsize=(WIDTH, 1.85 * len(self.rows)),
+            sharex=True,
+            sharey="row",
+            squeeze=False,
+        )
+        for row, panels in zip(axes, self.rows, strict=True):
+            for axis, panel in zip(row, panels, strict=True):
+                draw_panel(axis, panel, styles, panel_top(*panels))
+                axis.set_title(plain(panel.title), pad=13)
+                axis.label_outer()
+                _key(axis, panel, colours)
+            row[0].set_ylabel("mean probability")
+        return figure
+
+
+def _key(axis: Any, panel: Panel, colours: Sequence[Any]) -> None:
+    """Weights and areas in the lines' colours, in a row above the panel."""
+    words = ["TV (AUC)", *(f"{line.method} ({short(line.auc)})" for line in panel.lines)]
+    letters = sum(len(word) + 3 for word in words) - 3
+    x = 0.0
+    for word, colour in zip(words, (INK, *colours), strict=True):
+        axis.text(x, 1.03, word, transform=axis.transAxes, va="bottom", fontsize=SMALL, color=colour)
+        x += (len(word) + 3) / letters
+
+
+def tv_curves(
+    classifier: Classifier,
+    images: Tensor,
+    *,
+    tvs: Sequence[float] = TVS,
+    fills: Sequence[str | Fill] = ("gray", "images"),
+    method: LearnedMask | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TVCurves:
+    """Learn masks of the top two labels at each weight, and play the insertion game with each fill.
+
+    Args:
+        fills: what hidden pixels show in the game; masks are learned with the method's own.
+        method: the learned mask whose ``tv`` is varied; the preset ``fast`` when left out.
+    """
+    images = classifier.check_images(images)
+    labels = _chosen("top2", classifier, images)
+    if labels.shape[1] < 2:
+        raise InputError("tv-curves shows the second label; the classifier has a label set of one")
+    base = (method or LearnedMask()).prepare(classifier)
+    ready = [make_fill(fill).prepare(classifier) for fill in fills]
+    found: dict[tuple[int, int], list[Any]] = {}
+    for tv in tvs:
+        maps = replace(base, tv=tv)(classifier, images, labels, seed=seed, progress=progress)
+        for column, fill in enumerate(ready):
+            curves = insertion(
+                classifier.frozen(), images, maps, labels, fill=fill, seed=seed, progress=progress
+            )
+            for place in range(2):
+                found.setdefault((place, column), []).append(mean_line(f"{tv:g}", curves, place))
+    rows = [
+        tuple(
+            Panel(f"{label}, {_fill_name(fill)} behind", tuple(found[place, column]))
+            for column, fill in enumerate(ready)
+        )
+        for place, label in enumerate(_PLACES)
+    ]
+    return TVCurves(tuple(rows), learned_settings(classifier, base, len(images), seed, varied=("tv",)))
+
+
+@dataclass(frozen=True, eq=False)
+class Artifacts(GridFigure):
+    """A row per image and weight, a column per label."""
+
+    name: ClassVar[str] = "artifact"
+    tvs: tuple[float, ...] = ()
+
+    def about(self) -> str:
+        weights = " and ".join(f"{tv:g}" for tv in self.tvs)
+        return (
+            "Artifacts: masks learned for every label, without much regularisation, show labels that are not there. Each "
+            f"photo is blended with gray as its mask says, for total variation {weights}. Above each picture: "
+            f"f of the label on the whole photo. {READING}"
+        )
+
+
+def artifacts(
+    classifier: Classifier,
+    images: Tensor,
+    *,
+    labels: Labels = "all",
+    tvs: Sequence[float] = (0.0, 0.01),
+    method: LearnedMask | None = None,
+    thresholds: str | tuple[float, float] | proof.Thresholds = "paper",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Artifacts:
+    """Learn a mask for every label of each image at each weight, and blend each photo with gray as its masks say.
+
+    Args:
+        labels: the columns, the same for all images: ``"all"``, or a list.
+    """
+    images = classifier.check_images(images)
+    table = _chosen(labels, classifier, images)
+    if str(labels) == "all":
+        table = table.sort(dim=1).values  # so that a column is a label
+    elif not bool((table == table[:1]).all()):
+        raise InputError("artifact has a column per label: give a list of labels, or 'all'")
+    at = proof.thresholds(thresholds)
+    base = (method or LearnedMask()).prepare(classifier)
+    gray = classifier.gray.view(-1, 1, 1)
+    rows: list[tuple[Shown | None, ...]] = []
+    titles: list[str] = []
+    for tv in tvs:
+        maps = replace(base, tv=tv)(classifier, images, table, seed=seed, progress=progress)
+        curves = insertion(classifier.frozen(), images, maps, table, seed=seed, progress=progress)
+        f, auc = curves.f.tolist(), curves.auc.tolist()
+        for i, image in enumerate(images):
+            row = [shown_photo(image, "")]
+            for j in range(table.shape[1]):
+                blend = photo(gray + maps[i, j] * (image - gray))
+                cell = shown_proof(blend, f[i][j], auc[i][j], at.e1, at.e2)
+                row.append(replace(cell, above=f"f {tiny(f[i][j])}"))
+            rows.append(tuple(row))
+            titles.append(f"TV {tv:g}")
+    names = [classifier.names[a] for a in table[0].tolist()]
+    e = f" e1 = {at.e1:g}, e2 = {at.e2:g}."
+    return Artifacts(
+        headings=("photo", *names),
+        rows=tuple(rows),
+        settings=learned_settings(classifier, base, len(images), seed, varied=("tv",)) + e,
+        titles=tuple(titles),
+        gaps=(1,),
+        breaks=tuple(len(images) * k for k in range(1, len(tvs))),
+        tvs=tuple(tvs),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class MasksByK(GridFigure):
+    """A row per image; for each K its masks side by side."""
+
+    name: ClassVar[str] = "masks-by-k"
+    share: float = 0.3
+
+    def about(self) -> str:
+        return (
+            "K masks learned together share out the photo; each must show the label by itself. Each picture keeps the top "
+            f"{100 * self.share:.0f} % of pixels of one mask. Below each photo: its top label and f; below each picture: the label's "
+            "probability when only these pixels are shown on gray."
+        )
+
+
+def masks_by_k(
+    classifier: Classifier,
+    images: Tensor,
+    *,
+    ks: Sequence[int] = (1, 2, 3),
+    share: float = 0.3,
+    method: LearnedMask | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> MasksByK:
+    """Learn K masks for the top label of each image, for several K."""
+    images = classifier.check_images(images)
+    labels = _chosen("top1", classifier, images)
+    base = (method or LearnedMask()).prepare(classifier)
+    f = classifier.frozen().probabilities(images).gather(1, labels)[:, 0].tolist()
+    rows = [
+        [shown_photo(image, classifier.names[int(a)], p)]
+        for image, a, p in zip(images, labels, f, strict=True)
+    ]
+    gaps, spans, column = [], [], 1
+    for k in ks:
+        masks = replace(base, masks=k).each_mask(
+            classifier, images, labels, seed=seed, progress=progress or Silent()
+        )
+        for i, image in enumerate(images):
+            for mask in masks[i, 0]:
+                alone = _probability(classifier, image, mask, int(labels[i, 0]), share)
+                rows[i].append(shown(kept(image, mask, share), tiny(alone)))
+        gaps.append(column)
+        spans.append((column, column + k - 1, f"K = {k}"))
+        column += k
+    return MasksByK(
+        headings=("photo", *([""] * (column - 1))),
+        rows=tuple(tuple(row) for row in rows),
+        settings=learned_settings(classifier, base, len(images), seed, varied=("masks",)),
+        gaps=tuple(gaps),
+        spans=tuple(spans),
+        share=share,
+    )
+
+
+def learned_settings(
+    classifier: Classifier, method: LearnedMask, n: int, seed: int, varied: Sequence[str] = ()
+) -> str:
+    """What figures of learned masks depend on, as one sentence for their captions."""
+    shown = ("steps", "distractors", "rate", "scale", "tv", "objective", "masks")
+    learning = ", ".join(
+        f"{key} {value:g}" if isinstance(value := getattr(method, key), float) else f"{key} {value}"
+        for key in shown
+        if key not in varied and not (key == "masks" and method.masks == 1)
+    )
+    fill = make_fill(method.fill)
+    softmax = "renormalised over the label set" if classifier.renormalise else "softmax over all outputs"
+    l1 = "1 / (H W)" if method.l1 is None else f"{method.l1:g}"
+    return (
+        f"Settings: net {classifier.name} ({softmax}); {counted(n, 'image')}; learned mask with {learning}, l1 {l1}, on "
+        f"{_fill_name(fill)}; seed {seed}."
+    )
+
+
+def _chosen(labels: Labels, classifier: Classifier, images: Tensor) -> Tensor:
+    f = classifier.frozen().probabilities(images)
+    table = LabelRule.parse(labels, classifier.names).choose(f, classifier.label_set)
+    if bool((table == NO_LABEL).any()):
+        raise InputError("this figure needs as many labels for every image")
+    return table
+
+
+@torch.no_grad()
+def _probability(classifier: Classifier, image: Tensor, mask: Tensor, label: int, share: float) -> float:
+    """f of the label when only the top pixels of the mask are shown on gray."""
+    keep = keep_top(mask[None], share)
+    hidden = torch.where(keep, image, classifier.gray.view(-1, 1, 1))
+    return float(classifier.frozen().probabilities(hidden[None])[0, label])
+
+
+def _fill_name(fill: Fill) -> str:
+    return {"images": "random images", "blur": "blurred", "noise": "noise"}.get(fill.name, fill.name)

@@ -1,0 +1,173 @@
+"""What is left of each photo when only the top pixels of a map are kept, for right and for wrong labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.evaluation import Evaluation, default_metrics, evaluate
+from proofmap.labels import NO_LABEL
+from proofmap.methods.method import MethodLike
+from proofmap.progress import Progress
+from proofmap.report.figures.drawing import evaluation_settings
+from proofmap.report.figures.grid import READING, GridFigure, Shown, shown_photo, shown_proof
+from proofmap.report.pictures import kept
+
+SHARE = 0.3
+"""The share of pixels that the paper's grids keep."""
+MOST_ROWS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class MaskGrid(GridFigure):
+    """A row per image, a column per method."""
+
+    name: ClassVar[str] = "mask-grid"
+    label: str = "the top label"
+    share: float = SHARE
+
+    def about(self) -> str:
+        return (
+            f"Photos with only the top {100 * self.share:.0f} % of pixels of each method's map of {self.label}; the rest is gray. "
+            f"Below each photo: the label and f. {READING}"
+        )
+
+
+def mask_grid(
+    evaluation: Evaluation,
+    *,
+    place: int = 0,
+    images: Sequence[int] | None = None,
+    share: float = SHARE,
+) -> MaskGrid:
+    """Masked photos for the label in this place of each image's labels: 0 the top one, 1 the second, and so on.
+
+    Args:
+        images: which ones; the first ten of those whose pixels were kept when left out.
+    """
+    labelled = [i for i in evaluation.pictured if _label(evaluation, i, place) != NO_LABEL]
+    chosen = labelled[:MOST_ROWS] if images is None else list(images)
+    if not chosen:
+        raise InputError(f"no image with its pixels kept has a label in place {place}")
+    if any(_label(evaluation, i, place) == NO_LABEL for i in chosen):
+        raise InputError(f"not every chosen image has a label in place {place}")
+    rows = [(_photo(evaluation, i, place), *_kept_by_each(evaluation, i, place, share)) for i in chosen]
+    return MaskGrid(
+        headings=("photo", *(r.name + ("*" if r.label_free else "") for r in evaluation.results)),
+        rows=tuple(rows),
+        settings=_star(evaluation) + evaluation_settings(evaluation),
+        gaps=(1,),
+        label=_place_name(evaluation, place),
+        share=share,
+    )
+
+
+def wrong_mask_grid(evaluation: Evaluation, *, share: float = SHARE) -> MaskGrid:
+    """:func:`mask_grid` of the second label, which a sound method must not prove beyond what the net believes."""
+    return mask_grid(evaluation, place=1, share=share)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoObjects(GridFigure):
+    """A row per photo; for each method a column per label."""
+
+    name: ClassVar[str] = "two-objects"
+    labels: tuple[str, ...] = ()
+    share: float = SHARE
+
+    def about(self) -> str:
+        return (
+            f"Photos that show more than one thing ({' and '.join(self.labels)}), and the top {100 * self.share:.0f} % of pixels of "
+            f"each method's map for each. Below each photo: f of each label. {READING}"
+        )
+
+
+def two_objects(evaluation: Evaluation, *, share: float = SHARE) -> TwoObjects:
+    """From an evaluation whose images all have the same labels, given as a list: one thing each."""
+    labels = [a for a in evaluation.labels[0].tolist() if a != NO_LABEL]
+    if len(labels) < 2 or not bool((evaluation.labels == evaluation.labels[:1]).all()):
+        raise InputError("two-objects needs the same two labels or more for every image, given as a list")
+    names = tuple(evaluation.label_names[a] for a in labels)
+    rows = []
+    for i in evaluation.pictured[:MOST_ROWS]:
+        beliefs = [float(evaluation.f[i, j]) for j in range(len(labels))]
+        text = "\n".join(f"{n} {f:.2f}".replace(" 0.", " .") for n, f in zip(names, beliefs, strict=True))
+        row = [shown_photo(evaluation.image_of(i), text)]
+        for k in range(len(evaluation.results)):
+            row += [_kept_by_each(evaluation, i, j, share)[k] for j in range(len(labels))]
+        rows.append(tuple(row))
+    methods = evaluation.results
+    first = [1 + k * len(labels) for k in range(len(methods))]
+    return TwoObjects(
+        headings=("photo", *(names * len(methods))),
+        rows=tuple(rows),
+        settings=_star(evaluation) + evaluation_settings(evaluation),
+        gaps=tuple(first),
+        spans=tuple(
+            (c, c + len(labels) - 1, r.name + ("*" if r.label_free else ""))
+            for c, r in zip(first, methods, strict=True)
+        ),
+        labels=names,
+        share=share,
+    )
+
+
+def two_objects_of(
+    classifier: Classifier,
+    images: Tensor,
+    labels: Sequence[int | str],
+    *,
+    methods: Sequence[MethodLike] = ("learned-mask", "top-label:learned-mask"),
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TwoObjects:
+    """Judge methods on photos that show several things, and show what they find of each."""
+    return two_objects(
+        evaluate(
+            classifier,
+            images,
+            methods=methods,
+            labels=labels,
+            metrics=[m for m in default_metrics() if m.name in ("completeness", "soundness")],
+            names=names,
+            seed=seed,
+            progress=progress,
+        )
+    )
+
+
+def _photo(evaluation: Evaluation, i: int, place: int) -> Shown:
+    name = evaluation.label_names[_label(evaluation, i, place)]
+    return shown_photo(evaluation.image_of(i), name, float(evaluation.f[i, place]))
+
+
+def _kept_by_each(evaluation: Evaluation, i: int, place: int, share: float) -> list[Shown]:
+    """For each method: the photo with the top pixels of its map of this label."""
+    f, cells = float(evaluation.f[i, place]), []
+    for result in evaluation.results:
+        picture = kept(evaluation.image_of(i), evaluation.map_of(result, i, place), share)
+        auc = float(result.insertion.auc[i, place])
+        cells.append(shown_proof(picture, f, auc, result.threshold("e1"), result.threshold("e2")))
+    return cells
+
+
+def _label(evaluation: Evaluation, i: int, place: int) -> int:
+    return int(evaluation.labels[i, place]) if place < evaluation.labels.shape[1] else NO_LABEL
+
+
+def _place_name(evaluation: Evaluation, place: int) -> str:
+    by_probability = str(evaluation.settings["labels"]).startswith(("all", "top", "p>="))
+    if place == 0:
+        return "the top label" if by_probability else "the first label"
+    nth = {1: "second", 2: "third"}.get(place, f"{place + 1}th")
+    return f"the {nth} label" + (", which the net believes less than the top one" if by_probability else "")
+
+
+def _star(evaluation: Evaluation) -> str:
+    return "* One map for all labels. " if any(r.label_free for r in evaluation.results) else ""

@@ -1,0 +1,124 @@
+"""The figures by name, and the one call that makes, draws and captions any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor
+
+from proofmap._files import output_folder, write_text
+from proofmap.classifier import Classifier
+from proofmap.errors import InputError
+from proofmap.evaluation import Evaluation
+from proofmap.report.figures.curves import curves_figure
+from proofmap.report.figures.desk import desk, desk_of_photo
+from proofmap.report.figures.drawing import FORMATS, Figure, draw
+from proofmap.report.figures.label_matrix import label_matrix
+from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
+from proofmap.report.figures.masks import mask_grid, two_objects_of, wrong_mask_grid
+from proofmap.report.figures.scatter import scatter_figure, scatter_panels
+
+Needs = Literal["evaluation", "images", "nothing"]
+
+
+@dataclass(frozen=True)
+class FigureInfo:
+    """What a figure shows, what it is made from, and what makes it.
+
+    ``evaluation``: ``make(evaluation, **settings)``. ``images``: ``make(classifier, images, seed=, progress=, **settings)``;
+    learns its own masks. ``nothing``: ``make(**settings)``.
+    """
+
+    name: str
+    meaning: str
+    needs: Needs
+    make: Callable[..., Figure]
+
+
+FIGURES: Mapping[str, FigureInfo] = {
+    info.name: info
+    for info in (
+        FigureInfo("curves", "probability along the insertion game, by method", "evaluation", curves_figure),
+        FigureInfo("scatter", "completeness and best effort against soundness", "evaluation", scatter_figure),
+        FigureInfo("mask-grid", "30 % of pixels kept, for the top label", "evaluation", mask_grid),
+        FigureInfo(
+            "mask-grid-wrong", "30 % of pixels kept, for the second label", "evaluation", wrong_mask_grid
+        ),
+        FigureInfo("label-matrix", "every label's area under every label's map", "evaluation", label_matrix),
+        FigureInfo(
+            "tv-curves", "probability curves by total variation, two labels, two fills", "images", tv_curves
+        ),
+        FigureInfo("artifact", "masks of every label, with and without total variation", "images", artifacts),
+        FigureInfo("masks-by-k", "K masks that share out the photo", "images", masks_by_k),
+        FigureInfo("two-objects", "maps of each of several things in a photo", "images", two_objects_of),
+        FigureInfo("desk", "the paper's worked example, as it prints it", "nothing", desk),
+        FigureInfo("desk-photo", "the same on a photo of yours", "images", desk_of_photo),
+    )
+}
+
+
+def make_figure(
+    name: str,
+    *,
+    evaluation: Evaluation | None = None,
+    classifier: Classifier | None = None,
+    images: Tensor | None = None,
+    **settings: Any,
+) -> Figure:
+    """The record of a figure, from what it needs; ``settings`` as its maker takes them (labels, tvs, ks, seed, ...)."""
+    if name not in FIGURES:
+        raise InputError(f"no figure is named {name!r}; known are {', '.join(FIGURES)}")
+    info = FIGURES[name]
+    if info.needs == "nothing":
+        return info.make(**settings)
+    if info.needs == "evaluation":
+        if evaluation is None:
+            raise InputError(f"the figure {name} is drawn from an evaluation; none was given")
+        return info.make(evaluation, **settings)
+    if classifier is None or images is None:
+        raise InputError(f"the figure {name} learns masks of its own: it needs a classifier and images")
+    return info.make(classifier, images, **settings)
+
+
+def draw_figure(
+    name: str,
+    *,
+    out: str | Path,
+    formats: Sequence[str] = ("pdf", "png"),
+    evaluation: Evaluation | None = None,
+    classifier: Classifier | None = None,
+    images: Tensor | None = None,
+    **settings: Any,
+) -> list[Path]:
+    """Make a figure and write ``NAME.pdf``, ``NAME.png`` and ``NAME.txt``, its caption, to the folder ``out``.
+
+    Args:
+        evaluation: for the figures that need one, see ``FIGURES``.
+        classifier, images: for those that learn masks of their own.
+        settings: as the figure's maker takes them.
+    """
+    unknown = [format for format in formats if format not in FORMATS]
+    if unknown or not formats:
+        raise InputError(
+            f"a figure is written as {', '.join(FORMATS)}, not {', '.join(unknown) or 'nothing'}"
+        )
+    figure = make_figure(name, evaluation=evaluation, classifier=classifier, images=images, **settings)
+    folder = output_folder(out)
+    written = [draw(figure, folder / f"{name}.{format}") for format in formats]
+    write_text(folder / f"{name}.txt", figure.caption() + "\n")
+    return [*written, folder / f"{name}.txt"]
+
+
+def figures_of(evaluation: Evaluation) -> list[str]:
+    """The names of the figures that can be drawn from this evaluation alone."""
+    possible = {
+        "curves": True,
+        "scatter": bool(scatter_panels(evaluation)),
+        "mask-grid": bool(evaluation.pictured),
+        "mask-grid-wrong": bool(evaluation.pictured) and bool((evaluation.labels[:, 1:] >= 0).any()),
+        "label-matrix": evaluation.results[0].insertion.matrix is not None and evaluation.labels.shape[1] > 1,
+    }
+    return [name for name, yes in possible.items() if yes]

@@ -1,0 +1,116 @@
+"""The report as one HTML file that needs nothing else: no network, no server, no installed font.
+
+First the record (:mod:`proofmap.report.page_data`, :mod:`proofmap.report.page_pictures`), then the drawing: a
+template, a style sheet and a few scripts in the folder ``page``, all put into the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from proofmap._files import write_text
+from proofmap.evaluation import Evaluation
+from proofmap.report import scatter, tables
+from proofmap.report.choice import Choice, choose_pictured
+from proofmap.report.page_data import page_record
+from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
+
+TITLE = "What do the heat maps prove?"
+_SCRIPTS = ("page.js", "tables.js", "pictures.js", "matrix.js")
+
+
+def write_report(
+    evaluation: Evaluation,
+    path: str | Path,
+    *,
+    title: str = TITLE,
+    command: str = "",
+    provenance: Mapping[str, object] | None = None,
+    failures: Sequence[tuple[str, str]] = (),
+    choice: Choice | None = None,
+    most_labels: int = 5,
+) -> Path:
+    """Write the report of an evaluation to one file and return its path.
+
+    Args:
+        command: the exact command that makes the evaluation again.
+        provenance: more facts about the run, such as hashes, hardware and dates.
+        failures: what could not be done, and why.
+        choice: the images to show in full, as :func:`choose_pictured` chose them; by default it is asked for
+            twenty of those whose pixels were kept.
+        most_labels: how many labels of an image are drawn; the numbers of all labels are in the scores anyway.
+    """
+    record = page_record(evaluation, title=title, command=command, provenance=provenance, failures=failures)
+    if choice is None:
+        values = {r.name: r.values for r in evaluation.results}
+        choice = choose_pictured(values, among=evaluation.pictured)
+    pictures, drawing = _pictures(evaluation, list(choice.reasons), most_labels)
+    for picture in pictures:
+        picture.record["reasons"] = choice.reasons[picture.record["index"]]
+    record |= {"choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
+    target = Path(path)
+    write_text(target, page_html(record, pictures))
+    return target
+
+
+def page_html(record: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
+    """The page of a record and the pictures in it; the same data gives the same text."""
+    names = [method["name"] for method in record["methods"]]
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            r=record,
+            pictures=pictures,
+            data=_json_for_html(record),
+            style=Markup(_page_file("report.css")),
+            script=Markup("\n".join(_page_file(name) for name in _SCRIPTS)),
+            scatter=scatter,
+            marks=[scatter.marks(panel["points"], names) for panel in record["panels"]],
+        )
+    )
+
+
+def _pictures(
+    evaluation: Evaluation, shown: Sequence[int], most_labels: int
+) -> tuple[list[Picture], dict[str, Any]]:
+    """The images in full, and what all of them share: the slider's counts and the curves'."""
+    if not shown:
+        return [], {"counts": [], "curve_counts": []}
+    first = evaluation.results[0]
+    counts = slider_counts(first.insertion.positions)
+    found = [picture_of(evaluation, i, shown_places(evaluation, i, most_labels), counts) for i in shown]
+    return found, {"counts": counts, "curve_counts": [curve_counts(r, counts) for r in evaluation.results]}
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("proofmap.report", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = lambda value: "-" if value is None else tables.number(float(value))
+    return environment
+
+
+def _page_file(name: str) -> str:
+    return (files("proofmap.report") / "page" / name).read_text(encoding="utf-8")
+
+
+def _json_for_html(record: Mapping[str, Any]) -> Markup:
+    """JSON that can stand in a page: no name in it can end the element or begin another."""
+    text = json.dumps(record, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)

@@ -1,0 +1,287 @@
+// The images in full. One slider says how many pixels are shown; every picture and every curve follows it.
+//
+// A map travels as levels, one byte per pixel: the first step of the slider at which the pixel is kept. So the pixels
+// shown at step k are exactly those with level <= k, which are those whose rank is below counts[k].
+
+/** The bytes behind a text in base64. */
+function bytesOf(text) {
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+  return bytes;
+}
+
+/** The levels of all maps of one image: inflated, then summed up from left to right and from top to bottom. */
+async function levelsOf(text, height, width) {
+  const inflated = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const levels = new Uint8Array(await new Response(inflated).arrayBuffer());
+  for (let i = 0; i < levels.length; i++) if (i % width) levels[i] += levels[i - 1];
+  for (let i = width; i < levels.length; i++) if (Math.floor(i / width) % height) levels[i] += levels[i - width];
+  return levels;
+}
+
+/** A canvas of the image's own size with words for those who cannot see it. */
+function picture(image, kind, words) {
+  const small = Math.max(image.width, image.height) <= 112 ? " small" : "";
+  return make("canvas", {
+    class: `${kind}${small}`, width: image.width, height: image.height, role: "img", "aria-label": words,
+  });
+}
+
+const VERDICTS = { match: "matches f", weak: "too weak:", strong: "too strong:" };
+const WHY = {
+  match: "completeness and soundness reach the bar",
+  weak: "completeness, the share of f that the AUC reaches",
+  strong: "soundness, f as a share of the AUC",
+};
+
+/** One label of one image by one method: the heat map, the pixels kept, the curve, and what they amount to. */
+class Cell {
+  constructor(card, place, method) {
+    const image = card.image;
+    const own = image.methods[method];
+    const facts = own.labels[place];
+    const { name } = record.methods[method];
+    const label = image.labels[place];
+    this.card = card;
+    this.map = own.maps[place];
+    this.table = bytesOf(own.heat[own.heat.length === 1 ? 0 : place]);
+    this.curve = own.curve[place];
+    this.counts = record.curve_counts[method];
+    this.f = label.f;
+    this.heat = picture(image, "heat", `Heat map of ${name} for ${label.name}`);
+    this.kept = picture(image, "kept", `The pixels that ${name} likes best for ${label.name}`);
+    this.reading = make("p", { class: "reading-off" });
+    this.node = make("figure", { class: "cell" },
+      make("figcaption", {}, methodMark(method), make("span", {}, name)),
+      this.heat, this.kept,
+      this.drawCurve(card.tops[place], `Insertion curve of ${name} for ${label.name}: AUC ${number(facts.auc)}, f ${number(label.f)}`),
+      this.reading,
+      make("p", {}, "AUC ", make("b", {}, number(facts.auc)), ` of f ${number(label.f)}`),
+      make("p", { class: facts.kind, title: WHY[facts.kind] }, VERDICTS[facts.kind], facts.below === null ? "" : ` ${number(facts.below)}`),
+    );
+  }
+
+  /** The curve in a frame from 0 to the highest value of the label's row, f dashed, the area below filled. */
+  drawCurve(top, words) {
+    const n = record.counts[record.counts.length - 1];
+    const x = (count) => (100 * count) / n;
+    const y = (p) => 50 - (50 * p) / top;
+    this.x = x;
+    this.y = y;
+    const line = this.counts.map((count, i) => `${x(count).toFixed(2)},${y(this.curve[i]).toFixed(2)}`).join("L");
+    const last = x(this.counts[this.counts.length - 1]).toFixed(2);
+    this.cursor = make("svg:path", { class: "cursor" });
+    this.dot = make("svg:path", { class: "dot" });
+    const drawing = make("svg:svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": "true" },
+      make("svg:path", { class: "area", d: `M${x(this.counts[0]).toFixed(2)},50L${line}L${last},50Z` }),
+      make("svg:path", { class: "belief", d: `M0,${y(this.f)}H100` }),
+      make("svg:path", { class: "line", d: `M${line}` }),
+      this.cursor, this.dot,
+    );
+    return make("div", { class: "curve", role: "img", "aria-label": words },
+      drawing, make("span", { class: "scale", "aria-hidden": "true" }, number(top)));
+  }
+
+  /** Photo in gray, heat over it. */
+  paintHeat() {
+    const { image, photo } = this.card;
+    const colours = Uint32Array.from(this.table, (brightness) => {
+      const [red, green, blue] = heatColour(brightness / 255);
+      return (255 << 24) | (blue << 16) | (green << 8) | red;
+    });
+    const heat = scratch(image);
+    heat.context.putImageData(this.pixels(colours), 0, 0);
+    const context = this.heat.getContext("2d");
+    context.drawImage(photo, 0, 0, image.width, image.height);
+    context.globalCompositeOperation = "saturation";
+    context.fillStyle = "#000";
+    context.fillRect(0, 0, image.width, image.height);
+    context.globalCompositeOperation = "source-over";
+    context.globalAlpha = 0.65;
+    context.drawImage(heat.canvas, 0, 0);
+  }
+
+  /** The photo where the level is at most the step; nothing elsewhere, so that the page's gray shows through. */
+  paintKept(step) {
+    const opaque = Uint32Array.from({ length: 256 }, (_, level) => (level <= step ? 0xff000000 : 0));
+    const { image, photo } = this.card;
+    const context = this.kept.getContext("2d");
+    context.putImageData(this.pixels(opaque), 0, 0);
+    context.globalCompositeOperation = "source-in";
+    context.drawImage(photo, 0, 0, image.width, image.height);
+  }
+
+  /** The map as pixels, each coloured by its level. */
+  pixels(colours) {
+    const { image, levels } = this.card;
+    const { data, pixels } = scratch(image);
+    const from = this.map * pixels.length;
+    for (let i = 0; i < pixels.length; i++) pixels[i] = colours[levels[from + i]];
+    return data;
+  }
+
+  /** Follow the slider. */
+  show(step) {
+    const count = record.counts[step];
+    const whole = count === record.counts[record.counts.length - 1];
+    const p = whole ? this.f : interpolated(this.counts, this.curve, count);
+    this.cursor.setAttribute("d", `M${this.x(count)},0V50`);
+    this.dot.setAttribute("d", p === null ? "" : `M${this.x(count)},${this.y(p)}h.001`);
+    this.reading.replaceChildren(`at ${percent(step)}: `, make("b", {}, number(p)));
+    if (this.card.levels) this.paintKept(step);
+  }
+}
+
+/** A step of the slider in percent of the pixels. */
+const percent = (step) => `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
+
+/** One shared canvas for each size of image, to put pixels on before they are drawn elsewhere. */
+const scratches = new Map();
+function scratch({ width, height }) {
+  const key = `${width}x${height}`;
+  if (!scratches.has(key)) {
+    const canvas = make("canvas", { width, height });
+    const context = canvas.getContext("2d", { willReadFrequently: true });
+    const data = context.createImageData(width, height);
+    scratches.set(key, { canvas, context, data, pixels: new Uint32Array(data.data.buffer) });
+  }
+  return scratches.get(key);
+}
+
+/** One label of one image: a row of methods. It is painted when it comes into view, and follows the slider there. */
+class Row {
+  constructor(card, place) {
+    const label = card.image.labels[place];
+    this.card = card;
+    this.cells = record.methods.map((_, method) => new Cell(card, place, method));
+    this.step = null;
+    const rank = label.place === 1 ? "the net's first choice" : `number ${label.place} for the net`;
+    this.node = make("section", { class: "row", "aria-label": `${label.name} on ${card.image.name}` },
+      make("header", {},
+        make("h4", {}, label.name),
+        make("p", {}, "f ", make("b", {}, number(label.f)), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` })),
+        make("p", { class: "soft" }, rank)),
+      make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": `Methods for ${label.name}` },
+        ...this.cells.map((cell) => cell.node)),
+    );
+  }
+
+  show(step) {
+    if (this.step === step || !this.card.levels) return;
+    if (this.step === null) for (const cell of this.cells) cell.paintHeat();
+    for (const cell of this.cells) cell.show(step);
+    this.step = step;
+  }
+}
+
+/** One image in full. */
+class Card {
+  constructor(node, image) {
+    this.node = node;
+    this.image = image;
+    this.photo = node.querySelector("img.photo");
+    this.chips = [...node.querySelectorAll(".chip")];
+    this.levels = null;
+    const values = (place) => image.methods.flatMap((m) => m.curve[place]).filter((p) => p !== null);
+    this.tops = image.labels.map((label, place) => Math.max(label.f ?? 0, ...values(place), 1e-6));
+    this.rows = image.labels.map((_, place) => new Row(this, place));
+    node.querySelector(".rows").append(...this.rows.map((row) => row.node));
+    if (image.matrix && image.labels.length > 1) node.querySelector(".rows").append(matrixDetails(image));
+    this.chips.forEach((chip, place) => chip.addEventListener("click", () => {
+      this.switchLabel(place, chip.getAttribute("aria-pressed") !== "true");
+    }));
+  }
+
+  switchLabel(place, on) {
+    this.chips[place].setAttribute("aria-pressed", String(on));
+    this.rows[place].node.hidden = !on;
+  }
+
+  /** The levels, inflated once. */
+  load() {
+    this.loading ??= (async () => {
+      const store = this.node.querySelector("script.levels");
+      const [levels] = await Promise.all([
+        levelsOf(store.textContent, this.image.height, this.image.width), this.photo.decode(),
+      ]);
+      store.remove();
+      this.levels = levels;
+    })();
+    return this.loading;
+  }
+}
+
+/** All images in full, and the tools that rule them. */
+class Gallery {
+  constructor() {
+    this.slider = byId("share");
+    this.seen = new Set();
+    this.cards = record.pictured.map((image) => new Card(byId(`image-${image.index}`), image));
+    this.rowOf = new Map(this.cards.flatMap((card) => card.rows.map((row) => [row.node, row])));
+    const near = new IntersectionObserver((changes) => this.noticed(changes), { rootMargin: "150px" });
+    for (const node of this.rowOf.keys()) near.observe(node);
+    this.slider.addEventListener("input", () => this.follow());
+    beforePrint(() => this.rowOf.forEach((row) => row.show(this.step)));
+    this.setUpTools();
+    this.follow();
+    this.loadAll();
+  }
+
+  get step() {
+    return Number(this.slider.value);
+  }
+
+  /** Say how many pixels are shown, then paint what is in view before the next frame. */
+  follow() {
+    const count = record.counts[this.step];
+    const n = record.counts[record.counts.length - 1];
+    const words = percent(this.step);
+    byId("share-words").textContent = `${words} · ${count.toLocaleString("en")} of ${n.toLocaleString("en")} pixels`;
+    this.slider.setAttribute("aria-valuetext", `${words}, ${count} of ${n} pixels`);
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      for (const row of this.seen) row.show(this.step);
+    });
+  }
+
+  noticed(changes) {
+    for (const change of changes) {
+      const row = this.rowOf.get(change.target);
+      if (change.isIntersecting) {
+        this.seen.add(row);
+        row.card.load().then(() => this.seen.has(row) && row.show(this.step));
+      } else {
+        this.seen.delete(row);
+      }
+    }
+    const current = this.cards.find((card) => card.node.getBoundingClientRect().bottom > 120);
+    if (current) byId("jump").value = current.image.index;
+  }
+
+  /** Inflate the rest when there is time, so that scrolling and printing find everything ready. */
+  async loadAll() {
+    const pause = () => new Promise((go) => (globalThis.requestIdleCallback ?? setTimeout)(go));
+    for (const card of this.cards) {
+      await pause();
+      await card.load();
+    }
+    document.documentElement.dataset.ready = "true";
+  }
+
+  setUpTools() {
+    const most = Math.max(...record.pictured.map((image) => image.labels.length));
+    const choices = [...Array(most).keys()].map((k) => k + 1);
+    const words = (k) => (k === most ? "all shown" : k === 1 ? "the first" : `the first ${k}`);
+    byId("labels-shown").append(...choices.reverse().map((k) => make("option", { value: k }, words(k))));
+    byId("labels-shown").addEventListener("change", (event) => {
+      const shown = Number(event.target.value);
+      for (const card of this.cards) card.rows.forEach((_, place) => card.switchLabel(place, place < shown));
+    });
+    byId("jump").append(...record.pictured.map((image) => make("option", { value: image.index }, image.name)));
+    byId("jump").addEventListener("change", (event) => byId(`image-${event.target.value}`).scrollIntoView());
+    for (const box of document.querySelectorAll("[data-view]")) {
+      box.addEventListener("change", () => byId("pictures").classList.toggle(`no-${box.dataset.view}`, !box.checked));
+    }
+  }
+}

@@ -1,0 +1,269 @@
+"""What the HTML page says, as a plain record: the verdict, the scatter's points, the tables, the settings."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.evaluation import Evaluation, MethodResult
+from proofmap.labels import NO_LABEL
+from proofmap.metrics import METRICS
+from proofmap.metrics.statistics import Score
+from proofmap.report import tables
+from proofmap.report.choice import base_name
+from proofmap.report.page_pictures import plain
+from proofmap.report.pictures import BAR
+
+HALVES = ("completeness", "soundness", "best-effort")
+"""What a proof must reach: the two halves of the definition, and that every label was tried."""
+
+
+def page_record(
+    evaluation: Evaluation,
+    *,
+    title: str,
+    command: str = "",
+    provenance: Mapping[str, object] | None = None,
+    failures: Sequence[tuple[str, str]] = (),
+) -> dict[str, Any]:
+    """Everything on the page but the pictures; NaN is None, and nothing but plain data."""
+    return {
+        "title": title,
+        "subject": subject(evaluation),
+        "bar": BAR,
+        "verdict": verdict_words(evaluation),
+        "panels": scatter_panels(evaluation),
+        "metrics": [_metric_record(s) for s in evaluation.results[0].scores],
+        "methods": [_method_record(r) for r in evaluation.results],
+        "images": _image_table(evaluation),
+        "notes": _notes(evaluation),
+        "matrix": mean_matrix(evaluation),
+        "failures": [{"what": what, "why": why} for what, why in failures],
+        "command": command,
+        "versions": _versions(),
+        "settings": _plain(evaluation.settings),
+        "curve": _plain(evaluation.results[0].insertion.settings),
+        "provenance": _plain(provenance or {}),
+    }
+
+
+def subject(evaluation: Evaluation) -> str:
+    """What was judged, in one line."""
+    settings = evaluation.settings
+    parts = [
+        _counted(len(evaluation.results), "method"),
+        _counted(len(evaluation), "image"),
+        f"labels {settings.get('labels', 'given')}",
+        str(settings.get("model", "")),
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def verdict_words(evaluation: Evaluation) -> dict[str, str]:
+    """The verdict as a headline and a line: who reaches the bar in all that was judged, and the ends of the trade."""
+    results = evaluation.results
+    judged = [half for half in HALVES if _score(results[0], half) is not None]
+    if not {"completeness", "soundness"} <= set(judged):
+        detail = "Completeness and soundness were not both judged."
+        return {"headline": "What the methods scored", "detail": detail}
+    lowest = {r.name: min(values) for r in results if (values := _known(r, judged))}
+    if not lowest:
+        return {"headline": "No image counted", "detail": "There is no value to judge the methods by."}
+    passing = [name for name, value in lowest.items() if value >= BAR]
+    doubt = ""
+    if passing:
+        are = "is" if len(passing) == 1 else "are"
+        headline = f"{_listed(passing)} {are} both complete and sound"
+        uncertain = [name for name in passing if not _whole_interval(evaluation[name], judged)]
+        doubt = f"The 95 % interval of {_listed(uncertain)} reaches below the bar. " if uncertain else ""
+    elif len(results) == 1:
+        headline = f"{results[0].name} is not both complete and sound"
+    else:
+        headline = f"None of the {len(results)} methods is both complete and sound"
+    return {
+        "headline": headline,
+        "detail": f"{doubt}{_extremes(evaluation)} The bar is {tables.number(BAR)}.",
+    }
+
+
+def scatter_panels(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """What is drawn against soundness: completeness, and best effort; once for every setting they were asked for."""
+    names = [s.name for s in evaluation.results[0].scores]
+    panels: list[dict[str, Any]] = []
+    suffixes = list(dict.fromkeys(n[len(base_name(n)) :] for n in names if base_name(n) in HALVES))
+    for suffix in suffixes:
+        y = _nearest_name(names, "soundness", suffix)
+        for base in ("completeness", "best-effort"):
+            x = _nearest_name(names, base, suffix)
+            if x is None or y is None or any((p["x"], p["y"]) == (x, y) for p in panels):
+                continue
+            points = [
+                {"method": m, "x": _ends(r.score(x)), "y": _ends(r.score(y)), "label_free": r.label_free}
+                for m, r in enumerate(evaluation.results)
+            ]
+            panels.append({"x": x, "y": y, "points": points})
+    return panels
+
+
+def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
+    """The label x label matrix, meant over images: of the labels where all images share them, otherwise by place.
+
+    Row a, column b: the mean probability of label b while the pixels of a's map are shown, best first.
+    """
+    matrices = [r.insertion.matrix for r in evaluation.results]
+    if any(m is None for m in matrices) or evaluation.labels.shape[1] < 2:
+        return None
+    labels, f = evaluation.labels.cpu(), evaluation.f.cpu()
+    order = labels.argsort(dim=1)
+    ordered = labels.gather(1, order)
+    shared = bool((ordered == ordered[:1]).all() and (labels != NO_LABEL).all())
+    if shared:
+        names = [evaluation.label_names[a] for a in ordered[0].tolist()]
+        f = f.gather(1, order)
+    else:
+        names = [f"label {k + 1}" for k in range(labels.shape[1])]
+    means = []
+    for matrix in matrices:
+        assert matrix is not None
+        values = matrix.cpu()
+        if shared:
+            rows = order[:, :, None].expand_as(values)
+            values = values.gather(1, rows).gather(2, order[:, None, :].expand_as(values))
+        means.append(_numbers_of(values.nanmean(dim=0)))
+    return {
+        "names": names,
+        "shared": shared,
+        "methods": means,
+        "f": _numbers_of(f.nanmean(dim=0)[None])[0],
+        "images": len(evaluation),
+    }
+
+
+def _image_table(evaluation: Evaluation) -> dict[str, Any]:
+    """Names and first choices of all images; the values stand with the methods."""
+    f = evaluation.f.cpu().nan_to_num(-1.0)
+    best = f.argmax(dim=1, keepdim=True)
+    labels = evaluation.labels.cpu().gather(1, best)[:, 0].tolist()
+    used = sorted(set(labels))
+    place = {a: k for k, a in enumerate(used)}
+    return {
+        "names": list(evaluation.image_names),
+        "label_names": [evaluation.label_names[a] if a != NO_LABEL else "-" for a in used],
+        "labels": [place[a] for a in labels],
+        "f": [plain(v) for v in f.gather(1, best)[:, 0].tolist()],
+    }
+
+
+def _metric_record(score: Score) -> dict[str, Any]:
+    base = base_name(score.name)
+    known = next((n for n in (score.name, base) if n in METRICS), None)
+    return {
+        "name": score.name,
+        "higher": score.higher_is_better,
+        "meaning": METRICS[known].meaning if known else "",
+        "settings": _plain(score.settings),
+    }
+
+
+def _method_record(result: MethodResult) -> dict[str, Any]:
+    return {
+        "name": result.name,
+        "label_free": result.label_free,
+        "seconds": plain(result.seconds),
+        "settings": _plain(result.settings),
+        "scores": [
+            {"value": plain(s.value), "low": plain(s.low), "high": plain(s.high), "n": s.n}
+            for s in result.scores
+        ],
+        "values": [[plain(v) for v in result.values[s.name].tolist()] for s in result.scores],
+    }
+
+
+def _score(result: MethodResult, base: str) -> Score | None:
+    """The first score of this kind, whatever number its name carries."""
+    return next((s for s in result.scores if base_name(s.name) == base), None)
+
+
+def _known(result: MethodResult, judged: Sequence[str]) -> list[float]:
+    """The values of these scores that are numbers."""
+    return [s.value for half in judged if (s := _score(result, half)) is not None and s.value == s.value]
+
+
+def _whole_interval(result: MethodResult, judged: Sequence[str]) -> bool:
+    scores = [s for h in judged if (s := _score(result, h)) is not None and s.value == s.value]
+    return all(s.low >= BAR for s in scores)
+
+
+def _extremes(evaluation: Evaluation) -> str:
+    """Who is most complete, and who soundest: the two ends of the trade that the scatter shows."""
+    halves = {h: {r.name: s.value for r in evaluation.results if (s := _score(r, h))} for h in HALVES[:2]}
+    counted = [n for n in halves["completeness"] if all(half[n] == half[n] for half in halves.values())]
+    if not counted:
+        return ""
+    first, second = (max(counted, key=lambda n: halves[h][n]) for h in HALVES[:2])
+    of = {n: [tables.number(halves[h][n]) for h in HALVES[:2]] for n in (first, second)}
+    if len(evaluation.results) == 1:
+        return f"Its completeness is {of[first][0]}, its soundness {of[first][1]}."
+    if first == second:
+        return f"{first} is the most complete ({of[first][0]}) and the soundest ({of[first][1]})."
+    return (
+        f"The most complete is {first} ({of[first][0]}, with soundness {of[first][1]}); "
+        f"the soundest is {second} ({of[second][1]}, with completeness {of[second][0]})."
+    )
+
+
+def _nearest_name(names: Sequence[str], base: str, suffix: str) -> str | None:
+    """The metric of this kind with the same number, otherwise the first of its kind."""
+    if base + suffix in names:
+        return base + suffix
+    return next((n for n in names if base_name(n) == base), None)
+
+
+def _ends(score: Score) -> list[float | None]:
+    return [plain(v) for v in (score.value, score.low, score.high)]
+
+
+def _numbers_of(matrix: Tensor) -> list[list[float | None]]:
+    return [[plain(v) for v in row] for row in matrix.tolist()]
+
+
+def _versions() -> dict[str, str]:
+    from proofmap import __version__
+
+    return {"proofmap": __version__, "torch": str(torch.__version__), "python": platform.python_version()}
+
+
+def _plain(settings: Mapping[str, object]) -> dict[str, str]:
+    """Settings as text, one line each; a setting that holds settings becomes several."""
+    lines: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            lines.update({f"{key}.{k}": v for k, v in _plain(value).items()})
+        elif isinstance(value, (list, tuple)):
+            lines[str(key)] = _shortened_list(value)
+        else:
+            lines[str(key)] = str(value)
+    return lines
+
+
+def _shortened_list(values: Sequence[object], most: int = 12) -> str:
+    listed = ", ".join(map(str, values[:most]))
+    return listed if len(values) <= most else f"{listed}, ... ({len(values)} in all)"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _counted(n: int, thing: str) -> str:
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
+def _notes(evaluation: Evaluation) -> list[str]:
+    """What the numbers depend on; label-free methods carry their mark in the table."""
+    notes = tables.score_notes(evaluation)
+    return [note[:1].upper() + note[1:] for note in notes if not note.startswith(tables.LABEL_FREE_MARK)]

@@ -1,0 +1,220 @@
+"""The pictures of a page as data: for each image the photo, and for each map one small number per pixel.
+
+A slider with K steps can show K + 1 different pictures of a map, one for each count of pixels. A pixel's *level* is the
+first step at which it is kept: ``level <= k`` exactly where ``rank < counts[k]``. One byte per pixel then says all that
+the slider can show, half of what the ranks take. Colour is a function of the level too, since a map's value falls with
+the rank; so a heat map is the same bytes and a table of K + 1 colours.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap import _random
+from proofmap.evaluation import Evaluation, MethodResult
+from proofmap.labels import NO_LABEL
+from proofmap.metrics.proof import completeness, soundness
+from proofmap.ranking import Ties, rank
+from proofmap.report.pictures import BAR, displayed, photo
+
+STEPS = 200
+"""The slider's steps over all pixels: half a percent each."""
+_LOSSLESS = 128  # pixels: smaller photos are drawn enlarged, where a JPEG would show its blocks
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One image in full: a plain record, the photo as a data URI, and the maps' levels (deflated bytes in base64)."""
+
+    record: dict[str, Any]
+    photo: str
+    levels: str
+
+
+def slider_counts(positions: int, steps: int = STEPS) -> list[int]:
+    """How many pixels each step of the slider keeps, as :func:`proofmap.ranking.keep_top` rounds them.
+
+    >>> slider_counts(1000, 4)
+    [0, 250, 500, 750, 1000]
+    """
+    steps = min(steps, positions)
+    return [round(k / steps * positions) for k in range(steps + 1)]
+
+
+def levels_of(ranks: Tensor, counts: Sequence[int]) -> np.ndarray:
+    """The level of each pixel ``(maps, n)``: the first k with ``rank < counts[k]``.
+
+    >>> levels_of(torch.tensor([[2, 0, 3, 1]]), [0, 2, 4])
+    array([[2, 1, 2, 1]], dtype=uint8)
+    """
+    return np.searchsorted(np.array(counts), ranks.cpu().numpy(), side="right").astype(np.uint8)
+
+
+def heat_table(heat: Tensor, levels: np.ndarray, steps: int) -> list[int]:
+    """The brightness 0..255 of each level 0..steps: the mean of what :func:`displayed` shows there."""
+    bright = 255 * displayed(heat).reshape(-1)
+    sums = np.bincount(levels, weights=bright, minlength=steps + 1)
+    sizes = np.bincount(levels, minlength=steps + 1).clip(min=1)
+    return [int(v) for v in np.rint(sums / sizes)]
+
+
+def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
+    """The places of the labels that are drawn for this image, in their order.
+
+    Where there are more than ``most``: the most probable ones, and the one that some method proves most unsoundly,
+    because a proof of what the net does not believe is what the page is looking for.
+    """
+    places = [j for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
+    if len(places) <= most:
+        return places
+    f = evaluation.f[index].tolist()
+    by_belief = sorted(places, key=lambda j: -f[j])
+    chosen = by_belief[: max(1, most - 1)]
+    if most > 1:
+        rest = [j for j in places if j not in chosen]
+        lowest = {j: min(_amounts(evaluation, r, index, j)[1] for r in evaluation.results) for j in rest}
+        chosen.append(min(rest, key=lambda j: lowest[j]))
+    return sorted(chosen)
+
+
+def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts: Sequence[int]) -> Picture:
+    """Everything the page shows of one image."""
+    image = evaluation.image_of(index)
+    order = evaluation.f[index].nan_to_num(-1).argsort(descending=True).tolist()
+    levels: list[np.ndarray] = []
+    methods = []
+    for result in evaluation.results:
+        own = places[:1] if result.label_free else places
+        maps = torch.stack([evaluation.map_of(result, index, j) for j in own]).to(image.device)
+        ranks = rank(maps, ties=_ties(result), keys=_tie_keys(evaluation, result, image, len(maps)))
+        found = levels_of(ranks, counts)
+        methods.append(
+            {
+                "maps": [len(levels) + (0 if result.label_free else k) for k in range(len(places))],
+                "heat": [
+                    _text(bytes(heat_table(m, v, len(counts) - 1))) for m, v in zip(maps, found, strict=True)
+                ],
+                "labels": [_label_record(evaluation, result, index, j) for j in places],
+                "curve": _curves(result, index, places, counts),
+            }
+        )
+        levels.extend(found)
+    record = {
+        "index": index,
+        "name": evaluation.image_names[index],
+        "height": image.shape[-2],
+        "width": image.shape[-1],
+        "labels": [
+            {
+                "name": evaluation.label_names[int(evaluation.labels[index, j])],
+                "label": int(evaluation.labels[index, j]),
+                "f": plain(float(evaluation.f[index, j])),
+                "place": order.index(j) + 1,
+            }
+            for j in places
+        ],
+        "left_out": int((evaluation.labels[index] != NO_LABEL).sum()) - len(places),
+        "methods": methods,
+        "matrix": _matrices(evaluation, index, places),
+    }
+    text = levels_text(np.stack(levels), image.shape[-2], image.shape[-1])
+    return Picture(record, photo_uri(image), text)
+
+
+def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:
+    """Where the curves are stored: at the curve's own counts, or at the slider's where those are fewer."""
+    own = result.insertion.counts.tolist()
+    return own if len(own) <= len(counts) else [c for c in counts if own[0] <= c <= own[-1]]
+
+
+def plain(value: float) -> float | None:
+    """A number as pages carry it; None for what is not a number.
+
+    Nine digits tell any two float32 apart, so what the page prints is what every other table prints.
+    """
+    return float(f"{value:.9g}") if math.isfinite(value) else None
+
+
+def _label_record(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> dict[str, object]:
+    auc = float(result.insertion.auc[index, place])
+    alpha, beta = _amounts(evaluation, result, index, place)
+    kind, amount = ("weak", alpha) if alpha < BAR else ("strong", beta) if beta < BAR else ("match", None)
+    # rounded down: .798 is below a bar of .8 and must not read as .80
+    below = None if amount is None else math.floor(100 * amount) / 100
+    return {"auc": plain(auc), "kind": kind, "below": below}
+
+
+def _amounts(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
+    """Completeness and soundness of one map, at the thresholds the scores were made with."""
+    f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
+    e1, e2 = (result.threshold(name) for name in ("e1", "e2"))
+    return float(completeness(auc, f, e1)), float(soundness(auc, f, e2))
+
+
+def _curves(
+    result: MethodResult, index: int, places: Sequence[int], counts: Sequence[int]
+) -> list[list[float | None]]:
+    """The probabilities of each label along its map's insertion game, at :func:`curve_counts`."""
+    at, own = curve_counts(result, counts), result.insertion.counts.numpy()
+    curves = [np.interp(at, own, result.insertion.probabilities[index, j].cpu().numpy()) for j in places]
+    return [[plain(float(p)) for p in curve] for curve in curves]
+
+
+def _matrices(
+    evaluation: Evaluation, index: int, places: Sequence[int]
+) -> list[list[list[float | None]]] | None:
+    """By method, the area of label b under the map of label a, of the labels shown."""
+    matrices = [r.insertion.matrix for r in evaluation.results]
+    if any(m is None for m in matrices):
+        return None
+    return [
+        [[plain(float(m[index, a, b])) for b in places] for a in places] for m in matrices if m is not None
+    ]
+
+
+def _ties(result: MethodResult) -> Ties:
+    return cast(Ties, str(result.insertion.settings.get("ties", "index")))
+
+
+def _tie_keys(evaluation: Evaluation, result: MethodResult, image: Tensor, n: int) -> Tensor | None:
+    """The stream keys that the curves were ranked with, where ties are decided by chance."""
+    if _ties(result) != "random":
+        return None
+    seed = int(str(evaluation.settings["seed"]))
+    return _random.image_keys(image[None], seed, "ties").expand(n)
+
+
+def levels_text(levels: np.ndarray, height: int, width: int) -> str:
+    """Levels ``(maps, n)`` as text: each minus what its left and upper neighbours predict, modulo 256, deflated.
+
+    Smooth maps shrink to a fifth or less, noise not at all.
+    """
+    grid = levels.reshape(-1, height, width)
+    grid = np.diff(grid, axis=1, prepend=np.zeros_like(grid[:, :1]))
+    grid = np.diff(grid, axis=2, prepend=np.zeros_like(grid[:, :, :1]))
+    return _text(zlib.compress(grid.tobytes(), 6))
+
+
+def photo_uri(image: Tensor) -> str:
+    """The photo as text that an ``img`` shows: exact where it is small, a JPEG where it is not."""
+    file = io.BytesIO()
+    picture = photo(image)
+    if max(picture.size) <= _LOSSLESS:
+        picture.save(file, "PNG", optimize=True)
+        return f"data:image/png;base64,{_text(file.getvalue())}"
+    picture.save(file, "JPEG", quality=90, subsampling=0)
+    return f"data:image/jpeg;base64,{_text(file.getvalue())}"
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

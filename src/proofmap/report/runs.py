@@ -1,0 +1,108 @@
+"""What people get from a run: the report, a table, sheets and charts, all from its stored numbers and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from proofmap._files import output_folder, write_text
+from proofmap.classifier import Classifier
+from proofmap.data.dataset import Dataset
+from proofmap.evaluation import Evaluation
+from proofmap.report import tables
+from proofmap.report.choice import Choice, choose_pictured
+from proofmap.report.files import save_pictures
+from proofmap.report.html import TITLE, write_report
+from proofmap.study.results import Run
+
+
+def write_run_report(
+    run: Run,
+    path: Path,
+    *,
+    worst: int = 7,
+    random: int = 6,
+    title: str | None = None,
+    classifier: Classifier | None = None,
+    dataset: Dataset | None = None,
+) -> Path:
+    """The HTML report of a run; the images worst in soundness and in completeness, and some at random, in full."""
+    evaluation, choice = shown(run, worst=worst, random=random, classifier=classifier, dataset=dataset)
+    return _report(run, evaluation, choice, path, title)
+
+
+def save_run(
+    run: Run,
+    *,
+    pictures: bool = True,
+    classifier: Classifier | None = None,
+    dataset: Dataset | None = None,
+) -> tuple[Evaluation, list[Path]]:
+    """``scores.csv`` and ``report.html`` in the run directory, and sheets and charts in its folder ``pictures``."""
+    evaluation, choice = shown(run, classifier=classifier, dataset=dataset)
+    write_text(run.folder / "scores.csv", tables.scores_csv(evaluation))
+    written = [run.folder / "scores.csv", _report(run, evaluation, choice, run.folder / "report.html", None)]
+    if pictures:
+        save_pictures(evaluation, output_folder(run.folder / "pictures"))
+        written.append(run.folder / "pictures")
+    return evaluation, written
+
+
+def shown(
+    run: Run,
+    *,
+    worst: int = 7,
+    random: int = 6,
+    classifier: Classifier | None = None,
+    dataset: Dataset | None = None,
+) -> tuple[Evaluation, Choice]:
+    """A run's numbers with the pixels and maps of the images to be shown in full, and how those were chosen."""
+    choices: list[Choice] = []
+
+    def choose(numbers: Evaluation) -> tuple[int, ...]:
+        values = {result.name: result.values for result in numbers.results}
+        choices.append(choose_pictured(values, soundness=worst, completeness=worst, random=random))
+        return choices[0].indices
+
+    evaluation = run.evaluation(choose, classifier=classifier, dataset=dataset)
+    (choice,) = choices
+    there = {i: why for i, why in choice.reasons.items() if i in evaluation.pictured}
+    if len(there) < len(choice.reasons):
+        missing = "the run keeps no maps of them, or the pictures are no longer where they were"
+        rule = (
+            f"{len(there)} of {len(choice.reasons)} images that were chosen can be shown in full: {missing}."
+        )
+        choice = Choice(there, rule)
+    return evaluation, choice
+
+
+def _report(run: Run, evaluation: Evaluation, choice: Choice, path: Path, title: str | None) -> Path:
+    return write_report(
+        evaluation,
+        path,
+        command=run.manifest.commands[-1] if run.manifest.commands else "",
+        provenance=provenance(run),
+        failures=[(f"{f.method} on {f.image}" if f.method else f.image, f.reason) for f in run.failures()],
+        choice=choice,
+        title=title or TITLE,
+    )
+
+
+def provenance(run: Run) -> Mapping[str, object]:
+    """Where a run's numbers come from, beyond its settings."""
+    manifest = run.manifest
+    machines = [
+        ", ".join(f"{key} {value}" for key, value in environment.items())
+        for environment in manifest.environments
+    ]
+    return {
+        "created": manifest.created,
+        "fingerprint of the net": manifest.identity.get("fingerprint"),
+        "batch sizes (forward, gradient)": list(manifest.batches),
+        "threads": manifest.threads,
+        "images in a unit": manifest.block,
+        "maps": f"stored as {manifest.study.get('maps')}",
+        **{f"machine {k + 1}": text for k, text in enumerate(machines)},
+        **{f"command {k + 1}": text for k, text in enumerate(manifest.commands)},
+        "notes": "; ".join(run.notes()) or "none",
+    }

@@ -1,0 +1,32 @@
+"""Studies: thousands of images, dozens of labels, any methods; resumable, reproducible, on one machine or many."""
+
+from proofmap.study.executor import Executor, LocalExecutor, Lost
+from proofmap.study.export import export_run
+from proofmap.study.lock import RunBusy
+from proofmap.study.plan import Plan
+from proofmap.study.results import Failure, Run
+from proofmap.study.run import Outcome, run_study
+from proofmap.study.schema import StoreError
+from proofmap.study.study import Selection, Study
+from proofmap.study.verify import Problem, verify_run
+from proofmap.study.watch import Standing, Watcher
+
+__all__ = [
+    "Executor",
+    "Failure",
+    "LocalExecutor",
+    "Lost",
+    "Outcome",
+    "Plan",
+    "Problem",
+    "Run",
+    "RunBusy",
+    "Selection",
+    "Standing",
+    "StoreError",
+    "Study",
+    "Watcher",
+    "export_run",
+    "run_study",
+    "verify_run",
+]

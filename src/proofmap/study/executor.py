@@ -1,0 +1,86 @@
+"""Executors: where the units of a study are computed. This one computes in this process.
+
+Every executor keeps the same promises, and ``tests/contract/test_executors.py`` holds them to it:
+
+- ``make_worker`` is called once per process, and not at all when there are no units. It may be slow and its worker
+  large, for it loads the net.
+- Each unit comes back exactly once, with what the worker made of it or with :class:`Lost`.
+- ``units`` may be any iterator. It is drawn from in the consumer's thread and only a little ahead of what the consumer
+  has taken, so a slow consumer slows the workers down and nothing piles up.
+- A worker tells a unit's failure in its result. An exception out of a worker, or out of ``make_worker``, is a mistake in
+  the set-up: it ends the run and comes out as itself.
+- When the generator ends or is closed, nothing that the executor started is left. Who may leave a loop early closes it::
+
+      with contextlib.closing(executor.run(make_worker, units)) as results:
+          for unit, result in results:
+              ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+Worker = Callable[[Unit], Result]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A unit without a result: every process that worked on it died."""
+
+    reason: str
+
+
+class Executor(Protocol):
+    """Computes units and hands back each with its result, in order of completion."""
+
+    def run(
+        self, make_worker: Callable[[], Worker[Unit, Result]], units: Iterable[Unit]
+    ) -> Generator[tuple[Unit, Result | Lost], None, None]:
+        """Yield every unit with its result.
+
+        ``make_worker`` takes no arguments and can be pickled; the worker it returns is a deterministic function of a
+        unit. Units and results can be pickled too.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class LocalExecutor:
+    """This process, in the consumer's own thread, unit after unit.
+
+    A thread of our own would cost more than it saves: a C library gives it another pool of memory, from which large
+    tensors are paged in anew at every use. If the worker has a method ``prefetch``, it is called with the next unit
+    before the current one is run, so that pictures are read meanwhile.
+
+    >>> [result for _, result in LocalExecutor().run(lambda: abs, [-1, 2, -3])]
+    [1, 2, 3]
+    """
+
+    def run(
+        self, make_worker: Callable[[], Worker[Unit, Result]], units: Iterable[Unit]
+    ) -> Generator[tuple[Unit, Result | Lost], None, None]:
+        worker: Worker[Unit, Result] | None = None
+        for unit, following in _with_following(units):
+            if worker is None:
+                worker = make_worker()
+            prefetch: Callable[[Unit], Any] | None = getattr(worker, "prefetch", None)
+            if prefetch is not None and following:
+                prefetch(*following)
+            yield unit, worker(unit)
+
+
+def _with_following(units: Iterable[Unit]) -> Iterator[tuple[Unit, tuple[Unit, ...]]]:
+    """Each unit with the one after it, or with nothing for the last."""
+    rest = iter(units)
+    try:
+        unit = next(rest)
+    except StopIteration:
+        return
+    for following in rest:
+        yield unit, (following,)
+        unit = following
+    yield unit, ()

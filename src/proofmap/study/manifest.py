@@ -1,0 +1,202 @@
+"""The manifest of a run: what it is a run of, in words that a year later still say it; ``manifest.json``.
+
+A run only grows: methods, metrics and images may be added. Whatever else differs makes other numbers, so it is refused,
+with what differs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from proofmap._files import write_text
+from proofmap.errors import InputError
+from proofmap.labels import LabelRule
+from proofmap.study.environment import environment
+from proofmap.study.schema import StoreError
+from proofmap.study.setup import Ready, settings_of
+from proofmap.study.store import disk_full, is_disk_full
+from proofmap.study.study import Selection, Study
+
+FILE = "manifest.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a run is a run of.
+
+    Attributes:
+        study: the settings to open it again: model, data, selection and so on.
+        identity: what must not change under the run: the net and its digest, labels, seed, selection.
+        batches: batch sizes (forward only, with gradient), threads, and images in a block: they decide the last bits.
+        environments: every machine and version that units were made on.
+        commands: every command line that worked on the run.
+    """
+
+    study: Mapping[str, object]
+    identity: Mapping[str, object]
+    batches: tuple[int, int]
+    threads: int
+    block: int
+    created: str
+    environments: tuple[Mapping[str, object], ...] = ()
+    commands: tuple[str, ...] = ()
+    schema: int = field(default=SCHEMA)
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        path = folder / FILE
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise StoreError(f"{folder} is no run of proofmap: it has no {FILE}") from None
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"{path} is damaged: {error}. Without it the run cannot be continued; choose another --out"
+            ) from None
+        try:
+            if content.get("schema", 0) > SCHEMA:
+                raise StoreError(f"{path} was written by a newer Proofmap; install that version")
+            content["batches"] = tuple(content["batches"])
+            content["environments"] = tuple(content["environments"])
+            content["commands"] = tuple(content["commands"])
+            manifest = cls(**content)
+            _ = manifest.selection
+            return manifest
+        except (AttributeError, KeyError, TypeError, InputError) as error:
+            raise StoreError(
+                f"{path} is damaged: {error}. Without it the run cannot be continued; choose another --out"
+            ) from None
+
+    def write(self, folder: Path) -> None:
+        try:
+            write_text(folder / FILE, json.dumps(asdict(self), indent=1, default=str) + "\n")
+        except OSError as error:
+            if is_disk_full(error):
+                raise disk_full(folder / FILE, str(error.strerror)) from None
+            raise StoreError(f"{folder / FILE} cannot be written: {error.strerror}") from None
+
+    @property
+    def selection(self) -> Selection:
+        images: Any = self.study["images"]
+        return Selection(**images)
+
+    def grown(self, study: Study) -> Manifest:
+        """With the larger of the two numbers of images; all is more than any number."""
+        if bool(self.selection.names) != bool(study.images.names):
+            raise InputError(
+                "images.names: the run was begun "
+                + ("with names" if self.selection.names else "without names")
+                + ", and so it must go on; choose another --out"
+            )
+        mine, asked = self.selection.number, study.images.number
+        number = None if mine is None or asked is None else max(mine, asked)
+        names = tuple(dict.fromkeys([*self.selection.names, *study.images.names]))
+        images = asdict(replace(self.selection, number=number, names=names))
+        return replace(self, study={**self.study, "images": images})
+
+    def continued(self, here: Mapping[str, object], command: str = "") -> Manifest:
+        """With this machine and command noted."""
+        environments = self.environments if here in self.environments else (*self.environments, here)
+        commands = self.commands if not command or command in self.commands else (*self.commands, command)
+        return replace(self, environments=environments, commands=commands)
+
+
+def new_manifest(study: Study, ready: Ready, *, live: bool, threads: int, block: int) -> Manifest:
+    """``live``: the net is one of this process, which nobody else can load."""
+    forward, gradient = ready.classifier.frozen().batches
+    settings = {
+        "model": None if live else study.model,
+        "weights": None if live else study.weights,
+        "data": list(map(str, study.data)),
+        "dataset": settings_of(ready.dataset),
+        "images": asdict(study.images),
+        "labels": study.labels,
+        "label_set": list(study.label_set),
+        "renormalise": study.renormalise,
+        "maps": study.maps,
+        "seed": study.seed,
+    }
+    return Manifest(
+        study=settings,
+        identity=identity_of(study, ready),
+        batches=(forward.size, gradient.size),
+        threads=threads,
+        block=block,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        environments=(environment(ready.classifier.device),),
+    )
+
+
+def identity_of(study: Study, ready: Ready) -> dict[str, object]:
+    """What two studies must share for their numbers to belong together, as plain data."""
+    classifier = ready.classifier
+    selection = study.images
+    plain = {
+        **classifier.settings(),
+        "data": ready.dataset.title,
+        "labels": str(LabelRule.parse(study.labels, classifier.names)),
+        "seed": study.seed,
+        "images.seed": selection.seed,
+        "images.correct": selection.correct,
+        "images.second": selection.second,
+        "fingerprint": classifier.fingerprint(),
+    }
+    again: dict[str, object] = json.loads(json.dumps(plain))  # as it will be read from the file
+    return again
+
+
+def check_same(folder: Path, old: Mapping[str, object], new: Mapping[str, object]) -> None:
+    """Refuse to go on with a run of something else, and say what differs."""
+    lines = differences(old, new)
+    if len(lines) > 1:  # the digest differs because the settings above it do
+        lines = [line for line in lines if not line.startswith("fingerprint:")] or lines
+    if lines:
+        raise InputError(
+            f"{folder} holds a run of something else, so these numbers would not belong together:\n"
+            + "\n".join(f"  {line}" for line in lines).replace(
+                "  fingerprint:", "  the net's weights or code:"
+            )
+            + "\nChoose another --out, or go back to the settings of that run"
+        )
+
+
+def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+    """One line per setting that differs: what it is there, and what it is now; inner tables are looked into.
+
+    >>> differences({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}})
+    ['b.c: 2 there, 3 now']
+    """
+    lines = []
+    for key in dict.fromkeys([*old, *new]):
+        there, now = old.get(key), new.get(key)
+        if isinstance(there, Mapping) and isinstance(now, Mapping):
+            lines += [f"{key}.{line}" for line in differences(there, now)]
+        elif there != now:
+            lines.append(f"{key}: {_shown(there)} there, {_shown(now)} now")
+    return lines
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "nothing"
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def same_settings(
+    kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
+) -> None:
+    """Refuse a method or metric that bears a known name and has other settings."""
+    lines = differences(old, json.loads(json.dumps(new, default=str)))
+    if lines:
+        raise InputError(
+            f"the {kind} {name!r} of {folder} has other settings:\n"
+            + "\n".join(f"  {line}" for line in lines)
+            + '\nGive this one a name of its own (name = "..." in the study file), or choose another --out'
+        )

@@ -1,0 +1,213 @@
+"""The plan: which units there are, which of them are still to do, and what they will cost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from proofmap.classifier import Classifier
+from proofmap.methods.method import Cost, Method
+from proofmap.metrics.judge import Metric
+from proofmap.study.maps import EXACT
+from proofmap.study.setup import Ready
+from proofmap.study.store import ImageRow, Registered, Store
+from proofmap.study.study import Study
+from proofmap.study.unit import Subject, Unit
+
+_MAPS_AT_ONCE = 32_000_000  # map values of one unit
+_LARGEST_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class MethodPlan:
+    """One method's part of a plan; ``cost`` is None where the method cannot tell its passes."""
+
+    name: str
+    units: int
+    done: int
+    cost: Cost | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run is going to do."""
+
+    images: int
+    labels_per_image: float
+    blocks: int
+    methods: tuple[MethodPlan, ...]
+    map_bytes: int
+
+    @property
+    def units(self) -> int:
+        return sum(m.units for m in self.methods)
+
+    @property
+    def done(self) -> int:
+        return sum(m.done for m in self.methods)
+
+    @property
+    def cost(self) -> Cost | None:
+        """Of what is still to do; None where a method cannot tell."""
+        costs = [m.cost for m in self.methods if m.done < m.units]
+        if any(cost is None for cost in costs):
+            return None
+        return sum((cost for cost in costs if cost is not None), Cost())
+
+
+def block_size(study: Study, classifier: Classifier, labels: int) -> int:
+    """Images in a unit: enough to fill the device's batches, few enough that a lost unit is no great loss."""
+    if study.block is not None:
+        return study.block
+    fill_device = -(-2 * classifier.frozen().batches[1].size // max(1, labels))
+    fit_memory = max(1, _MAPS_AT_ONCE // (classifier.size[0] * classifier.size[1] * max(1, labels)))
+    return max(1, min(fill_device, fit_memory, _LARGEST_BLOCK))
+
+
+def cut(images: Sequence[ImageRow], size: int) -> list[list[int]]:
+    """Blocks of the images that are in none yet, by id."""
+    free = [image.id for image in images if image.block is None]
+    return [free[start : start + size] for start in range(0, len(free), size)]
+
+
+@dataclass(frozen=True)
+class Work:
+    """The units of a run: all of them, and those still to do in the order they will be done, block by block."""
+
+    units: int
+    waiting: tuple[Unit, ...]
+    images: Mapping[int, tuple[ImageRow, ...]]
+    """Block -> its images, in order."""
+
+    def of(self, method: str) -> int:
+        return sum(unit.method == method for unit in self.waiting)
+
+
+def work_of(
+    store: Store,
+    images: Sequence[ImageRow],
+    methods: Mapping[str, Registered],
+    metrics: Mapping[str, Registered],
+    context: str,
+) -> Work:
+    """What is still to do for these images; ``context`` is a digest of the net, seed and settings of the run."""
+    blocks: dict[int, list[ImageRow]] = {}
+    for image in images:
+        if image.block is not None:
+            blocks.setdefault(image.block, []).append(image)
+    done = store.done()
+    query = (
+        "SELECT method, block, maps FROM units WHERE maps LIKE ? AND id NOT IN (SELECT unit FROM failures)"
+    )
+    exact = {(method, block): name for method, block, name in store.rows(query, f"%{EXACT}.safetensors")}
+    waiting: list[Unit] = []
+    for block, members in sorted(blocks.items()):
+        subjects = tuple(Subject(image.name, image.digest, image.labels) for image in members)
+        content = digest([[s.name, s.digest, list(s.labels)] for s in subjects])
+        for method in methods.values():
+            missing = tuple(
+                metric.name for metric in metrics.values() if (method.id, block, metric.id) not in done
+            )
+            if missing:
+                key = digest([context, dict(method.settings), content])
+                maps = exact.get((method.id, block), "")
+                waiting.append(Unit(method.name, block, subjects, missing, key, maps))
+    return Work(len(blocks) * len(methods), tuple(waiting), {b: tuple(m) for b, m in blocks.items()})
+
+
+def digest(content: object) -> str:
+    """A hash of plain data."""
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+# ---- cost -----------------------------------------------------------------------------------------------------
+
+
+def unit_cost(method: Method, metrics: Sequence[Metric], classifier: Classifier, labels: int) -> Cost | None:
+    """Passes for one image with so many labels: the maps, then every distinct game; None where nobody can tell."""
+    made = method.cost(labels)
+    if made is None:
+        return None
+    games = {game for metric in metrics for game in metric.games()}
+    positions = classifier.size[0] * classifier.size[1]
+    maps = 1 if method.label_free else labels
+    played = sum(curve.passes(positions) * maps + 2 for _, curve in games)
+    return made + Cost(forward=played + 1)
+
+
+def make_plan(
+    ready: Ready,
+    study: Study,
+    images: int,
+    labels_per_image: float,
+    block: int,
+    waiting: Mapping[str, int] | None,
+    blocks: int | None = None,
+) -> Plan:
+    """The plan for so many images; ``waiting`` holds units still to do by method, None where nothing is done yet.
+
+    ``blocks`` is their number where they exist: a run that grew has blocks that are not full.
+    """
+    blocks = -(-images // block) if blocks is None else blocks
+    labels = max(1, round(labels_per_image))
+    plans = []
+    per_value = {"none": 0, "float16": 2, "float32": 4}[study.maps]
+    map_bytes = 0
+    for name, method in ready.methods.items():
+        left = blocks if waiting is None else waiting.get(name, 0)
+        share = left / blocks if blocks else 0
+        each = unit_cost(method, list(ready.metrics.values()), ready.classifier, labels)
+        cost = None if each is None else each * round(images * share)
+        plans.append(MethodPlan(name, blocks, blocks - left, cost))
+        maps = 1 if method.label_free else labels_per_image
+        pixels = ready.classifier.size[0] * ready.classifier.size[1]
+        map_bytes += round(images * share * maps * pixels * per_value)
+    return Plan(images, labels_per_image, blocks, tuple(plans), map_bytes)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Passes per second, as measured on this machine just now."""
+
+    forward: float
+    gradient: float
+
+    def seconds(self, cost: Cost) -> float:
+        return cost.forward / self.forward + cost.gradient / self.gradient
+
+
+def measure_speed(classifier: Classifier, *, least: float = 0.5) -> Speed:
+    """Time full batches until ``least`` seconds have passed, after one to warm up."""
+    fast = classifier.frozen()
+
+    def forward(size: int) -> None:
+        with torch.no_grad():
+            fast(fast.blank(size))
+
+    def gradient(size: int) -> None:
+        with torch.enable_grad():
+            x = fast.blank(size).requires_grad_(True)
+            torch.autograd.grad(fast(x).sum(), x)
+
+    def wait() -> None:
+        if classifier.device.type == "cuda":
+            torch.cuda.synchronize(classifier.device)
+
+    def rate(run: Callable[[int], None], size: int) -> float:
+        run(size)  # the first batch of a size is slow: kernels are chosen
+        wait()
+        began, done = time.perf_counter(), 0
+        while done < 2 * size or time.perf_counter() - began < least:
+            run(size)
+            done += size
+            wait()
+        return done / (time.perf_counter() - began)
+
+    sizes = [batch.size for batch in fast.batches]
+    return Speed(rate(forward, sizes[0]), rate(gradient, sizes[1]))

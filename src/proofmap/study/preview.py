@@ -1,0 +1,77 @@
+"""What a study would do, before it does anything: nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from proofmap.study.manifest import FILE, Manifest, check_same, identity_of
+from proofmap.study.plan import Plan, Speed, block_size, make_plan, measure_speed
+from proofmap.study.setup import Ready, Setup
+from proofmap.study.store import FILE as DATABASE
+from proofmap.study.store import ImageRow, Store
+from proofmap.study.survey import Survey, chosen_images
+
+_LOOKED_AT = 16  # pictures that tell how many labels an image has
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A plan with the speed of this machine; ``sure`` is False where the selection may leave fewer images."""
+
+    plan: Plan
+    speed: Speed
+    sure: bool
+    device: str
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.plan.cost is None else self.speed.seconds(self.plan.cost)
+
+
+def preview(setup: Setup, out: Path) -> Preview:
+    """The plan for a run directory that may or may not exist."""
+    ready = setup.open()
+    study, classifier = setup.study, ready.classifier
+    rows: list[ImageRow] = []
+    done: dict[str, int] = {}
+    block = None
+    if (out / FILE).exists():
+        manifest = Manifest.read(out)
+        check_same(out, manifest.identity, identity_of(study, ready))
+        classifier.fix_batches(*manifest.batches)
+        block = manifest.block
+        if (out / DATABASE).exists():
+            with Store(out) as store:
+                rows = chosen_images(store.images(), manifest.grown(study).selection)
+                done = _done(store, ready)
+    selection = study.images
+    filtered = selection.correct or selection.second is not None
+    survey = Survey(ready.dataset, classifier, selection, study.labels)
+    order = survey.order()
+    wanted = len(order) if selection.number is None else min(selection.number, len(order))
+    images = max(len(rows), wanted)
+    looked_at = rows or [row for row in survey.look(order[:_LOOKED_AT]) if row.labels]
+    labels = sum(len(row.labels) for row in looked_at) / max(1, len(looked_at))
+    block = block or block_size(study, classifier, max(1, round(labels)))
+    blocks = -(-images // block)
+    waiting = {name: max(0, blocks - done.get(name, 0)) for name in ready.methods}
+    plan = make_plan(ready, study, images, labels, block, waiting)
+    speed = measure_speed(classifier)
+    return Preview(plan, speed, len(rows) >= wanted or not filtered, str(classifier.device))
+
+
+def _done(store: Store, ready: Ready) -> dict[str, int]:
+    """Blocks finished by each method, with every metric that is asked for."""
+    metrics = store.registered("metrics")
+    if not all(name in metrics for name in ready.metrics):
+        return {}
+    wanted = {metrics[name].id for name in ready.metrics}
+    found: dict[tuple[int, int], set[int]] = {}
+    for method, block, metric in store.done():
+        found.setdefault((method, block), set()).add(metric)
+    names = {method.id: name for name, method in store.registered("methods").items()}
+    counts: dict[str, int] = {}
+    for (method, _), have in found.items():
+        counts[names[method]] = counts.get(names[method], 0) + (wanted <= have)
+    return counts

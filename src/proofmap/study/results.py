@@ -1,0 +1,330 @@
+"""Read a run: its scores, its failures, its maps, and the whole as one :class:`~proofmap.Evaluation`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.data.dataset import Dataset
+from proofmap.data.loader import load_listed
+from proofmap.data.specs import rebuild_dataset
+from proofmap.errors import InputError, ProofmapError
+from proofmap.evaluation import BlockResult, Evaluation, MethodResult, ScoreInfo, method_result
+from proofmap.metrics.curves import Curves
+from proofmap.models import load_classifier
+from proofmap.study.environment import environment_notes
+from proofmap.study.manifest import Manifest
+from proofmap.study.maps import read_maps
+from proofmap.study.schema import StoreError
+from proofmap.study.store import ImageRow, Registered, Store
+from proofmap.study.survey import chosen_images
+from proofmap.study.unit import label_table
+
+Choice = Callable[[Evaluation], Sequence[int]]
+"""Which images to show, chosen from the numbers of all."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An image without a result: unreadable (no method), or not judged by one method."""
+
+    image: str
+    method: str
+    reason: str
+
+
+class Run:
+    """A run directory, opened for reading; another process may be writing to it.
+
+    >>> run = Run("runs/first")  # doctest: +SKIP
+    >>> print(run.table())  # doctest: +SKIP
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if not self.folder.is_dir():
+            raise StoreError(f"there is no run directory {folder}")
+        self.manifest = Manifest.read(self.folder)
+        self.store = Store(self.folder)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {len(self.images)} images, {len(self.methods)} methods)"
+
+    @cached_property
+    def images(self) -> list[ImageRow]:
+        """The images of the study, in the order of the survey."""
+        return [
+            row
+            for row in chosen_images(self.store.images(), self.manifest.selection)
+            if row.block is not None
+        ]
+
+    @cached_property
+    def methods(self) -> dict[str, Registered]:
+        return self.store.registered("methods")
+
+    @cached_property
+    def metrics(self) -> dict[str, Registered]:
+        return self.store.registered("metrics")
+
+    @cached_property
+    def label_names(self) -> tuple[str, ...]:
+        return tuple(name for (name,) in self.store.rows("SELECT name FROM labels ORDER BY label"))
+
+    def failures(self) -> list[Failure]:
+        """Images that could not be read, then those that a method failed on."""
+        unreadable = "SELECT name, '', failure FROM images WHERE failure IS NOT NULL ORDER BY id"
+        failed = (
+            "SELECT images.name, methods.name, reason FROM failures JOIN images ON images.id = image "
+            "JOIN methods ON methods.id = method ORDER BY method, image"
+        )
+        return [Failure(*row) for row in [*self.store.rows(unreadable), *self.store.rows(failed)]]
+
+    def notes(self) -> list[str]:
+        """What a reader of the numbers should know about how they came about."""
+        notes = environment_notes(self.manifest.environments)
+        failures = self.failures()
+        unreadable = sum(not failure.method for failure in failures)
+        if unreadable:
+            notes.append(f"{unreadable} pictures could not be read and are not counted")
+        if len(failures) > unreadable:
+            notes.append(f"{len(failures) - unreadable} (method, image) pairs failed and are not counted")
+        return notes
+
+    def table(self) -> str:
+        """The scores as text."""
+        return "\n".join([self.evaluation().table(), *self.notes()])
+
+    def maps_of(self, method: str, image: str) -> Tensor:
+        """The stored maps ``(L, H, W)`` of an image (L is 1 for a label-free method)."""
+        rows = {row.name: row for row in self.images}
+        if image not in rows or method not in self.methods:
+            raise InputError(f"the run has no method {method!r} or no image {image!r}")
+        found = self._maps(self.methods[method], rows[image])
+        if found is None:
+            raise InputError(f"the maps of {method} on {image} were not kept (maps = none), or failed")
+        return found
+
+    # ---- as an evaluation ---------------------------------------------------------------------------------------
+
+    def evaluation(
+        self,
+        pictured: int | Sequence[int] | Choice = 0,
+        *,
+        classifier: Classifier | None = None,
+        dataset: Dataset | None = None,
+    ) -> Evaluation:
+        """All numbers of the run, with pixels and maps of the pictured images: the first so many, those at these
+        places, or those that a function chooses from the numbers. Images whose maps are not all there are left out.
+        """
+        if not self.images:
+            raise StoreError(f"{self.folder} has no results yet; go on with: proofmap evaluate")
+        bare = self._bare()
+        wanted = pictured(bare) if callable(pictured) else pictured
+        places = list(range(min(wanted, len(self.images)))) if isinstance(wanted, int) else list(wanted)
+        outside = [place for place in places if not 0 <= place < len(self.images)]
+        if outside:
+            raise InputError(f"there is no image {outside[0]}: the run has 0 to {len(self.images) - 1}")
+        return self._with_pictures(bare, places, classifier, dataset) if places else bare
+
+    def _bare(self) -> Evaluation:
+        table = label_table([image.labels for image in self.images])
+        f = torch.full(table.shape, torch.nan)
+        for k, image in enumerate(self.images):
+            f[k, : len(image.f)] = torch.tensor(image.f)
+        identity = self.manifest.identity
+        context = {**identity, "device": self._devices(), "batches": list(self.manifest.batches)}
+        names = tuple(image.name for image in self.images)
+        results = [self._result(method, table, context, names) for method in self.methods.values()]
+        found = tuple(result for result in results if result is not None)
+        if not found:
+            raise StoreError(f"{self.folder} has no results yet; go on with: proofmap evaluate")
+        return Evaluation(found, torch.empty(0), names, table, self.label_names, f, context)
+
+    def _devices(self) -> str:
+        return " and ".join(dict.fromkeys(str(e.get("device")) for e in self.manifest.environments))
+
+    def _result(
+        self, method: Registered, table: Tensor, context: Mapping[str, object], names: Sequence[str]
+    ) -> MethodResult | None:
+        curves = self._curves(method, table)
+        if curves is None:
+            return None
+        place = {image.id: k for k, image in enumerate(self.images)}
+        values = {name: torch.full((len(table),), torch.nan) for name in self.metrics}
+        pairs: dict[str, Tensor] = {}
+        name_of = {metric.id: metric.name for metric in self.metrics.values()}
+        for metric, image, value in self.store.rows(
+            "SELECT metric, image, value FROM image_scores WHERE method = ? AND value IS NOT NULL", method.id
+        ):
+            if image in place:
+                values[name_of[metric]][place[image]] = value
+        for metric, image, at, value in self.store.rows(
+            "SELECT metric, image, place, value FROM label_scores WHERE method = ?", method.id
+        ):
+            if image in place:
+                column = pairs.setdefault(name_of[metric], torch.full(table.shape, torch.nan))
+                column[place[image], at] = torch.nan if value is None else value
+        ((seconds,),) = self.store.rows("SELECT sum(seconds) FROM units WHERE method = ?", method.id)
+        infos = [ScoreInfo(m.name, m.flag, m.settings) for m in self.metrics.values()]
+        ordered = {name: pairs[name] for name in self.metrics if name in pairs}
+        return method_result(
+            method.name,
+            BlockResult(torch.empty(0), values, ordered, curves),
+            infos,
+            settings=method.settings,
+            label_free=method.flag,
+            image_names=names,
+            label_names=self.label_names,
+            context=context,
+            seconds=float(seconds or 0),
+        )
+
+    def _curves(self, method: Registered, table: Tensor) -> Curves | None:
+        game = self._usual_game(method)
+        about: Any = self.store.note(game)
+        if about is None:
+            return None
+        rows = self.store.rows(
+            "SELECT image, probabilities, f, auc, error, matrix FROM curves WHERE method = ? AND game = ?",
+            method.id,
+            game,
+        )
+        n, wide, steps = *table.shape, len(about["counts"])
+        with_matrix = all(row[5] is not None for row in rows)
+        probabilities = np.full((n, wide, steps), np.nan, dtype=np.float32)
+        f, auc, error = (np.full((n, wide), np.nan, dtype=np.float32) for _ in range(3))
+        matrix = np.full((n, wide, wide), np.nan, dtype=np.float32) if with_matrix else None
+        for k, row in enumerate(self.images):  # as surveyed, where a curve is missing
+            f[k, : len(row.f)] = row.f
+        place = {image.id: k for k, image in enumerate(self.images)}
+        for image, *blobs in rows:
+            if image not in place:
+                continue
+            k = place[image]
+            own = len(self.images[k].labels)
+            probabilities[k, :own] = _floats(blobs[0], own, steps)
+            f[k, :own], auc[k, :own], error[k, :own] = (_floats(blob, own) for blob in blobs[1:4])
+            if matrix is not None:
+                matrix[k, :own, :own] = _floats(blobs[4], own, own)
+        return Curves(
+            game="insertion",
+            labels=table,
+            f=torch.from_numpy(f),
+            counts=torch.tensor(about["counts"]),
+            positions=about["positions"],
+            probabilities=torch.from_numpy(probabilities),
+            auc=torch.from_numpy(auc),
+            error=torch.from_numpy(error),
+            matrix=None if matrix is None else torch.from_numpy(matrix),
+            settings=about["settings"],
+        )
+
+    def _usual_game(self, method: Registered) -> str:
+        """The curves that most images of a method have: metrics that came later may have drawn others."""
+        games = self.store.rows(
+            "SELECT game FROM curves WHERE method = ? GROUP BY game ORDER BY count(*) DESC, min(image)",
+            method.id,
+        )
+        return games[0][0] if games else ""
+
+    # ---- pictures -----------------------------------------------------------------------------------------------
+
+    def _with_pictures(
+        self,
+        bare: Evaluation,
+        places: Sequence[int],
+        classifier: Classifier | None,
+        dataset: Dataset | None,
+    ) -> Evaluation:
+        maps = {
+            result.name: {
+                place: found
+                for place in places
+                if (found := self._maps(self.methods[result.name], self.images[place])) is not None
+            }
+            for result in bare.results
+        }
+        shown = [place for place in places if all(place in by_place for by_place in maps.values())]
+        pixels = self._pixels(shown, classifier, dataset)
+        shown = [place for place in shown if place in pixels]
+        if not shown:
+            return bare
+        wide = bare.labels.shape[1]
+        results = []
+        for result in bare.results:
+            stack = [_padded(maps[result.name][place], 1 if result.label_free else wide) for place in shown]
+            results.append(replace(result, maps=torch.stack(stack)))
+        images = torch.stack([pixels[place] for place in shown])
+        return replace(bare, results=tuple(results), images=images, pictured=tuple(shown))
+
+    def _maps(self, method: Registered, image: ImageRow) -> Tensor | None:
+        """The maps of an image, from the last file that has them."""
+        files = self.store.rows(
+            "SELECT maps FROM units WHERE method = ? AND block = ? AND maps IS NOT NULL ORDER BY id DESC",
+            method.id,
+            image.block,
+        )
+        for (name,) in files:
+            found = read_maps(self.folder / name, [image.name])
+            if found:
+                return found[image.name]
+        return None
+
+    def _pixels(
+        self, places: Sequence[int], classifier: Classifier | None, dataset: Dataset | None
+    ) -> dict[int, Tensor]:
+        """The pixels of some images, read again from where they are; those that are gone are left out."""
+        if not places:
+            return {}
+        settings: Any = self.manifest.study
+        if classifier is None and settings["model"] is None:  # a net that lived in another process
+            return {}
+        try:
+            dataset = dataset or rebuild_dataset(settings["dataset"])
+            classifier = classifier or load_classifier(settings["model"], weights=settings["weights"])
+        except ProofmapError:
+            return {}
+        index = {name: i for i, name in enumerate(dataset.names)}
+        there = [place for place in places if _same_picture(self.images[place], dataset, index)]
+        indices = {index[self.images[place].name]: place for place in there}
+        (block,) = load_listed(dataset, classifier, [list(indices)], ahead=0)
+        return {indices[i]: block.images[k].cpu() for k, i in enumerate(block.indices)}
+
+
+def _same_picture(image: ImageRow, dataset: Dataset, index: Mapping[str, int]) -> bool:
+    try:
+        return image.name in index and dataset.digest(index[image.name]) == image.digest
+    except ProofmapError:
+        return False
+
+
+def _floats(blob: bytes, *shape: int) -> np.ndarray:
+    try:
+        return np.frombuffer(blob, dtype="<f4").reshape(shape)
+    except (TypeError, ValueError):
+        raise StoreError("a stored curve has the wrong length; see: proofmap verify") from None
+
+
+def _padded(maps: Tensor, wide: int) -> Tensor:
+    """Maps ``(L, H, W)`` with empty ones added up to ``wide``; stored blocks may have fewer labels than others."""
+    if len(maps) >= wide:
+        return maps[:wide]
+    return torch.cat([maps, maps.new_zeros(wide - len(maps), *maps.shape[1:])])

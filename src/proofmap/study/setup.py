@@ -1,0 +1,147 @@
+"""From a study's settings to things that work: the net, the pictures, the methods and the metrics, made ready.
+
+A :class:`Setup` is plain data where the study is (live nets and datasets of a notebook travel as they are), so another
+process makes the same worker from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from proofmap.classifier import Classifier
+from proofmap.data.dataset import Dataset
+from proofmap.data.samples import SAMPLES
+from proofmap.data.specs import open_data, rebuild_dataset
+from proofmap.errors import InputError
+from proofmap.fills import Fill, Images
+from proofmap.methods.controls import TopLabel
+from proofmap.methods.learned_mask import LearnedMask
+from proofmap.methods.method import Method
+from proofmap.metrics.judge import Metric
+from proofmap.models import load_classifier
+from proofmap.study import maps
+from proofmap.study.study import Study
+from proofmap.study.unit import Worker
+from proofmap.study.watch import UnitProgress
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A study's parts, ready for work in this process."""
+
+    classifier: Classifier
+    dataset: Dataset
+    methods: Mapping[str, Method]
+    metrics: Mapping[str, Metric]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """All that a worker is made from.
+
+    Args:
+        study: the settings.
+        classifier: a net of this process in place of the study's model.
+        dataset: pictures of this process in place of the study's data, or the settings to rebuild them from.
+        device: where the net runs.
+        batches: batch sizes (forward only, with gradient); None until the run has decided on them.
+        threads: threads of torch on a CPU; they too decide the last bits.
+        folder: the run directory, where maps may be found.
+    """
+
+    study: Study
+    classifier: Classifier | None = None
+    dataset: Dataset | Mapping[str, object] | None = None
+    device: str | None = None
+    batches: tuple[int, int] | None = None
+    threads: int | None = None
+    folder: Path | None = None
+
+    def open(self) -> Ready:
+        """Load the net and the data, and make methods and metrics ready for them."""
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        dataset = self._dataset()
+        classifier = self._classifier()
+        methods = {
+            name: without_subjects(method, dataset, self.study.images.names).prepare(classifier)
+            for name, method in self.study.named_methods().items()
+        }
+        metrics = {name: metric.prepare(classifier) for name, metric in self.study.named_metrics().items()}
+        return Ready(classifier, dataset, methods, metrics)
+
+    def _dataset(self) -> Dataset:
+        if self.dataset is None:
+            return open_data(self.study.data)
+        return self.dataset if isinstance(self.dataset, Dataset) else rebuild_dataset(self.dataset)
+
+    def _classifier(self) -> Classifier:
+        study = self.study
+        classifier = self.classifier or load_classifier(
+            study.model, weights=study.weights, device=self.device
+        )
+        if study.label_set:
+            classifier = classifier.restricted(list(study.label_set), renormalise=study.renormalise)
+        return classifier
+
+    def worker(self, ready: Ready, progress: UnitProgress | None = None) -> Worker:
+        """A worker from parts that are ready."""
+        assert self.batches is not None, "the run decides on batch sizes before any work"
+        folder = self.folder
+        return Worker(
+            ready.classifier,
+            ready.dataset,
+            ready.methods,
+            ready.metrics,
+            self.batches,
+            seed=self.study.seed,
+            keep_maps=self.study.maps != "none",
+            progress=progress or UnitProgress(),
+            stored_maps=None
+            if folder is None
+            else lambda name, images: maps.read_maps(folder / name, images),
+        )
+
+    def __call__(self) -> Worker:
+        """The worker of a process that starts from nothing."""
+        return self.worker(self.open())
+
+    def portable(self, ready: Ready, device: str | None = None) -> Setup:
+        """The same setup for another process: data by its settings, where it can be opened again from them; perhaps on
+        another kind of device.
+        """
+        settings = settings_of(ready.dataset)
+        data = settings if settings.get("dataset") else ready.dataset
+        return replace(self, dataset=data, device=device or self.device)
+
+
+def settings_of(dataset: Dataset) -> dict[str, object]:
+    """What another process opens the dataset from; empty for one that lives in this process alone."""
+    try:
+        return dataset.settings()
+    except InputError:
+        return {}
+
+
+def without_subjects(method: Method, dataset: Dataset, names: tuple[str, ...] = ()) -> Method:
+    """The method with the sample photographs that are explained left out of its distractors, which would show them."""
+    settings = settings_of(dataset)
+    explained: list[str] = []
+    if settings.get("dataset") == "photos":
+        explained = [name for name in dataset.names if name in SAMPLES]
+    elif settings.get("dataset") == "samples":
+        explained = list(names)
+    left = tuple(name for name in SAMPLES if name not in explained)
+    return with_fill(method, Images(source=left)) if explained and left else method
+
+
+def with_fill(method: Method, fill: Fill) -> Method:
+    """The same method with other distractors, where it uses the usual ones."""
+    if isinstance(method, TopLabel):
+        return TopLabel(of=with_fill(method.of, fill))
+    usual = isinstance(method, LearnedMask) and method.fill == "images"
+    return replace(method, fill=fill) if isinstance(method, LearnedMask) and usual else method

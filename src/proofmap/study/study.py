@@ -1,0 +1,275 @@
+"""What a study is: a net, pictures, labels, methods and metrics, as plain settings from a file or from flags.
+
+model = "efficientnet-lite0"
+data = "imagenette:data/imagenette[val]"
+labels = "top5"
+methods = ["learned-mask", "grad-cam", "random"]        # or tables, see below
+metrics = ["completeness", "soundness", "best-effort"]  # the usual five when left out
+seed = 0
+
+[images]
+number = 200        # so many at random; all of them when left out
+correct = true      # only those whose most probable label is the true one
+second = 0.01       # only those whose second label has at least this probability
+
+[[methods]]         # instead of the list
+method = "learned-mask"
+tv = 0.2
+name = "smooth mask"
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from proofmap._files import distinct_names
+from proofmap.errors import InputError
+from proofmap.evaluation import default_metrics, title_of
+from proofmap.methods.method import Method, MethodLike, build_method, make_method
+from proofmap.metrics.judge import Metric, build_metric, make_metric
+from proofmap.models import DEFAULT_MODEL
+
+KeptMaps = Literal["none", "float16", "float32"]
+_MAPS = {"keep": "float16"}  # what a person may also write
+_LISTS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "data": ((str, Path), "places: a folder, photos, or a dataset such as cifar10:FOLDER"),
+    "label_set": ((str, int), "names or indices of labels"),
+    "methods": ((str, Method, Mapping), "methods: names, or tables with method = ..."),
+    "metrics": ((str, Metric, Mapping), "metrics: names, or tables with metric = ..."),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which pictures of the dataset are taken.
+
+    Args:
+        number: so many at random, in an order that a larger number continues; None for all, in the data's order.
+        seed: of that order.
+        correct: only pictures whose most probable label is the true one.
+        second: only pictures whose second label has at least this probability.
+        names: only these, in this order.
+    """
+
+    number: int | None = None
+    seed: int = 0
+    correct: bool = False
+    second: float | None = None
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.names, str):
+            object.__setattr__(self, "names", (self.names,))
+        _check_list("images.names", self.names, (str,), "names of pictures")
+        object.__setattr__(self, "names", tuple(self.names))
+        if self.number is not None and not (_whole(self.number) and self.number >= 1):
+            raise InputError(f"images.number must be a whole number of at least 1, not {self.number!r}")
+        if not _whole(self.seed):
+            raise InputError(f"images.seed must be a whole number, not {self.seed!r}")
+        if not isinstance(self.correct, bool):
+            raise InputError(f"images.correct must be true or false, not {self.correct!r}")
+        if self.second is not None and not (_number(self.second) and 0 <= self.second <= 1):
+            raise InputError(f"images.second must be a probability between 0 and 1, not {self.second!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The settings of a study. Methods and metrics are specs, tables or objects; see the module's text.
+
+    Args:
+        model, weights: a net's name and weights file, as :func:`proofmap.load_classifier` takes them.
+        data: a dataset string, or photos and folders.
+        images: which of its pictures.
+        labels: the label rule: ``all``, ``top5``, ``p>=0.01``, or names or indices.
+        label_set, renormalise: the labels that count; empty for all outputs.
+        methods, metrics: what is judged, and by what.
+        thresholds, curve: of the usual metrics, where ``metrics`` is left out.
+        maps: ``none``, ``float16`` (also written ``keep``) or ``float32``: whether and how maps are stored.
+        block: images in one unit of work; found from the device when left out.
+        seed: same seed, same numbers.
+    """
+
+    model: str = DEFAULT_MODEL
+    weights: str | None = None
+    data: tuple[str, ...] = ()
+    images: Selection = field(default_factory=Selection)
+    labels: str | tuple[int | str, ...] = "top5"
+    label_set: tuple[int | str, ...] = ()
+    renormalise: bool = True
+    methods: tuple[MethodLike | Mapping[str, Any], ...] = ()
+    metrics: tuple[str | Metric | Mapping[str, Any], ...] = ()
+    thresholds: str = "paper"
+    curve: str = "paper"
+    maps: KeptMaps = "float16"
+    block: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, (kinds, words) in _LISTS.items():
+            value = getattr(self, name)
+            alone = isinstance(value, kinds) or callable(value)
+            value = (value,) if alone else value
+            _check_list(name, value, kinds, words)
+            object.__setattr__(self, name, tuple(value))
+        if not isinstance(self.labels, str):
+            _check_list("labels", self.labels, (str, int), "names or indices, or a rule such as top5")
+            object.__setattr__(self, "labels", tuple(self.labels))
+        for name in ("model", "weights", "thresholds", "curve"):
+            value = getattr(self, name)
+            if not isinstance(value, str) and not (name == "weights" and isinstance(value, Path | None)):
+                raise InputError(f"{name} must be a text, not {value!r}")
+        if not isinstance(self.renormalise, bool):
+            raise InputError(f"renormalise must be true or false, not {self.renormalise!r}")
+        object.__setattr__(self, "maps", _MAPS.get(str(self.maps), self.maps))
+        if self.maps not in get_args(KeptMaps):
+            raise InputError(f"maps must be none, keep, float16 or float32, not {self.maps!r}")
+        if self.block is not None and not (_whole(self.block) and self.block >= 1):
+            raise InputError(f"block must be a whole number of at least 1, not {self.block!r}")
+        if not _whole(self.seed):
+            raise InputError(f"seed must be a whole number, not {self.seed!r}")
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Study:
+        """The study that a TOML file describes; places in it are relative to the file."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            raise InputError(f"there is no study file {path}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} cannot be read: {error}") from None
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{path} is not TOML: {error}") from None
+        try:
+            return _beside(cls.from_table(table), path.parent)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Study:
+        """The study that a table of settings describes.
+
+        >>> Study.from_table({"data": "photos", "methods": ["random"], "images": {"number": 5}}).images.number
+        5
+        """
+        given = dict(table)
+        selection = given.pop("images", {})
+        if not isinstance(selection, Mapping):
+            raise InputError("images must be a table: [images] with number, correct, second, names or seed")
+        _known(given, cls, "a study")
+        _known(selection, Selection, "images")
+        return cls(images=Selection(**selection), **given)
+
+    def named_methods(self) -> dict[str, Method]:
+        """The methods under the names that the study knows them by."""
+        made = [_method(entry) for entry in self.methods]
+        if not made:
+            raise InputError("the study names no methods; see: proofmap methods")
+        return dict(_named("methods", made, title_of))
+
+    def named_metrics(self) -> dict[str, Metric]:
+        """The metrics under the names of their scores."""
+        if self.metrics:
+            made = [_metric(entry) for entry in self.metrics]
+        else:
+            made = [("", metric) for metric in default_metrics(self.thresholds, self.curve)]
+        return dict(_named("metrics", made, lambda metric: metric.name))
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check_list(name: str, value: object, kinds: tuple[type, ...], words: str) -> None:
+    """Refuse what is no list of these kinds; TOML has numbers, dates and tables where a person meant a list."""
+    if not isinstance(value, Sequence):
+        raise InputError(f"{name} must be a list of {words}, not {value!r}")
+    for entry in value:
+        if isinstance(entry, bool) or not (isinstance(entry, kinds) or callable(entry)):
+            raise InputError(f"{name} must be a list of {words}; {entry!r} is none")
+
+
+def _method(entry: MethodLike | Mapping[str, Any]) -> tuple[str, Method]:
+    """The name a person gave (or none), and the method."""
+    if not isinstance(entry, Mapping):
+        return "", make_method(entry)
+    table = dict(entry)
+    name, kind = str(table.pop("name", "")), table.pop("method", None)
+    if kind is None:
+        raise InputError(
+            f'a method\'s table needs method = "NAME"; there is only {", ".join(table) or "nothing"}'
+        )
+    if not table:
+        return name, make_method(kind)
+    if not isinstance(kind, str):
+        raise InputError(f"method = {kind!r}: in a table with settings, the method is given by its name")
+    return name, build_method(kind, table)
+
+
+def _metric(entry: str | Metric | Mapping[str, Any]) -> tuple[str, Metric]:
+    if not isinstance(entry, Mapping):
+        return "", make_metric(entry)
+    table = dict(entry)
+    name, kind = str(table.pop("name", "")), table.pop("metric", None)
+    if kind is None:
+        raise InputError(
+            f'a metric\'s table needs metric = "NAME"; there is only {", ".join(table) or "nothing"}'
+        )
+    if not table:
+        return name, make_metric(kind)
+    if not isinstance(kind, str):
+        raise InputError(f"metric = {kind!r}: in a table with settings, the metric is given by its name")
+    return name, build_metric(kind, table)
+
+
+def _named(kind: str, made: Sequence[tuple[str, Any]], title: Any) -> list[tuple[str, Any]]:
+    """Distinct names: those that were given as they are, the others from the things themselves."""
+    given = [name for name, _ in made if name]
+    doubled = [name for name in given if given.count(name) > 1]
+    if doubled:
+        raise InputError(f"two {kind} are named {doubled[0]!r}; give them different names")
+    names = distinct_names([name or title(thing) for name, thing in made])
+    return [(name, thing) for name, (_, thing) in zip(names, made, strict=True)]
+
+
+def _known(table: Mapping[str, Any], kind: type, what: str) -> None:
+    known = [f.name for f in fields(kind)]
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
+            raise InputError(f"{what} has no setting {key!r}{hint}")
+
+
+def _beside(study: Study, folder: Path) -> Study:
+    """Places that exist beside the study file are meant before those beside the working folder."""
+
+    def found(text: str, cut: str = "") -> str:
+        head, colon, place = text.partition(":") if cut else ("", "", text)
+        for bare in (place, place.partition("[")[0].partition("?")[0]):
+            here = folder / bare
+            if bare and not os.path.isabs(bare) and here.exists():
+                return f"{head}{colon}{here}{place[len(bare) :]}"
+        return text
+
+    data = tuple(found(found(str(place)), cut=":") for place in study.data)
+    weights = None if study.weights is None else found(str(study.weights))
+    model = found(study.model) if ".py:" not in study.model else _model_file(study.model, folder)
+    return replace(study, data=data, weights=weights, model=model)
+
+
+def _model_file(model: str, folder: Path) -> str:
+    file, _, function = model.rpartition(":")
+    return f"{folder / file}:{function}" if (folder / file).is_file() else model

@@ -1,0 +1,157 @@
+"""The survey: look once at the pictures a study may take, choose those it wants, and remember what was seen.
+
+Every picture looked at becomes a row: its digest, its labels under the study's rule with their probabilities, whether it
+passes the selection, or why it cannot be read. The rows are kept, so nothing is looked at twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from proofmap.classifier import Classifier
+from proofmap.data.dataset import Dataset, choose_names, random_choice, truths
+from proofmap.data.loader import Block, load_blocks
+from proofmap.errors import InputError, ProofmapError
+from proofmap.labels import NO_LABEL, LabelRule
+from proofmap.study.store import ImageRow, Store
+from proofmap.study.study import Selection
+
+CHUNK = 64
+"""Pictures looked at together, and remembered together."""
+
+
+class Survey:
+    """Looks at a dataset's pictures through a net, in the order that the selection says."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        classifier: Classifier,
+        selection: Selection,
+        labels: str | Sequence[int | str],
+    ) -> None:
+        self.dataset, self.classifier, self.selection = dataset, classifier, selection
+        self.rule = LabelRule.parse(labels, classifier.names)
+        self.truths = truths(dataset, classifier.names) if _knows_labels(dataset) else [None] * len(dataset)
+        if selection.correct and all(truth is None for truth in self.truths):
+            raise InputError(
+                f"images.correct needs true labels, but {dataset.title} has none; leave it out, or use data with labels"
+            )
+
+    def order(self) -> list[int]:
+        """The pictures that may be taken, in the order they are looked at."""
+        names, selection = self.dataset.names, self.selection
+        if selection.names:
+            return choose_names(names, selection.names)
+        if selection.number is None:
+            return list(range(len(names)))
+        return random_choice(names, len(names), seed=selection.seed)
+
+    def complete(
+        self, store: Store, *, retry: bool = False, tell: Callable[[int], None] | None = None
+    ) -> None:
+        """Look at pictures until enough are chosen; those in the store are not looked at again.
+
+        ``retry`` looks again at those that could not be read. ``tell`` hears how many were looked at.
+        """
+        rows = store.images()
+        known = {row.name for row in rows if not (retry and row.failure is not None)}
+        chosen = sum(row.eligible for row in rows)
+        waiting = [i for i in self.order() if self.dataset.names[i] not in known]
+        wanted = self.selection.number
+        looked_at = 0
+        while waiting and (wanted is None or chosen < wanted):
+            size = CHUNK if wanted is None else min(CHUNK, max(8, 2 * (wanted - chosen)))
+            now, waiting = waiting[:size], waiting[size:]
+            found = list(self.look(now))
+            store.add_images(found)
+            chosen += sum(row.eligible for row in found)
+            looked_at += len(found)
+            if tell is not None:
+                tell(looked_at)
+
+    def look(self, indices: Sequence[int]) -> Iterator[ImageRow]:
+        """Rows of these pictures, in their order."""
+        (block,) = load_blocks(self.dataset, self.classifier, indices, block_size=len(indices), ahead=0)
+        read = {row.name: row for row in self._read(block)}
+        unread = {failure.name: failure.reason for failure in block.failures}
+        for i in indices:
+            name = self.dataset.names[i]
+            yield read[name] if name in read else self._unreadable(i, unread[name])
+
+    def _read(self, block: Block) -> Iterator[ImageRow]:
+        if not block.indices:
+            return
+        label_set, floor = self.classifier.label_set, self.selection.second
+        f = self.classifier.frozen().probabilities(block.images)
+        labels = self.rule.choose(f, label_set)
+        believed = f.gather(1, labels.clamp_min(0)).tolist()
+        sorted_f, order = f[:, list(label_set)].sort(dim=1, descending=True, stable=True)
+        seconds = sorted_f[:, 1].tolist() if len(label_set) > 1 else [0.0] * len(f)
+        best = order[:, 0].tolist()
+        for k, (index, row) in enumerate(zip(block.indices, labels.tolist(), strict=True)):
+            chosen = [label for label in row if label != NO_LABEL]  # what is missing is missing at the end
+            truth = self.truths[index]
+            right = truth is not None and label_set[best[k]] == truth
+            yield ImageRow(
+                name=self.dataset.names[index],
+                digest=self.dataset.digest(index),
+                stamp=self.dataset.stamp(index),
+                truth=truth,
+                eligible=(right or not self.selection.correct) and (floor is None or seconds[k] >= floor),
+                labels=tuple(chosen),
+                f=tuple(believed[k][: len(chosen)]),
+            )
+
+    def _unreadable(self, index: int, reason: str) -> ImageRow:
+        try:
+            digest = self.dataset.digest(index)
+        except ProofmapError:
+            digest = ""
+        return ImageRow(
+            name=self.dataset.names[index],
+            digest=digest,
+            stamp=self.dataset.stamp(index),
+            truth=self.truths[index],
+            failure=reason,
+        )
+
+
+def chosen_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
+    """The pictures that the study takes, in the order they were looked at."""
+    eligible = [row for row in rows if row.eligible]
+    return eligible if selection.number is None else eligible[: selection.number]
+
+
+def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str], dict[str, str]]:
+    """What no longer is as it was surveyed, in words; and new stamps of pictures that only look newer.
+
+    A picture whose stamp is what it was is not read.
+    """
+    index = {name: i for i, name in enumerate(dataset.names)}
+    problems: list[str] = []
+    stamps: dict[str, str] = {}
+    for row in rows:
+        if row.failure is not None:
+            continue
+        i = index.get(row.name)
+        if i is None:
+            problems.append(f"{row.name} is gone")
+            continue
+        stamp = dataset.stamp(i)
+        if stamp and stamp == row.stamp:
+            continue
+        try:
+            now = dataset.digest(i)
+        except ProofmapError as error:
+            problems.append(str(error))
+            continue
+        if now != row.digest:
+            problems.append(f"{row.name} has changed")
+        elif stamp != row.stamp:
+            stamps[row.name] = stamp
+    return problems, stamps
+
+
+def _knows_labels(dataset: Dataset) -> bool:
+    return any(dataset.truth(i) is not None for i in range(min(len(dataset), 1000)))

@@ -1,0 +1,248 @@
+"""The unit of work: one method on one block of images; and the worker that does it, in this process or another.
+
+A unit's result depends on the unit and the worker's setup alone, so it is the same bits wherever it is done on the
+same kind of machine. A failure belongs to the image that causes it: the rest of its block is judged without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from proofmap._batching import OutOfMemory
+from proofmap.classifier import Classifier
+from proofmap.data.dataset import Dataset
+from proofmap.data.loader import load_listed
+from proofmap.errors import ProofmapError
+from proofmap.evaluation import BlockResult, judge_block
+from proofmap.labels import NO_LABEL
+from proofmap.methods.method import Method
+from proofmap.metrics.judge import Metric
+from proofmap.progress import Progress
+from proofmap.study.environment import environment
+from proofmap.study.watch import UnitProgress
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An image of a unit: its name, the digest it must have, and the labels it is judged for."""
+
+    name: str
+    digest: str
+    labels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One method, one block of images, and the metrics that are still to be computed.
+
+    ``maps`` names a stored file with this unit's exact maps, where there is one: they are then not made again.
+    """
+
+    method: str
+    block: int
+    subjects: tuple[Subject, ...]
+    metrics: tuple[str, ...]
+    key: str
+    maps: str = ""
+
+    def __str__(self) -> str:
+        first, last = self.subjects[0].name, self.subjects[-1].name
+        return f"{self.method} on {first}" + (f" to {last}" if len(self.subjects) > 1 else "")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Images of a unit that were judged together: their places in the unit, and what was found."""
+
+    places: tuple[int, ...]
+    result: BlockResult
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """What a unit gave: parts (one, unless an image failed), reasons of failures by place, and what it cost."""
+
+    parts: tuple[Part, ...]
+    failures: Mapping[int, str]
+    seconds: float
+    passes: int
+    batches: tuple[int, int]
+    environment: Mapping[str, object]
+    """The machine it was made on."""
+
+
+@dataclass
+class Worker:
+    """Does units: it has the net, the pictures and the methods ready.
+
+    ``batches`` are the run's batch sizes (forward only, with gradient): part of what decides the bits of a result.
+    """
+
+    classifier: Classifier
+    dataset: Dataset
+    methods: Mapping[str, Method]
+    metrics: Mapping[str, Metric]
+    batches: tuple[int, int]
+    seed: int = 0
+    keep_maps: bool = True
+    progress: UnitProgress = field(default_factory=UnitProgress)
+    stored_maps: Callable[[str, Sequence[str]], Mapping[str, Tensor]] | None = None
+
+    def __post_init__(self) -> None:
+        self.classifier.fix_batches(*self.batches)
+        self._environment = environment(self.classifier.device)
+        self._index = {name: i for i, name in enumerate(self.dataset.names)}
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix="proofmap-block")
+        self._loading: tuple[tuple[Subject, ...], Future[_Loaded]] | None = None
+        self._ready: tuple[tuple[Subject, ...], _Loaded] | None = None
+
+    def prefetch(self, unit: Unit) -> None:
+        """Begin to load the images of a unit that will come next."""
+        known = [holder[0] for holder in (self._ready, self._loading) if holder is not None]
+        if unit.subjects not in known:
+            self._loading = (unit.subjects, self._loader.submit(self._load, unit.subjects))
+
+    def __call__(self, unit: Unit) -> UnitResult:
+        began, before = time.monotonic(), self.progress.passes_done
+        loaded = self._images(unit.subjects)
+        failures = dict(loaded.failures)
+        places = [place for place in range(len(unit.subjects)) if place not in failures]
+        parts: list[Part] = []
+        if places:
+            labels = label_table([unit.subjects[place].labels for place in places]).to(self.classifier.device)
+            maps = self._stored(unit, [unit.subjects[place].name for place in places])
+            parts = self._judged(unit, places, loaded.images, labels, maps, failures)
+        fast = self.classifier.frozen()
+        batches = (fast.batches[0].size, fast.batches[1].size)
+        seconds = time.monotonic() - began
+        passes = self.progress.passes_done - before
+        return UnitResult(tuple(parts), failures, seconds, passes, batches, self._environment)
+
+    def _stored(self, unit: Unit, images: Sequence[str]) -> Tensor | None:
+        """The unit's maps of these images, if all of them are there."""
+        if not unit.maps or self.stored_maps is None:
+            return None
+        found = self.stored_maps(unit.maps, images)
+        return torch.stack([found[name] for name in images]) if len(found) == len(images) else None
+
+    def _judged(
+        self,
+        unit: Unit,
+        places: Sequence[int],
+        images: Tensor,
+        labels: Tensor,
+        maps: Tensor | None,
+        failures: dict[int, str],
+    ) -> list[Part]:
+        """Judge the images together; if that fails, in halves, until the failing image stands alone."""
+        method = self.methods[unit.method] if maps is None else _Stored(self.methods[unit.method], maps)
+        try:
+            result = judge_block(
+                method,
+                self.classifier,
+                images,
+                labels,
+                [self.metrics[name] for name in unit.metrics],
+                len(images) if self.keep_maps and maps is None else 0,
+                self.seed,
+                self.progress,
+                names=unit.metrics,
+            )
+        except Exception as error:
+            if isinstance(
+                error, OutOfMemory
+            ):  # it leaves batches of one; the next image may be more fortunate
+                self.classifier.fix_batches(*self.batches)
+            if len(places) == 1:
+                failures[places[0]] = reason_of(error)
+                return []
+        else:
+            return [Part(tuple(places), result)]
+        # outside the except block, so that the traceback does not keep the failed block's tensors alive
+        half = len(places) // 2
+        parts = []
+        for start, stop in ((0, half), (half, len(places))):
+            rest = None if maps is None else maps[start:stop]
+            parts += self._judged(
+                unit, places[start:stop], images[start:stop], labels[start:stop], rest, failures
+            )
+        return parts
+
+    def _images(self, subjects: tuple[Subject, ...]) -> _Loaded:
+        if self._ready is not None and self._ready[0] == subjects:
+            return self._ready[1]
+        if self._loading is not None and self._loading[0] == subjects:
+            loaded = self._loading[1].result()
+            self._loading = None
+        else:
+            loaded = self._load(subjects)
+        self._ready = (subjects, loaded)
+        return loaded
+
+    def _load(self, subjects: tuple[Subject, ...]) -> _Loaded:
+        failures: dict[int, str] = {}
+        indices: dict[int, int] = {}
+        for place, subject in enumerate(subjects):
+            index = self._index.get(subject.name)
+            if index is None:
+                failures[place] = "the picture is no longer in the dataset"
+                continue
+            try:
+                now = self.dataset.digest(index)
+            except ProofmapError as error:
+                failures[place] = str(error)
+                continue
+            if now != subject.digest:
+                failures[place] = "the picture is not the one that was surveyed"
+            else:
+                indices[place] = index
+        chosen = list(indices.items())
+        (block,) = load_listed(self.dataset, self.classifier, [[index for _, index in chosen]], ahead=0)
+        place_of = {index: place for place, index in chosen}
+        failures |= {place_of[failure.index]: failure.reason for failure in block.failures}
+        return _Loaded(block.images, failures)
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """The images that could be read, in order, and why the others could not, by place."""
+
+    images: Tensor
+    failures: Mapping[int, str]
+
+
+class _Stored(Method):
+    """A method whose maps are there already."""
+
+    name = "stored"
+    meaning = "maps made before"
+
+    def __init__(self, method: Method, maps: Tensor) -> None:
+        self.method, self.maps, self.label_free = method, maps, method.label_free
+
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        return self.maps[:, : labels.shape[1]].to(classifier.device)
+
+
+def label_table(labels: Sequence[Sequence[int]]) -> Tensor:
+    """Lists of labels as one table ``(N, L)``, filled up with ``NO_LABEL``.
+
+    >>> label_table([[3], [4, 5]]).tolist()
+    [[3, -1], [4, 5]]
+    """
+    wide = max(map(len, labels))
+    return torch.tensor([[*row, *[NO_LABEL] * (wide - len(row))] for row in labels])
+
+
+def reason_of(error: BaseException) -> str:
+    """An exception as one line for a person."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, ProofmapError) else f"{type(error).__name__}: {text}"

@@ -1,0 +1,1 @@
+"""The paper's own examples, exact: no net, no images, only the definitions."""

@@ -1,0 +1,31 @@
+"""A real browser with the network off, for tests of pages and for the pictures in docs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class NoBrowser(Exception):
+    """There is no browser here; the message says why."""
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """Chromium through Playwright: the system's, otherwise the one that Playwright keeps."""
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError:
+        raise NoBrowser("playwright is not installed: pip install 'proofmap[browser]'") from None
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []  # root has no sandbox
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=found, args=flags)
+        except Error as error:
+            raise NoBrowser(f"Chromium does not start: {str(error).splitlines()[0]}") from None
+        yield browser
+        browser.close()

@@ -1,0 +1,133 @@
+"""What the pages show works: their Python runs, their commands exist, their files can be read."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import sys
+import tomllib
+import warnings
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from proofmap.cli import app
+from proofmap.data import pool
+from proofmap.labels import LabelRule
+from proofmap.methods import METHODS, make_method, split_methods
+from proofmap.metrics import METRICS, make_metric
+from proofmap.models import registry
+from proofmap.study import Study
+from tests.docs.pages import (
+    DOCS,
+    PAGES,
+    ROOT,
+    CodeBlock,
+    blocks,
+    commands,
+    few_distractors,
+    tiny_model,
+    write_photos,
+)
+
+RUN = [page for page in PAGES if any(block.runs and block.language == "python" for block in blocks(page))]
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with tiny photos, where the usual net is a tiny one; what a page registers is forgotten after it."""
+    write_photos(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(registry._OWN, registry.DEFAULT_MODEL, tiny_model())
+    monkeypatch.setattr(pool, "build_pool", partial(few_distractors, pool.build_pool))
+    for known in (METHODS, METRICS):
+        monkeypatch.setattr(known, "_known", {name: known[name] for name in known})
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", RUN, ids=_name)
+def test_a_page_can_be_followed_from_top_to_bottom(
+    page: Path, small_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)  # dataclasses look their module up
+    for block in blocks(page):
+        if block.title:
+            (small_world / block.title).write_text(block.code, encoding="utf-8")
+        elif not block.runs or (block.needs and importlib.util.find_spec(block.needs) is None):
+            continue
+        elif block.language == "python":
+            _run_python(page, block, vars(module))
+        else:
+            for line in commands(block):
+                _run_command(line)
+
+
+def _run_python(page: Path, block: CodeBlock, namespace: dict[str, Any]) -> None:
+    source = "\n" * (block.line - 1) + block.code  # so that an error names the page's own line
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what other packages warn of is not the page's doing
+        exec(compile(source, str(page), "exec"), namespace)
+
+
+def _run_command(line: str) -> None:
+    program, *words = shlex.split(line)
+    assert program == "proofmap", line
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, f"{line}\n{result.output}{result.exception or ''}"
+
+
+SHOWN = [
+    pytest.param(line, id=f"{_name(page)}: {line[:60]}")
+    for page in PAGES
+    for block in blocks(page)
+    if block.language in ("sh", "yaml")
+    for line in (part.removeprefix("- run: ") for part in commands(block))
+    if line.startswith("proofmap ")
+]
+
+
+@pytest.mark.parametrize("line", SHOWN)
+def test_every_command_shown_exists_with_its_options(line: str) -> None:
+    _, name, *words = shlex.split(line, comments=True)
+    group: Any = typer.main.get_command(app)
+    command = group.commands[name]
+    given = command.make_context(name, list(words)).params
+    for method in (
+        split_methods(given.get("methods") or given.get("method") or "random") if name != "audit" else []
+    ):
+        make_method(method)
+    for metric in split_methods(given["metrics"]) if given.get("metrics") else []:
+        make_metric(metric)
+    if given.get("labels"):
+        LabelRule.parse(given["labels"], ["tabby", "tiger cat", "Egyptian cat"])
+
+
+STUDIES = [
+    pytest.param(block, id=f"{_name(page)}: {block.title}")
+    for page in PAGES
+    for block in blocks(page)
+    if block.language == "toml" and block.title
+]
+
+
+@pytest.mark.parametrize("block", STUDIES)
+def test_every_study_file_shown_is_one(block: CodeBlock) -> None:
+    study = Study.from_table(tomllib.loads(block.code))
+    assert study.named_methods() and study.named_metrics()
+
+
+def test_the_pages_show_what_they_promise() -> None:
+    text = (DOCS / "how-to" / "studies.md").read_text(encoding="utf-8")
+    (pandas,) = [b for b in blocks(DOCS / "how-to" / "studies.md") if "pandas.read_sql" in b.code]
+    assert len([line for line in pandas.code.splitlines() if line.strip()]) == 2
+    assert "in two lines" in text

@@ -1,0 +1,131 @@
+"""The documentation builds without a warning, and the site can be read from disk without the network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.docs.pages import DOCS, ROOT
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("mkdocs") is None, reason="the extra docs is not installed"
+)
+
+LOADED = {
+    ("script", "src"),
+    ("img", "src"),
+    ("link", "href"),
+    ("iframe", "src"),
+    ("source", "src"),
+    ("form", "action"),
+}
+
+
+class Page(HTMLParser):
+    """A page's anchors, what it links to, and what a browser fetches to show it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for key, value in attrs:
+            if value is None:
+                continue
+            if key == "id":
+                self.anchors.add(value)
+            elif tag == "a" and key == "href":
+                self.links.append(value)
+            elif (tag, key) in LOADED and dict(attrs).get("rel") not in ("canonical", "next", "prev"):
+                self.loaded.append(value)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in sorted(site.rglob("*.html"))}
+
+
+def test_nothing_is_fetched_from_the_network(site: Path, pages: dict[Path, Page]) -> None:
+    outside = [(p.path.name, url) for p in pages.values() for url in p.loaded if urlsplit(url).netloc]
+    assert outside == []
+    for style in site.rglob("*.css"):
+        text = style.read_text(encoding="utf-8")
+        assert not re.search(r"@import|url\(\s*['\"]?(https?:)?//", text), style
+
+
+def test_every_link_within_the_site_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None:
+    broken = []
+    for page in pages.values():
+        if page.path.name == "404.html":  # its links are made for the root of a server
+            continue
+        for url in [*page.links, *page.loaded]:
+            parts = urlsplit(url)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path
+            there = target.exists() and (
+                not parts.fragment
+                or target not in pages
+                or parts.fragment.startswith("__")
+                or unquote(parts.fragment) in pages[target].anchors
+            )
+            if not there:
+                broken.append((str(page.path.relative_to(site)), url))
+    assert broken == []
+
+
+def test_every_page_is_in_the_navigation(site: Path, pages: dict[Path, Page]) -> None:
+    front = pages[site / "index.html"]
+    reached = {
+        (site / unquote(urlsplit(url).path)).resolve() for url in front.links if not urlsplit(url).netloc
+    }
+    missing = [p for p in pages if p.resolve() not in reached and p.name not in ("404.html", "index.html")]
+    assert missing == []
+
+
+def test_the_command_line_page_has_every_command(site: Path) -> None:
+    from proofmap.cli import app
+
+    text = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
+    for command in app.registered_commands:
+        assert command.callback is not None
+        assert f'id="proofmap-{command.callback.__name__}"' in text
+
+
+def test_docstrings_arrive_as_text(pages: dict[Path, Page]) -> None:
+    for page in pages.values():
+        if page.path.parent.name == "reference":
+            text = page.path.read_text(encoding="utf-8")
+            assert not re.search(r":(func|class|meth|mod):", text), page.path.name
+            assert "&gt;&gt;&gt;" not in re.sub(r"<pre.*?</pre>", "", text, flags=re.DOTALL), page.path.name
+
+
+def test_pictures_are_small_made_here_and_used() -> None:
+    text = "".join(p.read_text(encoding="utf-8") for p in [*DOCS.rglob("*.md"), ROOT / "README.md"])
+    makers = "".join(p.read_text(encoding="utf-8") for p in DOCS.glob("*.py"))
+    for picture in (DOCS / "pictures").iterdir():
+        assert picture.stat().st_size < 200_000, picture.name
+        assert picture.name in text, f"no page shows {picture.name}"
+        assert picture.name in makers, f"nothing here makes {picture.name}"

@@ -1,0 +1,93 @@
+"""Metrics from text and from tables: what a study file says is what is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.evaluation import judge_block
+from proofmap.metrics import build_metric, make_metric
+from proofmap.metrics.judge import METRICS, Judged, Metric
+from proofmap.study.plan import unit_cost
+from tests.toys import conv_classifier, counted_classifier, pixels
+
+
+def test_every_setting_of_the_text_reaches_the_metric() -> None:
+    metric = make_metric(
+        "soundness:thresholds=released,e2=0.25,curve=released,fill=blur,points=7,ties=random"
+    )
+    assert metric.settings() | {
+        "e1": 0.1,
+        "e2": 0.25,
+        "fill": "blur",
+        "points": 7,
+        "rule": "right",
+        "ties": "random",
+    } == (metric.settings())
+    assert make_metric("insertion:points=all").settings()["points"] == "all"
+    assert make_metric("deletion:curve=rise").settings()["fill"] == "gray"  # as RISE plays it
+    assert make_metric("insertion:curve=rise").settings()["fill"] == "blur"
+
+
+def test_a_table_says_the_same_as_text() -> None:
+    options = {"thresholds": "appendix", "points": 9}
+    text = make_metric("completeness:thresholds=appendix,points=9")
+    assert build_metric("completeness", options) == text
+
+
+@pytest.mark.parametrize(
+    "spec, told",
+    [
+        ("soundnes", "Did you mean 'soundness'"),
+        ("soundness:e3=1", "no setting 'e3=1'; its settings are thresholds, e1, e2"),
+        ("soundness:e1=much", "e1 must be a number"),
+        ("insertion:curve=steep", "no curve preset"),
+        ("insertion:points=0", "points must be"),
+        ("insertion:fill=foam", "no fill is named"),
+    ],
+)
+def test_what_cannot_be_read_is_told(spec: str, told: str) -> None:
+    with pytest.raises(pm.InputError, match=told):
+        make_metric(spec)
+
+
+def test_a_metric_of_ones_own_is_built_from_its_fields() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Brightness(Metric):
+        name: ClassVar[str] = "brightness-of-the-test"
+        higher_is_better: ClassVar[bool] = True
+        meaning: ClassVar[str] = "mean of the image"
+        scale: float = 1.0
+
+        def __call__(self, judged: Judged) -> Tensor:
+            return self.scale * judged.images.mean(dim=(1, 2, 3))
+
+        def settings(self) -> dict[str, object]:
+            return {"scale": self.scale}
+
+    METRICS.register(Brightness)
+    metric = make_metric("brightness-of-the-test:scale=2")
+    images = pixels(3, 8)
+    found = pm.evaluate(conv_classifier(8), images, methods=["random"], metrics=[metric])
+    assert found.results[0].values[metric.name] == pytest.approx(2 * images.mean(dim=(1, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    "method", ["gradient", "grad-cam", "random", "learned-mask:steps=3,fill=gray", "top-label:gradient"]
+)
+def test_the_plan_counts_the_passes_that_the_net_will_see(method: str) -> None:
+    f, tally = counted_classifier()
+    ready = pm.make_method(method).prepare(f)
+    metrics = pm.default_metrics()
+    cost = unit_cost(ready, metrics, f, 3)
+    assert cost is not None
+    images = pixels(5, 8)
+    labels = f.top(images, 3)
+    f.frozen()
+    tally.reset()
+    judge_block(ready, f, images, labels, metrics)
+    assert 5 * cost.passes == pytest.approx(tally.images, abs=10)  # up to two looks at the images themselves

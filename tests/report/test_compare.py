@@ -1,0 +1,195 @@
+"""A comparison says which method is better only where the images say so, and refuses what does not compare."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap.errors import InputError
+from proofmap.metrics.statistics import mean_score
+from proofmap.report.compare import Comparison, Difference, compare
+from tests.toys import conv_classifier, linear_classifier, pixels
+
+METHODS = ("gradient-x-input", "random", "centered-gaussian")
+
+
+def judged(
+    n: int = 6,
+    *,
+    start: int = 0,
+    f: pm.Classifier | None = None,
+    methods: Sequence[str] = METHODS,
+    **options: Any,
+) -> pm.Evaluation:
+    names = [f"photo-{i}" for i in range(start, n)]
+    options = {"labels": "all", **options}
+    return pm.evaluate(
+        f or linear_classifier(4, 3), pixels(n, 4)[start:], methods=methods, names=names, **options
+    )
+
+
+def with_values(values: dict[str, dict[str, list[float]]], lower: Sequence[str] = ()) -> pm.Evaluation:
+    """An evaluation whose per-image values are these, by method and metric."""
+    n = len(next(iter(next(iter(values.values())).values())))
+    found = judged(n, methods=["random"] * len(values))
+    results = []
+    for (method, metrics), result in zip(values.items(), found.results, strict=True):
+        tensors = {name: torch.tensor(v) for name, v in metrics.items()}
+        scores = tuple(mean_score(k, v, higher_is_better=k not in lower) for k, v in tensors.items())
+        results.append(dataclasses.replace(result, name=method, values=tensors, scores=scores))
+    return dataclasses.replace(found, results=tuple(results))
+
+
+# ---- the numbers -------------------------------------------------------------------------------------------
+
+
+def test_a_difference_is_the_mean_over_the_images_both_count() -> None:
+    nan = math.nan
+    found = with_values({"a": {"m": [0.9, 0.5, nan, 0.7]}, "b": {"m": [0.4, 0.6, 0.3, nan]}})
+    d = compare(found).find("m", "b", "a")
+    assert d.n == 2
+    assert d.difference == pytest.approx((0.4 - 0.9 + 0.6 - 0.5) / 2)
+    assert (d.value, d.baseline_value) == pytest.approx((0.5, 0.7))
+    assert d.wins == 0.5
+
+
+@pytest.mark.parametrize(
+    "lower, verdicts", [((), ("better", "worse")), (("m",), ("worse", "better"))], ids=["higher", "lower"]
+)
+def test_the_verdict_knows_which_way_is_better(lower: Sequence[str], verdicts: tuple[str, str]) -> None:
+    low, high = [0.1, 0.2, 0.15, 0.3, 0.2], [0.5, 0.7, 0.6, 0.65, 0.8]
+    found = with_values({"low": {"m": low}, "high": {"m": high}}, lower)
+    assert compare(found, baseline="low").find("m", "high", "low").verdict == verdicts[0]
+    assert compare(found, baseline="high").find("m", "low", "high").verdict == verdicts[1]
+
+
+def test_what_goes_either_way_is_undecided_and_so_is_a_single_image() -> None:
+    mixed = with_values({"a": {"m": [0.0, 1.0, 0.0, 1.0]}, "b": {"m": [1.0, 0.0, 1.0, 0.0]}})
+    assert compare(mixed).differences[0].verdict == "undecided"
+    one = compare(with_values({"a": {"m": [0.0]}, "b": {"m": [1.0]}}))
+    assert one.differences[0].verdict == "undecided" and math.isnan(one.differences[0].low)
+    assert "95 % interval" in one.table() and json.loads(one.json())["differences"][0]["low"] is None
+
+
+def test_pairing_finds_what_unpaired_intervals_hide() -> None:
+    """Images differ by 1, methods by .01: the scores' own intervals overlap, the paired one leaves zero out."""
+    base = [i / 10 for i in range(10)]
+    better = [v + 0.01 + 0.001 * (i % 3) for i, v in enumerate(base)]
+    found = with_values({"a": {"m": base}, "b": {"m": better}})
+    a, b = (r.score("m") for r in found.results)
+    assert b.low < a.high
+    assert compare(found).differences[0].verdict == "better"
+
+
+# ---- who is compared with whom -----------------------------------------------------------------------------
+
+
+def pairs(comparison: Comparison) -> set[tuple[str, str]]:
+    return {(d.method, d.baseline) for d in comparison.differences}
+
+
+def test_all_pairs_or_all_against_one() -> None:
+    found = judged()
+    a, b, c = METHODS
+    assert pairs(compare(found)) == {(b, a), (c, a), (c, b)}
+    assert pairs(compare(found, baseline="random")) == {(a, b), (c, b)}
+    assert [d.metric for d in compare(found, baseline=a, metrics=["soundness"]).differences] == [
+        "soundness"
+    ] * 2
+
+
+def test_runs_are_matched_by_method_and_image_name() -> None:
+    first, second = judged(6), judged(8, start=2, methods=["random", "gradient"], seed=1)
+    found = compare({"old": first, "new": second})
+    assert pairs(found) == {("new/random", "old/random")}
+    d = found.find("insertion", "new/random", "old/random")
+    assert d.n == 4
+    ours, theirs = second["random"].values["insertion"][:4], first["random"].values["insertion"][2:]
+    assert d.difference == pytest.approx(float((ours - theirs).mean()))
+    assert any("share 4 images, of 6 and 6" in note for note in found.notes)
+    against = compare({"old": first, "new": second}, baseline="old/random")
+    assert ("new/gradient", "old/random") in pairs(against) and len(pairs(against)) == 4
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: compare({}), "nothing to compare"),
+        (lambda: compare(judged(methods=["random"])), "judge a second method"),
+        (lambda: compare(judged(), baseline="lime"), "no method 'lime'"),
+        (lambda: compare(judged(), metrics=["speed"]), "do not share a metric 'speed'"),
+        (lambda: compare({"a": judged(2), "b": judged(4, start=2)}), "no image of the same name"),
+        (
+            lambda: compare({"a": judged(methods=["random"]), "b": judged(methods=["gradient"])}),
+            "name a baseline",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+# ---- numbers that do not compare ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "other, message",
+    [
+        (lambda: judged(f=conv_classifier(4, 3)), "model is Sequential and Linear"),
+        (lambda: judged(labels="top2"), "labels is top2 and all"),
+        (lambda: judged(metrics=pm.default_metrics("released")), "completeness has e1 = 0.1 and 0.01"),
+        (lambda: judged(metrics=pm.default_metrics(curve="released")), "insertion has points = 28 and 32"),
+        (lambda: judged(f=linear_classifier(4, 3, seed=7), labels=[0, 1, 2]), "labels is"),
+    ],
+)
+def test_runs_that_were_judged_otherwise_are_refused_with_what_differs(other: Any, message: str) -> None:
+    runs = {"a": judged(), "b": other()}
+    with pytest.raises(InputError, match=message):
+        compare(runs)
+    found = compare(runs, anyway=True)
+    assert any("differ" in note for note in found.notes) and found.differences
+
+
+def test_equal_settings_do_not_hide_other_weights_or_pictures() -> None:
+    labels = [0, 1, 2]
+    a, b = judged(labels=labels), judged(f=linear_classifier(4, 3, seed=7), labels=labels)
+    with pytest.raises(InputError, match="f of image 'photo-0' differs by"):
+        compare({"a": a, "b": b})
+    renamed = dataclasses.replace(a, image_names=tuple(reversed(a.image_names)))
+    with pytest.raises(InputError, match="another picture"):
+        compare({"a": a, "b": renamed})
+
+
+def test_settings_that_were_stored_and_read_again_are_the_same_settings() -> None:
+    a = judged()
+    b = dataclasses.replace(a, settings=json.loads(json.dumps(dict(a.settings))))
+    assert all(d.difference == 0 for d in compare({"a": a, "b": b}).differences)
+
+
+# ---- forms -------------------------------------------------------------------------------------------------
+
+
+def test_all_forms_say_the_same() -> None:
+    found = compare(judged(), baseline="random")
+    records = [d.record() for d in found.differences]
+    assert json.loads(found.json())["differences"] == records
+    rows = list(csv.DictReader(found.csv().splitlines()))
+    assert [float(r["difference"]) for r in rows] == [d.difference for d in found.differences]
+    assert len(found.table().splitlines()) == 1 + len(records) + len(found.notes)
+    assert {line.count("|") for line in found.markdown().splitlines()[: 2 + len(records)]} == {12}
+    assert str(found) == found.table()
+
+
+def test_a_difference_is_printed_with_its_sign() -> None:
+    d = Difference("m", True, "a", "b", 0.5, 0.6, -0.1, -0.2, -0.05, 9, 0.0002, 0.1)
+    cells = Comparison((d,), ()).cells()[1][0]
+    assert cells[5:] == ["-.100", "[-.200, -.050]", "9", "10%", "<.001", "worse"]

@@ -1,0 +1,369 @@
+"""Figures: the record holds the numbers, the drawing shows the record, the caption names the settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.errors import InputError
+from proofmap.metrics.proof import completeness
+from proofmap.ranking import keep_top
+from proofmap.report import figures
+from proofmap.report.figures import drawing, grid, learned
+from proofmap.report.pictures import kept
+from tests.toys import conv_classifier, pixels
+
+SIZE = 8
+QUICK = pm.LearnedMask(steps=3, scale=2, fill=pm.Noise())
+
+
+@pytest.fixture(scope="module")
+def f() -> pm.Classifier:
+    return conv_classifier(SIZE, 4, names=["cat", "dog", "5$ bird", "fish_tank"])
+
+
+@pytest.fixture(scope="module")
+def images() -> Tensor:
+    return pixels(3, SIZE)
+
+
+@pytest.fixture(scope="module")
+def found(f: pm.Classifier, images: Tensor) -> pm.Evaluation:
+    return pm.evaluate(f, images, methods=["gradient-x-input", "grad-cam", "random"], labels="all")
+
+
+def drawn(figure: figures.Figure) -> Any:
+    """The matplotlib figure, for looking at what was drawn."""
+    pytest.importorskip("matplotlib").use("Agg")
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.close("all")
+    with plt.rc_context(drawing._STYLE):
+        return figure.drawn(plt)
+
+
+def words(figure: Any) -> list[str]:
+    """All text of a drawn figure."""
+    text = pytest.importorskip("matplotlib.text")
+    return [t.get_text() for t in figure.findobj(text.Text) if t.get_text()]
+
+
+# ---- files -------------------------------------------------------------------------------------------------
+
+
+def all_figures(f: pm.Classifier, images: Tensor, found: pm.Evaluation) -> dict[str, figures.Figure]:
+    mine = {"classifier": f, "images": images}
+    settings: dict[str, dict[str, Any]] = {
+        "tv-curves": {**mine, "method": QUICK, "fills": ("gray", "noise"), "tvs": (0.0, 0.1)},
+        "artifact": {**mine, "method": QUICK},
+        "masks-by-k": {**mine, "method": QUICK, "ks": (1, 2)},
+        "two-objects": {**mine, "labels": ["cat", "dog"], "methods": ["gradient", "random"]},
+        "desk-photo": {**mine, "methods": ["gradient", "random"]},
+    }
+    return {
+        name: figures.make_figure(name, evaluation=found, **settings.get(name, {}))
+        for name in figures.FIGURES
+    }
+
+
+def test_every_figure_becomes_a_pdf_a_png_and_a_caption(
+    f: pm.Classifier,
+    images: Tensor,
+    found: pm.Evaluation,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(drawing, "DPI", 60)  # quicker to fill
+    for name, figure in all_figures(f, images, found).items():
+        pdf, png = (figures.draw(figure, tmp_path / f"{name}.{kind}") for kind in ("pdf", "png"))
+        content = pdf.read_bytes()
+        assert content.startswith(b"%PDF-") and content.rstrip().endswith(b"%%EOF"), name
+        assert b"/FontType 3" not in content and b"/Type3" not in content, name  # TrueType, not outlines
+        with Image.open(png) as picture:
+            picture.verify()
+        with Image.open(png) as picture:
+            assert picture.width <= 1.02 * 300 * drawing.WIDTH, (
+                name
+            )  # fits the text width at 300 dots per inch
+            assert np.asarray(picture.convert("L")).std() > 1, name
+        caption = figure.caption()
+        assert caption.endswith(".") and "\n" not in caption and "Settings: " in caption, name
+        if name != "desk":
+            assert (
+                "net Sequential" in caption and "seed 0" in caption and re.search(r"\d images?", caption)
+            ), name
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_same_record_gives_the_same_bytes(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for kind in ("pdf", "png", "svg"):
+        a, b = (figures.draw(figures.desk(), tmp_path / f"{k}.{kind}").read_bytes() for k in "ab")
+        assert a == b
+
+
+def test_draw_figure_writes_what_was_asked_for(found: pm.Evaluation, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    written = figures.draw_figure("curves", evaluation=found, out=tmp_path / "new", formats=("pdf",))
+    assert [p.name for p in written] == ["curves.pdf", "curves.txt"]
+    assert written[1].read_text() == figures.curves_figure(found).caption() + "\n"
+    assert figures.figures_of(found) == ["curves", "scatter", "mask-grid", "mask-grid-wrong", "label-matrix"]
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        ("pie", {}, "no figure is named 'pie'; known are curves, scatter"),
+        ("curves", {}, "is drawn from an evaluation"),
+        ("artifact", {}, "it needs a classifier and images"),
+        ("desk", {"formats": ("gif",)}, "written as pdf, png, svg, not gif"),
+    ],
+)
+def test_what_is_missing_is_said_before_anything_is_written(
+    name: str, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        figures.draw_figure(name, out=tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_records_need_no_matplotlib() -> None:
+    code = "import sys; from proofmap.report import figures; figures.desk().caption(); print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# ---- curves ------------------------------------------------------------------------------------------------
+
+
+def test_the_drawn_lines_are_the_mean_curves(found: pm.Evaluation) -> None:
+    figure = drawn(figures.curves_figure(found))
+    for place, axis in enumerate(figure.axes):
+        for line, result in zip(axis.get_lines(), found.results, strict=False):
+            expected = [
+                sum(p) / len(p) for p in zip(*result.insertion.probabilities[:, place].tolist(), strict=True)
+            ]
+            assert list(line.get_ydata()) == pytest.approx(expected, abs=1e-6)
+            assert line.get_xdata()[-1] == 100
+    areas = [r.insertion.auc[:, :2].mean(dim=0).tolist() for r in found.results]
+    legend = [t for t in words(figure) if t.startswith("grad-cam (")]
+    assert legend == [f"grad-cam ({', '.join(f'{a:.2f}'.removeprefix('0') for a in areas[1])})"]
+
+
+def test_one_map_for_all_labels_is_dashed_and_hollow(found: pm.Evaluation) -> None:
+    lines = drawn(figures.curves_figure(found)).axes[0].get_lines()[:3]
+    assert [line.get_linestyle() for line in lines] == ["-", "-", "--"]
+    assert "Dashed: one map for all labels." in figures.curves_figure(found).caption()
+    assert "Hollow: one map for all labels." in figures.scatter_figure(found).caption()
+
+
+def test_curves_by_tv_are_the_insertion_curves_of_masks_learned_so(f: pm.Classifier, images: Tensor) -> None:
+    record = figures.tv_curves(f, images, tvs=(0.0, 1.0), method=QUICK, fills=("gray", "noise"))
+    labels = f.probabilities(images).topk(2, dim=1).indices
+    for k, tv in enumerate((0.0, 1.0)):
+        maps = dataclasses.replace(QUICK, tv=tv)(f, images, labels)
+        for column, fill in enumerate(("gray", "noise")):
+            curves = pm.insertion(f.frozen(), images, maps, labels, fill=fill)
+            for place in range(2):
+                line = record.rows[place][column].lines[k]
+                assert line.method == f"{tv:g}"
+                assert line.auc == pytest.approx(float(curves.auc[:, place].mean()), abs=1e-5)
+                assert line.probabilities[-1] == pytest.approx(line.believed, abs=1e-5)
+    assert "steps 3" in record.settings and "tv" not in record.settings and "noise" in record.settings
+    axes = drawn(record).axes
+    assert axes[0].get_ylim()[1] >= max(max(line.probabilities) for line in record.rows[0][0].lines)
+    assert axes[2].get_xlabel() and not axes[0].get_xlabel()
+    assert len(axes) == 4 and axes[0].get_lines()[1].get_ydata()[3] == pytest.approx(
+        record.rows[0][0].lines[1].probabilities[3]
+    )
+
+
+# ---- scatter -----------------------------------------------------------------------------------------------
+
+
+def test_points_stand_at_their_scores_with_their_intervals_and_names(found: pm.Evaluation) -> None:
+    figure = drawn(figures.scatter_figure(found))
+    for axis, x in zip(figure.axes, ("completeness", "best-effort"), strict=True):
+        marks = [line.get_xydata()[0].tolist() for line in axis.get_lines() if len(line.get_xydata()) == 1]
+        expected = [[r.score(x).value, r.score("soundness").value] for r in found.results]
+        assert marks == [pytest.approx(e) for e in expected]
+        assert {r.name for r in found.results} <= {t.get_text() for t in axis.texts}
+
+
+def test_names_of_points_do_not_cover_one_another() -> None:
+    points = tuple(
+        figures.Point(f"method number {k}", k % 2 == 0, (x, x - 0.1, x + 0.1), (y, y - 0.1, y + 0.1))
+        for k, (x, y) in enumerate(
+            [(0.5, 0.5), (0.52, 0.5), (0.5, 0.53), (0.98, 0.5), (0.97, 0.97), (0.02, 0.02)]
+        )
+    )
+    figure = drawn(figures.ScatterFigure(("completeness",), (points,), ""))
+    names = [t for t in figure.axes[0].texts if t.get_text()]
+    assert len(names) == len(points)
+    boxes = [t.get_window_extent(figure.canvas.get_renderer()) for t in names]
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert all(b.x0 >= 0 and b.x1 <= figure.bbox.width for b in boxes)
+
+
+def test_a_score_that_counts_no_image_has_no_panel(found: pm.Evaluation) -> None:
+    results = tuple(
+        dataclasses.replace(
+            r,
+            scores=tuple(
+                dataclasses.replace(s, value=torch.nan, n=0) if s.name == "best-effort" else s
+                for s in r.scores
+            ),
+        )
+        for r in found.results
+    )
+    record = figures.scatter_figure(dataclasses.replace(found, results=results))
+    assert record.panels == ("completeness",) and "Right" not in record.caption()
+
+
+# ---- pictures ----------------------------------------------------------------------------------------------
+
+
+def test_the_grid_shows_thirty_percent_of_each_methods_map(found: pm.Evaluation) -> None:
+    for place, make in enumerate((figures.mask_grid, figures.wrong_mask_grid)):
+        record = make(found)
+        assert record.headings == ("photo", "gradient-x-input", "grad-cam", "random*")
+        for i, row in enumerate(record.rows):
+            label = found.label_names[int(found.labels[i, place])]
+            assert row[0] is not None and row[0].below.startswith(label + "\nf = ")
+            for cell, result in zip(row[1:], found.results, strict=True):
+                heat = found.map_of(result, i, place)
+                assert cell is not None
+                assert (cell.pixels == np.asarray(kept(found.image_of(i), heat, 0.3))).all()
+                assert int(keep_top(heat[None], 0.3).sum()) == 19  # of 64
+                auc = float(result.insertion.auc[i, place])
+                assert cell.below.split()[0] == grid.tiny(auc)
+
+
+def test_signs_agree_with_the_scores() -> None:
+    for value, auc in [
+        (0.5, 0.1),
+        (0.1, 0.5),
+        (0.5, 0.5),
+        (0.5, 0.41),
+        (0.5, 0.39),
+        (0.005, 0.0),
+        (0.0, 0.0),
+    ]:
+        sign, _ = grid.strength(value, auc, 0.01, 0.001)
+        alpha = float(completeness(torch.tensor(auc), torch.tensor(value), 0.01))
+        beta = min(max(value, 0.001) / auc, 1) if auc else 1.0
+        assert sign == ("↓" if alpha < 0.8 else "↑" if beta < 0.8 else "=")
+
+
+def test_all_words_of_a_grid_are_drawn_and_dollars_stay_dollars(found: pm.Evaluation) -> None:
+    shown = words(drawn(figures.mask_grid(found)))
+    assert {"photo", "grad-cam", "random*"} <= set(shown)
+    labels = {found.label_names[a].replace("$", r"\$") for a in found.labels[:, 0].tolist()}
+    assert labels <= set(shown)
+
+
+def test_a_place_without_labels_is_refused(found: pm.Evaluation) -> None:
+    with pytest.raises(InputError, match="has a label in place 9"):
+        figures.mask_grid(found, place=9)
+
+
+def test_two_objects_are_the_same_for_every_image(f: pm.Classifier, images: Tensor) -> None:
+    labels = torch.tensor([[0, 1], [0, 1], [1, 2]])
+    with pytest.raises(InputError, match="same two labels or more"):
+        figures.two_objects(pm.evaluate(f, images, methods=["gradient"], labels=labels))
+
+
+def test_two_objects_show_each_thing_for_each_method(f: pm.Classifier, images: Tensor) -> None:
+    record = figures.two_objects_of(f, images, ["dog", "cat"], methods=["gradient", "random"])
+    assert record.headings == ("photo", "dog", "cat", "dog", "cat")
+    assert record.spans == ((1, 2, "gradient"), (3, 4, "random*"))
+    first = record.rows[0]
+    assert all(cell is not None for cell in first)
+    assert (first[3].pixels == first[4].pixels).all()  # type: ignore[union-attr]  # one map for all labels
+    assert not (first[1].pixels == first[2].pixels).all()  # type: ignore[union-attr]
+
+
+def test_artifacts_are_photos_blended_with_gray_as_the_mask_says(f: pm.Classifier, images: Tensor) -> None:
+    record = figures.artifacts(f, images[:2], tvs=(0.0, 1.0), method=QUICK)
+    assert record.headings == ("photo", *f.names) and len(record.rows) == 4
+    assert record.titles == ("TV 0", "TV 0", "TV 1", "TV 1") and record.breaks == (2,)
+    labels = torch.arange(4).expand(2, 4)
+    maps = dataclasses.replace(QUICK, tv=1.0)(f, images[:2], labels)
+    gray = f.gray.view(-1, 1, 1)
+    expected = (maps[1, 2] * images[1] + (1 - maps[1, 2]) * gray).permute(1, 2, 0) * 255
+    cell = record.rows[3][3]
+    assert cell is not None
+    assert np.abs(cell.pixels.astype(float) - expected.numpy()).max() <= 1
+
+
+def test_masks_by_k_shows_every_mask_alone(f: pm.Classifier, images: Tensor) -> None:
+    record = figures.masks_by_k(f, images, ks=(1, 3), method=QUICK)
+    assert len(record.headings) == 1 + 1 + 3 and [s[2] for s in record.spans] == ["K = 1", "K = 3"]
+    top = f.probabilities(images).argmax(dim=1, keepdim=True)
+    masks = dataclasses.replace(QUICK, masks=3).each_mask(f, images, top, seed=0, progress=learned.Silent())
+    cell = record.rows[1][3]
+    assert cell is not None and (cell.pixels == np.asarray(kept(images[1], masks[1, 0, 1], 0.3))).all()
+    keep = keep_top(masks[1, 0, 1][None], 0.3)
+    alone = f.probabilities(torch.where(keep, images[1], f.gray.view(-1, 1, 1))[None])[0, top[1, 0]]
+    assert cell.below == grid.tiny(float(alone))
+
+
+# ---- the matrix and the desk -------------------------------------------------------------------------------
+
+
+def test_the_matrix_is_by_label_when_all_images_have_the_same(found: pm.Evaluation) -> None:
+    record = figures.label_matrix(found)
+    assert record.labels == tuple(found.label_names) and not record.by_place
+    result, areas = found.results[0], record.matrices[0].areas
+    expected = np.zeros((4, 4))
+    for i in range(3):
+        for j, a in enumerate(found.labels[i].tolist()):
+            for k, b in enumerate(found.labels[i].tolist()):
+                expected[a, b] += float(result.insertion.matrix[i, j, k]) / 3  # type: ignore[index]
+    assert np.array(areas) == pytest.approx(expected, abs=1e-6)
+    image = drawn(record).axes[0].get_images()[0].get_array()
+    assert np.asarray(image)[:4] == pytest.approx(expected, abs=1e-6)
+    assert np.asarray(image)[4] == pytest.approx(np.array(record.believed), abs=1e-6)
+
+
+def test_the_matrix_is_by_order_when_images_have_labels_of_their_own(
+    f: pm.Classifier, images: Tensor
+) -> None:
+    top2 = pm.evaluate(f, images, methods=["gradient"], labels=torch.tensor([[0, 1], [2, 3], [1, 2]]))
+    record = figures.label_matrix(top2)
+    assert record.by_place and record.labels == ("1", "2")
+    matrix = top2.results[0].insertion.matrix
+    assert matrix is not None
+    assert record.matrices[0].areas[0][1] == pytest.approx(float(matrix[:, 0, 1].mean()), abs=1e-6)
+
+
+def test_the_desk_says_the_papers_numbers() -> None:
+    shown = words(drawn(figures.desk()))
+    assert {
+        "f = .67",
+        "f = .13",
+        "complete .97",
+        "sound .45",
+        "complete .58",
+        "desk",
+        "desktop computer",
+    } <= set(shown)
+
+
+def test_the_desk_of_a_photo_says_what_was_measured(f: pm.Classifier, images: Tensor) -> None:
+    record = figures.desk_of_photo(f, images, methods=["gradient", "random"])
+    top2 = f.probabilities(images[:1]).topk(2)
+    assert record.example.labels == tuple(f.names[a] for a in top2.indices[0].tolist())
+    assert [b.f for b in record.example.cases[0].beliefs] == pytest.approx(top2.values[0].tolist(), abs=1e-5)
+    assert len(record.pictures) == 2 and record.photo is not None and record.photo.shape == (SIZE, SIZE, 3)

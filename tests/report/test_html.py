@@ -1,0 +1,359 @@
+"""The page says what the evaluation says, holds everything it needs, and stays small."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap import _random
+from proofmap.errors import InputError
+from proofmap.metrics.curves import curve_settings
+from proofmap.ranking import keep_top
+from proofmap.report import page_data, page_pictures, scatter, tables
+from proofmap.report.choice import Choice, choose_pictured
+from proofmap.report.html import write_report
+from proofmap.report.pictures import displayed
+from tests.report.pages import STRANGE, PageParts, judged, listed
+from tests.toys import normal
+
+
+@pytest.fixture(scope="module")
+def evaluation() -> pm.Evaluation:
+    return judged(labels="top4")
+
+
+@pytest.fixture(scope="module")
+def page(evaluation: pm.Evaluation, tmp_path_factory: pytest.TempPathFactory) -> PageParts:
+    return PageParts(
+        write_report(evaluation, tmp_path_factory.mktemp("page") / "report.html", command="do <it>")
+    )
+
+
+@pytest.mark.parametrize("n", [1, 7, 199, 200, 1024])
+def test_levels_say_exactly_what_the_ranking_keeps_at_every_step(n: int) -> None:
+    maps = torch.stack([normal(n), normal(n).round(), torch.zeros(n)])  # distinct values, ties, all equal
+    counts = page_pictures.slider_counts(n)
+    levels = page_pictures.levels_of(pm.ranking.rank(maps), counts)
+    steps = len(counts) - 1
+    for k in range(steps + 1):
+        assert ((levels <= k) == keep_top(maps, k / steps).numpy()).all()
+
+
+@pytest.mark.parametrize("ties", ["index", "center", "random"])
+def test_the_page_carries_the_ranking_of_the_curves(tmp_path: Path, ties: str) -> None:
+    curve = curve_settings("paper", ties=ties)
+
+    def coarse(classifier: object, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return images.mean(dim=1, keepdim=True).round().expand(-1, labels.shape[1], -1, -1)  # full of ties
+
+    evaluation = judged(
+        2, labels="top2", methods=[coarse], metrics=[pm.default_metrics(curve=curve)[0]], seed=3
+    )
+    page = PageParts(write_report(evaluation, tmp_path / "r.html"))
+    keys = _random.image_keys(evaluation.images, 3, "ties")
+    for image in range(2):
+        assert page.record["pictured"][image]["index"] == image
+        maps = evaluation.results[0].maps[image]
+        for k, count in enumerate(page.record["counts"]):
+            kept = keep_top(maps, count / maps[0].numel(), ties=ties, keys=keys[image].expand(len(maps)))  # type: ignore[arg-type]
+            assert ((page.levels(image) <= k) == kept.numpy()).all()
+
+
+def test_a_label_free_map_is_stored_once(evaluation: pm.Evaluation, page: PageParts) -> None:
+    by_method = [m["maps"] for m in page.record["pictured"][0]["methods"]]
+    assert by_method == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 8, 8, 8]]
+    assert len(page.levels(0)) == 9
+
+
+def test_colours_by_level_are_the_colours_by_value() -> None:
+    heat = normal(64, 64)
+    counts = page_pictures.slider_counts(heat.numel())
+    levels = page_pictures.levels_of(pm.ranking.rank(heat[None]), counts)[0]
+    table = np.array(page_pictures.heat_table(heat, levels, len(counts) - 1))
+    difference = np.abs(table[levels].reshape(64, 64) - 255 * displayed(heat))
+    assert difference.mean() < 1.5 and difference.max() < 30
+
+
+def test_curves_f_and_areas_are_the_evaluations(evaluation: pm.Evaluation, page: PageParts) -> None:
+    for i, shown in enumerate(page.record["pictured"]):
+        assert [a["f"] for a in shown["labels"]] == pytest.approx(evaluation.f[i].tolist(), rel=1e-8)
+        for result, method in zip(evaluation.results, shown["methods"], strict=True):
+            assert [a["auc"] for a in method["labels"]] == pytest.approx(
+                result.insertion.auc[i].tolist(), rel=1e-8
+            )
+            assert np.allclose(method["curve"], result.insertion.probabilities[i], rtol=1e-8)
+    assert page.record["curve_counts"][0] == evaluation.results[0].insertion.counts.tolist()
+
+
+def test_a_curve_of_every_count_is_thinned_to_the_sliders_counts_and_stays_exact(tmp_path: Path) -> None:
+    curve = curve_settings("paper", fill="gray")
+    every = replace(curve, quadrature=replace(curve.quadrature, points="all"))
+    evaluation = judged(1, labels="top1", methods=["random"], metrics=[pm.default_metrics(curve=every)[0]])
+    record = PageParts(write_report(evaluation, tmp_path / "r.html")).record
+    assert record["curve_counts"][0] == record["counts"]
+    exact = evaluation.results[0].insertion.probabilities[0, 0][record["counts"]]
+    assert record["pictured"][0]["methods"][0]["curve"][0] == pytest.approx(exact.tolist(), rel=1e-8)
+
+
+def test_verdicts_never_round_up_to_the_bar(evaluation: pm.Evaluation) -> None:
+    for f, auc, kind, below in [
+        (0.5, 0.3999, "weak", 0.79),
+        (0.4, 0.5001, "strong", 0.79),
+        (0.5, 0.5, "match", None),
+        (0.5, 0.1, "weak", 0.2),
+    ]:
+        result = evaluation.results[0]
+        insertion = replace(result.insertion, auc=torch.full_like(result.insertion.auc, auc))
+        changed = replace(
+            evaluation, f=torch.full_like(evaluation.f, f), results=(replace(result, insertion=insertion),)
+        )
+        picture = page_pictures.picture_of(changed, 0, [0], page_pictures.slider_counts(20 * 28))
+        label = picture.record["methods"][0]["labels"][0]
+        assert (label["kind"], label["below"]) == (kind, below)
+
+
+def test_the_table_prints_what_the_terminal_prints(evaluation: pm.Evaluation, page: PageParts) -> None:
+    _, rows = tables.score_cells(evaluation)
+    table = " ".join(page.text.split("All scores")[1].split("Image by image")[0].split())
+    for row in rows:
+        cells = " ".join(row[1:]).replace("[", "").replace("]", "").replace(",", " –")
+        assert cells in table  # all of a method's values and intervals, in their order
+
+
+def test_any_name_is_text(page: PageParts) -> None:
+    assert [a.get("type") for a, _ in page.scripts].count("module") == 1
+    assert {a.get("type") for a, _ in page.scripts} == {"module", "application/json", "text/plain"}
+    assert not any(tag == "b" and "alert" in str(attrs) for tag, attrs in page.elements)
+    shown = {a["name"] for picture in page.record["pictured"] for a in picture["labels"]}
+    assert shown <= set(STRANGE) and len(shown) >= 4
+    for name in shown:
+        assert name in page.text
+    assert "do <it>" in page.text
+
+
+def test_nothing_is_fetched(page: PageParts) -> None:
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "iframe", "object")
+        for name in ("src", "href", "srcset", "poster"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:image/")), (tag, attributes)
+    policy = next(a for t, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in str(policy["content"])
+
+
+def test_every_picture_has_words(page: PageParts) -> None:
+    assert all(a.get("alt") for t, a in page.elements if t == "img")
+    assert all(a.get("role") == "img" or a.get("aria-hidden") for t, a in page.elements if t == "svg")
+
+
+def test_the_same_evaluation_gives_the_same_bytes(evaluation: pm.Evaluation, tmp_path: Path) -> None:
+    first, second = (write_report(evaluation, tmp_path / name) for name in ("a.html", "b.html"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_what_is_not_a_number_is_a_dash(evaluation: pm.Evaluation, tmp_path: Path) -> None:
+    result = evaluation.results[0]
+    nan = replace(result.scores[2], value=math.nan, low=math.nan, high=math.nan, n=0)
+    values = {**result.values, nan.name: torch.full((3,), math.nan)}
+    changed = replace(result, scores=(*result.scores[:2], nan, *result.scores[3:]), values=values)
+    page = PageParts(write_report(replace(evaluation, results=(changed,)), tmp_path / "r.html"))
+    assert page.record["methods"][0]["values"][2] == [None] * 3
+    assert ("td", {"class": "number", "data-value": ""}) in page.elements
+    assert "NaN" not in page.text and "nan" not in page.text.split()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n": 1, "methods": ["random"], "labels": "top1"},
+        {"n": 1, "methods": ["gradient"], "labels": [3]},
+        {"labels": "p>=0.2"},
+        {"size": (1, 5), "methods": ["gradient"]},
+        {"size": 3, "methods": ["random"], "labels": "all"},
+        {"channels": 1, "methods": ["gradient"]},
+        {"channels": 5, "size": (9, 4), "methods": ["gradient"]},
+        {"keep_maps": 0},
+        {"keep_maps": 2},
+        {"metrics": [pm.metrics.Deletion()]},
+        {"metrics": [pm.metrics.Soundness(), pm.metrics.BestEffort()]},
+        {"metrics": [*pm.default_metrics(), *pm.default_metrics("released")]},
+    ],
+    ids=str,
+)
+def test_every_evaluation_has_a_page(tmp_path: Path, options: dict[str, object]) -> None:
+    evaluation = judged(**{"labels": "top3", **options})  # type: ignore[arg-type]
+    page = PageParts(write_report(evaluation, tmp_path / "r.html"))
+    assert len(page.record["pictured"]) == len(evaluation.pictured)
+    assert len(page.record["images"]["names"]) == len(evaluation)
+
+
+def test_of_many_labels_the_probable_and_the_least_sound_are_drawn(tmp_path: Path) -> None:
+    evaluation = judged(1, label_names=[f"label {k}" for k in range(70)], labels="all", methods=["gradient"])
+    page = PageParts(write_report(evaluation, tmp_path / "r.html", most_labels=4))
+    shown = page.record["pictured"][0]
+    result = evaluation.results[0]
+    sound = result.pairs["soundness"][0]
+    assert len(shown["labels"]) == 4 and shown["left_out"] == 66
+    assert [a["label"] for a in shown["labels"][:3]] == evaluation.labels[0, :3].tolist()
+    assert shown["labels"][3]["label"] == int(evaluation.labels[0, 3 + int(sound[3:].argmin())])
+    assert page.record["matrix"] is None and "66 more labels were judged" in page.text
+
+
+def test_the_matrix_is_the_mean_over_images_of_what_belongs_to_each_pair_of_labels() -> None:
+    evaluation = judged(3, labels="all", methods=["gradient"])  # each image has its own order of the labels
+    found = page_data.mean_matrix(evaluation)
+    assert found is not None and found["shared"] and found["names"] == list(STRANGE)
+    matrix = evaluation.results[0].insertion.matrix
+    assert matrix is not None
+    for a in range(6):
+        for b in range(6):
+            cells = [
+                float(matrix[i, row.index(a), row.index(b)])
+                for i, row in enumerate(evaluation.labels.tolist())
+            ]
+            assert found["methods"][0][a][b] == pytest.approx(sum(cells) / 3, rel=1e-5)
+
+
+def test_where_images_have_their_own_labels_the_matrix_goes_by_place(evaluation: pm.Evaluation) -> None:
+    found = page_data.mean_matrix(evaluation)
+    assert found is not None and not found["shared"]
+    assert found["names"] == ["label 1", "label 2", "label 3", "label 4"]
+    assert found["f"] == pytest.approx(evaluation.f.mean(dim=0).tolist(), rel=1e-5)
+
+
+def _with_scores(evaluation: pm.Evaluation, **values: tuple[float, float, float]) -> pm.Evaluation:
+    """The evaluation with these (completeness, soundness, best effort) by method."""
+    results = []
+    for result in evaluation.results:
+        amounts = values[result.name.replace("-", "_")]
+        scores = [
+            replace(s, value=v, low=v - 0.02, high=min(1.0, v + 0.02))
+            for s, v in zip(result.scores, amounts, strict=False)
+        ]
+        results.append(replace(result, scores=tuple(scores)))
+    return replace(evaluation, results=tuple(results))
+
+
+def test_the_verdict_names_who_reaches_the_bar_in_all_that_was_judged(evaluation: pm.Evaluation) -> None:
+    none = _with_scores(
+        evaluation, gradient=(0.9, 0.3, 0.9), gradient_x_input=(0.5, 0.6, 0.4), random=(0.1, 0.95, 0.1)
+    )
+    words = page_data.verdict_words(none)
+    assert words["headline"] == "None of the 3 methods is both complete and sound"
+    assert "most complete is gradient (.90, with soundness .30)" in words["detail"]
+    assert "soundest is random (.95, with completeness .10)" in words["detail"]
+    one = _with_scores(
+        evaluation, gradient=(0.9, 0.81, 0.9), gradient_x_input=(0.9, 0.9, 0.4), random=(0.1, 0.95, 0.1)
+    )
+    words = page_data.verdict_words(one)
+    assert (
+        words["headline"] == "gradient is both complete and sound"
+    )  # gradient-x-input did not try every label
+    assert "interval of gradient reaches below the bar" in words["detail"]
+
+
+def test_metrics_asked_for_twice_are_drawn_twice() -> None:
+    twice = judged(
+        2, metrics=[*pm.default_metrics(), *pm.default_metrics("released")], methods=["random"], labels="top2"
+    )
+    panels = page_data.scatter_panels(twice)
+    assert [(p["x"], p["y"]) for p in panels] == [
+        ("completeness", "soundness"),
+        ("best-effort", "soundness"),
+        ("completeness-2", "soundness-2"),
+        ("best-effort-2", "soundness-2"),
+    ]
+
+
+def test_names_in_the_scatter_cover_no_mark_and_no_other_name() -> None:
+    rng = np.random.default_rng(0)
+    points = [
+        {"method": m, "x": [x, None, None], "y": [y, 0.1, 0.9], "label_free": False}
+        for m, (x, y) in enumerate(rng.uniform(0, 1, (12, 2)).tolist())
+    ]
+    points.append({"method": 12, "x": [None] * 3, "y": [0.5, 0.4, 0.6], "label_free": False})
+    found = scatter.marks(points, [f"method number {m}" for m in range(13)])
+    assert len(found) == 12  # a method without a value has no place
+    boxes = []
+    for mark in found:
+        if mark.name:
+            wide = 7 * len(mark.name)
+            left = mark.name_x if mark.anchor == "start" else mark.name_x - wide
+            boxes.append((left, left + wide, mark.name_y - 11, mark.name_y + 3))
+    boxes += [(m.x - 5, m.x + 5, m.y - 5, m.y + 5) for m in found]
+    assert sum(bool(m.name) for m in found) >= 8
+    for k, (left, right, top, bottom) in enumerate(boxes):
+        assert all(right <= a or b <= left or bottom <= c or d <= top for a, b, c, d in boxes[:k])
+
+
+def test_the_worst_of_each_method_and_some_at_random_are_shown() -> None:
+    sound = torch.linspace(0, 1, 100)
+    complete = torch.full((100,), 0.5)
+    complete[50:53], complete[60] = torch.tensor([0.1, 0.2, 0.3]), math.nan
+    values = {"a": {"soundness": sound, "completeness": complete}, "b": {"soundness": sound.flip(0)}}
+    choice = choose_pictured(values, soundness=4, completeness=2, random=5, seed=1)
+    assert {0, 1, 99, 98} <= set(choice.indices)
+    assert {50, 51} <= set(choice.indices) and 60 not in list(choice.reasons)[:6]
+    assert len(choice.indices) == 11
+    assert choice.reasons[99] == ("among the worst in soundness for b",)
+    assert "the 4 worst in soundness" in choice.rule and "5 at random (seed 1)" in choice.rule
+    assert choice == choose_pictured(values, soundness=4, completeness=2, random=5, seed=1)
+    assert choice != choose_pictured(values, soundness=4, completeness=2, random=5, seed=2)
+    assert set(choose_pictured(values, among=range(40, 70)).indices) <= set(range(40, 70))
+
+
+def test_the_choice_needs_no_metric_by_name() -> None:
+    choice = choose_pictured({"a": {"area": torch.rand(50)}}, soundness=2, completeness=2, random=2)
+    assert len(choice.indices) == 6 and "6 at random" in choice.rule  # what cannot be worst is drawn
+    with pytest.raises(InputError, match="negative"):
+        choose_pictured({"a": {"area": torch.rand(50)}}, random=-1)
+
+
+def test_the_page_states_the_choice(evaluation: pm.Evaluation, tmp_path: Path) -> None:
+    choice = Choice({2: ("drawn at random",), 0: ("because",)}, "Two, for a reason.")
+    page = PageParts(write_report(evaluation, tmp_path / "r.html", choice=choice))
+    assert [p["index"] for p in page.record["pictured"]] == [2, 0]
+    assert "Two, for a reason." in page.text and "because" in page.text
+    with pytest.raises(InputError, match="not kept"):
+        write_report(judged(keep_maps=1), tmp_path / "s.html", choice=choice)
+    assert not (tmp_path / "s.html").exists()
+
+
+def test_failures_provenance_and_command_are_on_the_page(evaluation: pm.Evaluation, tmp_path: Path) -> None:
+    page = PageParts(
+        write_report(
+            evaluation,
+            tmp_path / "r.html",
+            title="A <title>",
+            provenance={"hardware": {"cores": 2}},
+            failures=[("broken.jpg", "it is not an image")],
+        )
+    )
+    for words in (
+        "A <title>",
+        "hardware.cores",
+        "broken.jpg",
+        "it is not an image",
+        "1 thing could not be done",
+    ):
+        assert words in page.text
+
+
+def test_a_study_of_two_thousand_images_is_a_small_page(evaluation: pm.Evaluation, tmp_path: Path) -> None:
+    path = write_report(listed(evaluation, 2000), tmp_path / "r.html")
+    assert len(PageParts(path).record["images"]["names"]) == 2000
+    assert path.stat().st_size < 1_000_000
+
+
+def test_twenty_images_five_labels_four_methods_of_pure_noise_stay_below_thirty_megabytes() -> None:
+    noise = torch.stack([normal(224, 224, seed=k) for k in range(4)])
+    counts = page_pictures.slider_counts(224 * 224)
+    levels = page_pictures.levels_of(pm.ranking.rank(noise), counts)
+    stored = len(page_pictures.levels_text(levels, 224, 224)) / 4
+    photo = len(page_pictures.photo_uri(torch.rand(3, 224, 224)))  # noise: larger than any photo
+    assert 20 * (5 * 4 * (stored + 1500) + photo) < 30e6

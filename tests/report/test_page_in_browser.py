@@ -1,0 +1,276 @@
+"""The page in a real browser, from disk and with the network off: what one sees is what was computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap.ranking import keep_top
+from proofmap.report import tables
+from proofmap.report.html import write_report
+from tests.browser import NoBrowser, chromium
+from tests.report.pages import judged, listed
+
+ALL = 8000  # pixels: a window so high that all rows are in view
+# The opacity of every pixel of some canvases, row by row.
+ALPHA = """(canvases) => canvases.map((c) => [...c.getContext("2d").getImageData(0, 0, c.width, c.height).data]
+    .filter((_, i) => i % 4 === 3))"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    try:
+        with chromium() as found:
+            yield found
+    except NoBrowser as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def evaluation() -> pm.Evaluation:
+    return judged(2, (32, 20), labels="top3", names=["<i>one</i>", "two & three"])
+
+
+@pytest.fixture(scope="module")
+def report(evaluation: pm.Evaluation, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    return write_report(evaluation, path, command="proofmap evaluate --data 'a b'", failures=[("x", "y")])
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Any]:
+    """Opens a file; the test fails when the page complains or asks for anything but itself."""
+    contexts, complaints = [], []
+
+    def opened(path: Path, width: int = 1440, height: int = 900, scheme: str = "light") -> Any:
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, offline=True
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.on("console", lambda m: m.type != "error" or complaints.append(m.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda r: r.url.startswith(("file:", "data:")) or complaints.append(r.url))
+        page.goto(path.as_uri())
+        if page.locator("#share").count():
+            page.wait_for_selector("html[data-ready]", state="attached")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def test_the_slider_shows_exactly_the_pixels_that_the_ranking_keeps(
+    open_page: Any, report: Path, evaluation: pm.Evaluation
+) -> None:
+    page = open_page(report, height=ALL)
+    for step in (40, 0, 1, 37, 100, 199, 200):
+        _slide(page, step)
+        assert f"{round(step / 200 * 640)} of 640 pixels" in page.locator("#share-words").text_content()
+        for image in range(2):
+            shown = np.array(page.locator(f"#image-{image} canvas.kept").evaluate_all(ALPHA))
+            for place, pictures in enumerate(shown.reshape(3, 3, 32, 20)):
+                for result, alpha in zip(evaluation.results, pictures, strict=True):
+                    kept = keep_top(evaluation.map_of(result, image, place)[None], step / 200)[0].numpy()
+                    assert (alpha == np.where(kept, 255, 0)).all()
+
+
+def _slide(page: Any, step: int) -> None:
+    """Move the slider and wait until everything in view has followed."""
+    page.locator("#share").fill(str(step))
+    page.wait_for_function(
+        "(words) => [...document.querySelectorAll('.reading-off')].every((p) => p.textContent.startsWith(words))",
+        arg=f"at {step / 2:g} %:",
+    )
+
+
+def test_kept_pixels_are_the_photos_own(open_page: Any, report: Path, evaluation: pm.Evaluation) -> None:
+    page = open_page(report, height=ALL)
+    _slide(page, 100)
+    data = page.locator("#image-0 canvas.kept").first.evaluate(
+        "(c) => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
+    )
+    shown = np.array(data).reshape(32, 20, 4)
+    kept = keep_top(evaluation.map_of(evaluation.results[0], 0, 0)[None], 0.5)[0].numpy()
+    photo = (evaluation.images[0].permute(1, 2, 0).numpy() * 255).round()
+    assert (shown[kept][:, :3] == photo[kept]).all()
+
+
+def test_the_probability_is_read_off_the_curve(
+    open_page: Any, report: Path, evaluation: pm.Evaluation
+) -> None:
+    page = open_page(report, height=ALL)
+    for step in (0, 33, 200):
+        _slide(page, step)
+        row = page.locator("#image-0 .row").nth(1)
+        for m, result in enumerate(evaluation.results):
+            curves = result.insertion
+            p = np.interp(round(step / 200 * 640), curves.counts, curves.probabilities[0, 1])
+            assert row.locator(".reading-off b").nth(m).text_content() == tables.number(float(p))
+    assert row.locator(".reading-off b").first.text_content() == tables.number(float(evaluation.f[0, 1]))
+
+
+def test_labels_are_switched_one_by_one_and_for_all_images(open_page: Any, report: Path) -> None:
+    page = open_page(report)
+    rows, chip = page.locator("#image-0 .row"), page.locator("#image-0 .chip").nth(1)
+    assert rows.count() == 3 and all(rows.nth(k).is_visible() for k in range(3))
+    chip.focus()
+    page.keyboard.press("Enter")
+    assert chip.get_attribute("aria-pressed") == "false" and not rows.nth(1).is_visible()
+    chip.click()
+    assert rows.nth(1).is_visible()
+    page.locator("#labels-shown").select_option("1")
+    assert [page.locator(".row").nth(k).is_visible() for k in range(6)] == [True, False, False] * 2
+
+
+def test_views_can_be_left_out(open_page: Any, report: Path) -> None:
+    page = open_page(report)
+    page.locator("[data-view=heat]").uncheck()
+    assert not page.locator("canvas.heat").first.is_visible()
+    assert page.locator("canvas.kept").first.is_visible()
+
+
+def test_keys_move_the_slider(open_page: Any, report: Path) -> None:
+    page = open_page(report)
+    page.locator("#share").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#share").input_value() == "41"
+    assert page.locator("#share").get_attribute("aria-valuetext") == "20.5 %, 131 of 640 pixels"
+    page.keyboard.press("End")
+    assert "640 of 640" in page.locator("#share-words").text_content()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_theme_follows_the_system_until_it_is_switched(open_page: Any, report: Path, scheme: str) -> None:
+    page = open_page(report, scheme=scheme)
+
+    def is_dark() -> bool:
+        colour = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        return sum(int(part) for part in colour.strip("rgb()").split(",")) < 200
+
+    assert is_dark() == (scheme == "dark")
+    page.locator("#theme").click()
+    assert is_dark() != (scheme == "dark")
+
+
+def _column(page: Any, table: str, column: int) -> list[str]:
+    cells = page.locator(f"{table} tbody tr > :nth-child({column + 1})")
+    return [cell.split("\n")[0] for cell in cells.all_inner_texts()]
+
+
+def test_scores_are_sorted_best_first_then_worst_first_and_what_is_missing_last(
+    open_page: Any, evaluation: pm.Evaluation, tmp_path: Path
+) -> None:
+    values = {"gradient": (0.5, 0.3), "gradient-x-input": (math.nan, 0.2), "random": (0.9, 0.1)}
+    results = []
+    for result in evaluation.results:
+        first, *middle, last = (
+            result.scores
+        )  # completeness, where higher is better, and deletion, where lower is
+        high, low = values[result.name]
+        changed = replace(first, value=high, low=math.nan), *middle, replace(last, value=low, low=math.nan)
+        results.append(replace(result, scores=changed))
+    page = open_page(write_report(replace(evaluation, results=tuple(results)), tmp_path / "r.html"))
+    heads = page.locator(".scores thead button")
+    heads.nth(1).click()
+    assert _column(page, ".scores", 1) == [".90", ".50", "-"]
+    assert page.locator(".scores thead th").nth(1).get_attribute("aria-sort") == "descending"
+    heads.nth(1).click()
+    assert _column(page, ".scores", 1) == [".50", ".90", "-"]
+    heads.nth(5).click()
+    assert _column(page, ".scores", 5) == [".10", ".20", ".30"]
+    heads.nth(0).click()
+    assert _column(page, ".scores", 0)[0].startswith("gradient")
+
+
+def test_two_thousand_images_are_listed_sorted_and_found(
+    open_page: Any, evaluation: pm.Evaluation, tmp_path: Path
+) -> None:
+    many = listed(evaluation, 2000)
+    values = many.results[1].values["soundness"]
+    values[:6] = torch.tensor([math.nan, 0.125, 0.375, 0.00123, 0.435, 1.0])
+    page = open_page(write_report(many, tmp_path / "r.html"))
+    assert page.locator("#share").count() == 0 and "No image is shown in full" in page.inner_text("#pictures")
+    rows = page.locator("#list tbody tr")
+    assert rows.count() <= 300  # the rest is made when one scrolls there
+    assert _column(page, "#list", 4)[:50] == [tables.number(v) for v in values[:50].tolist()]
+    page.locator("#list thead button").nth(4).click()  # worst first
+    ordered = sorted(v for v in values.tolist() if v == v)
+    assert _column(page, "#list", 4)[:100] == [tables.number(v) for v in ordered[:100]]
+    page.locator("#find").fill("image 199")
+    assert page.locator("#found").text_content() == "11 of 2000 images"
+    page.locator("#find").fill("")
+    page.locator("#metric").select_option("0")
+    first = sorted(many.results[1].values["completeness"].tolist())[:20]
+    assert _column(page, "#list", 4)[:20] == [tables.number(v) for v in first]
+    page.locator("#more").evaluate("(more) => { while (!more.hidden) more.click(); }")
+    assert rows.count() == 2000 and _column(page, "#list", 4)[0] == tables.number(first[0])
+
+
+def test_names_are_text(open_page: Any, report: Path) -> None:
+    page = open_page(report)
+    assert page.locator("article h3").all_text_contents() == ["<i>one</i>", "two & three"]
+    assert page.locator("article i").count() == 0
+    labels = page.locator(".row h4").all_text_contents()
+    assert len(labels) == 6 and any("<" in name or "&" in name or '"' in name for name in labels)
+
+
+def test_everything_is_painted_before_printing(open_page: Any, report: Path) -> None:
+    page = open_page(report)
+    page.emulate_media(media="print")
+    page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    painted = page.locator("canvas.kept").evaluate_all(
+        "(all) => all.map((c) => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v) => v))"
+    )
+    assert len(painted) == 2 * 3 * 3 and all(painted)
+    assert not page.locator("#theme").is_visible()
+
+
+def test_a_telephone_needs_no_scrolling_sideways(open_page: Any, report: Path) -> None:
+    page = open_page(report, width=390)
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 390
+    assert page.locator("#share").is_visible()
+
+
+def test_small_pictures_are_enlarged_without_smoothing(open_page: Any, report: Path) -> None:
+    page = open_page(report)
+    rendering = page.locator("canvas.kept, canvas.heat, img.photo").evaluate_all(
+        "(all) => all.map((node) => getComputedStyle(node).imageRendering)"
+    )
+    assert set(rendering) == {"pixelated"}
+
+
+def test_many_labels_have_a_picture_of_the_matrix(open_page: Any, tmp_path: Path) -> None:
+    evaluation = judged(2, 8, label_names=[f"label {k}" for k in range(40)], labels="all", methods=["random"])
+    page = open_page(write_report(evaluation, tmp_path / "r.html"))
+    canvas = page.locator("#matrices canvas")
+    assert canvas.get_attribute("width") == "40" and "40 labels" in str(canvas.get_attribute("aria-label"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_finding_about_accessibility(open_page: Any, tmp_path: Path, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    evaluation = judged(2, 16, labels="top2", methods=["gradient", "random"], keep_maps=1)
+    path = write_report(evaluation, tmp_path / "r.html", command="proofmap", failures=[("x", "y")])
+    page = open_page(path, height=ALL, scheme=scheme)
+    page.locator("details").evaluate_all("(all) => all.forEach((details) => { details.open = true; })")
+    page.wait_for_selector(".own-matrix table")
+    found = axe.Axe().run(page).response["violations"]
+    serious = [
+        (v["id"], node["html"][:200], node["failureSummary"])
+        for v in found
+        if v["impact"] in ("serious", "critical")
+        for node in v["nodes"]
+    ]
+    assert serious == []

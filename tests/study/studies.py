@@ -1,0 +1,102 @@
+"""A small study that other processes can open too, and all that a run directory says, for comparing two of them."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from proofmap.classifier import Classifier
+from proofmap.models import load_classifier
+from proofmap.study import Study
+from tests.data.made_up import save
+
+NAMES = ("cat", "dog", "cup", "rocket", "car")
+METHODS = ("gradient", "random", "learned-mask:steps=3,fill=gray")
+
+_NET = """\
+import torch
+from tests.toys import MEAN, STD, conv_net
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = conv_net({labels}, seed={seed})
+
+    def forward(self, x):
+        return {forward}
+
+
+def make():
+    return Net().eval(), dict(size=8, mean=MEAN, std=STD, batch_size=64, names={names!r})
+"""
+
+
+def net_file(folder: Path, *, seed: int = 0, forward: str = "self.layers(x)") -> str:
+    """A model string: a convolution net of 8 x 8 pixels and five labels, in a file that any process can load."""
+    path = folder / "net.py"
+    path.write_text(_NET.format(labels=len(NAMES), seed=seed, forward=forward, names=NAMES))
+    return f"{path}:make"
+
+
+def photos(folder: Path, n: int, *, first: int = 0) -> Path:
+    """A folder of ``n`` different pictures: ``00.png`` and so on."""
+    for k in range(first, first + n):
+        save(folder, f"{k:02d}.png", k)
+    return folder
+
+
+def toy_study(folder: Path, n: int = 6, **changes: Any) -> Study:
+    """Three methods on ``n`` pictures in ``folder/photos``, two to a block, three labels each."""
+    settings: dict[str, Any] = {
+        "model": net_file(folder),
+        "data": str(photos(folder / "photos", n)),
+        "labels": "top3",
+        "methods": METHODS,
+        "block": 2,
+    }
+    return Study(**{**settings, **changes})
+
+
+def plain(study: Study) -> dict[str, Any]:
+    """A study as JSON can carry it; :func:`from_plain` is the way back."""
+    return {
+        **{name: value for name, value in vars(study).items() if name != "images"},
+        "images": vars(study.images),
+    }
+
+
+def classifier_of(study: Study) -> Classifier:
+    return load_classifier(study.model)
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """Everything in a run directory that must not depend on how often it was stopped: names for numbers."""
+    queries = {
+        "images": "SELECT name, digest, truth, eligible, block, failure FROM images ORDER BY id",
+        "labels": "SELECT images.name, place, label, f FROM image_labels JOIN images ON images.id = image ORDER BY 1, 2",
+        "per_image": "SELECT * FROM per_image ORDER BY 1, 2, 3",
+        "per_label": "SELECT * FROM per_label ORDER BY 1, 2, 3, 4",
+        "curves": "SELECT methods.name, images.name, game, probabilities, f, auc, error, matrix FROM curves "
+        "JOIN methods ON methods.id = method JOIN images ON images.id = image ORDER BY 1, 2",
+        "units": "SELECT methods.name, block, key, maps FROM units JOIN methods ON methods.id = method ORDER BY 1, 2, 3, 4",
+        "done": "SELECT methods.name, block, metrics.name FROM done JOIN methods ON methods.id = method "
+        "JOIN metrics ON metrics.id = metric ORDER BY 1, 2, 3",
+        "failures": "SELECT methods.name, images.name, reason FROM failures JOIN methods ON methods.id = method "
+        "JOIN images ON images.id = image ORDER BY 1, 2",
+        "notes": "SELECT key, value FROM notes ORDER BY 1",
+    }
+    with closing(sqlite3.connect(folder / "scores.sqlite")) as database:
+        found: dict[str, Any] = {name: database.execute(query).fetchall() for name, query in queries.items()}
+    found["maps"] = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "maps").glob("*")
+    }
+    return found
+
+
+def values(folder: Path) -> dict[tuple[str, str, str], float]:
+    """(method, metric, image) -> value."""
+    return {(method, metric, image): value for method, metric, image, _, value in facts(folder)["per_image"]}

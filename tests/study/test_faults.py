@@ -1,0 +1,740 @@
+"""What a run directory survives: killed processes, full disks, two writers, flipped bytes, things that changed."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import re
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from proofmap.errors import InputError, ProofmapError
+from proofmap.study import Run, RunBusy, Selection, StoreError, Study, run_study, schema, verify_run
+from proofmap.study.lock import locked
+from proofmap.study.store import Store
+from tests.data.made_up import bomb, jpeg, noise, save
+from tests.study.processes import Processes
+from tests.study.studies import facts, net_file, photos, toy_study
+
+DATABASE = "scores.sqlite"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
+    """A study and a finished run of it, which nobody changes."""
+    folder = tmp_path_factory.mktemp("whole")
+    study = toy_study(folder)
+    run_study(study, folder / "run", threads=1)
+    return study, folder / "run"
+
+
+@pytest.fixture
+def run(whole: tuple[Study, Path], tmp_path: Path) -> tuple[Study, Path]:
+    """The same run, in a copy of its own."""
+    study, folder = whole
+    return study, shutil.copytree(folder, tmp_path / "run")
+
+
+def only_left_overs(folder: Path) -> bool:
+    return all("belongs to no finished unit" in str(problem) for problem in verify_run(folder))
+
+
+# ---- killed ---------------------------------------------------------------------------------------------------
+
+
+def test_killed_twenty_times_a_run_ends_as_if_it_never_was(processes: Processes, tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 40)
+    began = time.monotonic()
+    assert processes.run(study, tmp_path / "whole") == {"units": 60, "failed": 0}
+    whole = time.monotonic() - began
+    drawn = random.Random(20)
+    kills = 0
+    while kills < 20:
+        if kills % 3 == 2:  # from outside, at any moment
+            child = processes.start(study, tmp_path / "run")
+            child.ended(drawn.uniform(0, whole / 8))
+            child.kill()
+        else:  # at a chosen touch of the disk
+            child = processes.start(study, tmp_path / "run", kill_at=drawn.randint(1, 90))
+        assert child.result() is None, "the run was over before it could be killed"
+        kills += 1
+        if (tmp_path / "run" / "manifest.json").exists():
+            assert only_left_overs(tmp_path / "run") or not (tmp_path / "run" / DATABASE).exists()
+    before = facts(tmp_path / "run")["units"]
+    assert 0 < len(before) < 60, "the kills must leave something done and something to do"
+    assert processes.run(study, tmp_path / "run") == {"units": 60 - len(before), "failed": 0}
+    assert facts(tmp_path / "run") == facts(tmp_path / "whole")
+    assert verify_run(tmp_path / "run") == []
+    assert set(before) <= set(facts(tmp_path / "run")["units"]), "what was finished is not done again"
+
+
+def test_a_file_of_maps_left_half_written_is_named_and_then_removed(
+    run: tuple[Study, Path],
+) -> None:
+    study, folder = run
+    half = folder / "maps" / ".abc.safetensors.part77.safetensors"
+    half.write_bytes(b"half")
+    (problem,) = verify_run(folder)
+    assert problem.path == half and "belongs to no finished unit" in problem.what
+    assert run_study(study, folder).units == 0
+    assert not half.exists() and verify_run(folder) == []
+
+
+# ---- full disks -----------------------------------------------------------------------------------------------
+
+
+def test_where_files_may_not_grow_the_error_is_clear_and_the_run_goes_on_later(
+    processes: Processes, tmp_path: Path
+) -> None:
+    study = toy_study(tmp_path, 20, maps="float32")
+    processes.run(study, tmp_path / "whole")
+    told = set()
+    for largest in (100, 3_000, 30_000, 60_000, 120_000, 240_000):
+        answer = processes.run(study, tmp_path / "run", largest=largest)
+        assert answer is not None
+        assert answer.get("error") == "StoreError", answer
+        assert "cannot be written" in answer["text"] and "make room" in answer["text"]
+        told.add(next(name for name in ("manifest.json", DATABASE, "maps") if name in answer["text"]))
+        if (tmp_path / "run" / DATABASE).exists():
+            assert only_left_overs(tmp_path / "run")
+    assert {"manifest.json", DATABASE} <= told
+    left = processes.run(study, tmp_path / "run")
+    assert left is not None
+    assert 0 < left["units"] < 30, "something was finished before the disk was full, and something was not"
+    assert facts(tmp_path / "run") == facts(tmp_path / "whole")
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[None]:
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True
+    )
+    if made.returncode:
+        pytest.skip(f"no file system can be mounted here: {made.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root may mount a small disk")
+def test_on_a_full_disk_the_error_is_clear_and_the_run_goes_on_later(
+    processes: Processes, tmp_path: Path
+) -> None:
+    study = toy_study(tmp_path, 20, maps="float32")
+    processes.run(study, tmp_path / "whole")
+    disk = tmp_path / "disk"
+    with small_disk(disk, "1m"):
+        ballast = disk / "ballast"
+        ballast.write_bytes(bytes(600_000))
+        answer = processes.run(study, disk / "run")
+        assert answer is not None
+        assert answer.get("error") == "StoreError", answer
+        assert "make room" in answer["text"]
+        assert len(facts(disk / "run")["units"]) > 0, "the disk was full before anything was done"
+        again = processes.run(study, disk / "run")
+        assert again is not None
+        assert again.get("error") == "StoreError", again
+        ballast.unlink()
+        subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True)
+        assert verify_run(disk / "run") == [] or only_left_overs(disk / "run")
+        assert (processes.run(study, disk / "run") or {}).get("failed") == 0
+        assert facts(disk / "run") == facts(tmp_path / "whole")
+        assert verify_run(disk / "run") == []
+
+
+def test_a_study_whose_maps_cannot_fit_is_refused_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
+    with pytest.raises(StoreError, match="--maps none"):
+        run_study(study, tmp_path / "run")
+    assert run_study(replace(study, maps="none"), tmp_path / "run").units == 9
+
+
+# ---- two at once ----------------------------------------------------------------------------------------------
+
+
+def test_a_second_process_is_refused_or_waits(processes: Processes, tmp_path: Path) -> None:
+    study = toy_study(tmp_path)
+    first = processes.start(study, tmp_path / "run", stop_at=60)  # holds the lock, in the middle of its work
+    _until(lambda: _state(first.number) == "T")
+    with pytest.raises(RunBusy, match=rf"process {first.number}\b.*--wait"):
+        run_study(study, tmp_path / "run")
+    with pytest.raises(RunBusy):
+        verify_run(tmp_path / "run", repair=True)
+    second = processes.start(study, tmp_path / "run", wait=True)
+    assert not second.ended(0.3), "the second does not wait"
+    first.proceed()
+    done = first.result()
+    assert done == {"units": 9, "failed": 0}
+    assert second.result() == {"units": 0, "failed": 0}, "the second finds nothing to do"
+    assert verify_run(tmp_path / "run") == []
+
+
+def test_a_killed_process_holds_no_lock(processes: Processes, tmp_path: Path) -> None:
+    study = toy_study(tmp_path)
+    child = processes.start(study, tmp_path / "run", stop_at=60)
+    _until(lambda: _state(child.number) == "T")
+    child.kill()
+    assert child.result() is None
+    assert run_study(study, tmp_path / "run", threads=1).failed == 0
+
+
+def test_a_lock_can_be_had_on_a_disk_that_takes_no_byte(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to("/dev/full")
+    with locked(tmp_path):
+        pass
+
+
+def _state(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    poll = ctypes.CDLL(None).usleep
+    for _ in range(30_000):
+        if holds():
+            return
+        poll(1000)
+    raise AssertionError("it never happened")
+
+
+# ---- damaged files --------------------------------------------------------------------------------------------
+
+
+def first_maps(folder: Path) -> Path:
+    return min((folder / "maps").iterdir())
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x10
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+@pytest.mark.parametrize(
+    "harm, told",
+    [
+        (lambda path: flip(path, path.stat().st_size // 2), "its content is not what was written"),
+        (lambda path: flip(path, 3), "its content is not what was written"),
+        (cut, "bytes, .* were written"),
+        (Path.unlink, "cannot be read"),
+    ],
+    ids=["flipped", "header", "cut", "gone"],
+)
+def test_a_damaged_file_of_maps_is_named_and_made_anew(
+    harm: Callable[[Path], None], told: str, run: tuple[Study, Path]
+) -> None:
+    study, folder = run
+    before = facts(folder)
+    path = first_maps(folder)
+    harm(path)
+    (problem,) = verify_run(folder)
+    assert problem.path == path
+    assert re.search(told, problem.what)
+    with pytest.raises(StoreError, match=f"{path.name} is damaged.*--repair"):
+        read_all_maps(folder)
+    verify_run(folder, repair=True)
+    assert run_study(study, folder).units == 1
+    assert facts(folder) == before and verify_run(folder) == []
+
+
+def read_all_maps(folder: Path) -> None:
+    with Run(folder) as run:
+        for method in run.methods:
+            for image in run.images:
+                run.maps_of(method, image.name)
+
+
+@pytest.mark.parametrize("harm", [cut, Path.unlink], ids=["cut", "gone"])
+def test_a_run_does_not_go_on_over_maps_that_are_cut_or_gone(
+    harm: Callable[[Path], None], run: tuple[Study, Path]
+) -> None:
+    study, folder = run
+    harm(first_maps(folder))
+    with pytest.raises(StoreError, match=f"{first_maps(folder).parent}.*is damaged.*verify .* --repair"):
+        run_study(study, folder)
+
+
+def test_exact_maps_with_a_flipped_byte_are_not_judged_again(tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 2, methods=["gradient"], maps="float32", metrics=["insertion"])
+    run_study(study, tmp_path / "run")
+    flip(first_maps(tmp_path / "run"), -5)
+    with pytest.raises(StoreError, match="its content is not what was written"):
+        run_study(replace(study, metrics=("insertion", "deletion")), tmp_path / "run")
+
+
+def overwrite(path: Path, at: int, content: bytes) -> None:
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path: path.write_text("these are not the numbers you are looking for\n" * 100),
+        lambda path: overwrite(path, 0, b"X" * 16),
+        lambda path: overwrite(path, path.stat().st_size // 2 // 4096 * 4096, b"\xff" * 4096),
+        lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+        lambda path: path.write_bytes(path.read_bytes()[:100]),
+        lambda path: overwrite(path, 68, b"\0\0\0\7"),  # the application's number
+    ],
+    ids=["text", "header", "page", "half", "stump", "stranger"],
+)
+def test_a_damaged_database_is_named_set_aside_and_made_anew(
+    harm: Callable[[Path], None], run: tuple[Study, Path]
+) -> None:
+    study, folder = run
+    before = facts(folder)
+    harm(folder / DATABASE)
+    (problem,) = verify_run(folder)
+    assert problem.path == folder / DATABASE
+    with pytest.raises(ProofmapError, match=DATABASE):
+        run_and_read(study, folder)
+    verify_run(folder, repair=True)
+    assert (folder / f"{DATABASE}.damaged-1").exists() and not (folder / DATABASE).exists()
+    assert run_study(study, folder).units == 9
+    assert facts(folder) == before and verify_run(folder) == []
+
+
+def run_and_read(study: Study, folder: Path) -> None:
+    run_study(study, folder)
+    with Run(folder) as opened:
+        opened.evaluation()
+    pytest.fail("nothing was noticed")
+
+
+def test_a_missing_database_is_told_and_made_anew(run: tuple[Study, Path]) -> None:
+    study, folder = run
+    before = facts(folder)
+    (folder / DATABASE).unlink()
+    (problem,) = verify_run(folder, repair=True)
+    assert "gone" in problem.what
+    with pytest.raises(StoreError, match=f"it has no {DATABASE}"):
+        Run(folder)
+    assert run_study(study, folder).units == 9 and facts(folder) == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE image_scores SET value = value + 1e-9 WHERE rowid_is_first",
+        "UPDATE label_scores SET value = NULL WHERE rowid_is_first",
+        "DELETE FROM image_scores WHERE rowid_is_first",
+        "UPDATE curves SET auc = zeroblob(length(auc)) WHERE rowid_is_first",
+        "UPDATE curves SET game = 'insertion' WHERE rowid_is_first",
+        "UPDATE done SET unit = unit + 1 WHERE rowid_is_first",
+        "UPDATE units SET digest = 'x' WHERE id = 1",
+    ],
+)
+def test_a_changed_value_is_named_and_only_its_unit_is_made_anew(
+    statement: str, run: tuple[Study, Path]
+) -> None:
+    study, folder = run
+    before = facts(folder)
+    change(folder, statement)
+    problems = verify_run(folder)
+    assert problems and all(DATABASE in str(p) and p.unit is not None for p in problems)
+    assert verify_run(folder) == problems, "looking changes nothing"
+    verify_run(folder, repair=True)
+    assert 1 <= run_study(study, folder).units <= 2
+    assert facts(folder) == before and verify_run(folder) == []
+
+
+def change(folder: Path, statement: str) -> None:
+    first = (
+        "method = 1 AND image = 2" if "done" not in statement else "method = 1 AND block = 0 AND metric = 1"
+    )
+    if "image_scores" in statement:
+        first += " AND metric = 1"
+    if "label_scores" in statement:
+        first += " AND metric = 1 AND place = 1"
+    with closing(sqlite3.connect(folder / DATABASE)) as database:
+        assert database.execute(statement.replace("rowid_is_first", first)).rowcount == 1
+        database.commit()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE images SET name = 'other' WHERE id = 2",
+        "UPDATE images SET truth = 3 WHERE id = 2",
+        "UPDATE image_labels SET f = f / 2 WHERE image = 2 AND place = 1",
+        "UPDATE image_labels SET label = (label + 1) % 5 WHERE image = 2 AND place = 1",
+        "UPDATE labels SET name = 'cow' WHERE label = 0",
+        "UPDATE methods SET name = 'gradieot' WHERE id = 1",
+        "UPDATE metrics SET higher_is_better = 0 WHERE id = 1",
+        "UPDATE notes SET value = '{'",
+    ],
+)
+def test_a_change_to_what_all_units_share_is_noticed(statement: str, run: tuple[Study, Path]) -> None:
+    study, folder = run
+    before = facts(folder)
+    with closing(sqlite3.connect(folder / DATABASE)) as database:
+        assert database.execute(statement).rowcount == 1
+        database.commit()
+    (problem,) = verify_run(folder, repair=True)
+    assert "not what was written" in problem.what
+    run_study(study, folder)
+    assert facts(folder) == before
+
+
+def complaint_of(folder: Path) -> str:
+    """What is said to a person who reads the run; empty if nothing."""
+    try:
+        with Run(folder) as opened:
+            opened.evaluation()
+    except ProofmapError as error:
+        return str(error)
+    return ""
+
+
+def test_wherever_one_byte_of_the_database_flips_no_wrong_number_passes(
+    run: tuple[Study, Path], tmp_path: Path
+) -> None:
+    """Either verify sees it, or every number is what it was; and whatever is raised says what to do."""
+    _, folder = run
+    before = {key: facts(folder)[key] for key in ("per_image", "per_label", "curves", "labels")}
+    content = (folder / DATABASE).read_bytes()
+    drawn = random.Random(0)
+    seen = 0
+    for _ in range(60):
+        damaged = bytearray(content)
+        damaged[drawn.randrange(len(damaged))] ^= 1 << drawn.randrange(8)
+        (folder / DATABASE).write_bytes(damaged)
+        for ending in ("-wal", "-shm"):
+            (folder / (DATABASE + ending)).unlink(missing_ok=True)
+        if problems := verify_run(folder):
+            seen += 1
+            assert all(str(folder) in str(problem) for problem in problems)
+        else:
+            now = facts(folder)
+            assert {key: now[key] for key in before} == before
+        told = complaint_of(folder)
+        assert not told or DATABASE in told or "proofmap verify" in told
+    assert seen > 10, "the bytes that matter were hit too seldom"
+
+
+def test_a_lost_journal_loses_only_what_was_in_it(processes: Processes, tmp_path: Path) -> None:
+    """A directory copied without its -wal: what is there is whole, the rest is made anew."""
+    study = toy_study(tmp_path)
+    processes.run(study, tmp_path / "whole")
+    child = processes.start(study, tmp_path / "run", kill_at=150)
+    assert child.result() is None
+    journal = tmp_path / "run" / f"{DATABASE}-wal"
+    assert journal.stat().st_size > 0
+    journal.unlink()
+    (tmp_path / "run" / f"{DATABASE}-shm").unlink()
+    processes.run(study, tmp_path / "run")
+    assert facts(tmp_path / "run") == facts(tmp_path / "whole")
+
+
+# ---- versions -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_a_newer_version_is_left_alone(run: tuple[Study, Path]) -> None:
+    study, folder = run
+    with closing(sqlite3.connect(folder / DATABASE)) as database:
+        database.execute("PRAGMA user_version = 99")
+    content = (folder / DATABASE).read_bytes()
+    for attempt in (lambda: run_study(study, folder), lambda: Run(folder)):
+        with pytest.raises(StoreError, match=r"newer Proofmap.*version 99"):
+            attempt()
+    with pytest.raises(StoreError, match="newer Proofmap"):
+        verify_run(folder, repair=True)
+    assert (folder / DATABASE).read_bytes() == content
+
+
+def test_an_older_database_is_brought_up_to_date_once(
+    run: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, folder = run
+    before = facts(folder)
+    step = "CREATE TABLE extra (x INTEGER); -- a step; with a remark\nINSERT INTO extra VALUES (1)"
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
+    for _ in range(2):
+        with Store(folder) as store:
+            assert store.rows("SELECT x FROM extra") == [(1,)]
+            assert store.rows("PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
+    assert run_study(study, folder).units == 0 and facts(folder) == before
+
+
+def test_a_step_that_fails_leaves_nothing_of_itself(
+    run: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, folder = run
+    before = facts(folder)
+    step = "CREATE TABLE extra (x INTEGER); INSERT INTO nowhere VALUES (1)"
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
+        with pytest.raises(StoreError, match="nowhere"):
+            Store(folder)
+    with Store(folder) as store:
+        assert store.rows("SELECT * FROM sqlite_master WHERE name = 'extra'") == []
+    assert facts(folder) == before
+
+
+def test_a_step_that_another_process_made_meanwhile_is_not_made_twice(tmp_path: Path) -> None:
+    """Two processes open an old database at once: the second has read the old version before it gets its turn."""
+    steps = (*schema.MIGRATIONS, "CREATE TABLE extra (x INTEGER)")
+
+    class Late(sqlite3.Connection):
+        def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+            if statement == "BEGIN IMMEDIATE":
+                with closing(sqlite3.connect(tmp_path / "x", isolation_level=None)) as other:
+                    schema.migrate(other, steps)
+            return super().execute(statement, *arguments)
+
+    with closing(sqlite3.connect(tmp_path / "x", isolation_level=None, factory=Late)) as late:
+        schema.migrate(late, steps)
+        assert late.execute("PRAGMA user_version").fetchone() == (len(steps),)
+
+
+def test_somebody_elses_database_is_not_touched(tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 2)
+    (tmp_path / "run").mkdir()
+    path = tmp_path / "run" / DATABASE
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE mine (x)")
+    content = path.read_bytes()
+    with pytest.raises(StoreError, match="choose another --out"):
+        run_study(study, tmp_path / "run")
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "null", "{}", '{"schema": "x"}', '{"batches": 5}', "\x00\xff"],
+)
+def test_a_damaged_manifest_is_named(content: str, run: tuple[Study, Path]) -> None:
+    study, folder = run
+    before = facts(folder)
+    (folder / "manifest.json").write_text(content, encoding="latin-1")
+    for attempt in (lambda: run_study(study, folder), lambda: Run(folder), lambda: verify_run(folder)):
+        with pytest.raises(StoreError, match=r"manifest\.json is damaged.*choose another --out"):
+            attempt()
+    assert facts(folder) == before
+
+
+@pytest.mark.parametrize("key", ["identity", "study", "batches", "threads", "block"])
+def test_a_manifest_without_a_part_is_damaged(key: str, run: tuple[Study, Path]) -> None:
+    study, folder = run
+    content = json.loads((folder / "manifest.json").read_text())
+    del content[key]
+    (folder / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(StoreError, match=f"is damaged.*{key}"):
+        run_study(study, folder)
+
+
+def test_scores_without_a_manifest_are_not_continued(run: tuple[Study, Path]) -> None:
+    """Nobody knows any more what these are the numbers of."""
+    study, folder = run
+    before = facts(folder)
+    (folder / "manifest.json").unlink()
+    with pytest.raises(StoreError, match="manifest"):
+        Run(folder)
+    with pytest.raises(StoreError, match=r"manifest\.json.*choose another --out"):
+        run_study(study, folder)
+    assert facts(folder) == before
+
+
+def test_a_manifest_of_a_newer_version_is_left_alone(run: tuple[Study, Path]) -> None:
+    study, folder = run
+    content = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**content, "schema": 99}))
+    with pytest.raises(StoreError, match="newer Proofmap"):
+        run_study(study, folder)
+
+
+# ---- changed things -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"labels": "top2"}, "labels: top3 there, top2 now"),
+        ({"labels": ["cat", "dog"]}, "labels: top3 there, 0,1 now"),
+        ({"seed": 1}, "seed: 0 there, 1 now"),
+        ({"label_set": ["cat", "dog", "cup"]}, "label_set"),
+        ({"label_set": ["cat", "dog", "cup"], "renormalise": False}, "label_set"),
+        ({"images": Selection(second=0.1)}, r"images\.second: nothing there, 0\.1 now"),
+        ({"images": Selection(seed=1)}, r"images\.seed"),
+        ({"images": Selection(names=("01.png",))}, r"images\.names"),
+        ({"thresholds": "released"}, "completeness.*e1: 0.01 there, 0.1 now"),
+        ({"curve": "released"}, "points"),
+        ({"methods": [{"method": "random", "name": "gradient"}]}, "'gradient'.*method: gradient there, random now"),
+        (
+            {"methods": [{"method": "gradient", "channels": "sum", "name": "gradient"}]},
+            "channels: .* there, sum now",
+        ),
+        (
+            {"metrics": [{"metric": "insertion", "points": 16}]},
+            "metric 'insertion'.*points: .* there, 16 now",
+        ),
+    ],
+)  # fmt: skip
+def test_a_changed_setting_is_refused_with_what_differs(
+    changes: dict[str, Any], told: str, run: tuple[Study, Path]
+) -> None:
+    study, folder = run
+    before = facts(folder)
+    with pytest.raises(InputError, match=f"(?s){told}.*--out"):
+        run_study(replace(study, **changes), folder)
+    assert facts(folder) == before and run_study(study, folder).units == 0
+
+
+def test_a_changed_net_is_refused(run: tuple[Study, Path], tmp_path: Path) -> None:
+    study, folder = run
+    for change in ({"seed": 1}, {"forward": "2 * self.layers(x)"}, {"forward": "self.layers(x.flip(3))"}):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        other = replace(study, model=net_file(tmp_path / "other", **change))
+        with pytest.raises(InputError, match=r"weights .* code.*: .* there, .* now"):
+            run_study(other, folder)
+        shutil.rmtree(tmp_path / "other")
+
+
+def test_changed_distractors_are_refused(tmp_path: Path) -> None:
+    distractors = photos(tmp_path / "distractors", 3, first=50)
+    study = toy_study(tmp_path, 2, methods=[f"learned-mask:steps=2,fill=images:{distractors}"])
+    assert run_study(study, tmp_path / "run").units == 1
+    assert run_study(study, tmp_path / "run").units == 0
+    save(distractors, "51.png", 99)
+    with pytest.raises(InputError, match=r"(?s)learned-mask.*digest: .* there, .* now"):
+        run_study(study, tmp_path / "run")
+
+
+def test_a_function_that_does_something_else_is_refused(run: tuple[Study, Path]) -> None:
+    study, folder = run
+
+    def one(scale: float) -> Callable[..., Any]:
+        def mine(classifier: Any, images: Any, labels: Any) -> Any:
+            return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+        def other(classifier: Any, images: Any, labels: Any) -> Any:
+            return -images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+        return mine if scale > 0 else other
+
+    run_study(replace(study, methods=({"method": one(1), "name": "mine"},)), folder)
+    with pytest.raises(InputError, match=r"(?s)'mine'.*code: .* there, .* now"):
+        run_study(replace(study, methods=({"method": one(-1), "name": "mine"},)), folder)
+
+
+def with_own_pictures(study: Study, tmp_path: Path) -> tuple[Study, Path]:
+    return replace(study, data=(str(photos(tmp_path / "photos", 6)),)), tmp_path / "photos"
+
+
+def test_a_changed_picture_is_refused_by_name(run: tuple[Study, Path], tmp_path: Path) -> None:
+    study, pictures = with_own_pictures(run[0], tmp_path)
+    run_study(study, run[1])
+    save(pictures, "03.png", 77)
+    with pytest.raises(InputError, match=r"03\.png has changed.*--out"):
+        run_study(study, run[1])
+    save(pictures, "03.png", 3)
+    assert run_study(study, run[1]).units == 0
+
+
+def test_a_picture_that_is_gone_is_refused_by_name(run: tuple[Study, Path], tmp_path: Path) -> None:
+    study, pictures = with_own_pictures(run[0], tmp_path)
+    (pictures / "04.png").unlink()
+    with pytest.raises(InputError, match=r"04\.png is gone"):
+        run_study(study, run[1])
+
+
+def test_a_touched_picture_is_read_once_and_then_known(run: tuple[Study, Path], tmp_path: Path) -> None:
+    study, pictures = with_own_pictures(run[0], tmp_path)  # equal pictures with other times
+    run_study(study, run[1])
+    os.utime(pictures / "02.png", (1, 1))
+    assert run_study(study, run[1]).units == 0
+    with Store(run[1]) as store:
+        assert {row.name: row.stamp for row in store.images()}["02.png"].endswith(" 1000000000")
+
+
+# ---- pictures that cannot be read -----------------------------------------------------------------------------
+
+
+def test_a_study_counts_and_names_what_it_cannot_read(tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 4)
+    pictures = tmp_path / "photos"
+    (pictures / "aa.jpg").write_bytes(jpeg()[:-200])
+    (pictures / "01b.png").write_bytes(bomb(60_000))
+    (pictures / "zz.png").write_bytes(b"")
+    outcome = run_study(study, tmp_path / "run")
+    assert (outcome.unreadable, outcome.failed, outcome.units, outcome.complete) == (3, 0, 6, False)
+    with Run(tmp_path / "run") as run:
+        assert [image.name for image in run.images] == ["00.png", "01.png", "02.png", "03.png"]
+        told = {failure.image: failure.reason for failure in run.failures()}
+        assert set(told) == {"aa.jpg", "01b.png", "zz.png"} and all(told.values())
+        assert "3 pictures could not be read" in run.table()
+    assert run_study(study, tmp_path / "run").unreadable == 3, "they are remembered, not looked at again"
+
+    save(pictures, "zz.png", 50)
+    assert run_study(study, tmp_path / "run").unreadable == 3
+    again = run_study(study, tmp_path / "run", retry=True)
+    assert (again.unreadable, again.units) == (2, 3)
+    with Run(tmp_path / "run") as run:
+        assert [image.name for image in run.images][-1] == "zz.png"
+    assert verify_run(tmp_path / "run") == []
+
+
+def test_a_folder_of_nothing_readable_is_told(tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 0)
+    save(tmp_path / "photos", "x.png", 0)
+    (tmp_path / "photos" / "x.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match=r"1 were looked at, 1 cannot be read.*x\.png"):
+        run_study(study, tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_ten_thousand_files_with_one_in_a_hundred_unreadable(tmp_path: Path) -> None:
+    pictures = tmp_path / "photos"
+    pictures.mkdir()
+    sheet = noise(0, 200, 206)
+    good = save(tmp_path, "good.bmp", sheet[:2, :2]).read_bytes()
+    for k in range(10_000):
+        row, column = divmod(k, 100)
+        content = bytearray(good)
+        content[-12:] = sheet[row : row + 2, column : column + 2].tobytes()
+        (pictures / f"{k:05d}.bmp").write_bytes(content[:40] if k % 100 == 7 else content)
+    with Image.open(pictures / "00000.bmp") as picture:
+        assert picture.size == (2, 2)
+    (tmp_path / "net.py").write_text(
+        "from tests.toys import linear_classifier\ndef make():\n    return linear_classifier(2, 3, batch_size=512)\n"
+    )
+    study = Study(
+        model=f"{tmp_path / 'net.py'}:make",
+        data=str(pictures),
+        labels="top1",
+        methods=["centered-gaussian"],
+        metrics=[{"metric": "insertion", "points": 2}],
+        maps="none",
+        block=1000,
+    )
+    outcome = run_study(study, tmp_path / "run")
+    assert (outcome.unreadable, outcome.failed, outcome.plan.images) == (100, 0, 9_900)
+    with Run(tmp_path / "run") as run:
+        (score,) = run.evaluation().results[0].scores
+        assert score.n == 9_900
+        failures = run.failures()
+        assert [f.image for f in failures] == [f"{k:05d}.bmp" for k in range(7, 10_000, 100)]
+        assert all(f.image in f.reason for f in failures)

@@ -1,0 +1,368 @@
+"""The Ray executor: dead workers, lost units, clusters of ours and of others, and what cannot be placed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import proofmap.study.ray_executor as module
+from proofmap.errors import InputError, MissingExtra, ProofmapError
+from proofmap.study.executor import Lost
+from proofmap.study.ray_executor import RayExecutor, _Actor, _Job, _Jobs
+
+LONG = 120.0  # seconds after which something that must happen has not
+
+
+@pytest.fixture(scope="module")
+def running_ray() -> Iterator[ModuleType]:
+    ray = pytest.importorskip("ray")
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="CRITICAL")
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture
+def ray(running_ray: ModuleType) -> ModuleType:
+    """Ray with a cluster of two cores, none of them taken."""
+    assert until(lambda: running_ray.available_resources().get("CPU") == 2)
+    return running_ray
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    """Wait for the condition, but not for ever."""
+    end = time.monotonic() + LONG
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+def die() -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+# ---- workers: they are pickled, so they are named and stand alone -------------------------------------------------
+
+
+def make_mortal(notes: Path, fatal: int, tries: int) -> Callable[[int], int]:
+    """A worker whose process dies of the fatal unit that many times."""
+
+    def work(unit: int) -> int:
+        if unit == fatal:
+            with notes.open("a") as file:
+                file.write("x")
+            if notes.stat().st_size <= tries:
+                die()
+        return -unit
+
+    return work
+
+
+def make_stillborn(births: Path) -> Callable[[int], int]:
+    with births.open("a") as file:
+        file.write("x")
+    return die()
+
+
+def make_single(first: Path) -> Callable[[int], int]:
+    """Only one process survives this."""
+    try:
+        first.touch(exist_ok=False)
+    except FileExistsError:
+        die()
+    return abs
+
+
+def make_waiting(folder: Path) -> Callable[[int], int]:
+    """A worker that tells its process and waits at unit 1 until it may go on."""
+
+    def work(unit: int) -> int:
+        if unit == 1 and not (folder / "go on").exists():
+            (folder / "pid").write_text(str(os.getpid()))
+            until((folder / "go on").exists)
+        return -unit
+
+    return work
+
+
+def make_meeting(folder: Path) -> Callable[[int], bool]:
+    """A worker that waits at each unit until the other unit is under way too."""
+
+    def work(unit: int) -> bool:
+        (folder / str(unit)).touch()
+        return until((folder / str(1 - unit)).exists)
+
+    return work
+
+
+class Odd(Exception):
+    """An exception that cannot be unpickled."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
+
+
+def make_odd() -> Callable[[int], Any]:
+    def work(unit: int) -> Any:
+        raise Odd("odd ", "error")
+
+    return work
+
+
+# ---- workers that die ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_unit_whose_process_died_is_tried_again(ray: ModuleType, tmp_path: Path) -> None:
+    make = partial(make_mortal, tmp_path / "notes", 3, 1)
+    assert sorted(RayExecutor(workers=2).run(make, range(8))) == [(unit, -unit) for unit in range(8)]
+    assert (tmp_path / "notes").read_text() == "xx"
+
+
+@pytest.mark.slow
+def test_a_unit_that_always_kills_is_lost_and_no_other_is(ray: ModuleType, tmp_path: Path) -> None:
+    """Also when it ran in a group, as trivial units soon do."""
+    make = partial(make_mortal, tmp_path / "notes", 3000, 99)
+    results = list(RayExecutor(workers=1, retries=1).run(make, range(4000)))
+    assert sorted(unit for unit, _ in results) == list(range(4000))
+    lost = {unit: result for unit, result in results if isinstance(result, Lost)}
+    assert list(lost) == [3000] and "died each time it ran alone (1)" in lost[3000].reason
+    assert all(result == -unit for unit, result in results if unit not in lost)
+    assert (tmp_path / "notes").read_text() in (
+        "xx",
+        "xxx",
+    )  # in company (twice if an answer was on the way), then alone
+
+
+@pytest.mark.slow
+def test_a_process_killed_from_outside_loses_nothing(ray: ModuleType, tmp_path: Path) -> None:
+    results = RayExecutor(workers=1, retries=1).run(partial(make_waiting, tmp_path), range(4))
+    assert next(results) == (0, 0)
+    assert until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+    (tmp_path / "go on").touch()  # for the next process: this one is stopped before it can look
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert sorted(results) == [(unit, -unit) for unit in range(1, 4)]
+
+
+@pytest.mark.slow
+def test_workers_that_die_at_the_start_are_given_up(ray: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(ProofmapError, match="Ray workers die while they start, 3 in a row"):
+        list(RayExecutor(workers=1).run(partial(make_stillborn, tmp_path / "births"), range(5)))
+    assert (tmp_path / "births").read_text() == "xxx"
+
+
+@pytest.mark.slow
+def test_the_workers_that_can_start_go_on_alone(
+    ray: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FAILED_STARTS", 1)
+
+    def units() -> Iterator[int]:  # as many as it takes until the others are given up
+        unit = 0
+        while not caught:
+            yield unit
+            unit += 1
+
+    with pytest.warns(RuntimeWarning, match="die while they start; 1 go on") as caught:
+        results = list(RayExecutor(workers=2).run(partial(make_single, tmp_path / "first"), units()))
+    assert sorted(results) == [(unit, unit) for unit in range(len(results))]
+
+
+# ---- what workers see -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_of_two_units_each_worker_gets_one_though_one_starts_first(ray: ModuleType, tmp_path: Path) -> None:
+    assert dict(RayExecutor(workers=2).run(partial(make_meeting, tmp_path), range(2))) == {0: True, 1: True}
+
+
+@pytest.mark.slow
+def test_a_worker_has_the_modules_of_the_driver_and_its_number_of_threads(
+    ray: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "somebodys_module.py").write_text(
+        "import os, torch\n"
+        "def make():\n"
+        "    return lambda unit: (torch.get_num_threads(), os.environ['OMP_NUM_THREADS'])\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import somebodys_module  # type: ignore[import-not-found]
+
+    assert list(RayExecutor(cpus_per_worker=2).run(somebodys_module.make, [1])) == [(1, (2, "2"))]
+
+
+@pytest.mark.slow
+def test_an_error_that_cannot_be_pickled_is_told_all_the_same(ray: ModuleType) -> None:
+    with pytest.raises(RuntimeError, match="Odd: odd error") as caught:
+        list(RayExecutor(workers=1).run(make_odd, [1]))
+    assert "in work" in "".join(caught.value.__notes__)
+
+
+# ---- clusters ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", [{"gpus_per_worker": 1}, {"cpus_per_worker": 3}])
+def test_what_no_machine_has_is_refused_at_once(ray: ModuleType, asked: dict[str, int]) -> None:
+    with pytest.raises(InputError, match=r"asks for \d CPU, \d GPU, .* of the cluster has .*: 2 CPU, 0 GPU"):
+        list(RayExecutor(**asked).run(make_odd, [0]))
+
+
+@pytest.mark.slow
+def test_a_cluster_without_room_is_not_waited_for_for_ever(
+    ray: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    other = ray.remote(num_cpus=2)(_Actor).remote()
+    ray.get(other.__ray_ready__.remote())
+    with pytest.raises(ProofmapError, match="made no room for a worker"):
+        list(RayExecutor().run(make_odd, [0]))
+    ray.kill(other)
+
+
+@pytest.mark.slow
+def test_a_running_cluster_is_left_as_it_was(ray: ModuleType, tmp_path: Path) -> None:
+    """Here from another process, whose functions and classes stand in its main script."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import sys
+        from dataclasses import dataclass
+        from proofmap.study.ray_executor import RayExecutor
+
+        @dataclass(frozen=True)
+        class Box:
+            content: int
+
+        def make():
+            return lambda box: Box(box.content + 1)
+
+        results = RayExecutor(workers=2, address=sys.argv[1]).run(make, map(Box, range(3)))
+        print(sorted((unit.content, result == Box(unit.content + 1)) for unit, result in results))
+        """)
+    )
+    folder = Path(module.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, script, ray.get_runtime_context().gcs_address],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[(0, True), (1, True), (2, True)]\n" and done.stderr == ""
+    assert ray.is_initialized()
+    assert until(lambda: ray.available_resources().get("CPU") == 2)
+
+
+@pytest.mark.slow
+def test_a_cluster_of_our_own_says_nothing_and_is_gone_afterwards(tmp_path: Path) -> None:
+    """In a process of its own, which has no Ray yet; also when a worker dies."""
+    pytest.importorskip("ray")
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import os, signal, sys
+        from functools import partial
+        from pathlib import Path
+        from proofmap.study.ray_executor import RayExecutor
+        from tests.study.test_ray_executor import make_mortal
+
+        def children():
+            return Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+
+        make = partial(make_mortal, Path(sys.argv[1]), 1, 1)
+        results = RayExecutor(workers=1).run(make, range(1000))
+        unit = next(results)
+        assert children()
+        results.close()
+        import ray
+        assert not ray.is_initialized() and not children()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert "RAY_USAGE_STATS_ENABLED" not in os.environ
+        """)
+    )
+    root = Path(__file__).parents[2]
+    environment = {k: v for k, v in os.environ.items() if k != "RAY_USAGE_STATS_ENABLED"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(root / "src"), str(root)])
+    done = subprocess.run(
+        [sys.executable, script, tmp_path / "notes"], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_address_where_nobody_listens_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with pytest.raises(ProofmapError, match=r"cannot connect to the Ray cluster at '127.0.0.1:1': .*refused"):
+        list(RayExecutor(address="127.0.0.1:1").run(make_odd, [0]))
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"proofmap\[ray\]"):
+        list(RayExecutor().run(make_odd, [0]))
+
+
+@pytest.mark.parametrize(
+    "wrong, complaint",
+    [
+        ({"workers": 0}, "workers must be at least 1"),
+        ({"cpus_per_worker": 0}, "cpus_per_worker must be at least 1"),
+        ({"gpus_per_worker": 1.5}, "gpus_per_worker must be a fraction of one GPU or whole GPUs"),
+        ({"retries": 0}, "retries must be at least 1 and ahead at least 0"),
+        ({"ahead": -1}, "retries must be at least 1 and ahead at least 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        RayExecutor(**wrong)
+
+
+# ---- groups -------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_that_came_back_go_first_and_some_go_alone() -> None:
+    jobs = _Jobs(iter("abcdefg"))
+    assert jobs.stock(5) == 5
+    first = jobs.take(3)
+    assert [job.unit for job in first] == ["a", "b", "c"]
+    first[1].alone = True
+    jobs.give_back(first)
+    assert jobs.stock(99) == 7
+    assert [[job.unit for job in jobs.take(2)] for _ in range(5)] == [
+        ["a"],
+        ["b"],
+        ["c", "d"],
+        ["e", "f"],
+        ["g"],
+    ]
+    assert jobs.stock(1) == 0
+    jobs.give_back([_Job("z")])
+    assert jobs.stock(9) == 1 and [job.unit for job in jobs.take(9)] == ["z"]
+
+
+def test_an_actor_hands_back_what_it_does_not_reach_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    now = 0.0
+
+    def take_time(seconds: float) -> float:
+        nonlocal now
+        now += seconds
+        return seconds
+
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now)
+    actor: _Actor[float, float] = _Actor()
+    actor._worker = take_time
+    assert actor._work(pickle.dumps([0.01, 0.02, 60.0, 0.01])) == ([0.01, 0.02, 60.0], pytest.approx(60.03))
+    assert actor._work(pickle.dumps([0.01, 0.02])) == ([0.01, 0.02], pytest.approx(0.03))

@@ -1,0 +1,281 @@
+"""Reading a run: its numbers, its pictures, its failures, and its tables in other formats."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from proofmap.errors import InputError, MissingExtra
+from proofmap.evaluation import Evaluation
+from proofmap.images import load_images
+from proofmap.study import Run, StoreError, Study, export_run, run_study
+from proofmap.study.manifest import Manifest
+from tests.data.made_up import save
+from tests.study.processes import Processes
+from tests.study.studies import METHODS, NAMES, classifier_of, facts, toy_study
+from tests.toys import conv_classifier
+
+N = 5
+METRICS = ("completeness", "soundness", "best-effort", "insertion", "deletion")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of five pictures and one that cannot be read, beside the pictures."""
+    folder = tmp_path_factory.mktemp("results")
+    study = toy_study(folder, N, labels="p>=0.19")
+    (folder / "photos" / "zz.png").write_bytes(b"no picture")
+    run_study(study, folder / "run")
+    return folder
+
+
+@pytest.fixture
+def run(folder: Path) -> Iterator[Run]:
+    with Run(folder / "run") as run:
+        yield run
+
+
+# ---- reading --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_tells_what_it_holds(run: Run) -> None:
+    assert [image.name for image in run.images] == [f"{k:02d}.png" for k in range(N)]
+    assert tuple(run.methods) == METHODS and tuple(run.metrics) == METRICS and run.label_names == NAMES
+    assert "5 images, 3 methods" in repr(run)
+    (failure,) = run.failures()
+    assert (failure.image, failure.method) == ("zz.png", "") and "zz.png" in failure.reason
+    assert run.table().startswith(run.evaluation().table()) and run.table().endswith(
+        "1 pictures could not be read and are not counted"
+    )
+
+
+def test_an_evaluation_is_what_the_tables_hold(run: Run, folder: Path) -> None:
+    found = run.evaluation()
+    stored = facts(folder / "run")
+    images = {
+        (r.name, metric, name): value
+        for r in found.results
+        for metric, column in r.values.items()
+        for name, value in zip(found.image_names, column.tolist(), strict=True)
+    }
+    assert len(images) == 3 * 5 * N
+    for method, metric, image, _, value in stored["per_image"]:
+        expected = images.pop((method, metric, image))
+        assert value == expected or (value is None and math.isnan(expected))
+    assert images == {}
+    rows = {(row["method"], row["image"], row["name"]): row for r in found.results for row in r.rows}
+    assert len(rows) == len({(m, i, label) for m, _, i, _, label, *_ in stored["per_label"]})
+    for method, metric, image, label, name, f, _, value in stored["per_label"]:
+        row = rows[method, image, name]
+        assert row["label"] == label and row["f"] == pytest.approx(f, rel=1e-5)
+        assert row[metric] == pytest.approx(value)
+
+
+def test_a_person_may_choose_what_is_pictured(run: Run, folder: Path) -> None:
+    bare = run.evaluation()
+    assert bare.pictured == () and bare.images.numel() == 0
+    assert run.evaluation(2).pictured == (0, 1) and run.evaluation(99).pictured == (0, 1, 2, 3, 4)
+    chosen = run.evaluation([3, 1])
+    assert chosen.pictured == (3, 1)
+
+    def worst(found: Evaluation) -> list[int]:
+        return [int(found["gradient"].values["completeness"].argmin())]
+
+    shown = run.evaluation(worst)
+    assert shown.pictured == tuple(worst(bare))
+    pixels = load_images(folder / "photos" / "03.png", conv_classifier(8, 5))
+    assert torch.equal(chosen.image_of(3), pixels[0])
+    for method in METHODS:
+        stored = run.maps_of(method, "03.png")
+        assert torch.equal(chosen.map_of(chosen[method], 3, 0), stored[0])
+        assert chosen[method].maps.shape[1] == (1 if method == "random" else bare.labels.shape[1])
+
+
+def test_places_that_are_not_there_are_told(run: Run) -> None:
+    for places in ([N], [-1]):
+        with pytest.raises(InputError, match=f"there is no image .*0 to {N - 1}"):
+            run.evaluation(places)
+    with pytest.raises(InputError, match="no method 'nothing'"):
+        run.maps_of("nothing", "00.png")
+
+
+def test_pictures_that_changed_or_went_are_left_out(folder: Path, tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 3, methods=["gradient"])
+    run_study(study, tmp_path / "run")
+    (tmp_path / "photos" / "00.png").unlink()
+    save(tmp_path / "photos", "01.png", 99)
+    with Run(tmp_path / "run") as run:
+        assert run.evaluation(3).pictured == (2,)
+        shutil.rmtree(tmp_path / "photos")
+        assert run.evaluation(3).pictured == (), "the numbers are there all the same"
+
+
+def test_a_run_of_a_net_that_is_no_more_has_numbers_and_no_pictures(tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 2, methods=["gradient"], model="mine")
+    f = conv_classifier(8, 5)
+    run_study(study, tmp_path / "run", classifier=f)
+    with Run(tmp_path / "run") as run:
+        assert run.evaluation(2).pictured == () and run.evaluation(2).settings["model"] == "Sequential"
+        assert run.evaluation(2, classifier=f).pictured == (0, 1)
+
+
+def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no run directory"):
+        Run(tmp_path / "nowhere")
+    with pytest.raises(StoreError, match=r"is no run of proofmap: it has no manifest\.json"):
+        Run(tmp_path)
+
+
+def test_a_run_without_results_says_how_to_go_on(processes: Processes, tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 2)
+    for k in (20, 40, 60):  # before the tables, in the survey, before the first unit
+        folder = tmp_path / f"run-{k}"
+        assert processes.run(study, folder, kill_at=k) is None
+        with pytest.raises(StoreError, match=r"has no results yet|stopped before it began"):
+            _evaluation(folder)
+
+
+def _evaluation(folder: Path) -> Evaluation:
+    with Run(folder) as run:
+        return run.evaluation()
+
+
+def test_a_run_can_be_read_while_another_process_writes_it(processes: Processes, tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 12)
+    child = processes.start(study, tmp_path / "run")
+    seen = []
+    while not child.ended(0.02):
+        try:
+            found = _evaluation(tmp_path / "run")
+        except StoreError:
+            continue
+        seen.append({s.name: s.n for s in found.results[0].scores}["insertion"])
+        assert all(r.insertion.auc.shape == found.labels.shape for r in found.results)
+    assert (child.result() or {}).get("failed") == 0
+    assert seen == sorted(seen), "what was read once stays"
+    assert {s.name: s.n for s in _evaluation(tmp_path / "run").results[0].scores}["insertion"] == 12
+
+
+def test_a_run_on_a_disk_that_cannot_be_written_is_told(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        raise sqlite3.OperationalError("attempt to write a readonly database")
+
+    monkeypatch.setattr(sqlite3, "connect", refuse)
+    with pytest.raises(StoreError, match="cannot be opened for writing"):
+        Run(folder / "run")
+
+
+def test_machines_that_differ_are_told(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "run", tmp_path / "run")
+    manifest = Manifest.read(tmp_path / "run")
+    (here,) = manifest.environments
+    other = {**here, "device_name": "an abacus"}
+    replace(manifest, environments=(here, other)).write(tmp_path / "run")
+    with Run(tmp_path / "run") as run:
+        assert "made on more than one machine or version (device_name" in run.table()
+        assert "an abacus" in run.table()
+
+
+# ---- tables for other programs --------------------------------------------------------------------------------
+
+
+def read_back(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file with numbers as numbers."""
+    if path.suffix == ".json":
+        rows: list[dict[str, Any]] = json.loads(path.read_text(), parse_constant=pytest.fail)
+        return rows
+    if path.suffix == ".parquet":
+        table = pytest.importorskip("pyarrow.parquet").read_table(path)
+        return list(table.to_pylist())
+    numbers = {"value": float, "low": float, "high": float, "f": float, "n": int, "label": int, "truth": int}
+    with open(path, newline="", encoding="utf-8") as file:
+        return [
+            {k: (None if v == "" else numbers.get(k, str)(v)) for k, v in row.items()}
+            for row in csv.DictReader(file)
+        ]
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+def test_exported_tables_hold_every_value_exactly(
+    format: str, run: Run, folder: Path, tmp_path: Path
+) -> None:
+    if format == "parquet":
+        pytest.importorskip("pyarrow")
+    files = export_run(run, tmp_path / "out", format)
+    assert [f.name for f in files] == [f"{name}.{format}" for name in ("scores", "per_image", "per_label")]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(f.name for f in files)
+    scores, per_image, per_label = map(read_back, files)
+    stored = facts(folder / "run")
+    assert sorted(map(tuple, (row.values() for row in per_image)), key=str) == sorted(
+        stored["per_image"], key=str
+    )
+    assert sorted(map(tuple, (row.values() for row in per_label)), key=str) == sorted(
+        stored["per_label"], key=str
+    )
+    expected = [(r.name, s) for r in run.evaluation().results for s in r.scores]
+    assert len(scores) == len(expected) == 15
+    for row, (method, score) in zip(scores, expected, strict=True):
+        assert (row["method"], row["score"], row["n"]) == (method, score.name, score.n)
+        for key in ("value", "low", "high"):
+            expected_value = getattr(score, key)
+            assert row[key] == (None if math.isnan(expected_value) else expected_value)
+        assert json.loads(row["settings"])["labels"] == "p>=0.19"
+
+
+def test_some_tables_can_be_left_out(run: Run, tmp_path: Path) -> None:
+    assert [p.name for p in export_run(run, tmp_path, "csv", ["per_image"])] == ["per_image.csv"]
+
+
+def test_what_cannot_be_exported_is_told(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="csv, json, parquet, not 'xlsx'"):
+        export_run(run, tmp_path / "out", "xlsx")
+    with pytest.raises(InputError, match="no table 'score'; there are scores, per_image, per_label"):
+        export_run(run, tmp_path / "out", "csv", ["score"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_parquet_says_what_to_install(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'proofmap\[parquet\]'"):
+        export_run(run, tmp_path / "out", "parquet")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_long_table_is_written_in_pieces(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    from proofmap.study import export
+
+    (whole,) = export_run(run, tmp_path / "whole", "parquet", ["per_label"])
+    monkeypatch.setattr(export, "_AT_ONCE", 7)
+    (pieces,) = export_run(run, tmp_path / "pieces", "parquet", ["per_label"])
+    assert read_back(pieces) == read_back(whole)
+
+
+def test_pandas_needs_two_lines(run: Run, folder: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    with closing(sqlite3.connect(folder / "run" / "scores.sqlite")) as database:
+        table = pandas.read_sql("SELECT * FROM per_image", database)
+    means = table.groupby(["method", "metric"])["value"].mean()
+    for result in run.evaluation().results:
+        for score in result.scores:
+            assert means[result.name, score.name] == pytest.approx(score.value, nan_ok=True)
+
+
+def test_a_study_is_read_with_the_net_it_names(folder: Path) -> None:
+    manifest = Manifest.read(folder / "run")
+    study = Study(model=str(manifest.study["model"]))
+    assert classifier_of(study).names == NAMES

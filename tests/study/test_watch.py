@@ -1,0 +1,453 @@
+"""Watching a study: what is told, how often, and that no watcher can stop it."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from proofmap._console import EVERY
+from proofmap.errors import InputError
+from proofmap.progress import Progress
+from proofmap.study import views
+from proofmap.study.views import LiveView, PlainLines, ProgressFile, watcher_for
+from proofmap.study.watch import Standing, UnitProgress, Watcher, Watchers, in_words, memory_of
+
+METRICS = ("completeness", "soundness", "best-effort", "insertion", "deletion", "area", "entropy")
+METHODS = ("learned-mask", "grad-cam", "learned-mask:preset=paper,grid=28,objective=printed [red]")
+RUNNING = Standing(
+    state="running",
+    units_total=70,
+    units_done=12,
+    units_failed=3,
+    units_before=5,
+    passes_done=5310,
+    passes_total=106_200,
+    seconds=9.0,
+    scores={
+        method: dict(zip(METRICS, (0.88, 0.54, 0.93, 0.45, 0.13, 2, 3), strict=True)) for method in METHODS
+    },
+    images=dict.fromkeys(METHODS, 64),
+    last="grad-cam on images 32-63",
+)
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def date(self) -> datetime:
+        return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now)
+
+
+class Diary:
+    """A watcher that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
+        self.told.append("begin")
+
+    def update(self, standing: Standing) -> None:
+        self.told.append("update")
+
+    def end(self, standing: Standing) -> None:
+        self.told.append("end")
+
+
+class Faulty(Diary):
+    def __init__(self, moment: str) -> None:
+        super().__init__()
+        self.moment = moment
+
+    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
+        super().begin(study, standing)
+        self._fail("begin")
+
+    def update(self, standing: Standing) -> None:
+        super().update(standing)
+        self._fail("update")
+
+    def end(self, standing: Standing) -> None:
+        super().end(standing)
+        self._fail("end")
+
+    def _fail(self, moment: str) -> None:
+        if moment == self.moment:
+            raise RuntimeError("no connection")
+
+
+# A standing and what follows from it.
+
+
+def test_time_left_goes_by_passes_where_their_number_is_known() -> None:
+    assert RUNNING.passes_per_second == pytest.approx(590)
+    assert RUNNING.seconds_left == pytest.approx((106_200 - 5310) / 590)
+
+
+def test_time_left_goes_by_the_units_of_this_run_where_passes_are_unknown() -> None:
+    standing = replace(RUNNING, passes_total=None)  # 12 + 3 - 5 units took 9 s, and 55 are left
+    assert standing.seconds_left == pytest.approx(55 * 9 / 10)
+
+
+@pytest.mark.parametrize(
+    "standing",
+    [
+        Standing(state="surveying"),
+        Standing(state="running", units_total=70, units_done=5, units_before=5, seconds=9.0),
+        replace(RUNNING, state="interrupted"),
+    ],
+)
+def test_no_time_is_told_that_is_not_known(standing: Standing) -> None:
+    assert standing.seconds_left is None
+
+
+def test_more_passes_than_planned_leave_no_negative_time() -> None:
+    assert replace(RUNNING, passes_total=5000).seconds_left == 0
+
+
+def test_nothing_is_left_when_the_study_is_finished() -> None:
+    assert replace(RUNNING, state="finished", passes_total=None).seconds_left == 0
+
+
+# Watchers together.
+
+
+@pytest.mark.parametrize("moment", ["begin", "update", "end"])
+def test_a_watcher_that_raises_is_named_and_dropped_and_the_others_go_on(moment: str) -> None:
+    faulty, diary = Faulty(moment), Diary()
+    with pytest.warns(RuntimeWarning) as warned:
+        whole_study(Watchers(faulty, diary))
+    (warning,) = warned
+    assert str(warning.message) == "Faulty no longer follows the study: RuntimeError: no connection"
+    assert diary.told == ["begin", "update", "update", "end"]
+    assert faulty.told[-1] == "end" and faulty.told.count("end") == 1  # it could close what it had open
+
+
+def whole_study(watcher: Watcher) -> None:
+    watcher.begin({}, RUNNING)
+    watcher.update(RUNNING)
+    watcher.update(RUNNING)
+    watcher.end(RUNNING)
+
+
+def test_all_watchers_hear_of_the_end_even_when_warnings_are_errors() -> None:
+    diary = Diary()
+    with pytest.raises(RuntimeWarning):  # pytest makes them errors here
+        Watchers(Faulty("end"), diary).end(RUNNING)
+    assert diary.told == ["end"]
+
+
+def test_an_interrupt_inside_a_watcher_is_not_swallowed() -> None:
+    class Interrupted(Diary):
+        def update(self, standing: Standing) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Watchers(Interrupted()).update(RUNNING)
+
+
+def test_watchers_are_told_one_thing_at_a_time() -> None:
+    inside, most = 0, 0
+    together = threading.Barrier(4)
+
+    class Counter(Diary):
+        def update(self, standing: Standing) -> None:
+            nonlocal inside, most
+            inside += 1
+            Path(".").stat()  # a system call lets another thread in, if it may come
+            most = max(most, inside)
+            inside -= 1
+
+    def job() -> None:
+        together.wait()
+        for _ in range(100):
+            watchers.update(RUNNING)
+
+    watchers = Watchers(Counter())
+    in_threads(4, job)
+    assert most == 1
+
+
+def in_threads(number: int, job: Callable[[], object]) -> None:
+    threads = [threading.Thread(target=job) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# Passes inside units.
+
+
+def test_passes_of_all_threads_are_counted() -> None:
+    progress = UnitProgress()
+    as_protocol: Progress = progress
+
+    def job() -> None:
+        with as_protocol.task("rise", 3000) as task:
+            for _ in range(1000):
+                task.advance(3, "note")
+
+    in_threads(4, job)
+    assert progress.passes_done == 12_000
+
+
+def test_a_tick_comes_at_once_and_then_after_a_quarter_of_a_second() -> None:
+    clock, ticks = Clock(), []
+    progress = UnitProgress(lambda: ticks.append(progress.passes_done), clock=clock)
+    with progress.task("rise", 100) as task:
+        for step in (0, 0.1, 0.1, 0.1, 0.1):
+            clock.now += step
+            task.advance(10)
+    assert ticks == [10, 40]
+
+
+def test_a_tick_that_makes_passes_does_not_tick_again() -> None:
+    ticks = []
+
+    def tick() -> None:
+        ticks.append(1)
+        progress.task("inner", 1).advance(1)
+
+    progress = UnitProgress(tick, every=0)
+    progress.task("outer", 1).advance(1)
+    assert (ticks, progress.passes_done) == ([1], 2)
+
+
+# Lines.
+
+
+def test_a_line_says_all_that_is_known() -> None:
+    assert in_words(RUNNING) == (
+        "12/70 units, 3 failed, 5 from before, 5,310 passes, 590/s, 3 min left, last: grad-cam on images 32-63"
+    )
+
+
+def test_lines_come_at_the_beginning_at_intervals_and_at_the_end() -> None:
+    clock, stream = Clock(), io.StringIO()
+    lines = PlainLines(stream, every=10, clock=clock)
+    lines.begin({}, Standing(state="surveying"))
+    for _ in range(5):
+        clock.now += 5
+        lines.update(RUNNING)
+    lines.end(Standing(state="finished", units_done=70, units_total=70, passes_done=8000, seconds=800))
+    first, *middle, last = stream.getvalue().splitlines()
+    assert first == "surveying: 0/0 units"
+    assert middle == [in_words(RUNNING)] * 2
+    assert last == "finished: 70/70 units, 8,000 passes, 10/s, 13 min in all"
+
+
+def test_the_watcher_suits_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, terminal = Console(file=io.StringIO()), Console(file=io.StringIO(), force_terminal=True)
+    monkeypatch.setenv(EVERY, "2.5")
+    lines = watcher_for(log, quiet=False)
+    assert isinstance(lines, PlainLines) and lines.every == 2.5 and lines.stream is log.file
+    assert isinstance(watcher_for(terminal, quiet=False), LiveView)
+    silent: Watcher = watcher_for(terminal, quiet=True)
+    silent.begin({}, RUNNING)
+    silent.end(RUNNING)
+    assert terminal.file.getvalue() == ""  # type: ignore[attr-defined]
+
+
+def test_an_interval_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(EVERY, "often")
+    with pytest.raises(InputError, match=f"{EVERY} must be a number of seconds, not 'often'"):
+        watcher_for(Console(file=io.StringIO()), quiet=False)
+
+
+# The file.
+
+
+def test_the_file_holds_where_the_study_stands(tmp_path: Path) -> None:
+    clock = Clock()
+    file = ProgressFile(tmp_path / "progress.json", clock=clock, now=clock.date)
+    file.begin({}, Standing(state="surveying"))
+    clock.now += 60
+    broken = {**RUNNING.scores, "random": {"soundness": float("nan"), "insertion": 0.1}}
+    file.end(replace(RUNNING, scores=broken))
+    record = json.loads((tmp_path / "progress.json").read_text())
+    assert record.pop("memory")["used"] > 0
+    assert record == {
+        "schema": 1,
+        "state": "running",
+        "pid": os.getpid(),
+        "began": "2030-01-01T00:01:40+00:00",
+        "updated": "2030-01-01T00:02:40+00:00",
+        "units": {"done": 12, "failed": 3, "before": 5, "total": 70},
+        "passes": {"done": 5310, "total": 106_200, "per_second": 590.0},
+        "seconds": 9.0,
+        "seconds_left": 171.0,
+        "device": "cpu",
+        "methods": {
+            **{method: {"images": 64, "scores": dict(RUNNING.scores[method])} for method in METHODS},
+            "random": {"images": 0, "scores": {"insertion": 0.1}},
+        },
+        "last": "grad-cam on images 32-63",
+    }
+
+
+def test_the_file_is_written_once_a_second_at_most_and_always_at_the_end(tmp_path: Path) -> None:
+    clock, path = Clock(), tmp_path / "progress.json"
+    file = ProgressFile(path, clock=clock)
+    written = []
+    file.begin({}, RUNNING)
+    for done in range(1, 11):
+        clock.now += 0.25
+        file.update(replace(RUNNING, units_done=done))
+        written.append(json.loads(path.read_text())["units"]["done"])
+    file.end(replace(RUNNING, units_done=70))
+    assert written == [12, 12, 12, 4, 4, 4, 4, 8, 8, 8]
+    assert json.loads(path.read_text())["units"]["done"] == 70
+    assert [entry.name for entry in tmp_path.iterdir()] == ["progress.json"]
+
+
+def test_a_full_disk_is_told_once_and_leaves_the_last_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "progress.json"
+    file = ProgressFile(path, every=0)
+    file.begin({}, RUNNING)
+    write = views.write_text
+
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(views, "write_text", full)
+    with pytest.warns(RuntimeWarning, match="progress.json cannot be written just now: .*No space left"):
+        file.update(replace(RUNNING, units_done=13))
+    file.update(replace(RUNNING, units_done=14))  # a second warning would be an error here
+    assert json.loads(path.read_text())["units"]["done"] == 12
+    monkeypatch.setattr(views, "write_text", write)  # there is room again
+    file.end(replace(RUNNING, units_done=70))
+    assert json.loads(path.read_text())["units"]["done"] == 70
+
+
+def test_a_reader_never_meets_half_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    file = ProgressFile(path, every=0)
+    file.begin({}, RUNNING)
+    done = threading.Event()
+    seen: list[str] = []
+
+    def read() -> None:
+        while not done.is_set():
+            seen.append(json.loads(path.read_text())["state"])
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(200):
+        file.update(RUNNING)
+    done.set()
+    reader.join()
+    assert set(seen) <= {"running"}
+
+
+# The live view.
+
+
+def drawn(standing: Standing, width: int, height: int = 24, since: float = 0.0) -> list[str]:
+    clock = Clock()
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None)
+    view = LiveView(console, clock=clock)
+    view.update(standing)
+    clock.now += since
+    console.print(view.picture())
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 140])
+@pytest.mark.parametrize(
+    "standing",
+    [
+        Standing(state="surveying"),
+        RUNNING,
+        replace(RUNNING, passes_done=10**9, seconds=10**6, device="cuda:0"),
+    ],
+    ids=["surveying", "running", "large"],
+)
+def test_every_line_of_the_view_fits_the_terminal(width: int, standing: Standing) -> None:
+    lines = drawn(standing, width)
+    assert max(map(len, lines)) <= width
+    assert len(lines) == (4 + 1 + len(METHODS) if standing.scores else 2)
+
+
+def test_a_terminal_of_60_columns_shows_all_that_matters() -> None:
+    text = "\n".join(drawn(RUNNING, 60))
+    for part in ("12/70 units, 3 failed", "9 s, 3 min left", "5,310/106,200 passes, 590/s", "cpu, ", " GB"):
+        assert part in text
+    for part in ("last: grad-cam on images 32-63", "complete…", "soundness", "0.54", "learned-mask:pres…"):
+        assert part in text
+
+
+def test_a_wide_terminal_shows_five_metrics_by_their_full_names() -> None:
+    header = next(line for line in drawn(RUNNING, 140) if line.startswith("method"))
+    assert header.split() == ["method", "images", *METRICS[:5]]
+
+
+def test_names_are_shown_as_they_are_and_not_read_as_markup() -> None:
+    scores = {"a [red] b": {"[bold]x": 0.25}}
+    text = "\n".join(drawn(replace(RUNNING, scores=scores, last="[blue]x"), 100))
+    assert "a [red] b" in text and "[bold]x" in text and "last: [blue]x" in text
+
+
+def test_time_goes_on_inside_a_unit_that_reports_nothing() -> None:
+    assert "49 s, 2 min left" in drawn(RUNNING, 100, since=40)[0]
+
+
+def test_a_low_terminal_shows_the_methods_that_began_last() -> None:
+    many = {f"method-{i}": {"soundness": 0.5} for i in range(40)}
+    lines = drawn(replace(RUNNING, scores=many), 80, height=20)
+    assert len(lines) <= 20
+    assert lines[-1].startswith("method-39")
+
+
+def test_the_view_vanishes_at_the_end() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    view = LiveView(console)
+    view.begin({}, Standing(state="surveying"))
+    view.update(RUNNING)
+    view.end(replace(RUNNING, state="interrupted"))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "12/70 units" in text
+    assert text.endswith("\x1b[1A\x1b[2K") and text.count("\x1b[?25l") == text.count("\x1b[?25h")
+
+
+# Memory.
+
+
+def test_on_a_cpu_the_memory_of_this_process_is_told() -> None:
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("no /proc here")
+    memory = memory_of("cpu")
+    assert memory is not None and 10e6 < memory.used < 1e12
+
+
+def test_a_gpu_that_this_process_does_not_use_is_left_asleep() -> None:
+    if torch.cuda.is_initialized():
+        pytest.skip("another test has woken it")
+    assert memory_of("cuda:0") is None
+    assert not torch.cuda.is_initialized()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_on_a_gpu_its_memory_is_told_with_the_peak() -> None:
+    before = torch.zeros(2**20, device="cuda").nbytes
+    memory = memory_of("cuda")
+    assert memory is not None and memory.peak is not None and memory.peak >= before
