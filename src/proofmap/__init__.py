@@ -19,23 +19,30 @@ from proofmap.metrics import METRICS, Curves, Metric, Score, deletion, insertion
 from proofmap.models import list_models, load_classifier
 
 if TYPE_CHECKING:
+    from proofmap.report.audit import audit
+    from proofmap.report.compare import compare
+    from proofmap.report.html import write_report
     from proofmap.study import Run, Selection, Study, run_study
 
 __version__ = "0.1.0"
 
-_STUDY = (
-    "Run",
-    "Selection",
-    "Study",
-    "run_study",
-)  # imported when asked for: they bring the progress views along
+# imported when asked for: they bring the progress views and the drawing along
+_LATER = {
+    "Run": "proofmap.study",
+    "Selection": "proofmap.study",
+    "Study": "proofmap.study",
+    "run_study": "proofmap.study",
+    "audit": "proofmap.report.audit",
+    "compare": "proofmap.report.compare",
+    "write_report": "proofmap.report.html",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name in _STUDY:
-        from proofmap import study
+    if name in _LATER:
+        from importlib import import_module
 
-        return getattr(study, name)
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'proofmap' has no attribute {name!r}")
 
 
@@ -64,6 +71,8 @@ __all__ = [
     "Selection",
     "Study",
     "TopLabel",
+    "audit",
+    "compare",
     "default_metrics",
     "deletion",
     "evaluate",
@@ -75,4 +84,5 @@ __all__ = [
     "make_method",
     "make_metric",
     "run_study",
+    "write_report",
 ]

@@ -30,6 +30,18 @@ def code_digest(function: Callable[..., object]) -> str:
     return digest.hexdigest()
 
 
+def foreign_code(thing: object, function: str) -> dict[str, str]:
+    """The code of an object's method, as a setting, where its class is not ours: other people's code changes under us.
+
+    >>> foreign_code(3, "__add__")
+    {}
+    """
+    if type(thing).__module__.partition(".")[0] == "proofmap":
+        return {}
+    found = code_digest(getattr(type(thing), function, len))
+    return {"code": found} if found else {}
+
+
 def _add(digest: hashlib.blake2b, code: types.CodeType) -> None:
     digest.update(code.co_code + repr((code.co_names, code.co_varnames)).encode())
     for constant in code.co_consts:

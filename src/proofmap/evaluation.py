@@ -245,6 +245,7 @@ def evaluate(
         "seed": seed,
         "device": str(classifier.device),
         "batches": [batch.size for batch in classifier.frozen().batches],
+        "threads": torch.get_num_threads(),
     }
     kept = len(images) if keep_maps is None else min(keep_maps, len(images))
     titles = distinct_names([title_of(m) for m in chosen])

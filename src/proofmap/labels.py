@@ -28,6 +28,8 @@ def label_index(label: int | str, names: Sequence[str]) -> int:
     >>> label_index("Tiger cat", ["tabby", "tiger cat"]), label_index(0, ["tabby", "tiger cat"])
     (1, 0)
     """
+    if isinstance(label, int) and 0 <= label < len(names):
+        return int(label)
     text = str(label).strip()
     plain = [_plain(name) for name in names]
     found = [i for i, name in enumerate(plain) if name == _plain(text)]

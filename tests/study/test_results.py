@@ -279,3 +279,17 @@ def test_a_study_is_read_with_the_net_it_names(folder: Path) -> None:
     manifest = Manifest.read(folder / "run")
     study = Study(model=str(manifest.study["model"]))
     assert classifier_of(study).names == NAMES
+
+
+def test_a_run_can_be_read_where_nothing_can_be_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a shared disk, say; SQLite would want files of its own beside the database."""
+    shutil.copytree(folder / "run", tmp_path / "run")
+    before = sorted(p.name for p in (tmp_path / "run").iterdir())
+    monkeypatch.setattr("proofmap.study.store.os.access", lambda *_: False)
+    with Run(tmp_path / "run") as run, Run(folder / "run") as usual:
+        assert run.store.read_only and run.table() == usual.table()
+        assert sorted(p.name for p in (tmp_path / "run").iterdir()) == before
+        with pytest.raises(StoreError):
+            run.store.set_note("a", 1)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from proofmap._code import code_digest
+from proofmap._python_file import from_python_file, is_python_file, split_python_file
 from proofmap._registry import Registry
 from proofmap._settings import read_settings
 from proofmap.classifier import Classifier
@@ -166,7 +167,8 @@ MethodLike = str | Method | MapFunction
 def make_method(spec: MethodLike) -> Method:
     """A method from its spec: a name, ``name:key=value,key=value``, an instance, or a function.
 
-    ``preset=NAME`` starts from a preset; ``top-label:METHOD`` wraps another method.
+    ``preset=NAME`` starts from a preset; ``top-label:METHOD`` wraps another method; ``FILE.py:NAME`` is a function or
+    a class of yours, in a file.
 
     >>> make_method("random:seed_offset=3")
     Random(per_label=False, seed_offset=3)
@@ -180,14 +182,32 @@ def make_method(spec: MethodLike) -> Method:
             return FromFunction(function=spec)
         raise InputError(f"a method is a name, a Method or a function, not {type(spec).__name__}")
     name, _, rest = spec.strip().partition(":")
+    if is_python_file(spec) and name not in METHODS:  # top-label:FILE.py:NAME is top-label's own business
+        return _from_file(spec)
     kind = METHODS[name]
     if hasattr(kind, "from_text"):
         method: Method = kind.from_text(rest)
         return method
+    return build_method(name, _read(kind, rest))
+
+
+def _read(kind: type[Method], text: str) -> dict[str, Any]:
     types = {"preset": str, **get_type_hints(kind)}
     known = {key: types[key] for key in ("preset", *kind.setting_names())}
-    settings = read_settings(f"method {kind.name!r}", rest, known, kind.setting_names())
-    return build_method(name, settings)
+    return read_settings(f"method {kind.name!r}", text, known, kind.setting_names())
+
+
+def _from_file(spec: str, settings: Mapping[str, Any] | None = None) -> Method:
+    """A function, a Method or a class of Methods that a file of the user's holds, with settings from text or values."""
+    file, name, text = split_python_file(spec.strip())
+    found = from_python_file(file, name, "method")
+    if isinstance(found, type) and issubclass(found, Method):
+        return _made(found, {**_read(found, text), **(settings or {})})
+    if text or settings:
+        raise InputError(
+            f"{file}:{name} is no class of Methods, so it has no settings; write {file}:{name} alone"
+        )
+    return make_method(found)
 
 
 def build_method(name: str, settings: Mapping[str, Any]) -> Method:
@@ -196,7 +216,11 @@ def build_method(name: str, settings: Mapping[str, Any]) -> Method:
     >>> build_method("top-label", {"of": "random"})
     TopLabel(of=Random(per_label=False, seed_offset=0))
     """
-    kind, given = METHODS[name], dict(settings)
+    return _from_file(name, settings) if is_python_file(name) else _made(METHODS[name], settings)
+
+
+def _made(kind: type[Method], settings: Mapping[str, Any]) -> Method:
+    name, given = kind.name, dict(settings)
     unknown = [key for key in given if key not in ("preset", *kind.setting_names())]
     if unknown:
         known = ", ".join(kind.setting_names()) or "none"

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 import torch
 from torch import Tensor
 
+from proofmap._python_file import from_python_file, is_python_file, split_python_file
 from proofmap._registry import Registry
 from proofmap._settings import read_settings
 from proofmap.classifier import Classifier
@@ -119,7 +120,7 @@ METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics")
 
 
 def make_metric(spec: str | Metric) -> Metric:
-    """A metric from its name, from ``name:key=value,key=value``, or as given.
+    """A metric from its name, from ``name:key=value,key=value``, from ``FILE.py:CLASS``, or as given.
 
     >>> make_metric("soundness:thresholds=released,curve=rise,points=16").settings()["points"]
     16
@@ -128,14 +129,33 @@ def make_metric(spec: str | Metric) -> Metric:
         return spec
     if not isinstance(spec, str):
         raise InputError(f"a metric is a name or a Metric, not {type(spec).__name__}")
-    name, _, rest = spec.strip().partition(":")
-    types = METRICS[name].option_types()
-    return build_metric(name, read_settings(f"metric {name!r}", rest, types, types))
+    if is_python_file(spec):
+        file, called, rest = split_python_file(spec.strip())
+        kind = _metric_in(file, called)
+    else:
+        name, _, rest = spec.strip().partition(":")
+        kind = METRICS[name]
+    types = kind.option_types()
+    return _made(kind, read_settings(f"metric {kind.name!r}", rest, types, types))
 
 
 def build_metric(name: str, options: Mapping[str, Any]) -> Metric:
-    """A metric by name with settings as values."""
-    kind = METRICS[name]
+    """A metric by name, or ``FILE.py:CLASS``, with settings as values."""
+    if is_python_file(name):
+        file, called, _ = split_python_file(name)
+        return _made(_metric_in(file, called), options)
+    return _made(METRICS[name], options)
+
+
+def _metric_in(file: str, name: str) -> type[Metric]:
+    found = from_python_file(file, name, "metric")
+    if not (isinstance(found, type) and issubclass(found, Metric)):
+        raise InputError(f"{file}:{name} is not a class of Metrics (proofmap.metrics.Metric)")
+    return found
+
+
+def _made(kind: type[Metric], options: Mapping[str, Any]) -> Metric:
+    name = kind.name
     known = kind.option_types()
     unknown = [key for key in options if key not in known]
     if unknown:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from proofmap._python_file import importable, run_file
 from proofmap.classifier import Classifier
 from proofmap.errors import ModelError, ProofmapError
 
@@ -42,7 +41,7 @@ def call_function_file(
     where = f"{path.name}:{function}"  # without the folder, since it becomes the name in records of results
     if not path.is_file():
         raise ModelError(f"there is no file {str(path)!r} to take the model from")
-    with _told(where), _importable(path.parent):
+    with _told(where), importable(path.parent):
         make = getattr(_run(path), function, None)
         if not callable(make):
             raise ModelError(f"{str(path)!r} has no function {function!r}")
@@ -51,18 +50,9 @@ def call_function_file(
 
 
 def _run(path: Path) -> Any:
-    name = f"_proofmap_model_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()}"
-    found = importlib.util.spec_from_file_location(name, path)
-    assert found is not None  # a path ending in .py always has a loader
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module  # dataclasses look their module up while the file runs
-    try:
-        found.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+    return run_file(
+        path, f"_proofmap_model_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()}"
+    )
 
 
 def _as_classifier(
@@ -113,13 +103,3 @@ def _told(where: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise ModelError(f"the model {where} cannot be built: {type(error).__name__}: {error}") from error
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    entry = str(folder.resolve())
-    sys.path.insert(0, entry)
-    try:
-        yield
-    finally:
-        sys.path.remove(entry)

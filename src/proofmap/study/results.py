@@ -150,7 +150,12 @@ class Run:
         for k, image in enumerate(self.images):
             f[k, : len(image.f)] = torch.tensor(image.f)
         identity = self.manifest.identity
-        context = {**identity, "device": self._devices(), "batches": list(self.manifest.batches)}
+        context = {
+            **identity,
+            "device": self._devices(),
+            "batches": list(self.manifest.batches),
+            "threads": self.manifest.threads,
+        }
         names = tuple(image.name for image in self.images)
         results = [self._result(method, table, context, names) for method in self.methods.values()]
         found = tuple(result for result in results if result is not None)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from proofmap._code import foreign_code
 from proofmap._files import check_output, output_folder
 from proofmap.classifier import Classifier
 from proofmap.data.dataset import Dataset
@@ -268,8 +269,14 @@ class _Run:
     def _register(self) -> tuple[dict[str, Registered], dict[str, Registered]]:
         """The run's methods and metrics, those of this study added; a known name must have its old settings."""
         asked: dict[str, list[tuple[str, bool, Mapping[str, object]]]] = {
-            "methods": [(n, m.label_free, m.settings()) for n, m in self.ready.methods.items()],
-            "metrics": [(n, m.higher_is_better, m.settings()) for n, m in self.ready.metrics.items()],
+            "methods": [
+                (n, m.label_free, {**m.settings(), **foreign_code(m, "compute")})
+                for n, m in self.ready.methods.items()
+            ],
+            "metrics": [
+                (n, m.higher_is_better, {**m.settings(), **foreign_code(m, "__call__")})
+                for n, m in self.ready.metrics.items()
+            ],
         }
         for kind, things in asked.items():
             known = self.store.registered(kind)

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import json
 import math
+import os
 import sqlite3
 import struct
 from collections import defaultdict
@@ -93,8 +94,11 @@ class Store:
         self.path = folder / FILE
         if not create and not self.path.is_file():
             raise StoreError(f"{folder} is no run of proofmap: it has no {FILE}")
+        self.read_only = not create and not os.access(folder, os.W_OK)
+        # a folder that nothing can be written to cannot change, and has no room for SQLite's own files
+        mode = "rwc" if create else "ro&immutable=1" if self.read_only else "rw"
         with self._told():
-            uri = f"{self.path.resolve().as_uri()}?mode={'rwc' if create else 'rw'}"
+            uri = f"{self.path.resolve().as_uri()}?mode={mode}"
             self.database = sqlite3.connect(
                 uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False
             )  # one thread at a time, but not always the same
@@ -112,8 +116,9 @@ class Store:
             raise Damaged(f"{self.path} is a database, but not one of proofmap")
         if not tables and not create:
             raise StoreError(f"{self.path} is empty: the run was stopped before it began")
-        self.database.execute("PRAGMA journal_mode = WAL")
-        self.database.execute("PRAGMA synchronous = NORMAL")
+        if not self.read_only:
+            self.database.execute("PRAGMA journal_mode = WAL")
+            self.database.execute("PRAGMA synchronous = NORMAL")
         migrate(self.database)
 
     def close(self) -> None:

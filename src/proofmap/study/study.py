@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from proofmap._files import distinct_names
+from proofmap._python_file import is_python_file, split_python_file
 from proofmap.errors import InputError
 from proofmap.evaluation import default_metrics, title_of
 from proofmap.methods.method import Method, MethodLike, build_method, make_method
@@ -97,13 +98,13 @@ class Study:
 
     model: str = DEFAULT_MODEL
     weights: str | None = None
-    data: tuple[str, ...] = ()
+    data: Sequence[str | Path] = ()
     images: Selection = field(default_factory=Selection)
-    labels: str | tuple[int | str, ...] = "top5"
-    label_set: tuple[int | str, ...] = ()
+    labels: str | Sequence[int | str] = "top5"
+    label_set: Sequence[int | str] = ()
     renormalise: bool = True
-    methods: tuple[MethodLike | Mapping[str, Any], ...] = ()
-    metrics: tuple[str | Metric | Mapping[str, Any], ...] = ()
+    methods: Sequence[MethodLike | Mapping[str, Any]] = ()
+    metrics: Sequence[str | Metric | Mapping[str, Any]] = ()
     thresholds: str = "paper"
     curve: str = "paper"
     maps: KeptMaps = "float16"
@@ -267,7 +268,22 @@ def _beside(study: Study, folder: Path) -> Study:
     data = tuple(found(found(str(place)), cut=":") for place in study.data)
     weights = None if study.weights is None else found(str(study.weights))
     model = found(study.model) if ".py:" not in study.model else _model_file(study.model, folder)
-    return replace(study, data=data, weights=weights, model=model)
+    methods = tuple(_own_file(entry, "method", folder) for entry in study.methods)
+    metrics = tuple(_own_file(entry, "metric", folder) for entry in study.metrics)
+    return replace(study, data=data, weights=weights, model=model, methods=methods, metrics=metrics)
+
+
+def _own_file(entry: Any, kind: str, folder: Path) -> Any:
+    """A method or metric in a Python file beside the study file, found there."""
+    if isinstance(entry, Mapping):
+        return {**entry, kind: _own_file(entry[kind], kind, folder)} if kind in entry else entry
+    if not isinstance(entry, str) or not is_python_file(entry):
+        return entry
+    before, colon, rest = entry.rpartition("top-label:")
+    file, name, settings = split_python_file(rest)
+    if not (folder / file).is_file():
+        return entry
+    return f"{before}{colon}{folder / file}:{name}" + (f":{settings}" if settings else "")
 
 
 def _model_file(model: str, folder: Path) -> str:

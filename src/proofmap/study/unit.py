@@ -25,6 +25,7 @@ from proofmap.methods.method import Method
 from proofmap.metrics.judge import Metric
 from proofmap.progress import Progress
 from proofmap.study.environment import environment
+from proofmap.study.schema import StoreError
 from proofmap.study.watch import UnitProgress
 
 
@@ -125,10 +126,13 @@ class Worker:
         return UnitResult(tuple(parts), failures, seconds, passes, batches, self._environment)
 
     def _stored(self, unit: Unit, images: Sequence[str]) -> Tensor | None:
-        """The unit's maps of these images, if all of them are there."""
+        """The unit's maps of these images, if all of them can be had here; made anew they are the same bits."""
         if not unit.maps or self.stored_maps is None:
             return None
-        found = self.stored_maps(unit.maps, images)
+        try:
+            found = self.stored_maps(unit.maps, images)
+        except StoreError:  # damaged, or on another machine than this worker
+            return None
         return torch.stack([found[name] for name in images]) if len(found) == len(images) else None
 
     def _judged(

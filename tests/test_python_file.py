@@ -1,0 +1,137 @@
+"""Methods and metrics in a file of the user's own, named on the command line or in a study file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap.methods import build_method, split_methods
+from proofmap.metrics import build_metric, make_metric
+from tests.toys import conv_classifier, pixels
+
+MINE = """
+from dataclasses import dataclass
+from typing import ClassVar
+from beside import POWER
+from proofmap.methods import METHODS, Method
+from proofmap.metrics import Metric
+
+def bright(classifier, images, labels):
+    return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class Brightness(Method):
+    name: ClassVar[str] = "brightness-in-a-file"
+    meaning: ClassVar[str] = "bright pixels"
+    power: float = POWER
+    label_free = True
+
+    def compute(self, classifier, images, labels, *, seed, progress):
+        return images.mean(dim=1, keepdim=True) ** self.power
+
+@dataclass(frozen=True, kw_only=True)
+class Mean(Metric):
+    name: ClassVar[str] = "mean-in-a-file"
+    higher_is_better: ClassVar[bool] = True
+    meaning: ClassVar[str] = "mean of the image"
+    times: float = 1.0
+
+    def __call__(self, judged):
+        return self.times * judged.images.mean(dim=(1, 2, 3))
+
+    def settings(self):
+        return {"times": self.times}
+
+NOTHING = 3
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "beside.py").write_text("POWER = 2.0\n")
+    (tmp_path / "mine.py").write_text(MINE)
+    return tmp_path / "mine.py"
+
+
+def test_a_function_and_a_class_become_methods(mine: Path) -> None:
+    f, images = conv_classifier(8), pixels(2, 8)
+    labels = torch.tensor([[0, 1], [2, 3]])
+    bright = images.mean(dim=1, keepdim=True)
+    function = pm.make_method(f"{mine}:bright")
+    assert torch.equal(function(f, images, labels), bright.expand(-1, 2, -1, -1))
+    made = pm.make_method(f"{mine}:Brightness:power=3")
+    assert made.label_free and torch.equal(made(f, images, labels), (bright**3).expand(-1, 2, -1, -1))
+    assert build_method(f"{mine}:Brightness", {"power": 3.0}) == made
+    assert pm.make_method(f"top-label:{mine}:bright").settings()["of"] == function.settings()
+    assert split_methods(f"{mine}:Brightness:power=3,{mine}:bright,grad-cam") == [
+        f"{mine}:Brightness:power=3",
+        f"{mine}:bright",
+        "grad-cam",
+    ]
+
+
+def test_a_class_becomes_a_metric(mine: Path) -> None:
+    metric = make_metric(f"{mine}:Mean:times=2")
+    assert metric.settings() == {"times": 2} and build_metric(f"{mine}:Mean", {"times": 2}) == metric
+    images = pixels(3, 8)
+    found = pm.evaluate(conv_classifier(8), images, methods=["random"], metrics=[metric])
+    assert torch.allclose(found.results[0].values[metric.name], 2 * images.mean(dim=(1, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    "make, spec, told",
+    [
+        (pm.make_method, "gone.py:bright", "no file 'gone.py'"),
+        (pm.make_method, "{}:dark", "has no 'dark'"),
+        (pm.make_method, "{}:bright:power=2", "has no settings"),
+        (pm.make_method, "{}:Brightness:glow=2", "no setting 'glow=2'"),
+        (pm.make_method, "{}:NOTHING", "not int"),
+        (make_metric, "{}:bright", "not a class of Metrics"),
+    ],
+)
+def test_mistakes_are_told(mine: Path, make: object, spec: str, told: str) -> None:
+    assert callable(make)
+    with pytest.raises(pm.InputError, match=told):
+        make(spec.format(mine))
+
+
+def test_a_file_that_fails_is_named(mine: Path) -> None:
+    mine.write_text("1 / 0\n")
+    with pytest.raises(pm.InputError, match=r"mine.py cannot be run: ZeroDivisionError"):
+        pm.make_method(f"{mine}:bright")
+
+
+def test_a_study_file_finds_methods_beside_it_and_notices_when_their_code_changes(mine: Path) -> None:
+    import numpy as np
+    from PIL import Image
+
+    (mine.parent / "photos").mkdir()
+    for k in range(3):
+        Image.fromarray(np.full((8, 8, 3), 60 * k, dtype=np.uint8)).save(mine.parent / "photos" / f"{k}.png")
+    study = mine.parent / "study.toml"
+    study.write_text(
+        'data = "photos"\nlabels = "top2"\nmethods = ["mine.py:bright", "top-label:mine.py:bright"]\n'
+        '[[metrics]]\nmetric = "mine.py:Mean"\ntimes = 2\n'
+    )
+    run = mine.parent / "run"
+    f = conv_classifier(8)
+    assert pm.run_study(pm.Study.from_toml(study), run, classifier=f).complete
+    with pm.Run(run) as opened:
+        means = opened.evaluation().results[0].values["mean-in-a-file"]
+    assert means.tolist() == pytest.approx([2 * 60 * k / 255 for k in range(3)])
+
+    mine.write_text(
+        MINE.replace("images.mean(dim=1, keepdim=True).expand", "images.amax(dim=1, keepdim=True).expand")
+    )
+    os.utime(mine, ns=(1, 1))
+    with pytest.raises(pm.InputError, match=r"method 'bright'.* has other settings:\n  code: "):
+        pm.run_study(pm.Study.from_toml(study), run, classifier=f)
+    mine.write_text(MINE.replace("self.times * judged", "self.times + judged"))
+    os.utime(mine, ns=(2, 2))
+    with pytest.raises(pm.InputError, match=r"metric 'mean-in-a-file'.* has other settings:\n  code: "):
+        pm.run_study(pm.Study.from_toml(study), run, classifier=f)
