@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap._batching import BatchSize, in_batches
-from proofmap._code import code_digest
+from proofmap._code import add_plain_values, code_digest
 from proofmap._kernels import steady_kernels
 from proofmap._memory import probe_batch_sizes
 from proofmap._view import device_of, dtype_of, view_of
@@ -129,10 +129,14 @@ class Classifier:
         return self._batches
 
     def fix_batches(self, forward: int, gradient: int) -> None:
-        """Take these batch sizes from now on, in every frozen view too: they decide the last bits of a result."""
-        self._fixed_batches, self._batches = (forward, gradient), None
-        for view in self._frozen.values():
-            view.fix_batches(forward, gradient)
+        """Take these batch sizes from now on, shared by every frozen view: they decide the last bits of a result."""
+        self._take_batches((forward, gradient), (BatchSize(forward), BatchSize(gradient)))
+
+    def _take_batches(
+        self, fixed: tuple[int, int] | None, batches: tuple[BatchSize, BatchSize] | None
+    ) -> None:
+        for view in (self, *self._frozen.values()):
+            view._fixed_batches, view._batches = fixed, batches
 
     def blank(self, n: int) -> Tensor:
         """``n`` images of the classifier's own gray."""
@@ -167,8 +171,8 @@ class Classifier:
     def fingerprint(self) -> str:
         """A digest of layers, weights, buffers and settings: it differs where the function f differs.
 
-        A function counts by its own code, and so does the ``forward`` of every module that is not torch's; what they
-        call is not looked at.
+        A function counts by its own code and bound values; so do the ``forward`` and the plain attributes of every
+        module that is not torch's. What they call is not looked at.
         """
         digest = hashlib.blake2b(repr(sorted(self.settings().items())).encode(), digest_size=16)
         if isinstance(self.net, nn.Module):
@@ -181,6 +185,11 @@ class Classifier:
             kinds = {type(m) for m in self.net.modules() if not type(m).__module__.startswith("torch.")}
             for kind in sorted(kinds, key=lambda kind: kind.__qualname__):
                 digest.update((kind.__qualname__ + code_digest(kind.forward)).encode())
+            for name, module in self.net.named_modules():
+                own = {k: v for k, v in vars(module).items() if not k.startswith("_") and k != "training"}
+                if type(module) in kinds and own:
+                    digest.update(name.encode())
+                    add_plain_values(digest, own)
         else:
             digest.update(code_digest(self.net).encode())
         return digest.hexdigest()
@@ -330,6 +339,8 @@ class Classifier:
         if (dtype, compile) not in self._frozen:
             fast = self._like(freeze(self.net, self.blank(1).to(self.dtype), dtype=dtype))
             fast.dtype, fast._thawed = dtype, self
+            if self._fixed_batches is not None:
+                fast._batches = self.batches
             if compile:
                 _ = fast.batches  # measured before compiling, which would specialise on a batch of one
                 fast.net = torch.compile(fast.net, dynamic=False)

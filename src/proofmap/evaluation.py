@@ -418,12 +418,10 @@ def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
 
 
 def _insertion_settings(metrics: Sequence[Metric]) -> CurveSettings:
-    """The insertion settings that the metrics already use, so that the pictures' curve costs nothing more."""
-    for metric in metrics:
-        curve = getattr(metric, "curve", None)
-        if isinstance(curve, CurveSettings) and getattr(metric, "game", "") == "insertion":
-            return curve
-    return curve_settings("paper")
+    """The insertion curve that the metrics already play, so that pictures cost nothing more: that of the proofs first."""
+    played = [curve for metric in metrics for game, curve in metric.games() if game == "insertion"]
+    proofs = [m.curve for m in metrics if isinstance(m, (Completeness, Soundness, BestEffort))]
+    return [*proofs, *played, curve_settings("paper")][0]
 
 
 def _on_cpu(curves: Curves) -> Curves:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +28,34 @@ _RESAMPLING = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How a classifier's input is cut, without the classifier: enough to show what it saw, and no code is run."""
+
+    size: tuple[int, int]
+    mean: tuple[float, ...]
+    resize: int | None = None
+    interpolation: Interpolation = "bilinear"
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Frame:
+        """From the settings that a :class:`~proofmap.Classifier` tells."""
+        height, width = settings["size"]
+        return cls((height, width), tuple(settings["mean"]), settings["resize"], settings["interpolation"])
+
+    @property
+    def channels(self) -> int:
+        return len(self.mean)
+
+    @property
+    def gray(self) -> Tensor:
+        return torch.tensor(self.mean).clamp(0, 1)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
 
 
 def find_images(places: Iterable[str | Path]) -> list[Path]:
@@ -134,7 +164,7 @@ def to_pixels(image: Image.Image, background: Sequence[float] | None = None) -> 
     return pixels
 
 
-def prepare(image: Image.Image, classifier: Classifier, *, framed: bool = False) -> Tensor:
+def prepare(image: Image.Image, classifier: Classifier | Frame, *, framed: bool = False) -> Tensor:
     """One picture ``(C, H, W)`` on the CPU, resized and cropped as the classifier wants it.
 
     ``framed`` pictures are already cut: they are only resized, without the margin that is usually cropped away.

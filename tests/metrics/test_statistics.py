@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 import torch
 
-from proofmap.metrics.statistics import Score, bootstrap_interval, mean_score
+from proofmap.metrics.statistics import Score, bootstrap_interval, mean_score, usual_resamples
 
 NAN = math.nan
 
@@ -87,3 +87,25 @@ def test_a_score_prints_and_records_its_direction_and_settings() -> None:
         0.3,
         7,
     )
+
+
+def test_the_interval_of_many_images_takes_fewer_resamples_and_is_that_of_the_normal_distribution() -> None:
+    n = 20_000
+    values = torch.from_numpy(np.random.default_rng(0).beta(0.5, 0.3, n))
+    assert usual_resamples(n) == 1_000
+    low, high = bootstrap_interval(values)
+    mean, spread = values.mean().item(), 1.96 * values.std().item() / math.sqrt(n)
+    assert (low, high) == pytest.approx((mean - spread, mean + spread), abs=0.05 * 2 * spread)
+    assert (low, high) == bootstrap_interval(values, resamples=1_000)
+
+
+@pytest.mark.parametrize("n", [2, 500, 2_000])
+def test_up_to_two_thousand_images_take_ten_thousand_resamples(n: int) -> None:
+    values = torch.linspace(0, 1, n)
+    assert bootstrap_interval(values) == bootstrap_interval(values, resamples=10_000)
+
+
+def test_more_images_never_take_more_resamples_nor_fewer_than_a_thousand() -> None:
+    counts = [usual_resamples(n) for n in range(1, 100_000, 37)]
+    assert counts == sorted(counts, reverse=True) and counts[-1] == 1_000
+    assert all(n * usual_resamples(n) <= 20_000_000 for n in range(2_000, 20_001, 37))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,7 +112,9 @@ def test_verdicts_never_round_up_to_the_bar(evaluation: pm.Evaluation) -> None:
         result = evaluation.results[0]
         insertion = replace(result.insertion, auc=torch.full_like(result.insertion.auc, auc))
         changed = replace(
-            evaluation, f=torch.full_like(evaluation.f, f), results=(replace(result, insertion=insertion),)
+            evaluation,
+            f=torch.full_like(evaluation.f, f),
+            results=(replace(result, insertion=insertion, pairs={}),),
         )
         picture = page_pictures.picture_of(changed, 0, [0], page_pictures.slider_counts(20 * 28))
         label = picture.record["methods"][0]["labels"][0]
@@ -255,6 +258,98 @@ def test_the_verdict_names_who_reaches_the_bar_in_all_that_was_judged(evaluation
         words["headline"] == "gradient is both complete and sound"
     )  # gradient-x-input did not try every label
     assert "interval of gradient reaches below the bar" in words["detail"]
+
+
+@pytest.mark.parametrize("half", [0, 1], ids=["completeness", "soundness"])
+def test_a_method_that_lacks_one_half_never_passes_and_the_page_says_so(
+    evaluation: pm.Evaluation, half: int
+) -> None:
+    name = ("completeness", "soundness")[half]
+    lacking = [0.95, 0.95, 0.95]
+    lacking[half] = math.nan
+    some = _with_scores(
+        evaluation,
+        gradient=(lacking[0], lacking[1], lacking[2]),
+        gradient_x_input=(0.9, 0.9, 0.9),
+        random=(0.1, 0.95, 0.1),
+    )
+    words = page_data.verdict_words(some)
+    assert words["headline"] == "gradient-x-input is both complete and sound"
+    assert f"No image counts for the {name} of gradient, which therefore cannot pass." in words["detail"]
+    alone = page_data.verdict_words(replace(some, results=some.results[:1]))
+    assert "complete and sound" not in alone["headline"]
+    assert f"No image counts for the {name} of gradient" in alone["detail"]
+    failing = page_data.verdict_words(replace(some, results=some.results[::2]))
+    assert failing["headline"] == "random is not both complete and sound"
+    assert f"{name} of gradient" in failing["detail"]
+
+
+def test_best_effort_may_be_missing_but_the_page_says_so(evaluation: pm.Evaluation) -> None:
+    good = (0.9, 0.9, math.nan)
+    found = _with_scores(evaluation, gradient=good, gradient_x_input=(0.9, 0.9, 0.1), random=(0.1, 0.9, 0.1))
+    words = page_data.verdict_words(found)
+    assert words["headline"] == "gradient is both complete and sound"
+    assert "No image counts for the best effort of gradient" in words["detail"]
+    unasked = tuple(replace(r, scores=r.scores[:2]) for r in found.results)
+    words = page_data.verdict_words(replace(found, results=unasked))
+    assert words["headline"] == "gradient and gradient-x-input are both complete and sound"
+    assert "Best effort was not judged." in words["detail"]
+
+
+def test_without_any_value_there_is_no_verdict(evaluation: pm.Evaluation) -> None:
+    nothing = (math.nan, math.nan, math.nan)
+    found = _with_scores(evaluation, gradient=nothing, gradient_x_input=nothing, random=nothing)
+    assert page_data.verdict_words(found)["headline"] == "No image counted"
+
+
+def test_the_page_calls_a_map_what_its_scores_call_it(evaluation: pm.Evaluation) -> None:
+    """A run may score proofs on another curve than the one that is drawn."""
+    first = evaluation.results[0]
+    shape = first.pairs["completeness"].shape
+    pairs = {
+        "insertion": torch.zeros(shape),
+        "completeness": torch.ones(shape),
+        "soundness": torch.tensor([[0.31, 0.9, math.nan, 0.9]]).expand(shape),
+        "soundness-2": torch.ones(shape),
+    }
+    auc = evaluation.f.clone()  # the drawn curve matches f everywhere
+    changed = replace(first, pairs=pairs, insertion=replace(first.insertion, auc=auc))
+    counts = page_pictures.slider_counts(20 * 28)
+    picture = page_pictures.picture_of(replace(evaluation, results=(changed,)), 0, [0, 1, 2], counts)
+    labels = picture.record["methods"][0]["labels"]
+    assert [(a["kind"], a["below"]) for a in labels] == [("strong", 0.31), ("match", None), ("match", None)]
+    assert [a["auc"] for a in labels] == pytest.approx(auc[0, :3].tolist(), rel=1e-6)
+
+
+def test_the_page_says_when_proofs_were_scored_on_another_curve(tmp_path: Path) -> None:
+    metrics = [pm.metrics.Completeness(), pm.metrics.Soundness(curve=curve_settings("paper", fill="noise"))]
+    options: dict[str, Any] = {"n": 1, "methods": ["gradient"], "labels": "top2"}
+    said = "scored on another insertion curve"
+    assert said in PageParts(write_report(judged(**options, metrics=metrics), tmp_path / "a.html")).text
+    assert said not in PageParts(write_report(judged(**options), tmp_path / "b.html")).text
+
+
+def test_the_table_says_how_many_images_count_where_that_differs(
+    evaluation: pm.Evaluation, tmp_path: Path
+) -> None:
+    results = list(evaluation.results)
+    values = {**results[0].values, "soundness": torch.tensor([0.9, 0.8, math.nan])}
+    scores = tuple(replace(s, n=2) if s.name == "soundness" else s for s in results[0].scores)
+    results[0] = replace(results[0], values=values, scores=scores)
+    uneven = replace(evaluation, results=tuple(results))
+    text = PageParts(write_report(uneven, tmp_path / "r.html")).text
+    table = " ".join(text.split("All scores")[1].split("Image by image")[0].split())
+    assert table.count(" n=2 ") == 1 and table.count(" n=3 ") == 2
+    assert "over different images" in table and "over different images" in text.split("All scores")[0]
+    assert "n=" not in PageParts(write_report(evaluation, tmp_path / "s.html")).text
+
+
+def test_names_with_line_breaks_and_controls_have_a_page(tmp_path: Path) -> None:
+    names = ["line\nbreak", "tab\tand|pipe\r\x07"]
+    found = judged(2, names=names, label_names=["a\nb", "c\x00d", "e"], labels="top2", methods=["gradient"])
+    page = PageParts(write_report(found, tmp_path / "r.html"))
+    assert page.record["images"]["names"] == names
+    assert "line\nbreak" in page.text
 
 
 def test_metrics_asked_for_twice_are_drawn_twice() -> None:

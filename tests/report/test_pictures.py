@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from proofmap.ranking import keep_top
 from proofmap.report import pictures
+from proofmap.report.text import one_line
+from tests.report.pages import judged
 
 
 def test_the_kept_picture_shows_exactly_the_top_pixels() -> None:
@@ -65,3 +70,46 @@ def test_long_text_is_shortened_to_its_column() -> None:
     cell = pictures.Cell(None, (pictures.Text("a very long label name " * 10),))
     page = pictures.sheet("t" * 500, [[cell, pictures.Cell(None)]], side=120)
     assert np.asarray(page)[:, -10:].min() == 255  # nothing runs over the right margin
+
+
+def test_a_map_that_was_not_judged_matches_nothing() -> None:
+    assert pictures.verdict(math.nan, 1.0).text == "not judged"
+    assert pictures.verdict(1.0, math.nan).text == "not judged"
+
+
+def test_the_verdict_of_a_map_is_that_of_its_scores() -> None:
+    """A run may score proofs on another curve than the one that is drawn."""
+    found = judged(2, 8, methods=["gradient"], labels="top3")
+    result = found.results[0]
+    ones = torch.ones(2, 3)
+    pairs = {"completeness": 0.3 * ones, "completeness-2": ones, "soundness": 0.4 * ones}
+    pairs["soundness"][1, 1] = math.nan
+    changed = replace(result, pairs=pairs, insertion=replace(result.insertion, auc=found.f.clone()))
+    assert pictures.amounts(found, changed, 0, 1) == pytest.approx((0.3, 0.4))
+    assert pictures.amounts(found, changed, 1, 1) == pytest.approx((0.3, 1.0))  # the drawn curve matches f
+    assert pictures.amounts(found, replace(changed, pairs={}), 0, 1) == pytest.approx((1.0, 1.0))
+
+
+def test_the_verdicts_of_an_evaluation_are_those_of_its_own_curve() -> None:
+    found = judged(2, 8, methods=["gradient"], labels="top3")
+    result = found.results[0]
+    for i in range(2):
+        for j in range(3):
+            recomputed = pictures.amounts(found, replace(result, pairs={}), i, j)
+            assert pictures.amounts(found, result, i, j) == pytest.approx(recomputed, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "a\ttab", "\r\n\x00\x1b[0m", "half \udcff name", "\n"])
+def test_a_name_with_line_breaks_or_controls_is_drawn(name: str) -> None:
+    found = judged(1, 8, methods=["gradient"], labels="top2", label_names=[name, "b", "c"])
+    strange = replace(
+        found, image_names=(name,), results=tuple(replace(r, name=f"{name}:x") for r in found.results)
+    )
+    for sheet in (pictures.proof_sheet(strange, 0), pictures.comparison_sheet(strange, 0)):
+        assert np.asarray(sheet).min() < 128
+
+
+def test_one_line_keeps_what_can_be_printed() -> None:
+    assert one_line("f = 0.5   AUC = 0.4") == "f = 0.5   AUC = 0.4"
+    assert one_line("a\r\n\t b\x00\x85c") == "a b c"
+    assert one_line("Füchse 🦊 |*_") == "Füchse 🦊 |*_"

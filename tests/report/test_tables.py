@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import math
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,13 @@ import torch
 
 import proofmap as pm
 from proofmap.report import figures, tables
+from proofmap.report.audit import audit
+from proofmap.report.compare import compare
 from proofmap.report.files import evaluation_json
+from tests.report.test_compare import with_values
+
+NAN = math.nan
+STRANGE = "a|b\nc\t*d*_e_<i>"
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +84,94 @@ def test_charts_are_drawn(evaluation: pm.Evaluation, tmp_path: Path) -> None:
     written = evaluation.save(tmp_path)
     assert {"curves.png", "completeness-soundness.png", "x.png", "x-2.png"} <= {p.name for p in written}
     assert not list(tmp_path.glob(".*"))  # no partial files
+
+
+# ---- methods that count different images -------------------------------------------------------------------
+
+
+def test_where_methods_count_different_images_every_cell_says_how_many_and_none_is_bold() -> None:
+    found = with_values(
+        {
+            "a": {"completeness": [0.9, 1.0, NAN, NAN], "insertion": [0.5, 0.6, 0.7, 0.8]},
+            "b": {"completeness": [0.9, 0.8, 0.7, 0.6], "insertion": [0.1, 0.2, 0.3, 0.4]},
+            "c": {"completeness": [NAN] * 4, "insertion": [0.1, 0.2, 0.3, 0.4]},
+        }
+    )
+    _, rows = tables.score_cells(found)
+    assert rows[0][1] == ".95 [.90, 1.00] n=2" and rows[1][1].endswith("] n=4") and rows[2][1] == "-"
+    assert not any("n=" in row[2] for row in rows)
+    assert [row[1] for row in tables.best_two(found)] == [False] * 3
+    assert [row[2] for row in tables.best_two(found)] == [True, True, True]
+    (note,) = [note for note in tables.score_notes(found) if "different" in note]
+    assert note.startswith("completeness: means over different images (0 to 4 of 4")
+    assert note.endswith("compare with: proofmap compare")
+    text = tables.latex(found)
+    assert r".95 {\scriptsize [.90, 1.00] n=2}" in text and "column that is over the same images" in text
+    assert r".95 {\scriptsize n=2}" in tables.latex(found, intervals=False)
+    assert "| .95 [.90, 1.00] n=2 |" in tables.score_markdown(found)
+
+
+def test_as_many_but_other_images_are_different_images_too() -> None:
+    found = with_values({"a": {"m": [0.9, NAN]}, "b": {"m": [NAN, 0.8]}})
+    assert [row[1] for row in tables.score_cells(found)[1]] == [".90 n=1", ".80 n=1"]
+    assert "m: means over different images (1 of 2 images by method)" in found.table()
+    assert tables.best_two(found) == [[False, False], [False, False]]
+
+
+def test_images_that_no_method_counts_are_said_and_numbers_stay_as_they_are() -> None:
+    found = with_values({"a": {"m": [0.9, 0.7, NAN]}, "b": {"m": [0.5, 0.6, NAN]}})
+    assert "n=" not in found.table() and "different" not in found.table()
+    assert "m counts 2 of 3 images" in found.table()
+    assert tables.best_two(found)[0][1]
+
+
+def test_the_rule_about_second_labels_is_named_only_where_it_is_the_reason() -> None:
+    rule = "best-effort counts the 1 of 3 images whose second label has f >= 0.01"
+    best = [0.5, NAN, NAN]
+    by_rule = with_values({k: {"soundness": [0.9] * 3, "best-effort": best} for k in "ab"})
+    assert rule in by_rule.table()
+    unfinished = with_values({k: {"soundness": [0.9, NAN, NAN], "best-effort": best} for k in "ab"})
+    assert rule not in unfinished.table() and "best-effort counts 1 of 3 images" in unfinished.table()
+    apart = with_values(
+        {
+            "a": {"soundness": [0.9] * 3, "best-effort": [0.5, 0.5, NAN]},
+            "b": {"soundness": [0.9] * 3, "best-effort": best},
+        }
+    )
+    assert "second label" not in apart.table() and "best-effort: means over different images" in apart.table()
+    labels = by_rule.labels.clone()
+    labels[1, 1:] = -1  # only its top label was judged
+    assert rule not in replace(by_rule, labels=labels).table()
+
+
+# ---- any name ----------------------------------------------------------------------------------------------
+
+
+def columns(text: str) -> set[int]:
+    """How many cells the lines of a Markdown table have; a bar after a backslash is none."""
+    return {len(re.findall(r"(?<!\\)\|", line)) - 1 for line in text.partition("\n\n")[0].splitlines()}
+
+
+def test_no_name_breaks_a_markdown_table(evaluation: pm.Evaluation) -> None:
+    results = (replace(evaluation.results[0], name=STRANGE), *evaluation.results[1:])
+    found = replace(evaluation, results=results)
+    escaped = r"a\|b c \*d\*\_e\_\<i\>"
+    for text, wide in (
+        (tables.score_markdown(found), 6),
+        (tables.markdown(*tables.score_cells(found)), 6),
+        (compare(found).markdown(), 11),
+        (audit(found, min_soundness=0.5).markdown(), 7),
+    ):
+        assert columns(text) == {wide} and escaped in text
+    other = compare({"x|\ny": found, "z": evaluation}, baseline="random", anyway=True)
+    assert columns(other.markdown()) == {11} and "x|" not in other.markdown()
+
+
+def test_any_name_keeps_its_line_in_text_and_latex_and_comes_back_from_csv(evaluation: pm.Evaluation) -> None:
+    for name in (STRANGE, "a\rb", 'quo"te,\r\n', "\n\n"):
+        results = (replace(evaluation.results[0], name=name), *evaluation.results[1:])
+        found = replace(evaluation, results=results)
+        assert len(found.table().splitlines()) == len(evaluation.table().splitlines())
+        assert len(tables.latex(found).splitlines()) == len(tables.latex(evaluation).splitlines())
+        rows = list(csv.DictReader(io.StringIO(tables.scores_csv(found), newline="")))
+        assert [row["method"] for row in rows] == [name] * 5 + ["random"] * 5

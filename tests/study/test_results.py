@@ -122,13 +122,22 @@ def test_pictures_that_changed_or_went_are_left_out(folder: Path, tmp_path: Path
         assert run.evaluation(3).pictured == (), "the numbers are there all the same"
 
 
-def test_a_run_of_a_net_that_is_no_more_has_numbers_and_no_pictures(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 2, methods=["gradient"], model="mine")
-    f = conv_classifier(8, 5)
-    run_study(study, tmp_path / "run", classifier=f)
+def test_pictures_need_no_net_and_run_no_code(tmp_path: Path) -> None:
+    """A run directory may come from anyone: what it names as its net is not loaded."""
+    study = toy_study(tmp_path, 2, methods=["gradient"])
+    run_study(study, tmp_path / "run")
+    usual = classifier_of(study)
+    evil = tmp_path / "evil.py"
+    evil.write_text(f"open({str(tmp_path / 'harm')!r}, 'w')\n")
+    path = tmp_path / "run" / "manifest.json"
+    content = json.loads(path.read_text())
+    content["study"]["model"] = f"{evil}:make"
+    path.write_text(json.dumps(content))
     with Run(tmp_path / "run") as run:
-        assert run.evaluation(2).pictured == () and run.evaluation(2).settings["model"] == "Sequential"
-        assert run.evaluation(2, classifier=f).pictured == (0, 1)
+        found = run.evaluation(2)
+        assert found.pictured == (0, 1)
+        expected = run.evaluation(2, classifier=usual).images
+    assert torch.equal(found.images, expected.cpu()) and not (tmp_path / "harm").exists()
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:

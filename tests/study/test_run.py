@@ -285,19 +285,23 @@ class Telltale(Method):
     name: ClassVar[str] = "telltale"
     meaning: ClassVar[str] = "for tests"
     made: ClassVar[list[int]] = []
-    trouble: ClassVar[Callable[[Tensor], None]] = staticmethod(lambda images: None)
+    troubles: ClassVar[
+        list[Callable[[Tensor], None]]
+    ] = []  # data, for a class's own code is part of its settings
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Any
     ) -> Tensor:
         self.made.append(len(images))
-        self.trouble(images)
+        for trouble in self.troubles:
+            trouble(images)
         return make_method("gradient")(classifier, images, labels.clamp_min(0))
 
 
 @pytest.fixture
 def telltale(monkeypatch: pytest.MonkeyPatch) -> type[Telltale]:
     monkeypatch.setattr(Telltale, "made", [])
+    monkeypatch.setattr(Telltale, "troubles", [])
     return Telltale
 
 
@@ -355,8 +359,9 @@ def test_curves_of_different_steps_live_in_one_run(tmp_path: Path) -> None:
     with Run(tmp_path / "run") as run:
         found = run.evaluation()
     gradient, random = found["gradient"], found["random"]
-    assert (gradient.insertion.counts.numel(), random.insertion.counts.numel()) == (33, 9)
-    assert int(gradient.insertion.auc[:, 0].isfinite().sum()) == 4
+    assert (gradient.insertion.counts.numel(), random.insertion.counts.numel()) == (9, 9), "one kind for all"
+    assert int(gradient.insertion.auc[:, 0].isfinite().sum()) == 6
+    assert int(random.insertion.auc[:, 0].isfinite().sum()) == 4
     assert bool(gradient.insertion.f.isfinite().all()), "f is known for every image"
     assert {s.name: s.n for s in gradient.scores} == {"insertion": 4, "coarse": 6}
     assert {s.name: s.n for s in random.scores} == {"insertion": 0, "coarse": 4}
@@ -406,7 +411,7 @@ def test_a_failure_belongs_to_the_image_that_causes_it(
             raise RuntimeError("no map\nfor this one")
 
     with monkeypatch.context() as patch:
-        patch.setattr(telltale, "trouble", staticmethod(refuse))
+        patch.setattr(telltale, "troubles", [refuse])
         outcome = run_study(study, tmp_path / "run")
     assert (outcome.failed, outcome.unreadable, outcome.units, outcome.complete) == (1, 0, 4, False)
     with Run(tmp_path / "run") as run:
@@ -493,7 +498,7 @@ def test_a_failure_now_and_then_is_no_reason_to_give_up(
         if len(telltale.made) % 2:
             raise RuntimeError("now and then")
 
-    monkeypatch.setattr(telltale, "trouble", staticmethod(every_other))
+    monkeypatch.setattr(telltale, "troubles", [every_other])
     outcome = run_study(toy_study(tmp_path, 12, block=1, methods=[telltale()]), tmp_path / "run")
     assert (outcome.failed, outcome.units, telltale.made) == (6, 6, [1] * 12)
 
@@ -540,12 +545,18 @@ def test_pictures_that_vanish_after_the_survey_are_failures(
 # ---- what decides the last bits -------------------------------------------------------------------------------
 
 
+SEEN: list[object] = []
+"""Not closed over: what a function closes over is part of what a run remembers it by."""
+
+
+@pytest.mark.filterwarnings("ignore:the run keeps the")
 def test_a_run_keeps_the_threads_and_batches_it_began_with(tmp_path: Path) -> None:
     before = torch.get_num_threads()
-    seen = []
+    seen = SEEN
+    seen.clear()
 
     def looking(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
-        seen.append((torch.get_num_threads(), [batch.size for batch in classifier.frozen().batches]))
+        SEEN.append((torch.get_num_threads(), [batch.size for batch in classifier.frozen().batches]))
         return images[:, :1].expand(-1, labels.shape[1], -1, -1)
 
     study = toy_study(tmp_path, 2, methods=[looking])

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofmap.errors import InputError, MissingExtra
-from proofmap.study.trackers import MEMORY, TRACKERS, make_tracker, safe
-from proofmap.study.watch import Standing, Watcher
+from proofmap.study.trackers import MEMORY, TRACKERS, Tracker, make_tracker, safe
+from proofmap.study.watch import Standing, Watcher, Watchers
 
 SETTINGS = {"model": {"name": "tiny"}, "methods": ["grad-cam", "learned-mask:tv=0.1"], "workers": 1}
+SURVEYING = Standing(state="surveying")
 AWKWARD = safe("learned-mask:tv=0.1")
 
 
@@ -35,15 +36,16 @@ def standing(done: int, before: int = 0) -> Standing:
 
 def first_run(tracker: Watcher) -> None:
     """Two units of four, with passes reported inside them, then an interruption."""
-    tracker.begin(SETTINGS, replace(standing(0), state="surveying"))
+    tracker.begin(SETTINGS, SURVEYING)
     for done in (0, 1, 1, 1, 2, 2):
         tracker.update(standing(done))
     tracker.end(replace(standing(2), state="interrupted"))
 
 
 def second_run(tracker: Watcher, *files: Path) -> None:
-    """The other two."""
-    tracker.begin({**SETTINGS, "workers": 2, "seed": 0}, standing(2, before=2))
+    """The other two. Until the survey is over, nobody knows that two were done before."""
+    tracker.begin({**SETTINGS, "workers": 2, "seed": 0}, SURVEYING)
+    tracker.update(replace(SURVEYING, last="10 pictures looked at"))
     for done in (2, 3, 3, 4):
         tracker.update(standing(done, before=2))
     tracker.end(replace(standing(4, before=2), state="finished", files=files))
@@ -116,6 +118,64 @@ def test_two_names_never_become_one(names: set[str]) -> None:
     assert len({safe(name) for name in names}) == len(names)
 
 
+# When a run is opened.
+
+
+class Notebook(Tracker):
+    """Writes down what a tracker is asked for."""
+
+    name = "notebook"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[object, ...]] = []
+
+    def open(self, settings: Mapping[str, str], standing: Standing) -> None:
+        self.lines.append(("open", settings["workers"], standing.units_done))
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        self.lines.append(("write", step))
+
+    def close(self, standing: Standing) -> None:
+        self.lines.append(("close", standing.state))
+
+
+def test_a_run_is_opened_when_it_is_known_how_many_units_were_done_before() -> None:
+    tracker = Notebook()
+    second_run(tracker)
+    assert tracker.lines == [("open", "2", 2), ("write", 3), ("write", 4), ("close", "finished")]
+
+
+def test_a_study_that_is_not_surveyed_opens_its_run_at_once() -> None:
+    tracker = Notebook()
+    tracker.begin(SETTINGS, standing(2, before=2))
+    assert tracker.lines == [("open", "1", 2)]
+
+
+def test_a_study_that_fails_in_its_survey_is_opened_and_closed() -> None:
+    tracker = Notebook()
+    tracker.begin(SETTINGS, SURVEYING)
+    tracker.update(SURVEYING)
+    assert tracker.lines == []
+    tracker.end(Standing(state="failed"))
+    assert tracker.lines == [("open", "1", 0), ("close", "failed")]
+
+
+def test_a_run_that_cannot_be_opened_is_tried_once() -> None:
+    tried: list[str] = []
+
+    class Shut(Notebook):
+        def open(self, settings: Mapping[str, str], standing: Standing) -> None:
+            tried.append(standing.state)
+            raise OSError("no such server")
+
+    watchers = Watchers(Shut())
+    watchers.begin(SETTINGS, SURVEYING)
+    with pytest.warns(RuntimeWarning, match="no such server"):
+        watchers.update(standing(0))
+    assert tried == ["running"] and watchers.watchers == []
+
+
 # TensorBoard.
 
 
@@ -146,6 +206,30 @@ def test_tensorboard_goes_to_the_folder_of_the_study_by_itself(tmp_path: Path) -
     needs("tensorboard")
     first_run(make_tracker("tensorboard", tmp_path))
     assert events(tmp_path / "tensorboard").Scalars("grad-cam/soundness")[-1].step == 2
+
+
+def test_a_resumed_study_keeps_its_curve_even_if_it_fails_in_its_survey(tmp_path: Path) -> None:
+    needs("tensorboard")
+
+    def curve() -> list[int]:
+        return [event.step for event in events(tmp_path / "tensorboard").Scalars("grad-cam/soundness")]
+
+    tracker = make_tracker("tensorboard", tmp_path)
+    tracker.begin(SETTINGS, SURVEYING)
+    for done in range(6):
+        tracker.update(standing(done))
+    tracker.end(replace(standing(5), state="interrupted"))
+    failing = make_tracker("tensorboard", tmp_path)
+    failing.begin(SETTINGS, SURVEYING)
+    failing.end(Standing(state="failed"))
+    assert curve() == [1, 2, 3, 4, 5]
+    resumed = make_tracker("tensorboard", tmp_path)
+    resumed.begin(SETTINGS, SURVEYING)
+    resumed.update(standing(5, before=5))
+    resumed.update(standing(6, before=5))
+    resumed.end(replace(standing(6, before=5), state="finished"))
+    assert curve() == [1, 2, 3, 4, 5, 6]
+    assert len(texts(events(tmp_path / "tensorboard"), "settings")) == 3
 
 
 def test_a_study_begun_anew_in_the_same_place_replaces_the_old_curve(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ from proofmap.report import tables
 from proofmap.report.files import evaluation_json
 from proofmap.report.runs import save_run
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
+from proofmap.study.manifest import FILE as MANIFEST
+from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
 from proofmap.study.setup import Setup
 from proofmap.study.trackers import make_tracker
@@ -127,6 +129,15 @@ def evaluate(
     if dry_run:
         print(preview_text(preview(Setup(study=asked, device=chosen, threads=threads), folder)))
         return
+    if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
+        threads = 1  # a core for each worker, unless the run has begun otherwise
+
+    def write(outcome: Outcome) -> list[Path]:
+        with Run(outcome.folder) as run:
+            found.append(save_run(run, pictures=pictures))
+        return found[0][1]
+
+    found: list[tuple[pm.Evaluation, list[Path]]] = []
     outcome = run_study(
         asked,
         folder,
@@ -141,11 +152,13 @@ def evaluate(
             *[make_tracker(text, folder) for text in tracker or []],
         ],
         on_plan=None if quiet else _say_plan,
+        on_end=write,
         wait=wait,
         retry=retry,
         command=typed(),
     )
-    _finish(outcome, format, pictures)
+    print_scores(found[0][0], format)
+    _say_end(outcome)
 
 
 def _devices(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:
@@ -165,11 +178,11 @@ def _executor(
     name: str, address: str | None, workers: int | None, gpus: float, threads: int | None, folder: Path
 ) -> Executor:
     if name == "ray":
-        from proofmap.study.manifest import FILE, Manifest
         from proofmap.study.ray_executor import RayExecutor
 
-        if threads is None:
-            threads = Manifest.read(folder).threads if (folder / FILE).exists() else 1
+        if (folder / MANIFEST).exists():
+            threads = Manifest.read(folder).threads
+        assert threads is not None
         return RayExecutor(workers=workers, address=address, cpus_per_worker=threads, gpus_per_worker=gpus)
     if name != "local":
         raise InputError(f"--executor must be local or ray, not {name!r}")
@@ -178,17 +191,20 @@ def _executor(
     return LocalExecutor()
 
 
-def _finish(outcome: Outcome, format: str, pictures: bool) -> None:
+def _say_end(outcome: Outcome) -> None:
     with Run(outcome.folder) as run:
-        found, written = save_run(run, pictures=pictures)
-        print_scores(found, format)
         for note in run.notes():
             people.print(note, markup=False)
         failures = run.failures()
-    people.print(f"\nwritten: {', '.join(map(str, written))}", markup=False)
+    people.print(f"\nwritten: {', '.join(map(str, outcome.files))}", markup=False)
     for failure in failures[:10]:
         place = f"{failure.method} on {failure.image}" if failure.method else failure.image
         people.print(f"failed: {place}: {failure.reason}", markup=False)
+    for method, images in outcome.given_up.items():
+        people.print(
+            f"given up: {method} failed on every image of three units in a row; {images} images were not tried",
+            markup=False,
+        )
     if failures:
         more = f" ({len(failures) - 10} more are in the report)" if len(failures) > 10 else ""
         people.print(f"{len(failures)} failed{more}; the same command with --retry tries them again")
@@ -202,7 +218,7 @@ def print_scores(found: pm.Evaluation, format: str) -> None:
     elif format == "csv":
         print(tables.scores_csv(found), end="")
     elif format == "md":
-        print(tables.markdown(*tables.score_cells(found)))
+        print(tables.score_markdown(found))
     elif format == "latex":
         print(tables.latex(found))
     else:

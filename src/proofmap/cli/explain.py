@@ -37,7 +37,7 @@ from proofmap.methods import split_methods
 from proofmap.models import DEFAULT_MODEL
 from proofmap.report import tables
 from proofmap.report.html import write_report
-from proofmap.study.setup import without_subjects
+from proofmap.study.setup import explained_samples, without_samples
 
 
 def explain(
@@ -75,7 +75,7 @@ def explain(
         classifier,
         block.images,
         labels=labels,
-        method=without_subjects(chosen, photos),
+        method=without_samples(chosen, explained_samples(photos)),
         thresholds=thresholds,
         curve=curve,
         names=[Path(name).stem for name in photos.names],
@@ -104,7 +104,8 @@ def demo(
     """Everything at once on real photographs and a real ImageNet net: pictures, curves, table, report."""
     dataset = photographs([f"sample:{name}" for name in listed(photos)])
     classifier = pm.load_classifier(DEFAULT_MODEL, device=device_named(device))
-    chosen = [without_subjects(pm.make_method(spec), dataset) for spec in split_methods(methods)]
+    left_out = explained_samples(dataset)
+    chosen = [without_samples(pm.make_method(spec), left_out) for spec in split_methods(methods)]
     check_output(out)
     (block,) = load_blocks(dataset, classifier, block_size=len(dataset))
     found = pm.evaluate(

@@ -15,7 +15,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.data.dataset import Dataset
 from proofmap.errors import InputError
-from proofmap.images import prepare
+from proofmap.images import Frame, prepare
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def load_blocks(
 
 def load_listed(
     dataset: Dataset,
-    classifier: Classifier,
+    classifier: Classifier | Frame,
     blocks: Sequence[Sequence[int]],
     *,
     workers: int | None = None,
@@ -85,7 +85,7 @@ def load_listed(
 
 
 def _in_background(
-    dataset: Dataset, classifier: Classifier, blocks: list[list[int]], workers: int, ahead: int
+    dataset: Dataset, classifier: Classifier | Frame, blocks: list[list[int]], workers: int, ahead: int
 ) -> Generator[Block, None, None]:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="proofmap-loader")
     started: deque[_Decoding] = deque()
@@ -104,7 +104,7 @@ class _Decoding:
     """A block under way: each picture is written by its own task into its own place."""
 
     def __init__(
-        self, dataset: Dataset, classifier: Classifier, members: list[int], pool: ThreadPoolExecutor
+        self, dataset: Dataset, classifier: Classifier | Frame, members: list[int], pool: ThreadPoolExecutor
     ) -> None:
         self.dataset, self.classifier, self.members = dataset, classifier, members
         shape = (len(members), classifier.channels, *classifier.size)

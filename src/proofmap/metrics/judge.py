@@ -119,7 +119,7 @@ class Metric(ABC):
 METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics")
 
 
-def make_metric(spec: str | Metric) -> Metric:
+def make_metric(spec: str | Metric, defaults: Mapping[str, Any] | None = None) -> Metric:
     """A metric from its name, from ``name:key=value,key=value``, from ``FILE.py:CLASS``, or as given.
 
     >>> make_metric("soundness:thresholds=released,curve=rise,points=16").settings()["points"]
@@ -136,15 +136,15 @@ def make_metric(spec: str | Metric) -> Metric:
         name, _, rest = spec.strip().partition(":")
         kind = METRICS[name]
     types = kind.option_types()
-    return _made(kind, read_settings(f"metric {kind.name!r}", rest, types, types))
+    return _made(kind, read_settings(f"metric {kind.name!r}", rest, types, types), defaults)
 
 
-def build_metric(name: str, options: Mapping[str, Any]) -> Metric:
-    """A metric by name, or ``FILE.py:CLASS``, with settings as values."""
+def build_metric(name: str, options: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Metric:
+    """A metric by name, or ``FILE.py:CLASS``, with settings as values; ``defaults`` serve where it has such a setting."""
     if is_python_file(name):
         file, called, _ = split_python_file(name)
-        return _made(_metric_in(file, called), options)
-    return _made(METRICS[name], options)
+        return _made(_metric_in(file, called), options, defaults)
+    return _made(METRICS[name], options, defaults)
 
 
 def _metric_in(file: str, name: str) -> type[Metric]:
@@ -154,9 +154,12 @@ def _metric_in(file: str, name: str) -> type[Metric]:
     return found
 
 
-def _made(kind: type[Metric], options: Mapping[str, Any]) -> Metric:
+def _made(
+    kind: type[Metric], options: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> Metric:
     name = kind.name
     known = kind.option_types()
+    options = {**{key: value for key, value in (defaults or {}).items() if key in known}, **options}
     unknown = [key for key in options if key not in known]
     if unknown:
         listed = ", ".join(known) or "none"

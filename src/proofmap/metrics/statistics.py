@@ -49,16 +49,20 @@ class Score:
 
 
 def bootstrap_interval(
-    values: Tensor, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
+    values: Tensor, *, level: float = 0.95, resamples: int | None = None, seed: int = 0
 ) -> tuple[float, float]:
     """The percentile bootstrap interval of the mean of ``(n,)`` values; NaN for fewer than two, which tell no spread.
 
     Each resample draws n images with replacement; the interval is what the middle ``level`` of their means spans.
+
+    Args:
+        resamples: :func:`usual_resamples` of n when left out.
     """
     values = values[~values.isnan()].double().cpu()
     n = len(values)
     if n < 2:
         return (torch.nan, torch.nan)
+    resamples = usual_resamples(n) if resamples is None else resamples
     means = torch.empty(resamples, dtype=torch.float64)
     block = max(1, min(resamples, 2_000_000 // n))
     generator = torch.Generator().manual_seed(seed)
@@ -68,6 +72,18 @@ def bootstrap_interval(
     tail = (1 - level) / 2
     low, high = torch.quantile(means, torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
     return low, high
+
+
+def usual_resamples(n: int) -> int:
+    """How many resamples an interval is made of: 10,000 up to 2,000 images, then fewer, and never below 1,000.
+
+    So it takes 20 million draws at most up to 20,000 images. With 1,000 resamples an end of the interval moves by about
+    2 % of its width from seed to seed.
+
+    >>> usual_resamples(50), usual_resamples(2_000), usual_resamples(5_000), usual_resamples(50_000)
+    (10000, 10000, 4000, 1000)
+    """
+    return min(10_000, max(1_000, 20_000_000 // n))
 
 
 def mean_score(

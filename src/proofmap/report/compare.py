@@ -121,7 +121,7 @@ class Comparison:
         return "\n".join([tables.aligned(*self.cells()), *self.notes])
 
     def markdown(self) -> str:
-        return "\n".join([tables.markdown(*self.cells()), "", *self.notes])
+        return tables.markdown(*self.cells(), self.notes)
 
     def csv(self) -> str:
         """One line per difference, all decimals."""

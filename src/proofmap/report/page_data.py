@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,10 +17,12 @@ from proofmap.metrics.statistics import Score
 from proofmap.report import tables
 from proofmap.report.choice import base_name
 from proofmap.report.page_pictures import plain
-from proofmap.report.pictures import BAR
+from proofmap.report.pictures import BAR, OTHER_CURVE, judged_on_another_curve
 
-HALVES = ("completeness", "soundness", "best-effort")
-"""What a proof must reach: the two halves of the definition, and that every label was tried."""
+PROOF = ("completeness", "soundness")
+"""The two halves of the definition of a proof: a method passes by both or not at all."""
+HALVES = (*PROOF, "best-effort")
+"""What a proof must reach: the two halves of the definition, and where it was judged, that every label was tried."""
 
 
 def page_record(
@@ -37,7 +40,12 @@ def page_record(
         "bar": BAR,
         "verdict": verdict_words(evaluation),
         "panels": scatter_panels(evaluation),
-        "metrics": [_metric_record(s) for s in evaluation.results[0].scores],
+        "metrics": [
+            {**_metric_record(s), "uneven": uneven}
+            for s, uneven in zip(
+                evaluation.results[0].scores, tables.different_images(evaluation), strict=True
+            )
+        ],
         "methods": [_method_record(r) for r in evaluation.results],
         "images": _image_table(evaluation),
         "notes": _notes(evaluation),
@@ -64,30 +72,54 @@ def subject(evaluation: Evaluation) -> str:
 
 
 def verdict_words(evaluation: Evaluation) -> dict[str, str]:
-    """The verdict as a headline and a line: who reaches the bar in all that was judged, and the ends of the trade."""
+    """The verdict as a headline and a line: who reaches the bar in all that was judged, and the ends of the trade.
+
+    A method that lacks completeness or soundness never passes. One that lacks best effort may, and the line says so.
+    """
     results = evaluation.results
-    judged = [half for half in HALVES if _score(results[0], half) is not None]
-    if not {"completeness", "soundness"} <= set(judged):
+    if any(_score(r, half) is None for r in results for half in PROOF):
         detail = "Completeness and soundness were not both judged."
         return {"headline": "What the methods scored", "detail": detail}
-    lowest = {r.name: min(values) for r in results if (values := _known(r, judged))}
-    if not lowest:
+    whole = [r for r in results if all(_known(r, half) for half in PROOF)]
+    missing = _missing_words(results)
+    if not whole and not any(_known(r, half) for r in results for half in PROOF):
         return {"headline": "No image counted", "detail": "There is no value to judge the methods by."}
-    passing = [name for name, value in lowest.items() if value >= BAR]
+    if not whole:
+        return {"headline": "What the methods scored", "detail": missing}
+    passing = [r for r in whole if all(s.value >= BAR for s in _counted_scores(r))]
     doubt = ""
     if passing:
         are = "is" if len(passing) == 1 else "are"
-        headline = f"{_listed(passing)} {are} both complete and sound"
-        uncertain = [name for name in passing if not _whole_interval(evaluation[name], judged)]
+        headline = f"{_listed([r.name for r in passing])} {are} both complete and sound"
+        uncertain = [r.name for r in passing if not all(s.low >= BAR for s in _counted_scores(r))]
         doubt = f"The 95 % interval of {_listed(uncertain)} reaches below the bar. " if uncertain else ""
-    elif len(results) == 1:
-        headline = f"{results[0].name} is not both complete and sound"
+    elif len(whole) == 1:
+        headline = f"{whole[0].name} is not both complete and sound"
     else:
-        headline = f"None of the {len(results)} methods is both complete and sound"
-    return {
-        "headline": headline,
-        "detail": f"{doubt}{_extremes(evaluation)} The bar is {tables.number(BAR)}.",
-    }
+        both = "" if len(whole) == len(results) else " judged for both"
+        headline = f"None of the {len(whole)} methods{both} is both complete and sound"
+    parts = [
+        doubt.strip(),
+        _extremes(evaluation),
+        _apart(evaluation),
+        missing,
+        f"The bar is {tables.number(BAR)}.",
+    ]
+    return {"headline": headline, "detail": " ".join(part for part in parts if part)}
+
+
+def _missing_words(results: Sequence[MethodResult]) -> str:
+    """Which scores there are not, and what follows from that."""
+    sentences = []
+    for half in HALVES:
+        unknown = [r.name for r in results if not _known(r, half)]
+        words = half.replace("-", " ")
+        if unknown and all(_score(r, half) is None for r in results):
+            sentences.append(f"{words.capitalize()} was not judged.")
+        elif unknown:
+            follows = "which therefore cannot pass" if half in PROOF else "so the verdict leaves it out"
+            sentences.append(f"No image counts for the {words} of {_listed(unknown)}, {follows}.")
+    return " ".join(sentences)
 
 
 def scatter_panels(evaluation: Evaluation) -> list[dict[str, Any]]:
@@ -188,14 +220,15 @@ def _score(result: MethodResult, base: str) -> Score | None:
     return next((s for s in result.scores if base_name(s.name) == base), None)
 
 
-def _known(result: MethodResult, judged: Sequence[str]) -> list[float]:
-    """The values of these scores that are numbers."""
-    return [s.value for half in judged if (s := _score(result, half)) is not None and s.value == s.value]
+def _known(result: MethodResult, base: str) -> bool:
+    """Whether there is such a score, and a number in it."""
+    score = _score(result, base)
+    return score is not None and not math.isnan(score.value)
 
 
-def _whole_interval(result: MethodResult, judged: Sequence[str]) -> bool:
-    scores = [s for h in judged if (s := _score(result, h)) is not None and s.value == s.value]
-    return all(s.low >= BAR for s in scores)
+def _counted_scores(result: MethodResult) -> list[Score]:
+    """The scores that a verdict counts and that are numbers."""
+    return [s for half in HALVES if (s := _score(result, half)) is not None and not math.isnan(s.value)]
 
 
 def _extremes(evaluation: Evaluation) -> str:
@@ -214,6 +247,14 @@ def _extremes(evaluation: Evaluation) -> str:
         f"The most complete is {first} ({of[first][0]}, with soundness {of[first][1]}); "
         f"the soundest is {second} ({of[second][1]}, with completeness {of[second][0]})."
     )
+
+
+def _apart(evaluation: Evaluation) -> str:
+    """That the means behind the verdict are over different images, where they are."""
+    first = evaluation.results[0]
+    uneven = dict(zip((s.name for s in first.scores), tables.different_images(evaluation), strict=True))
+    judged = [s.name for half in HALVES if (s := _score(first, half)) is not None]
+    return "These means are over different images." if any(uneven[name] for name in judged) else ""
 
 
 def _nearest_name(names: Sequence[str], base: str, suffix: str) -> str | None:
@@ -266,4 +307,6 @@ def _counted(n: int, thing: str) -> str:
 def _notes(evaluation: Evaluation) -> list[str]:
     """What the numbers depend on; label-free methods carry their mark in the table."""
     notes = tables.score_notes(evaluation)
+    if judged_on_another_curve(evaluation):
+        notes.append(OTHER_CURVE)
     return [note[:1].upper() + note[1:] for note in notes if not note.startswith(tables.LABEL_FREE_MARK)]

@@ -23,9 +23,8 @@ from torch import Tensor
 from proofmap import _random
 from proofmap.evaluation import Evaluation, MethodResult
 from proofmap.labels import NO_LABEL
-from proofmap.metrics.proof import completeness, soundness
 from proofmap.ranking import Ties, rank
-from proofmap.report.pictures import BAR, displayed, photo
+from proofmap.report.pictures import BAR, amounts, displayed, photo
 
 STEPS = 200
 """The slider's steps over all pixels: half a percent each."""
@@ -82,7 +81,7 @@ def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
     chosen = by_belief[: max(1, most - 1)]
     if most > 1:
         rest = [j for j in places if j not in chosen]
-        lowest = {j: min(_amounts(evaluation, r, index, j)[1] for r in evaluation.results) for j in rest}
+        lowest = {j: min(amounts(evaluation, r, index, j)[1] for r in evaluation.results) for j in rest}
         chosen.append(min(rest, key=lambda j: lowest[j]))
     return sorted(chosen)
 
@@ -147,18 +146,13 @@ def plain(value: float) -> float | None:
 
 def _label_record(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> dict[str, object]:
     auc = float(result.insertion.auc[index, place])
-    alpha, beta = _amounts(evaluation, result, index, place)
+    alpha, beta = amounts(evaluation, result, index, place)
     kind, amount = ("weak", alpha) if alpha < BAR else ("strong", beta) if beta < BAR else ("match", None)
+    if math.isnan(alpha) or math.isnan(beta):
+        kind, amount = "unknown", None
     # rounded down: .798 is below a bar of .8 and must not read as .80
     below = None if amount is None else math.floor(100 * amount) / 100
     return {"auc": plain(auc), "kind": kind, "below": below}
-
-
-def _amounts(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
-    """Completeness and soundness of one map, at the thresholds the scores were made with."""
-    f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
-    e1, e2 = (result.threshold(name) for name in ("e1", "e2"))
-    return float(completeness(auc, f, e1)), float(soundness(auc, f, e2))
 
 
 def _curves(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from proofmap.evaluation import Evaluation, MethodResult
 from proofmap.labels import NO_LABEL
 from proofmap.metrics.proof import completeness, soundness
 from proofmap.ranking import keep_top
+from proofmap.report.choice import base_name
+from proofmap.report.text import one_line
 
 # The matplotlib colour map "inferno" (CC0) at nine places: perceptually uniform, readable when colour-blind.
 _INFERNO = np.array(
@@ -38,6 +41,9 @@ _GAP, _LINE = 18, 20
 _NOTES = (
     "f: the net's probability for the label. AUC: its mean probability while the map's pixels are shown, best first.",
     "A proof has AUC close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
+)
+OTHER_CURVE = (
+    "Completeness and soundness were scored on another insertion curve than the one whose AUC is shown."
 )
 KEPT_SHARE = 0.2
 MOST_IMAGES, MOST_LABELS = 50, 8
@@ -102,6 +108,8 @@ class Cell:
 
 def verdict(completeness: float, soundness: float) -> Text:
     """What a map amounts to, in words: too weak, too strong, or exactly as strong as the net's belief."""
+    if math.isnan(completeness) or math.isnan(soundness):
+        return Text("not judged")
     if completeness < BAR:
         return Text(f"too weak: complete {_below(completeness)}", colour=_WEAK)
     if soundness < BAR:
@@ -150,11 +158,11 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     bottom = [Cell(None, (Text(f"the top {KEPT_SHARE:.0%} of pixels"), Text("of each map")))]
     for j, label in _labels(evaluation, index):
         heat = evaluation.map_of(result, index, j)
-        f, auc, alpha, beta = _numbers(evaluation, result, index, j)
+        f, auc = float(evaluation.f[index, j]), float(result.insertion.auc[index, j])
         caption = (
             Text(evaluation.label_names[label], strong=True),
             Text(f"f = {f:.3f}   AUC = {auc:.3f}"),
-            verdict(alpha, beta),
+            verdict(*amounts(evaluation, result, index, j)),
         )
         top.append(Cell(overlay(image, heat), caption))
         bottom.append(Cell(kept(image, heat)))
@@ -176,13 +184,10 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
             lines.append(Text("one map for all labels"))
         row = [Cell(photo(image) if result is evaluation.results[0] else None, tuple(lines))]
         for j, _ in labels:
-            _, auc, alpha, beta = _numbers(evaluation, result, index, j)
-            row.append(
-                Cell(
-                    overlay(image, evaluation.map_of(result, index, j)),
-                    (Text(f"AUC = {auc:.3f}"), verdict(alpha, beta)),
-                )
-            )
+            auc = float(result.insertion.auc[index, j])
+            told = verdict(*amounts(evaluation, result, index, j))
+            heat = overlay(image, evaluation.map_of(result, index, j))
+            row.append(Cell(heat, (Text(f"AUC = {auc:.3f}"), told)))
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"
     return sheet(title, rows, sheet_notes(evaluation, index), side=190)
@@ -202,7 +207,8 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
         left_out.append(f"the first {MOST_LABELS} of {labels} labels")
     if images > pictured:
         left_out.append(f"sheets of {pictured} of {images} images")
-    return [*_NOTES, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
+    other = [OTHER_CURVE] if judged_on_another_curve(evaluation) else []
+    return [*_NOTES, *other, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
 
 
 def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
@@ -211,13 +217,41 @@ def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
     return labels[:MOST_LABELS]
 
 
-def _numbers(
-    evaluation: Evaluation, result: MethodResult, i: int, j: int
-) -> tuple[float, float, float, float]:
-    """f, AUC, completeness and soundness of one map, at the thresholds the scores were made with."""
-    f, auc = evaluation.f[i, j].cpu(), result.insertion.auc[i, j]
-    e1, e2 = (result.threshold(name) for name in ("e1", "e2"))
-    return float(f), float(auc), float(completeness(auc, f, e1)), float(soundness(auc, f, e2))
+def amounts(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
+    """Completeness and soundness of one map, as the first scores of these kinds have them.
+
+    Where there is no such score, or none for this label, they are those of the curve that is drawn.
+    """
+    f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
+    alpha, beta = (_scored(result, base, index, place) for base in ("completeness", "soundness"))
+    if math.isnan(alpha):
+        alpha = float(completeness(auc, f, result.threshold("e1")))
+    if math.isnan(beta):
+        beta = float(soundness(auc, f, result.threshold("e2")))
+    return alpha, beta
+
+
+def _scored(result: MethodResult, base: str, index: int, place: int) -> float:
+    """The value that the first score of this kind has for one label; NaN where there is none."""
+    found = next((pairs for name, pairs in result.pairs.items() if base_name(name) == base), None)
+    return math.nan if found is None else float(found[index, place])
+
+
+def judged_on_another_curve(evaluation: Evaluation) -> bool:
+    """Whether completeness or soundness was scored on an insertion curve with other settings than the one drawn."""
+    result = evaluation.results[0]
+    drawn = result.insertion.settings
+    for base in ("completeness", "soundness"):
+        score = next((s for s in result.scores if base_name(s.name) == base), None)
+        used = {} if score is None else score.settings
+        if any(_stored(used[key]) != _stored(drawn[key]) for key in used.keys() & drawn.keys()):
+            return True
+    return False
+
+
+def _stored(setting: object) -> str:
+    """A setting as text that does not depend on whether it was stored and read again."""
+    return json.dumps(setting, sort_keys=True, default=str)
 
 
 def _wrapped(name: str, width: int = 26) -> list[str]:
@@ -244,6 +278,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 def _shortened(
     draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int
 ) -> str:
+    text = one_line(text)
     if draw.textlength(text, font) <= width:
         return text
     while text and draw.textlength(text + "...", font) > width:

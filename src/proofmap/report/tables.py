@@ -3,29 +3,49 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 
 from proofmap.evaluation import Evaluation
+from proofmap.labels import NO_LABEL
 from proofmap.metrics.judge import BestEffort
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.metrics.statistics import Score
+from proofmap.report.choice import base_name
+from proofmap.report.text import one_line
 
 LABEL_FREE_MARK = "*"
 
 
 def score_cells(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Header and one row of cells per method: ``.840 [.80, .88]``; label-free methods carry a mark."""
+    """Header and one row of cells per method: ``.84 [.80, .88]``; label-free methods carry a mark.
+
+    Where the methods count different images, a cell says how many: ``.84 [.80, .88] n=20``.
+    """
     scores = evaluation.results[0].scores
     header = ["method", *(f"{s.name} {'↑' if s.higher_is_better else '↓'}" for s in scores)]
+    uneven = different_images(evaluation)
     rows = [
-        [r.name + (LABEL_FREE_MARK if r.label_free else ""), *(_score_cell(s) for s in r.scores)]
+        [
+            r.name + (LABEL_FREE_MARK if r.label_free else ""),
+            *(_score_cell(s, u) for s, u in zip(r.scores, uneven, strict=True)),
+        ]
         for r in evaluation.results
     ]
     return header, rows
+
+
+def different_images(evaluation: Evaluation) -> list[bool]:
+    """For each score, whether the methods' means are over different images; a method that counts none has no mean."""
+    found = []
+    for scores in zip(*(r.scores for r in evaluation.results), strict=True):
+        counted = [(s, r) for s, r in zip(scores, evaluation.results, strict=True) if s.n]
+        sizes = {s.n for s, _ in counted}
+        sets = {tuple(r.values[s.name].isnan().tolist()) for s, r in counted}
+        found.append(len(sizes) > 1 or len(sets) > 1)
+    return found
 
 
 def score_notes(evaluation: Evaluation) -> list[str]:
@@ -59,18 +79,39 @@ def _thresholds_note(evaluation: Evaluation) -> str:
 
 
 def _counting_notes(evaluation: Evaluation) -> list[str]:
-    """Which scores leave images out, and for best effort why."""
+    """Which scores leave images out, for best effort why, and where methods count different images."""
     n, notes = len(evaluation), []
-    for scores in zip(*(r.scores for r in evaluation.results), strict=True):
+    apart: dict[str, list[str]] = {}
+    columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
+    by_the_rule = _only_the_rule_leaves_out(evaluation)
+    for scores, uneven in zip(columns, different_images(evaluation), strict=True):
         name, least, most = scores[0].name, min(s.n for s in scores), max(s.n for s in scores)
         counted = f"{least}" if least == most else f"{least} to {most}"
-        if least < n and name.startswith(BestEffort.name):
+        if uneven:
+            apart.setdefault(counted, []).append(name)
+        elif least < n and by_the_rule and least == most and base_name(name) == BestEffort.name:
             notes.append(
                 f"{name} counts the {counted} of {n} images whose second label has f >= {SECOND_LABEL_FLOOR}"
             )
         elif least < n:
             notes.append(f"{name} counts {counted} of {n} images")
+    for counted, names in apart.items():
+        many = f"{counted} of {n} images by method"
+        notes.append(
+            f"{', '.join(names)}: means over different images ({many}); compare with: proofmap compare"
+        )
     return notes
+
+
+def _only_the_rule_leaves_out(evaluation: Evaluation) -> bool:
+    """Whether nothing but the rule about second labels can leave an image out of best effort.
+
+    An image may be missing also because the run is unfinished, and then from the other scores too; or because only its
+    top label was judged.
+    """
+    others = [s for r in evaluation.results for s in r.scores if base_name(s.name) != BestEffort.name]
+    labels = (evaluation.labels != NO_LABEL).sum(dim=1)
+    return bool(others) and all(s.n == len(evaluation) for s in others) and bool((labels > 1).all())
 
 
 def score_table(evaluation: Evaluation) -> str:
@@ -104,13 +145,14 @@ def pair_table(evaluation: Evaluation, methods: int | None = None) -> str:
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns padded to equal width; text to the left, numbers to the right.
+    """Columns padded to equal width; text to the left, numbers to the right; every row in one line.
 
     >>> print(aligned(["method", "x"], [["a", ".5"], ["bcd", "1.0"]]))
     method    x
     a        .5
     bcd     1.0
     """
+    header, *rows = ([one_line(cell) for cell in row] for row in [header, *rows])
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     textual = [any(c[:1].isalpha() for c in column[1:]) for column in columns]
@@ -124,21 +166,42 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def markdown(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str] = (),
+    *,
+    bold: Sequence[Sequence[bool]] | None = None,
+) -> str:
+    """A Markdown table with notes below; every cell and note is printed as it is, whatever characters it has.
+
+    >>> print(markdown(["name", "x"], [["a|b", ".5"]], bold=[[False, True]]))
+    | name | x |
+    | --- | --- |
+    | a\\|b | **.5** |
+    """
+    marked = bold or [[False] * len(header)] * len(rows)
+    cells = [
+        [f"**{_markdown(c)}**" if b else _markdown(c) for c, b in zip(row, marks, strict=True)]
+        for row, marks in zip(rows, marked, strict=True)
+    ]
+    lines = [[_markdown(c) for c in header], ["---"] * len(header), *cells]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n\n".join([table, *map(_markdown, notes)])
 
 
 def best_two(evaluation: Evaluation) -> list[list[bool]]:
     """Which cells of :func:`score_cells` hold one of the best two values of their column, as the paper's tables mark.
 
     Values count as they are printed, so one that reads like the second best is marked too; of two methods only the
-    better is, and of one none.
+    better is, and of one none. None is marked in a column whose means are over different images.
     """
     results = evaluation.results
     marked = [[False] * (1 + len(results[0].scores)) for _ in results]
+    uneven = different_images(evaluation)
     for column, scores in enumerate(zip(*(r.scores for r in results), strict=True), start=1):
+        if uneven[column - 1]:
+            continue
         sign = 1 if scores[0].higher_is_better else -1
         printed = [sign * _as_printed(s.value) for s in scores]
         ranked = sorted((v for v in printed if not math.isnan(v)), reverse=True)
@@ -150,13 +213,7 @@ def best_two(evaluation: Evaluation) -> list[list[bool]]:
 
 def score_markdown(evaluation: Evaluation) -> str:
     """The scores as a Markdown table, the best two of each column bold, with notes below."""
-    header, rows = score_cells(evaluation)
-    cells = [
-        [f"**{_markdown(c)}**" if bold else _markdown(c) for c, bold in zip(row, marks, strict=True)]
-        for row, marks in zip(rows, best_two(evaluation), strict=True)
-    ]
-    notes = [_markdown(note) for note in score_notes(evaluation)]
-    return "\n\n".join([markdown(header, cells), *notes])
+    return markdown(*score_cells(evaluation), score_notes(evaluation), bold=best_two(evaluation))
 
 
 def latex(
@@ -168,13 +225,17 @@ def latex(
     """
     header, _ = score_cells(evaluation)
     head = " & ".join(latex_text(cell) for cell in header)
+    uneven = different_images(evaluation)
     lines = []
     for result, marks in zip(evaluation.results, best_two(evaluation), strict=True):
         name = latex_text(result.name) + ("$^{*}$" if result.label_free else "")
-        cells = [_latex_score(s, b, intervals) for s, b in zip(result.scores, marks[1:], strict=True)]
+        cells = [
+            _latex_score(s, b, intervals, u) for s, b, u in zip(result.scores, marks[1:], uneven, strict=True)
+        ]
         lines.append(" & ".join([name, *cells]) + r" \\")
     if caption is None:
-        marked = "The best two of each column are bold. " if len(lines) > 2 else ""
+        where = " that is over the same images" if any(uneven) else ""
+        marked = f"The best two of each column{where} are bold. " if len(lines) > 2 else ""
         caption = marked + " ".join(f"{latex_text(_sentence(note))}" for note in score_notes(evaluation))
     return "\n".join(
         [
@@ -209,22 +270,22 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    """Any text so that LaTeX prints it as it is.
+    """Any text so that LaTeX prints it as it is, in one line.
 
     >>> print(latex_text("learned-mask:tv=0.1 & 50 % of a_b ↑"))
     learned-mask:tv=0.1 \\& 50 \\% of a\\_b $\\uparrow$
     """
-    return "".join(_LATEX.get(c, c) for c in text)
+    return "".join(_LATEX.get(c, c) for c in one_line(text))
 
 
-def _latex_score(score: Score, bold: bool, interval: bool) -> str:
+def _latex_score(score: Score, bold: bool, interval: bool, counted: bool) -> str:
     if math.isnan(score.value):
         return "--"
     value = number(score.value).replace("-", "$-$", 1) if score.value < 0 else number(score.value)
     shown = rf"\textbf{{{value}}}" if bold else value
-    if not interval or math.isnan(score.low):
-        return shown
-    return rf"{shown} {{\scriptsize [{number(score.low)}, {number(score.high)}]}}"
+    small = [f"[{number(score.low)}, {number(score.high)}]"] if interval and not math.isnan(score.low) else []
+    small += [f"n={score.n}"] if counted else []
+    return rf"{shown} {{\scriptsize {' '.join(small)}}}" if small else shown
 
 
 def _sentence(note: str) -> str:
@@ -232,8 +293,8 @@ def _sentence(note: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Text that Markdown prints as it is, in a table too."""
-    return re.sub(r"([\\`*_|<>])", r"\\\1", text)
+    """Text that Markdown prints as it is, in one line, in a table too."""
+    return re.sub(r"([\\`*_|<>~&])", r"\\\1", one_line(text))
 
 
 def _as_printed(value: float) -> float:
@@ -266,11 +327,18 @@ def _flat(score: Score) -> dict[str, object]:
 def records_csv(records: Sequence[dict[str, object]]) -> str:
     """Plain records as CSV, a column for every key that occurs."""
     fields = list(dict.fromkeys(key for record in records for key in record))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, fields, lineterminator="\n")
+    lines = _Lines()
+    writer = csv.DictWriter(lines, fields, lineterminator="\r\n")
     writer.writeheader()
     writer.writerows(records)
-    return out.getvalue()
+    return "\n".join([*lines, ""])
+
+
+class _Lines(list[str]):
+    """Where a CSV writer writes: it quotes what is in its line ending, so a name with either half of it stays whole."""
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n"))
 
 
 def json_text(record: object) -> str:
@@ -288,12 +356,12 @@ def _without_nan(value: object) -> object:
     return value
 
 
-def _score_cell(score: Score) -> str:
+def _score_cell(score: Score, counted: bool) -> str:
     if math.isnan(score.value):
         return "-"
-    if math.isnan(score.low):
-        return number(score.value)  # one image has no spread
-    return f"{number(score.value)} [{number(score.low)}, {number(score.high)}]"
+    # one image has no spread
+    interval = "" if math.isnan(score.low) else f" [{number(score.low)}, {number(score.high)}]"
+    return f"{number(score.value)}{interval}" + (f" n={score.n}" if counted else "")
 
 
 def number(value: object) -> str:

@@ -7,7 +7,7 @@ with what differs.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,6 +82,13 @@ class Manifest:
             raise StoreError(f"{folder / FILE} cannot be written: {error.strerror}") from None
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """Sample photographs that are no distractors, whatever is explained later."""
+        names = self.study.get("left_out", ())
+        assert isinstance(names, Sequence)
+        return tuple(map(str, names))
+
+    @property
     def selection(self) -> Selection:
         images: Any = self.study["images"]
         return Selection(**images)
@@ -98,7 +105,7 @@ class Manifest:
         number = None if mine is None or asked is None else max(mine, asked)
         names = tuple(dict.fromkeys([*self.selection.names, *study.images.names]))
         images = asdict(replace(self.selection, number=number, names=names))
-        return replace(self, study={**self.study, "images": images})
+        return replace(self, study={**self.study, "images": images, "maps": study.maps})
 
     def continued(self, here: Mapping[str, object], command: str = "") -> Manifest:
         """With this machine and command noted."""
@@ -121,6 +128,7 @@ def new_manifest(study: Study, ready: Ready, *, live: bool, threads: int, block:
         "renormalise": study.renormalise,
         "maps": study.maps,
         "seed": study.seed,
+        "left_out": list(ready.left_out),
     }
     return Manifest(
         study=settings,
@@ -195,6 +203,8 @@ def same_settings(
     """Refuse a method or metric that bears a known name and has other settings."""
     lines = differences(old, json.loads(json.dumps(new, default=str)))
     if lines:
+        if any(line.startswith("code:") for line in lines):
+            lines.append("(code: of the function or class, its defaults, and the values that belong to it)")
         raise InputError(
             f"the {kind} {name!r} of {folder} has other settings:\n"
             + "\n".join(f"  {line}" for line in lines)

@@ -14,6 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.methods.method import Cost, Method
 from proofmap.metrics.judge import Metric
 from proofmap.study.maps import EXACT
+from proofmap.study.schema import StoreError
 from proofmap.study.setup import Ready
 from proofmap.study.store import ImageRow, Registered, Store
 from proofmap.study.study import Study
@@ -84,9 +85,6 @@ class Work:
     images: Mapping[int, tuple[ImageRow, ...]]
     """Block -> its images, in order."""
 
-    def of(self, method: str) -> int:
-        return sum(unit.method == method for unit in self.waiting)
-
 
 def work_of(
     store: Store,
@@ -110,11 +108,15 @@ def work_of(
         subjects = tuple(Subject(image.name, image.digest, image.labels) for image in members)
         content = digest([[s.name, s.digest, list(s.labels)] for s in subjects])
         for method in methods.values():
-            missing = tuple(
-                metric.name for metric in metrics.values() if (method.id, block, metric.id) not in done
-            )
+            key = digest([context, dict(method.settings), content])
+            keys = {metric.name: done.get((method.id, block, metric.id)) for metric in metrics.values()}
+            if any(found not in (None, key) for found in keys.values()):
+                raise StoreError(
+                    f"the results of {method.name} on {subjects[0].name} were made from something else than this "
+                    "study; choose another --out"
+                )
+            missing = tuple(name for name, found in keys.items() if found is None)
             if missing:
-                key = digest([context, dict(method.settings), content])
                 maps = exact.get((method.id, block), "")
                 waiting.append(Unit(method.name, block, subjects, missing, key, maps))
     return Work(len(blocks) * len(methods), tuple(waiting), {b: tuple(m) for b, m in blocks.items()})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from proofmap.study.known import check_known
 from proofmap.study.manifest import FILE, Manifest, check_same, identity_of
 from proofmap.study.plan import Plan, Speed, block_size, make_plan, measure_speed
 from proofmap.study.setup import Ready, Setup
@@ -31,19 +32,22 @@ class Preview:
 
 def preview(setup: Setup, out: Path) -> Preview:
     """The plan for a run directory that may or may not exist."""
+    existing = Manifest.read(out) if (out / FILE).exists() else None
+    if existing is not None:
+        setup = replace(setup, threads=existing.threads, left_out=existing.left_out)
     ready = setup.open()
     study, classifier = setup.study, ready.classifier
     rows: list[ImageRow] = []
     done: dict[str, int] = {}
     block = None
-    if (out / FILE).exists():
-        manifest = Manifest.read(out)
-        check_same(out, manifest.identity, identity_of(study, ready))
-        classifier.fix_batches(*manifest.batches)
-        block = manifest.block
+    if existing is not None:
+        check_same(out, existing.identity, identity_of(study, ready))
+        classifier.fix_batches(*existing.batches)
+        block = existing.block
         if (out / DATABASE).exists():
             with Store(out) as store:
-                rows = chosen_images(store.images(), manifest.grown(study).selection)
+                check_known(out, store, ready)
+                rows = chosen_images(store.images(), existing.grown(study).selection)
                 done = _done(store, ready)
     selection = study.images
     filtered = selection.correct or selection.second is not None
@@ -54,9 +58,10 @@ def preview(setup: Setup, out: Path) -> Preview:
     looked_at = rows or [row for row in survey.look(order[:_LOOKED_AT]) if row.labels]
     labels = sum(len(row.labels) for row in looked_at) / max(1, len(looked_at))
     block = block or block_size(study, classifier, max(1, round(labels)))
-    blocks = -(-images // block)
+    known = [row.block for row in rows if row.block is not None]
+    blocks = len(set(known)) + -(-(images - len(known)) // block)
     waiting = {name: max(0, blocks - done.get(name, 0)) for name in ready.methods}
-    plan = make_plan(ready, study, images, labels, block, waiting)
+    plan = make_plan(ready, study, images, labels, block, waiting, blocks)
     speed = measure_speed(classifier)
     return Preview(plan, speed, len(rows) >= wanted or not filtered, str(classifier.device))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,14 +19,14 @@ from proofmap.data.loader import load_listed
 from proofmap.data.specs import rebuild_dataset
 from proofmap.errors import InputError, ProofmapError
 from proofmap.evaluation import BlockResult, Evaluation, MethodResult, ScoreInfo, method_result
+from proofmap.images import Frame
 from proofmap.metrics.curves import Curves
-from proofmap.models import load_classifier
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
 from proofmap.study.maps import read_maps
 from proofmap.study.schema import StoreError
 from proofmap.study.store import ImageRow, Registered, Store
-from proofmap.study.survey import chosen_images
+from proofmap.study.survey import chosen_images, unreadable_images
 from proofmap.study.unit import label_table
 
 Choice = Callable[[Evaluation], Sequence[int]]
@@ -90,16 +91,41 @@ class Run:
 
     def failures(self) -> list[Failure]:
         """Images that could not be read, then those that a method failed on."""
-        unreadable = "SELECT name, '', failure FROM images WHERE failure IS NOT NULL ORDER BY id"
+        rows = unreadable_images(self.store.images(), self.manifest.selection)
+        unreadable = [(row.name, "", str(row.failure)) for row in rows]
         failed = (
             "SELECT images.name, methods.name, reason FROM failures JOIN images ON images.id = image "
             "JOIN methods ON methods.id = method ORDER BY method, image"
         )
-        return [Failure(*row) for row in [*self.store.rows(unreadable), *self.store.rows(failed)]]
+        return [Failure(*row) for row in [*unreadable, *self.store.rows(failed)]]
+
+    def unfinished(self) -> dict[str, int]:
+        """Methods that are not done with every image and metric of the run, and how many images they lack.
+
+        Images that a method failed on are not among them.
+        """
+        blocks = Counter(image.block for image in self.images)
+        done = self.store.done()
+        lacking: dict[str, int] = {}
+        for method in self.methods.values():
+            missing = sum(
+                size
+                for block, size in blocks.items()
+                if any((method.id, block, metric.id) not in done for metric in self.metrics.values())
+            )
+            if missing:
+                lacking[method.name] = missing
+        return lacking
 
     def notes(self) -> list[str]:
         """What a reader of the numbers should know about how they came about."""
         notes = environment_notes(self.manifest.environments)
+        lacking = self.unfinished()
+        if lacking:
+            listed = ", ".join(
+                f"{name} lacks {n} of {len(self.images)} images" for name, n in lacking.items()
+            )
+            notes.append(f"not finished, so means are over different images: {listed}")
         failures = self.failures()
         unreadable = sum(not failure.method for failure in failures)
         if unreadable:
@@ -169,24 +195,27 @@ class Run:
     def _result(
         self, method: Registered, table: Tensor, context: Mapping[str, object], names: Sequence[str]
     ) -> MethodResult | None:
-        curves = self._curves(method, table)
-        if curves is None:
+        if not self.store.rows("SELECT 1 FROM image_scores WHERE method = ? LIMIT 1", method.id):
             return None
+        curves = self._curves(method, table)
         place = {image.id: k for k, image in enumerate(self.images)}
-        values = {name: torch.full((len(table),), torch.nan) for name in self.metrics}
-        pairs: dict[str, Tensor] = {}
+        columns_of_images = {name: np.full(len(table), np.nan, dtype=np.float32) for name in self.metrics}
         name_of = {metric.id: metric.name for metric in self.metrics.values()}
         for metric, image, value in self.store.rows(
             "SELECT metric, image, value FROM image_scores WHERE method = ? AND value IS NOT NULL", method.id
         ):
             if image in place:
-                values[name_of[metric]][place[image]] = value
+                columns_of_images[name_of[metric]][place[image]] = value
+        values = {name: torch.from_numpy(column) for name, column in columns_of_images.items()}
+        columns: dict[int, np.ndarray] = {}
         for metric, image, at, value in self.store.rows(
             "SELECT metric, image, place, value FROM label_scores WHERE method = ?", method.id
         ):
             if image in place:
-                column = pairs.setdefault(name_of[metric], torch.full(table.shape, torch.nan))
-                column[place[image], at] = torch.nan if value is None else value
+                if metric not in columns:
+                    columns[metric] = np.full(tuple(table.shape), np.nan, dtype=np.float32)
+                columns[metric][place[image], at] = np.nan if value is None else value
+        pairs = {name_of[metric]: torch.from_numpy(column) for metric, column in columns.items()}
         ((seconds,),) = self.store.rows("SELECT sum(seconds) FROM units WHERE method = ?", method.id)
         infos = [ScoreInfo(m.name, m.flag, m.settings) for m in self.metrics.values()]
         ordered = {name: pairs[name] for name in self.metrics if name in pairs}
@@ -202,18 +231,16 @@ class Run:
             seconds=float(seconds or 0),
         )
 
-    def _curves(self, method: Registered, table: Tensor) -> Curves | None:
-        game = self._usual_game(method)
-        about: Any = self.store.note(game)
-        if about is None:
-            return None
+    def _curves(self, method: Registered, table: Tensor) -> Curves:
+        game = self._game
+        about: Any = self.store.note(game) or {"counts": [0], "positions": 1, "settings": {}}
         rows = self.store.rows(
             "SELECT image, probabilities, f, auc, error, matrix FROM curves WHERE method = ? AND game = ?",
             method.id,
             game,
         )
         n, wide, steps = *table.shape, len(about["counts"])
-        with_matrix = all(row[5] is not None for row in rows)
+        with_matrix = bool(rows) and all(row[5] is not None for row in rows)
         probabilities = np.full((n, wide, steps), np.nan, dtype=np.float32)
         f, auc, error = (np.full((n, wide), np.nan, dtype=np.float32) for _ in range(3))
         matrix = np.full((n, wide, wide), np.nan, dtype=np.float32) if with_matrix else None
@@ -242,12 +269,10 @@ class Run:
             settings=about["settings"],
         )
 
-    def _usual_game(self, method: Registered) -> str:
-        """The curves that most images of a method have: metrics that came later may have drawn others."""
-        games = self.store.rows(
-            "SELECT game FROM curves WHERE method = ? GROUP BY game ORDER BY count(*) DESC, min(image)",
-            method.id,
-        )
+    @cached_property
+    def _game(self) -> str:
+        """The curves that most images have, the same for all methods: metrics that came later may have drawn others."""
+        games = self.store.rows("SELECT game FROM curves GROUP BY game ORDER BY count(*) DESC, min(rowid)")
         return games[0][0] if games else ""
 
     # ---- pictures -----------------------------------------------------------------------------------------------
@@ -300,17 +325,15 @@ class Run:
         if not places:
             return {}
         settings: Any = self.manifest.study
-        if classifier is None and settings["model"] is None:  # a net that lived in another process
-            return {}
         try:
             dataset = dataset or rebuild_dataset(settings["dataset"])
-            classifier = classifier or load_classifier(settings["model"], weights=settings["weights"])
         except ProofmapError:
             return {}
+        frame = classifier or Frame.of(self.manifest.identity)
         index = {name: i for i, name in enumerate(dataset.names)}
         there = [place for place in places if _same_picture(self.images[place], dataset, index)]
         indices = {index[self.images[place].name]: place for place in there}
-        (block,) = load_listed(dataset, classifier, [list(indices)], ahead=0)
+        (block,) = load_listed(dataset, frame, [list(indices)], ahead=0)
         return {indices[i]: block.images[k].cpu() for k, i in enumerate(block.indices)}
 
 

@@ -2,52 +2,45 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
-from proofmap._code import foreign_code
 from proofmap._files import check_output, output_folder
 from proofmap.classifier import Classifier
 from proofmap.data.dataset import Dataset
 from proofmap.errors import InputError
-from proofmap.labels import LabelRule
 from proofmap.metrics.curves import Curves
+from proofmap.study.begin import (
+    check_maps,
+    check_room,
+    decided_manifest,
+    existing_manifest,
+    say_what_is_kept,
+)
 from proofmap.study.environment import environment
 from proofmap.study.executor import Executor, LocalExecutor, Lost
+from proofmap.study.known import check_known, described, failed_units
 from proofmap.study.lock import locked
 from proofmap.study.manifest import (
-    FILE as MANIFEST,
-)
-from proofmap.study.manifest import (
     Manifest,
-    check_same,
-    identity_of,
-    new_manifest,
-    same_settings,
 )
-from proofmap.study.maps import MapsFile, left_over, problem_with, write_maps
-from proofmap.study.plan import Plan, Work, block_size, cut, digest, make_plan, work_of
+from proofmap.study.maps import MapsFile, write_maps
+from proofmap.study.plan import Plan, Work, cut, digest, make_plan, work_of
 from proofmap.study.rows import unit_row
-from proofmap.study.schema import StoreError
 from proofmap.study.setup import Ready, Setup
-from proofmap.study.store import (
-    FILE as SCORES,
-)
 from proofmap.study.store import (
     ImageRow,
     Registered,
     Store,
-    damaged,
 )
 from proofmap.study.study import Study
-from proofmap.study.survey import Survey, changed_images, chosen_images
+from proofmap.study.survey import Survey, changed_images, chosen_images, unreadable_images
 from proofmap.study.tally import Tally
 from proofmap.study.unit import Unit, UnitResult
 from proofmap.study.watch import State, Watcher, Watchers
@@ -67,6 +60,10 @@ class Outcome:
     unreadable: int
     failed: int
     """(method, image) pairs without a result."""
+    given_up: Mapping[str, int] = field(default_factory=dict)
+    """Methods that kept failing, and on how many images they were not tried; these count as failed."""
+    files: tuple[Path, ...] = ()
+    """What ``on_end`` wrote."""
 
     @property
     def complete(self) -> bool:
@@ -86,6 +83,7 @@ def run_study(
     threads: int | None = None,
     watchers: Sequence[Watcher] = (),
     on_plan: Callable[[Plan], None] | None = None,
+    on_end: Callable[[Outcome], Sequence[Path]] | None = None,
     wait: bool = False,
     retry: bool = False,
     command: str = "",
@@ -99,30 +97,31 @@ def run_study(
         batch_size, threads: fix what decides the last bits; a run keeps those it began with.
         watchers: who is told how it goes.
         on_plan: called with the plan before the work starts.
+        on_end: called when all is done, before watchers hear of the end; it returns the files it wrote for people.
         wait: wait for another process that works on this directory, instead of refusing.
         retry: do again what failed before.
         command: the command line, for the manifest.
     """
     check_output(out)
     before = torch.get_num_threads()
+    batches_before = None if classifier is None else (classifier._fixed_batches, classifier._batches)
     try:
         setup = Setup(study=study, classifier=classifier, dataset=dataset, device=device, threads=threads)
-        existing = _existing(Path(out))
+        existing = existing_manifest(Path(out))
         if existing is not None:
-            setup = replace(setup, threads=existing.threads)
+            say_what_is_kept(existing, study, batch_size, threads)
+            setup = replace(setup, threads=existing.threads, left_out=existing.left_out)
         ready = setup.open()
         if existing is None and batch_size is not None:
             ready.classifier.fix_batches(batch_size, batch_size)
         folder = output_folder(out)
         with locked(folder, wait=wait):
             run = _Run(folder, setup, ready, executor or LocalExecutor(), watchers, worker_device)
-            return run.go(on_plan, retry, command)
+            return run.go(on_plan, on_end, retry, command)
     finally:
         torch.set_num_threads(before)
-
-
-def _existing(folder: Path) -> Manifest | None:
-    return Manifest.read(folder) if (folder / MANIFEST).exists() else None
+        if classifier is not None and batches_before is not None:
+            classifier._take_batches(*batches_before)
 
 
 class _Run:
@@ -144,14 +143,23 @@ class _Run:
 
     # ---- the whole ----------------------------------------------------------------------------------------------
 
-    def go(self, on_plan: Callable[[Plan], None] | None, retry: bool, command: str) -> Outcome:
-        self.manifest = self._manifest(command)
+    def go(
+        self,
+        on_plan: Callable[[Plan], None] | None,
+        on_end: Callable[[Outcome], Sequence[Path]] | None,
+        retry: bool,
+        command: str,
+    ) -> Outcome:
+        self.manifest = self._begin(command, retry)
+        outcome: Outcome | None = None
         self.watchers.begin(self.manifest.study, self.tally.standing("surveying"))
         state: State = "failed"
         try:
             with Store(self.folder, create=True) as self.store:
                 outcome = self._go(on_plan, retry)
                 self.store.checkpoint()
+            if on_end is not None:
+                outcome = replace(outcome, files=tuple(on_end(outcome)))
             state = "finished"
             return outcome
         except Exception:
@@ -160,46 +168,32 @@ class _Run:
             state = "interrupted"
             raise
         finally:
-            self.watchers.end(self.tally.standing(state))
+            files = () if outcome is None else outcome.files
+            self.watchers.end(replace(self.tally.standing(state), files=files))
 
     def _go(self, on_plan: Callable[[Plan], None] | None, retry: bool) -> Outcome:
         if retry:
-            self.store.forget_units([u for (u,) in self.store.rows("SELECT DISTINCT unit FROM failures")])
-        self._check_maps()
+            self.store.forget_units(failed_units(self.store, self.ready))
+        check_maps(self.folder, self.store)
         images = self._images(retry)
         self.methods, self.metrics = self._register()
         work = work_of(self.store, images, self.methods, self.metrics, self._context())
         plan = self._plan(images, work)
-        self._check_room(plan)
+        check_room(self.folder, plan)
         if on_plan is not None:
             on_plan(plan)
         passes = None if plan.cost is None else plan.cost.passes
         self.tally.start(self.store, work.units, len(work.waiting), passes)
         self._tell("running")
-        given_up = self._work(work) if work.waiting else 0
-        ((unreadable,),) = self.store.rows("SELECT count(*) FROM images WHERE failure IS NOT NULL")
+        given_up = self._work(work) if work.waiting else {}
+        unreadable = len(unreadable_images(self.store.images(), self.manifest.selection))
         ((failed,),) = self.store.rows("SELECT count(*) FROM failures")
-        return Outcome(self.folder, plan, self.tally.computed, unreadable, failed + given_up)
+        failed += sum(given_up.values())
+        return Outcome(self.folder, plan, self.tally.computed, unreadable, failed, given_up)
 
-    def _manifest(self, command: str) -> Manifest:
-        existing = _existing(self.folder)
-        if existing is None:
-            if (self.folder / SCORES).exists():
-                raise StoreError(
-                    f"{self.folder} has {SCORES} but no {MANIFEST}: nobody knows what its numbers are of, so "
-                    "nothing is added to them; choose another --out"
-                )
-            labels = _labels_of(self.setup.study, self.ready)
-            manifest = new_manifest(
-                self.setup.study,
-                self.ready,
-                live=self.setup.classifier is not None,
-                threads=torch.get_num_threads(),
-                block=block_size(self.setup.study, self.ready.classifier, labels),
-            )
-        else:
-            check_same(self.folder, existing.identity, identity_of(self.setup.study, self.ready))
-            manifest = existing.grown(self.setup.study)
+    def _begin(self, command: str, retry: bool) -> Manifest:
+        """All that can be refused is refused here, before anything is written."""
+        manifest = decided_manifest(self.folder, self.setup, self.ready, retry)
         # also here: another process may have begun the run while we waited for the lock
         torch.set_num_threads(manifest.threads)
         self.ready.classifier.fix_batches(*manifest.batches)
@@ -213,24 +207,9 @@ class _Run:
 
     def _context(self) -> str:
         """A digest of what every unit's result depends on, besides its method and images."""
-        manifest = self.manifest
-        return digest([manifest.identity, manifest.batches, manifest.threads])
+        return digest(self.manifest.identity)
 
     # ---- before the work ----------------------------------------------------------------------------------------
-
-    def _check_maps(self) -> None:
-        """A file of maps that is gone or cut short is noticed now, and named; reading it would come too late.
-
-        Files that no unit has, left by a run that was killed, are removed.
-        """
-        query = "SELECT DISTINCT maps, maps_bytes, maps_digest FROM units WHERE maps IS NOT NULL"
-        known = self.store.rows(query)
-        for name, size, content in known:
-            problem = problem_with(self.folder, name, size, content, thorough=False)
-            if problem:
-                raise damaged(self.folder / name, problem, self.folder)
-        for path in left_over(self.folder, {name for name, _, _ in known}):
-            path.unlink(missing_ok=True)
 
     def _images(self, retry: bool) -> list[ImageRow]:
         """The study's images, all surveyed and in blocks."""
@@ -268,23 +247,10 @@ class _Run:
 
     def _register(self) -> tuple[dict[str, Registered], dict[str, Registered]]:
         """The run's methods and metrics, those of this study added; a known name must have its old settings."""
-        asked: dict[str, list[tuple[str, bool, Mapping[str, object]]]] = {
-            "methods": [
-                (n, m.label_free, {**m.settings(), **foreign_code(m, "compute")})
-                for n, m in self.ready.methods.items()
-            ],
-            "metrics": [
-                (n, m.higher_is_better, {**m.settings(), **foreign_code(m, "__call__")})
-                for n, m in self.ready.metrics.items()
-            ],
-        }
-        for kind, things in asked.items():
-            known = self.store.registered(kind)
-            for name, _, settings in things:
-                if name in known:
-                    same_settings(kind[:-1], self.folder, known[name].settings, settings, name)
+        check_known(self.folder, self.store, self.ready)
+        for kind, things in described(self.ready).items():
             self.store.register(kind, things)
-        methods, metrics = (self.store.registered(kind) for kind in asked)
+        methods, metrics = (self.store.registered(kind) for kind in ("methods", "metrics"))
         # what earlier runs judged stays; this run does what its own study names
         return (
             {name: methods[name] for name in self.ready.methods},
@@ -297,18 +263,10 @@ class _Run:
         size, blocks = self.manifest.block, len(work.images)
         return make_plan(self.ready, self.setup.study, len(images), labels, size, waiting, blocks)
 
-    def _check_room(self, plan: Plan) -> None:
-        free = shutil.disk_usage(self.folder).free
-        if plan.map_bytes > free:
-            raise StoreError(
-                f"the maps will take {plan.map_bytes / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free in "
-                f"{self.folder}. Use --maps none, choose another --out, or make room"
-            )
-
     # ---- the work -----------------------------------------------------------------------------------------------
 
-    def _work(self, work: Work) -> int:
-        """Do the units; returns how many (method, image) pairs were not tried, since their method kept failing."""
+    def _work(self, work: Work) -> dict[str, int]:
+        """Do the units; returns methods that kept failing, and on how many images they were not tried."""
         failing: Counter[str] = Counter()
         given_up: list[Unit] = []
 
@@ -336,7 +294,10 @@ class _Run:
                 self._tell("running")
             if stored is not None:
                 stored.result()
-        return sum(len(unit.subjects) for unit in given_up)
+        untried: Counter[str] = Counter()
+        for unit in given_up:
+            untried[unit.method] += len(unit.subjects)
+        return dict(untried)
 
     def _make_worker(self) -> Callable[[], Callable[[Unit], UnitResult]]:
         if isinstance(self.executor, LocalExecutor):
@@ -351,7 +312,15 @@ class _Run:
                 values[name] += found.tolist()
         judged = sum(len(part.places) for part in result.parts)
         elsewhere = 0 if isinstance(self.executor, LocalExecutor) else result.passes
-        self.tally.unit(str(unit), unit.method, judged, values, elsewhere)
+        first = len(unit.metrics) == len(self.metrics)  # otherwise only metrics were added
+        self.tally.unit(
+            str(unit),
+            unit.method,
+            values,
+            failed=not result.parts,
+            images=judged if first else 0,
+            elsewhere=elsewhere,
+        )
 
     def _store(self, unit: Unit, result: UnitResult, images: Sequence[ImageRow]) -> None:
         game = self._game(result.parts[0].result.insertion) if result.parts else ""
@@ -366,8 +335,8 @@ class _Run:
     def _note_machine(self, result: UnitResult) -> None:
         """A machine that is new to the run, and batches that memory made smaller: a resumed run starts from those."""
         manifest = self.manifest.continued(result.environment)
-        if result.batches < manifest.batches:
-            manifest = replace(manifest, batches=result.batches)
+        forward, gradient = map(min, result.batches, manifest.batches)
+        manifest = replace(manifest, batches=(forward, gradient))
         if manifest != self.manifest:
             manifest.write(self.folder)
             self.manifest = manifest
@@ -396,12 +365,3 @@ class _Run:
 
     def _tell(self, state: State) -> None:
         self.watchers.update(self.tally.standing(state))
-
-
-def _labels_of(study: Study, ready: Ready) -> int:
-    """About how many labels an image has under the study's rule, before any image was looked at."""
-    rule = LabelRule.parse(study.labels, ready.classifier.names)
-    most = len(ready.classifier.label_set)
-    if rule.kind == "top":
-        return min(int(rule.number), most)
-    return {"all": most, "list": len(rule.listed)}.get(rule.kind, min(5, most))

@@ -79,7 +79,7 @@ CREATE TABLE curves (                   -- float32, little-endian; (L, S), (L), 
     game TEXT NOT NULL,                 -- the note that tells its steps and settings
     probabilities BLOB NOT NULL, f BLOB NOT NULL, auc BLOB NOT NULL, error BLOB NOT NULL, matrix BLOB,
     digest TEXT NOT NULL,               -- of the six
-    PRIMARY KEY (method, image)
+    PRIMARY KEY (method, image, game)
 );
 CREATE TABLE failures (
     method INTEGER NOT NULL, image INTEGER NOT NULL, unit INTEGER NOT NULL, reason TEXT NOT NULL,

@@ -6,14 +6,14 @@ process makes the same worker from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from proofmap.classifier import Classifier
-from proofmap.data.dataset import Dataset
+from proofmap.data.dataset import Dataset, random_choice
 from proofmap.data.samples import SAMPLES
 from proofmap.data.specs import open_data, rebuild_dataset
 from proofmap.errors import InputError
@@ -24,7 +24,7 @@ from proofmap.methods.method import Method
 from proofmap.metrics.judge import Metric
 from proofmap.models import load_classifier
 from proofmap.study import maps
-from proofmap.study.study import Study
+from proofmap.study.study import Selection, Study
 from proofmap.study.unit import Worker
 from proofmap.study.watch import UnitProgress
 
@@ -37,6 +37,8 @@ class Ready:
     dataset: Dataset
     methods: Mapping[str, Method]
     metrics: Mapping[str, Metric]
+    left_out: tuple[str, ...] = ()
+    """Sample photographs that are no distractors, because they are explained."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,7 @@ class Setup:
         batches: batch sizes (forward only, with gradient); None until the run has decided on them.
         threads: threads of torch on a CPU; they too decide the last bits.
         folder: the run directory, where maps may be found.
+        left_out: sample photographs that are no distractors; those that are explained when left out.
     """
 
     study: Study
@@ -60,6 +63,7 @@ class Setup:
     batches: tuple[int, int] | None = None
     threads: int | None = None
     folder: Path | None = None
+    left_out: tuple[str, ...] | None = None
 
     def open(self) -> Ready:
         """Load the net and the data, and make methods and metrics ready for them."""
@@ -67,12 +71,13 @@ class Setup:
             torch.set_num_threads(self.threads)
         dataset = self._dataset()
         classifier = self._classifier()
+        left_out = explained_samples(dataset, self.study.images) if self.left_out is None else self.left_out
         methods = {
-            name: without_subjects(method, dataset, self.study.images.names).prepare(classifier)
+            name: without_samples(method, left_out).prepare(classifier)
             for name, method in self.study.named_methods().items()
         }
         metrics = {name: metric.prepare(classifier) for name, metric in self.study.named_metrics().items()}
-        return Ready(classifier, dataset, methods, metrics)
+        return Ready(classifier, dataset, methods, metrics, left_out)
 
     def _dataset(self) -> Dataset:
         if self.dataset is None:
@@ -127,16 +132,22 @@ def settings_of(dataset: Dataset) -> dict[str, object]:
         return {}
 
 
-def without_subjects(method: Method, dataset: Dataset, names: tuple[str, ...] = ()) -> Method:
-    """The method with the sample photographs that are explained left out of its distractors, which would show them."""
-    settings = settings_of(dataset)
-    explained: list[str] = []
-    if settings.get("dataset") == "photos":
-        explained = [name for name in dataset.names if name in SAMPLES]
-    elif settings.get("dataset") == "samples":
-        explained = list(names)
-    left = tuple(name for name in SAMPLES if name not in explained)
-    return with_fill(method, Images(source=left)) if explained and left else method
+def explained_samples(dataset: Dataset, selection: Selection | None = None) -> tuple[str, ...]:
+    """The sample photographs among the pictures to explain; as distractors they would show what they should hide."""
+    kind, names = settings_of(dataset).get("dataset"), list(dataset.names)
+    if kind == "samples" and selection is not None:
+        if selection.names:
+            names = list(selection.names)
+        elif selection.number is not None and selection.number < len(names):
+            chosen = random_choice(names, selection.number, seed=selection.seed)
+            names = [names[i] for i in chosen]
+    return tuple(name for name in names if name in SAMPLES) if kind in ("photos", "samples") else ()
+
+
+def without_samples(method: Method, left_out: Sequence[str]) -> Method:
+    """The method with these sample photographs left out of its distractors, if any others are left."""
+    others = tuple(name for name in SAMPLES if name not in left_out)
+    return with_fill(method, Images(source=others)) if left_out and others else method
 
 
 def with_fill(method: Method, fill: Fill) -> Method:

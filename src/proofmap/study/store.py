@@ -195,7 +195,10 @@ class Store:
     def register(self, kind: str, things: Iterable[tuple[str, bool, Mapping[str, object]]]) -> None:
         """Add methods or metrics that are not there yet."""
         flag = {"methods": "label_free", "metrics": "higher_is_better"}[kind]
-        rows = [(name, int(flag), json.dumps(settings, sort_keys=True)) for name, flag, settings in things]
+        rows = [
+            (name, int(flag), json.dumps(settings, sort_keys=True, default=str))
+            for name, flag, settings in things
+        ]
         with self._transaction():
             self.database.executemany(
                 f"INSERT OR IGNORE INTO {kind} (name, {flag}, settings, seal) VALUES (?, ?, ?, ?)",
@@ -274,9 +277,18 @@ class Store:
 
     # ---- units --------------------------------------------------------------------------------------------------
 
-    def done(self) -> set[tuple[int, int, int]]:
-        """(method, block, metric) of everything finished."""
-        return set(self.rows("SELECT method, block, metric FROM done"))
+    def done(self) -> dict[tuple[int, int, int], str]:
+        """(method, block, metric) of everything finished, and the key of what it was made from."""
+        query = "SELECT d.method, d.block, d.metric, units.key FROM done d JOIN units ON units.id = d.unit"
+        return {(method, block, metric): key for method, block, metric, key in self.rows(query)}
+
+    def forget_orphans(self) -> None:
+        """Take values away that no finished unit owns."""
+        owned = "SELECT 1 FROM done JOIN images ON images.block = done.block WHERE images.id = {0}.image AND "
+        with self._transaction():
+            for table in ("image_scores", "label_scores"):
+                same = f"done.method = {table}.method AND done.metric = {table}.metric"
+                self.database.execute(f"DELETE FROM {table} WHERE NOT EXISTS ({owned.format(table)}{same})")
 
     def add_unit(self, unit: UnitRow) -> None:
         """Store a finished unit, as a whole."""

@@ -90,7 +90,7 @@ class Study:
         labels: the label rule: ``all``, ``top5``, ``p>=0.01``, or names or indices.
         label_set, renormalise: the labels that count; empty for all outputs.
         methods, metrics: what is judged, and by what.
-        thresholds, curve: of the usual metrics, where ``metrics`` is left out.
+        thresholds, curve: of every metric that has such a setting and does not say otherwise.
         maps: ``none``, ``float16`` (also written ``keep``) or ``float32``: whether and how maps are stored.
         block: images in one unit of work; found from the device when left out.
         seed: same seed, same numbers.
@@ -179,7 +179,8 @@ class Study:
     def named_metrics(self) -> dict[str, Metric]:
         """The metrics under the names of their scores."""
         if self.metrics:
-            made = [_metric(entry) for entry in self.metrics]
+            usual = {"thresholds": self.thresholds, "curve": self.curve}
+            made = [_metric(entry, usual) for entry in self.metrics]
         else:
             made = [("", metric) for metric in default_metrics(self.thresholds, self.curve)]
         return dict(_named("metrics", made, lambda metric: metric.name))
@@ -219,9 +220,9 @@ def _method(entry: MethodLike | Mapping[str, Any]) -> tuple[str, Method]:
     return name, build_method(kind, table)
 
 
-def _metric(entry: str | Metric | Mapping[str, Any]) -> tuple[str, Metric]:
+def _metric(entry: str | Metric | Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[str, Metric]:
     if not isinstance(entry, Mapping):
-        return "", make_metric(entry)
+        return "", make_metric(entry, usual)
     table = dict(entry)
     name, kind = str(table.pop("name", "")), table.pop("metric", None)
     if kind is None:
@@ -229,10 +230,10 @@ def _metric(entry: str | Metric | Mapping[str, Any]) -> tuple[str, Metric]:
             f'a metric\'s table needs metric = "NAME"; there is only {", ".join(table) or "nothing"}'
         )
     if not table:
-        return name, make_metric(kind)
+        return name, make_metric(kind, usual)
     if not isinstance(kind, str):
         raise InputError(f"metric = {kind!r}: in a table with settings, the metric is given by its name")
-    return name, build_metric(kind, table)
+    return name, build_metric(kind, table, usual)
 
 
 def _named(kind: str, made: Sequence[tuple[str, Any]], title: Any) -> list[tuple[str, Any]]:

@@ -54,8 +54,13 @@ class Survey:
 
         ``retry`` looks again at those that could not be read. ``tell`` hears how many were looked at.
         """
+        if retry:
+            unread = [row.name for row in store.images() if row.failure is not None]
+            again = [i for i, name in enumerate(self.dataset.names) if name in set(unread)]
+            for start in range(0, len(again), CHUNK):
+                store.add_images(list(self.look(again[start : start + CHUNK])))
         rows = store.images()
-        known = {row.name for row in rows if not (retry and row.failure is not None)}
+        known = {row.name for row in rows}
         chosen = sum(row.eligible for row in rows)
         waiting = [i for i in self.order() if self.dataset.names[i] not in known]
         wanted = self.selection.number
@@ -121,6 +126,16 @@ def chosen_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageR
     """The pictures that the study takes, in the order they were looked at."""
     eligible = [row for row in rows if row.eligible]
     return eligible if selection.number is None else eligible[: selection.number]
+
+
+def unreadable_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
+    """The pictures that would have been taken if they could be read, or might have been: those looked at before the
+    last one that the study took.
+    """
+    chosen = chosen_images(rows, selection)
+    enough = selection.number is not None and len(chosen) >= selection.number
+    last = chosen[-1].id if enough else None
+    return [row for row in rows if row.failure is not None and (last is None or row.id < last)]
 
 
 def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str], dict[str, str]]:

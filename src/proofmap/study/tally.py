@@ -32,7 +32,8 @@ class Tally:
         query = "SELECT method, metric, sum(value), count(value) FROM per_image GROUP BY method, metric"
         means = store.rows(query)
         query = (
-            "SELECT methods.name, count(*) FROM curves JOIN methods ON methods.id = method GROUP BY method"
+            "SELECT methods.name, count(DISTINCT image) FROM image_scores "
+            "JOIN methods ON methods.id = method GROUP BY method"
         )
         images = dict(store.rows(query))
         with self._lock:
@@ -43,12 +44,18 @@ class Tally:
             self.passes_total, self.last = passes, ""
 
     def unit(
-        self, name: str, method: str, images: int, values: Mapping[str, Sequence[float]], elsewhere: int = 0
+        self,
+        name: str,
+        method: str,
+        values: Mapping[str, Sequence[float]],
+        *,
+        failed: bool,
+        images: int,
+        elsewhere: int = 0,
     ) -> None:
-        """A unit is over: so many images have these values (none, if all failed); ``elsewhere``: another process's
-        passes."""
+        """A unit is over: ``images`` have values for the first time; ``elsewhere`` are another process's passes."""
         with self._lock:
-            self._units["done" if images else "failed"] += 1
+            self._units["failed" if failed else "done"] += 1
             self._images[method] += images
             self._elsewhere += elsewhere
             self.last = name

@@ -45,13 +45,17 @@ def make_tracker(text: str, folder: Path | None = None) -> Watcher:
 
 
 class Tracker(ABC):
-    """What ours have in common: one record per finished unit, safe names, the memory of the run."""
+    """What ours have in common: one record per finished unit, safe names, the memory of the run.
+
+    A run is opened when the survey is over, since only then it is known how many units were done before.
+    """
 
     name: ClassVar[str]
 
     def __init__(self, where: str = "", folder: Path | None = None) -> None:
         self.where, self.folder = where, folder
         self._recorded: tuple[int, dict[str, float]] = (0, {})
+        self._waiting: Mapping[str, str] | None = None  # the settings, until the run is opened
 
     @abstractmethod
     def open(self, settings: Mapping[str, str], standing: Standing) -> None:
@@ -66,16 +70,28 @@ class Tracker(ABC):
         """Keep the files, and end the run as the study ended."""
 
     def begin(self, study: Mapping[str, object], standing: Standing) -> None:
-        self._recorded = standing.units_done, {}
-        self.open(flat(study), standing)
+        self._waiting = flat(study)
+        self._open_if_surveyed(standing)
 
     def update(self, standing: Standing) -> None:
-        if standing.units_done != self._recorded[0]:
+        if self._open_if_surveyed(standing) and standing.units_done != self._recorded[0]:
             self._record(standing)
 
     def end(self, standing: Standing) -> None:
-        self._record(standing)
-        self.close(standing)
+        if self._open_if_surveyed(standing):
+            self._record(standing)
+            self.close(standing)
+
+    def _open_if_surveyed(self, standing: Standing) -> bool:
+        """Open the run if that is still to be done and can be; whether there is one to write to."""
+        if self._waiting is None:
+            return True
+        if standing.state == "surveying":
+            return False
+        settings, self._waiting = self._waiting, None  # also if it fails: nobody tries a second time
+        self._recorded = standing.units_done, {}
+        self.open(settings, standing)
+        return True
 
     def _record(self, standing: Standing) -> None:
         record = standing.units_done, scalars(standing)
@@ -115,7 +131,10 @@ class TensorBoard(Tracker):
     def open(self, settings: Mapping[str, str], standing: Standing) -> None:
         place = self.where or str((self.folder or Path()) / "tensorboard")
         # A new event file in the same folder goes on where the last one ended; what lies beyond is forgotten.
-        self._writer = self._package.SummaryWriter(place, purge_step=standing.units_done + 1)
+        # A study that failed before its units were counted says nothing about them, so nothing is forgotten.
+        counted = standing.state == "running" or standing.units_done > 0
+        purge = standing.units_done + 1 if counted else None
+        self._writer = self._package.SummaryWriter(place, purge_step=purge)
         rows = "".join(f"| {_cell(name)} | {_cell(value)} |\n" for name, value in settings.items())
         self._writer.add_text("settings", "| setting | value |\n|---|---|\n" + rows, standing.units_done)
 

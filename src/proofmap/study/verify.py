@@ -46,6 +46,7 @@ def verify_run(folder: str | Path, *, repair: bool = False) -> list[Problem]:
                 problems = [*_units(store, folder), *_left_over(store, folder)]
                 if repair:
                     store.forget_units([p.unit for p in problems if p.unit is not None])
+                    store.forget_orphans()
                     for problem in problems:
                         if problem.path.parent.name == FOLDER:
                             problem.path.unlink(missing_ok=True)
@@ -113,6 +114,8 @@ def _units(store: Store, folder: Path) -> Iterator[Problem]:
     )
     for method, block, metric, image, place, value in store.rows(query):
         label_scores[units.get((method, block, metric))].append((metric, image, place, value))
+    if None in image_scores or None in label_scores:
+        yield Problem(folder / FILE, "it has values of no finished unit")
     query = "SELECT id, digest, maps, maps_bytes, maps_digest FROM units"
     for unit, digest, maps, size, maps_digest in store.rows(query):
         if _or_nothing(values_digest, image_scores[unit], label_scores[unit]) != digest:

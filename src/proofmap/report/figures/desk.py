@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,10 +24,10 @@ from proofmap.report.figures.drawing import (
     Figure,
     evaluation_settings,
     plain,
+    plain_lines,
     short,
-    wrapped,
 )
-from proofmap.report.pictures import kept, photo
+from proofmap.report.pictures import OTHER_CURVE, amounts, judged_on_another_curve, kept, photo
 from proofmap.theory.desk import DESK, Belief, Case, Example
 
 SHARE = 0.3
@@ -34,7 +35,11 @@ SHARE = 0.3
 
 @dataclass(frozen=True, eq=False)
 class Desk(Figure):
-    """An example worked out; with pictures (one per label and method, and the photo) where there is a photo."""
+    """An example worked out; with pictures (one per label and method, and the photo) where there is a photo.
+
+    ``judged`` holds completeness and soundness by method and label, where they were scored; otherwise they are worked
+    out from f and AUC.
+    """
 
     name: ClassVar[str] = "desk"
     example: Example
@@ -43,6 +48,7 @@ class Desk(Figure):
     settings: str
     photo: np.ndarray | None = None
     pictures: tuple[tuple[np.ndarray, ...], ...] = ()
+    judged: tuple[tuple[tuple[float, float], ...], ...] = ()
 
     def caption(self) -> str:
         shown = (
@@ -94,7 +100,7 @@ class Desk(Figure):
             axis.plot([f, belief.auc], [k, k], color=colour, linewidth=1)
             axis.plot(belief.auc, k, marker=MARKERS[k % len(MARKERS)], color=colour, markersize=5)
             axis.annotate(
-                self._words(belief),
+                self._words(belief, self.judged[k][place] if self.judged else None),
                 (max(belief.auc, f), k),
                 xytext=(7, 0),
                 textcoords="offset points",
@@ -106,8 +112,10 @@ class Desk(Figure):
         axis.tick_params(axis="y", length=0)
         axis.spines["left"].set_visible(False)
 
-    def _words(self, belief: Belief) -> str:
-        alpha, beta = belief.completeness(self.e1), belief.soundness(self.e2)
+    def _words(self, belief: Belief, judged: tuple[float, float] | None) -> str:
+        alpha, beta = judged or (belief.completeness(self.e1), belief.soundness(self.e2))
+        if math.isnan(alpha) or math.isnan(beta):
+            return "not judged"
         parts = [
             f"{word} {short(value)}"
             for word, value in (("complete", alpha), ("sound", beta))
@@ -133,7 +141,7 @@ class Desk(Figure):
 
 
 def _name(case: Case) -> str:
-    return plain(wrapped(case.method, 24, lines=2))
+    return plain_lines(case.method, 24, lines=2)
 
 
 def desk() -> Desk:
@@ -146,7 +154,7 @@ def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
     """The same for one image of an evaluation and its first two labels, with pictures."""
     labels = [a for a in evaluation.labels[index].tolist() if a != NO_LABEL][:2]
     image, first = evaluation.image_of(index), evaluation.results[0]
-    cases, pictures = [], []
+    cases, pictures, judged = [], [], []
     for result in evaluation.results:
         beliefs = [
             Belief(
@@ -157,6 +165,7 @@ def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
             for j, a in enumerate(labels)
         ]
         cases.append(Case(result.name, tuple(beliefs)))
+        judged.append(tuple(amounts(evaluation, result, index, j) for j in range(len(labels))))
         pictures.append(
             tuple(
                 np.asarray(kept(image, evaluation.map_of(result, index, j), SHARE))
@@ -168,9 +177,10 @@ def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
         example,
         first.threshold("e1"),
         first.threshold("e2"),
-        evaluation_settings(evaluation),
+        (f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else "") + evaluation_settings(evaluation),
         np.asarray(photo(image)),
         tuple(pictures),
+        tuple(judged),
     )
 
 

@@ -12,6 +12,7 @@ from proofmap._files import whole_file
 from proofmap.errors import InputError, require
 from proofmap.evaluation import Evaluation
 from proofmap.report.tables import number
+from proofmap.report.text import one_line
 
 WIDTH = 5.5
 """Inches: the text width of NeurIPS. Figures are drawn at the size they are printed, so fonts keep theirs."""
@@ -92,12 +93,17 @@ def draw(figure: Figure, path: str | Path) -> Path:
 
 
 def plain(text: str) -> str:
-    """Text that matplotlib prints as it is: a dollar sign would start mathematics.
+    """Text that matplotlib prints as it is, in one line: a dollar sign would start mathematics.
 
     >>> print(plain("5$ note"))
     5\\$ note
     """
-    return text.replace("$", r"\$")
+    return one_line(text).replace("$", r"\$")
+
+
+def plain_lines(text: str, width: int, lines: int = 3) -> str:
+    """Text in short lines, as :func:`wrapped` breaks it and :func:`plain` prints it."""
+    return "\n".join(map(plain, wrapped(text, width, lines).split("\n")))
 
 
 def wrapped(text: str, width: int, lines: int = 3) -> str:
@@ -107,6 +113,7 @@ def wrapped(text: str, width: int, lines: int = 3) -> str:
     top-label:
     learned-mask
     """
+    text = one_line(text)
     found = _broken(text, r"(?<=[\s:,])", width)
     if any(len(line) > width for line in found):
         found = _broken(text, r"(?<=[\s:,-])", width)
@@ -137,7 +144,7 @@ def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> s
         f"insertion curve with {curve['fill']} fill, {curve['points']} points",
         f"seed {settings['seed']}",
     ]
-    return "Settings: " + "; ".join(parts) + "."
+    return one_line("Settings: " + "; ".join(parts) + ".")
 
 
 def darker(colour: str) -> str:

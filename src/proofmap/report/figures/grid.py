@@ -12,16 +12,16 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from proofmap.metrics.proof import completeness, soundness
 from proofmap.report.figures.drawing import INK, SMALL, SOFT, WIDTH, Figure, plain, short, wrapped
 from proofmap.report.pictures import BAR, photo
+from proofmap.report.text import one_line
 
 WEAK, STRONG, MATCHING = "#0064AA", "#BE4600", "#006E4B"
 MOST_COLUMN = 1.1
 """Inches: no picture is drawn wider, however few there are."""
 READING = (
-    "Below each picture: the AUC of its map. ↓ (blue) is too weak, less than .8 f; ↑ (orange) too strong, more than "
-    "f / .8; = (green) matches f."
+    "Below each picture: the AUC of its map. ↓ (blue) is too weak, completeness below .8; ↑ (orange) too strong, "
+    "soundness below .8; = (green) matches f."
 )
 
 
@@ -42,28 +42,27 @@ def shown(picture: Image.Image, below: str = "", above: str = "") -> Shown:
 
 def shown_photo(image: Tensor, label: str, f: float | None = None) -> Shown:
     """A photo, with a label and what the net believes of it."""
-    return shown(photo(image), label if f is None else f"{label}\nf = {tiny(f)}".replace("= <", "< "))
+    name = one_line(label)
+    return shown(photo(image), name if f is None else f"{name}\nf = {tiny(f)}".replace("= <", "< "))
 
 
-def shown_proof(picture: Image.Image, f: float, auc: float, e1: float, e2: float, label: str = "") -> Shown:
-    """A picture of a map, with its AUC and whether that is too weak (↓), too strong (↑) or as strong as f (=)."""
-    sign, colour = strength(f, auc, e1, e2)
-    words = f"{label}\n" if label else ""
-    return Shown(np.asarray(picture.convert("RGB")), f"{words}{tiny(auc)} {sign}".rstrip(), colour)
+def shown_proof(picture: Image.Image, auc: float, completeness: float, soundness: float) -> Shown:
+    """A picture of a map, with its AUC and whether its proof is too weak (↓), too strong (↑) or as strong as f (=)."""
+    sign, colour = strength(completeness, soundness)
+    return Shown(np.asarray(picture.convert("RGB")), f"{tiny(auc)} {sign}".rstrip(), colour)
 
 
-def strength(f: float, auc: float, e1: float, e2: float) -> tuple[str, str]:
+def strength(completeness: float, soundness: float) -> tuple[str, str]:
     """Sign and colour of a proof of this strength.
 
-    >>> strength(0.5, 0.1, 0, 0)[0], strength(0.1, 0.5, 0, 0)[0], strength(0.5, 0.5, 0, 0)[0]
+    >>> strength(0.2, 1.0)[0], strength(1.0, 0.2)[0], strength(1.0, 0.9)[0]
     ('↓', '↑', '=')
     """
-    if math.isnan(auc) or math.isnan(f):
+    if math.isnan(completeness) or math.isnan(soundness):
         return "", SOFT
-    numbers = Tensor([auc]).double(), Tensor([f]).double()
-    if float(completeness(*numbers, e1)) < BAR:
+    if completeness < BAR:
         return "↓", WEAK
-    if float(soundness(*numbers, e2)) < BAR:
+    if soundness < BAR:
         return "↑", STRONG
     return "=", MATCHING
 
@@ -194,7 +193,7 @@ class _Page:
 
     def _span(self, figure: Any, rule: Any, first: int, last: int, text: str) -> None:
         left, right = self.x[first], self.x[last] + self.cell
-        self._write(figure, (left + right) / 2, self.line, text, "bottom")
+        self._write(figure, (left + right) / 2, self.line, one_line(text), "bottom")
         y = 1 - (self.line + 0.02) / self.height
         ends = (left / self.width, right / self.width)
         figure.add_artist(rule(ends, (y, y), transform=figure.transFigure, color=SOFT, linewidth=0.4))

@@ -13,7 +13,7 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.evaluation import Evaluation
 from proofmap.labels import NO_LABEL
-from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, evaluation_settings, plain, short, wrapped
+from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, evaluation_settings, plain_lines, short
 
 MOST_LABELS, MOST_METHODS, MOST_WRITTEN = 10, 8, 5
 _ACROSS = 4
@@ -84,9 +84,9 @@ class LabelMatrix(Figure):
         values = np.array([*matrix.areas, self.believed])
         picture = axis.imshow(values, vmin=0, vmax=1, cmap="cividis")
         axis.axhline(size - 0.5, color="white", linewidth=3)
-        names = [plain(wrapped(name, 14, lines=1)) for name in self.labels]
+        names = [plain_lines(name, 14, lines=1) for name in self.labels]
         title = matrix.method + ("*" if matrix.label_free else "")
-        axis.set_title(plain(wrapped(title, wide, lines=2)), fontsize=7.5)
+        axis.set_title(plain_lines(title, wide, lines=2), fontsize=7.5)
         how = {} if self._short() else {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
         axis.set_xticks(range(size), names, fontsize=SMALL, **how)
         axis.set_yticks(range(size + 1), [*names, "f"], fontsize=SMALL)

@@ -22,6 +22,7 @@ from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_t
 from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, counted, plain, short
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof, tiny
 from proofmap.report.pictures import kept, photo
+from proofmap.report.text import one_line
 
 TVS = (0.0, 0.001, 0.01, 0.1)
 """The weights of the paper's figures."""
@@ -164,11 +165,13 @@ def artifacts(
         maps = replace(base, tv=tv)(classifier, images, table, seed=seed, progress=progress)
         curves = insertion(classifier.frozen(), images, maps, table, seed=seed, progress=progress)
         f, auc = curves.f.tolist(), curves.auc.tolist()
+        complete = proof.completeness(curves.auc, curves.f, at.e1).tolist()
+        sound = proof.soundness(curves.auc, curves.f, at.e2).tolist()
         for i, image in enumerate(images):
             row = [shown_photo(image, "")]
             for j in range(table.shape[1]):
                 blend = photo(gray + maps[i, j] * (image - gray))
-                cell = shown_proof(blend, f[i][j], auc[i][j], at.e1, at.e2)
+                cell = shown_proof(blend, auc[i][j], complete[i][j], sound[i][j])
                 row.append(replace(cell, above=f"f {tiny(f[i][j])}"))
             rows.append(tuple(row))
             titles.append(f"TV {tv:g}")
@@ -254,7 +257,7 @@ def learned_settings(
     fill = make_fill(method.fill)
     softmax = "renormalised over the label set" if classifier.renormalise else "softmax over all outputs"
     l1 = "1 / (H W)" if method.l1 is None else f"{method.l1:g}"
-    return (
+    return one_line(
         f"Settings: net {classifier.name} ({softmax}); {counted(n, 'image')}; learned mask with {learning}, l1 {l1}, on "
         f"{_fill_name(fill)}; seed {seed}."
     )

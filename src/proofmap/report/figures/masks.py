@@ -16,7 +16,8 @@ from proofmap.methods.method import MethodLike
 from proofmap.progress import Progress
 from proofmap.report.figures.drawing import evaluation_settings
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown_photo, shown_proof
-from proofmap.report.pictures import kept
+from proofmap.report.pictures import OTHER_CURVE, amounts, judged_on_another_curve, kept
+from proofmap.report.text import one_line
 
 SHARE = 0.3
 """The share of pixels that the paper's grids keep."""
@@ -60,7 +61,7 @@ def mask_grid(
     return MaskGrid(
         headings=("photo", *(r.name + ("*" if r.label_free else "") for r in evaluation.results)),
         rows=tuple(rows),
-        settings=_star(evaluation) + evaluation_settings(evaluation),
+        settings=_marks(evaluation) + evaluation_settings(evaluation),
         gaps=(1,),
         label=_place_name(evaluation, place),
         share=share,
@@ -92,7 +93,7 @@ def two_objects(evaluation: Evaluation, *, share: float = SHARE) -> TwoObjects:
     labels = [a for a in evaluation.labels[0].tolist() if a != NO_LABEL]
     if len(labels) < 2 or not bool((evaluation.labels == evaluation.labels[:1]).all()):
         raise InputError("two-objects needs the same two labels or more for every image, given as a list")
-    names = tuple(evaluation.label_names[a] for a in labels)
+    names = tuple(one_line(evaluation.label_names[a]) for a in labels)
     rows = []
     for i in evaluation.pictured[:MOST_ROWS]:
         beliefs = [float(evaluation.f[i, j]) for j in range(len(labels))]
@@ -106,7 +107,7 @@ def two_objects(evaluation: Evaluation, *, share: float = SHARE) -> TwoObjects:
     return TwoObjects(
         headings=("photo", *(names * len(methods))),
         rows=tuple(rows),
-        settings=_star(evaluation) + evaluation_settings(evaluation),
+        settings=_marks(evaluation) + evaluation_settings(evaluation),
         gaps=tuple(first),
         spans=tuple(
             (c, c + len(labels) - 1, r.name + ("*" if r.label_free else ""))
@@ -149,11 +150,11 @@ def _photo(evaluation: Evaluation, i: int, place: int) -> Shown:
 
 def _kept_by_each(evaluation: Evaluation, i: int, place: int, share: float) -> list[Shown]:
     """For each method: the photo with the top pixels of its map of this label."""
-    f, cells = float(evaluation.f[i, place]), []
+    cells = []
     for result in evaluation.results:
         picture = kept(evaluation.image_of(i), evaluation.map_of(result, i, place), share)
         auc = float(result.insertion.auc[i, place])
-        cells.append(shown_proof(picture, f, auc, result.threshold("e1"), result.threshold("e2")))
+        cells.append(shown_proof(picture, auc, *amounts(evaluation, result, i, place)))
     return cells
 
 
@@ -169,5 +170,7 @@ def _place_name(evaluation: Evaluation, place: int) -> str:
     return f"the {nth} label" + (", which the net believes less than the top one" if by_probability else "")
 
 
-def _star(evaluation: Evaluation) -> str:
-    return "* One map for all labels. " if any(r.label_free for r in evaluation.results) else ""
+def _marks(evaluation: Evaluation) -> str:
+    """What the star means, and whether the signs come from another curve."""
+    star = "* One map for all labels. " if any(r.label_free for r in evaluation.results) else ""
+    return star + (f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else "")

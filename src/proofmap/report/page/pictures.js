@@ -28,11 +28,12 @@ function picture(image, kind, words) {
   });
 }
 
-const VERDICTS = { match: "matches f", weak: "too weak:", strong: "too strong:" };
+const VERDICTS = { match: "matches f", weak: "too weak:", strong: "too strong:", unknown: "not judged" };
 const WHY = {
   match: "completeness and soundness reach the bar",
   weak: "completeness, the share of f that the AUC reaches",
   strong: "soundness, f as a share of the AUC",
+  unknown: "there is no AUC to judge by",
 };
 
 /** One label of one image by one method: the heat map, the pixels kept, the curve, and what they amount to. */
