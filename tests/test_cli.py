@@ -140,7 +140,10 @@ def test_a_label_set_makes_its_probabilities_sum_to_one(
         (("explain", "photos", *MODEL, "--labels", "dogg"), "Did you mean 'dog'"),
         (("explain", "photos", *MODEL, "--labels", "9"), "out of range"),
         (("explain", "photos", *MODEL, "--method", "gradeint"), "Did you mean 'gradient'"),
-        (("explain", "photos", *MODEL, "--method", "learned-mask:step=1"), "no setting 'step=1'"),
+        (
+            ("explain", "photos", *MODEL, "--method", "learned-mask:step=1"),
+            "no setting 'step'. Did you mean 'steps'?",
+        ),
         (
             ("explain", "photos", *MODEL, "--method", "learned-mask:steps=0"),
             "steps must be a whole number of at least 1",

@@ -89,7 +89,7 @@ def test_a_class_becomes_a_metric(mine: Path) -> None:
         (pm.make_method, "gone.py:bright", "no file 'gone.py'"),
         (pm.make_method, "{}:dark", "has no 'dark'"),
         (pm.make_method, "{}:bright:power=2", "has no settings"),
-        (pm.make_method, "{}:Brightness:glow=2", "no setting 'glow=2'"),
+        (pm.make_method, "{}:Brightness:glow=2", "no setting 'glow'"),
         (pm.make_method, "{}:NOTHING", "not int"),
         (make_metric, "{}:bright", "not a class of Metrics"),
     ],

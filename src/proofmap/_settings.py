@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -19,10 +20,14 @@ def read_settings(owner: str, text: str, types: Mapping[str, Any], known: Iterab
     for part in filter(None, (p.strip() for p in text.split(","))):
         key, equals, value = part.partition("=")
         key = key.strip().replace("-", "_")
-        if not equals or key not in types:
+        if key not in types:
+            close = difflib.get_close_matches(key, types, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
             raise InputError(
-                f"{owner} has no setting {part!r}; its settings are {', '.join(known) or 'none'}"
+                f"{owner} has no setting {key!r}.{hint} Its settings are: {', '.join(known) or 'none'}"
             )
+        if not equals:
+            raise InputError(f"{owner}: the setting {key!r} needs a value, {key}=...")
         settings[key] = read_value(key, value.strip(), types[key])
     return settings
 

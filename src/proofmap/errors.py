@@ -31,9 +31,18 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except Exception as error:  # a broken binary wheel raises RuntimeError, not ImportError
-        missing = isinstance(error, ModuleNotFoundError)
-        reason = "it is not installed" if missing else f"its import fails: {error}"
+        name = module.split(".")[0]
+        if isinstance(error, ModuleNotFoundError) and (error.name or name).split(".")[0] == name:
+            raise MissingExtra(
+                f"{purpose} needs the package {name!r}, and it is not installed. "
+                f"Install it with: pip install 'proofmap[{extra}]'"
+            ) from error
+        pair = (
+            " torch and torchvision do not match: install the two versions that belong together, both for the CPU or both "
+            "for CUDA."
+            if "torchvision::" in str(error)
+            else f" Its own dependencies may be missing or damaged; pip install 'proofmap[{extra}]' brings them."
+        )
         raise MissingExtra(
-            f"{purpose} needs the package {module.split('.')[0]!r}, and {reason}. "
-            f"Install it with: pip install 'proofmap[{extra}]'"
+            f"{purpose} needs the package {name!r}; it is there, but its import fails: {error}.{pair}"
         ) from error

@@ -145,9 +145,13 @@ class Evaluation:
         return evaluation_html(self)
 
     def __getitem__(self, method: str) -> MethodResult:
+        """The result of a method by its name, or by a beginning of it that no other has."""
         for result in self.results:
             if result.name == method:
                 return result
+        beginning = [result for result in self.results if result.name.startswith(method)]
+        if len(beginning) == 1 and method:
+            return beginning[0]
         raise InputError(
             f"no method {method!r} was judged; there are {', '.join(r.name for r in self.results)}"
         )
@@ -314,7 +318,7 @@ class BlockResult:
     maps: Tensor
     values: Mapping[str, Tensor]
     pairs: Mapping[str, Tensor]
-    insertion: Curves
+    insertion: Curves | None
 
 
 def judge_block(
@@ -327,10 +331,12 @@ def judge_block(
     seed: int = 0,
     progress: Progress | None = None,
     names: Sequence[str] | None = None,
+    curves: bool = True,
 ) -> BlockResult:
     """Make a method's maps for some images and measure them; keeps the maps of the first ``keep_maps`` images.
 
-    ``names`` are those of the metrics' values; their own, made distinct, when left out.
+    ``names`` are those of the metrics' values; their own, made distinct, when left out. Without ``curves`` the
+    insertion game is played only if a metric needs it, and its curves are left out.
     """
     progress = progress or Silent()
     maps = method(classifier, images, labels, seed=seed, progress=progress)
@@ -343,8 +349,8 @@ def judge_block(
         if (found := m.pairs(judged)) is not None
     }
     stored = (maps[:, :1] if method.label_free else maps)[: max(0, keep_maps)]
-    curves = judged.curves("insertion", _insertion_settings(metrics))
-    return BlockResult(stored.cpu().clone(), values, pairs, _on_cpu(curves))
+    shown = _on_cpu(judged.curves("insertion", _insertion_settings(metrics))) if curves else None
+    return BlockResult(stored.cpu().clone(), values, pairs, shown)
 
 
 @dataclass(frozen=True)
@@ -375,6 +381,7 @@ def method_result(
     seconds: float,
 ) -> MethodResult:
     """One method's result from the values of all images; ``context`` is what the evaluation's settings say."""
+    assert block.insertion is not None, "a result shows its curves"
     scores = tuple(
         mean_score(
             info.name,
@@ -402,7 +409,7 @@ def method_result(
 
 def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
     """The blocks as one, in their order."""
-    curves = [b.insertion for b in blocks]
+    curves = [b.insertion for b in blocks if b.insertion is not None]
     together: dict[str, Any] = {
         key: torch.cat([getattr(c, key) for c in curves])
         for key in ("labels", "f", "probabilities", "auc", "error")

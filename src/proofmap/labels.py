@@ -48,7 +48,8 @@ def label_index(label: int | str, names: Sequence[str]) -> int:
         raise InputError(
             f"label {text!r} names {len(found)} outputs ({', '.join(map(str, found))}); give the index"
         )
-    close = difflib.get_close_matches(_plain(text), plain, n=3)
+    containing = [name for name in plain if _plain(text) in name]
+    close = containing[:3] or difflib.get_close_matches(_plain(text), plain, n=3)
     hint = f" Did you mean {', '.join(repr(names[plain.index(c)]) for c in close)}?" if close else ""
     raise InputError(f"no label is named {text!r}.{hint}")
 

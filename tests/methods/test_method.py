@@ -86,10 +86,10 @@ def test_a_method_stays_what_it_is() -> None:
         ("saliency-9000", "Known are: .*random"),
         (
             "learned-mask:tvv=0.1",
-            "'learned-mask' has no setting 'tvv=0.1'; its settings are steps, distractors",
+            "'learned-mask' has no setting 'tvv'. Did you mean 'tv'\\? Its settings are: steps, distractors",
         ),
         ("learned-mask:fast", "has no setting 'fast'"),
-        ("centered-gaussian:width=3", "its settings are sigma"),
+        ("centered-gaussian:width=3", "Its settings are: sigma"),
         ("learned-mask:steps=many", "steps must be a whole number, not 'many'"),
         ("learned-mask:steps=2.5", "steps must be a whole number, not '2.5'"),
         ("learned-mask:steps=0", "steps must be a whole number of at least 1, not 0"),

@@ -43,7 +43,7 @@ def test_a_table_says_the_same_as_text() -> None:
     "spec, told",
     [
         ("soundnes", "Did you mean 'soundness'"),
-        ("soundness:e3=1", "no setting 'e3=1'; its settings are thresholds, e1, e2"),
+        ("soundness:e3=1", "no setting 'e3'. Its settings are: thresholds, e1, e2"),
         ("soundness:e1=much", "e1 must be a number"),
         ("insertion:curve=steep", "no curve preset"),
         ("insertion:points=0", "points must be"),

@@ -57,7 +57,7 @@ def test_a_run_tells_what_it_holds(run: Run) -> None:
     (failure,) = run.failures()
     assert (failure.image, failure.method) == ("zz.png", "") and "zz.png" in failure.reason
     assert run.table().startswith(run.evaluation().table()) and run.table().endswith(
-        "1 pictures could not be read and are not counted"
+        "1 picture could not be read and is not counted"
     )
 
 

@@ -69,8 +69,10 @@ def explain(
         classifier = classifier.restricted(listed(label_set), renormalise=renormalise)
     check_output(out)
     (block,) = load_blocks(photos, classifier, block_size=len(photos))
-    if block.failures:
+    if not block.indices:
         raise pm.InputError(block.failures[0].reason)
+    if (out / "evaluation.json").exists():
+        people.print(f"note: what an earlier explain left in {out}/ is replaced", markup=False)
     proof = pm.explain(
         classifier,
         block.images,
@@ -78,7 +80,7 @@ def explain(
         method=without_samples(chosen, explained_samples(photos)),
         thresholds=thresholds,
         curve=curve,
-        names=[Path(name).stem for name in photos.names],
+        names=[Path(photos.names[i]).stem for i in block.indices],
         seed=seed,
         progress=progress_for(people, quiet),
     )
@@ -88,6 +90,10 @@ def explain(
         proof.evaluation, out / "report.html", title=f"What do the maps of {method} prove?", command=typed()
     )
     say_written([*written, report])
+    for failure in block.failures:
+        people.print(f"failed: {failure.reason}", markup=False)
+    if block.failures:
+        raise typer.Exit(3)
 
 
 def demo(

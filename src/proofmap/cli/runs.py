@@ -67,6 +67,8 @@ def audit(
             raise InputError(f"--bar must be METRIC=NUMBER, not {text!r}") from None
         if not equals:
             raise InputError(f"--bar must be METRIC=NUMBER, not {text!r}")
+    if min_completeness is None and min_soundness is None and min_best_effort is None and not bars:
+        raise InputError("an audit needs a bar, such as --min-completeness 0.8 or --bar insertion=0.5")
     with Run(run) as opened:
         result = hold_against(
             opened.evaluation(),

@@ -80,13 +80,15 @@ class Method(ABC):
         maps = self.compute(classifier, images, asked, seed=seed, progress=progress or Silent())
         expected = (*asked.shape, *images.shape[2:])
         if tuple(maps.shape) != expected:
-            raise InputError(f"the method {self} returned maps {tuple(maps.shape)}, expected {expected}")
+            raise InputError(
+                f"the method {self.settings()['method']} returned maps {tuple(maps.shape)}, expected {expected}"
+            )
         maps = maps.detach().to(classifier.device, torch.float32)
         bad = ~maps.flatten(2).isfinite().all(dim=2)
         if bool(bad.any()):
             i, j = bad.nonzero()[0].tolist()
             raise InputError(
-                f"the method {self} made a map with NaN or infinity for image {i}, label {int(asked[i, j])} "
+                f"the method {self.settings()['method']} made a map with NaN or infinity for image {i}, label {int(asked[i, j])} "
                 f"({int(bad.sum())} of {bad.numel()} maps)"
             )
         maps = maps.expand(-1, labels.shape[1], *maps.shape[2:])

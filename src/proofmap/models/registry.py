@@ -103,7 +103,7 @@ def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
         scheme, colon, name = spec.name.rpartition(":")
         if colon:
             raise unknown_name(scheme, SCHEMES, f"{spec.text!r} cannot be found: there is no hub")
-        elsewhere = [f"{hub}:{name}" for hub in SCHEMES]
+        elsewhere = [f"{hub}:{name}" for hub in SCHEMES if hub != "hf" or "/" in name]
         raise unknown_name(spec.name, [*_OWN, *elsewhere], "Proofmap has no model")
     model = _OWN[spec.name]
     if spec.weights is None and spec.pretrained and model.packaged is None:

@@ -34,6 +34,8 @@ MUST_AGREE = (
     "labels",
 )
 """Settings of an evaluation without which numbers of two runs do not compare; one that a run does not state passes."""
+LEVEL = 0.05
+"""A verdict needs a p below this, besides an interval without zero: with few images the two may disagree."""
 SAME_F = 0.01
 """Two runs saw the same net and picture if f agrees to this; half precision and other devices stay well below."""
 
@@ -60,8 +62,8 @@ class Difference:
 
     @property
     def verdict(self) -> Verdict:
-        """Better or worse when the interval leaves zero out, else undecided."""
-        if not (self.low > 0 or self.high < 0):
+        """Better or worse when the interval leaves zero out and random signs agree (p < .05), else undecided."""
+        if not (self.low > 0 or self.high < 0) or not self.p < LEVEL:
             return "undecided"
         return "better" if (self.low > 0) == self.higher_is_better else "worse"
 
@@ -195,7 +197,10 @@ def compare(
         raise InputError("the methods share no metric to compare them by")
     order = list(dict.fromkeys(column.metric for column in found))
     found.sort(key=lambda column: order.index(column.metric))
-    how = "differences are taken image by image; 95 % bootstrap intervals over images, each line for itself"
+    how = (
+        "differences are taken image by image; 95 % bootstrap intervals over images; a verdict needs p < .05 too. "
+        f"Each of the {len(found)} lines stands for itself: of twenty true ties one looks decided"
+    )
     return Comparison(tuple(_differences(found, seed)), (how, *dict.fromkeys(notes)))
 
 

@@ -103,7 +103,7 @@ def verdict_words(evaluation: Evaluation) -> dict[str, str]:
         _extremes(evaluation),
         _apart(evaluation),
         missing,
-        f"The bar is {tables.number(BAR)}.",
+        f"The bar, {tables.number(BAR)}, is our choice; read the numbers, too.",
     ]
     return {"headline": headline, "detail": " ".join(part for part in parts if part)}
 

@@ -103,6 +103,7 @@ def work_of(
         "SELECT method, block, maps FROM units WHERE maps LIKE ? AND id NOT IN (SELECT unit FROM failures)"
     )
     exact = {(method, block): name for method, block, name in store.rows(query, f"%{EXACT}.safetensors")}
+    begun = {(method, block) for method, block, _ in done}
     waiting: list[Unit] = []
     for block, members in sorted(blocks.items()):
         subjects = tuple(Subject(image.name, image.digest, image.labels) for image in members)
@@ -118,7 +119,8 @@ def work_of(
             missing = tuple(name for name, found in keys.items() if found is None)
             if missing:
                 maps = exact.get((method.id, block), "")
-                waiting.append(Unit(method.name, block, subjects, missing, key, maps))
+                curves = (method.id, block) not in begun
+                waiting.append(Unit(method.name, block, subjects, missing, key, maps, curves))
     return Work(len(blocks) * len(methods), tuple(waiting), {b: tuple(m) for b, m in blocks.items()})
 
 

@@ -129,9 +129,15 @@ class Run:
         failures = self.failures()
         unreadable = sum(not failure.method for failure in failures)
         if unreadable:
-            notes.append(f"{unreadable} pictures could not be read and are not counted")
-        if len(failures) > unreadable:
-            notes.append(f"{len(failures) - unreadable} (method, image) pairs failed and are not counted")
+            some = "1 picture" if unreadable == 1 else f"{unreadable} pictures"
+            notes.append(f"{some} could not be read and {'is' if unreadable == 1 else 'are'} not counted")
+        reasons: dict[str, list[str]] = {}
+        for failure in failures[unreadable:]:
+            reasons.setdefault(failure.method, []).append(failure.reason)
+        for method, told in reasons.items():
+            notes.append(
+                f"{method} failed on {len(told)} of {len(self.images)} images, first with: {told[0]}"
+            )
         return notes
 
     def table(self) -> str:

@@ -40,10 +40,11 @@ def unit_row(
                 label_scores += [
                     (metrics[name].id, image.id, place, value) for place, value in enumerate(own)
                 ]
-        arrays = _arrays(part.result.insertion)
-        curves |= {
-            image.id: _curve_row(game, arrays, k, len(image.labels)) for k, image in enumerate(members)
-        }
+        if part.result.insertion is not None:
+            arrays = _arrays(part.result.insertion)
+            curves |= {
+                image.id: _curve_row(game, arrays, k, len(image.labels)) for k, image in enumerate(members)
+            }
     return UnitRow(
         method=method.id,
         block=unit.block,

@@ -69,6 +69,13 @@ class Outcome:
     def complete(self) -> bool:
         return self.unreadable == 0 and self.failed == 0
 
+    def __str__(self) -> str:
+        done = f"{self.units} of {self.plan.units} units were done now"
+        failed = f"{self.failed} (method, image) pairs failed, {self.unreadable} pictures could not be read"
+        return (
+            f"{done}; {failed}; read it with pm.Run({str(self.folder)!r}), or: proofmap report {self.folder}"
+        )
+
 
 def run_study(
     study: Study,
@@ -323,7 +330,8 @@ class _Run:
         )
 
     def _store(self, unit: Unit, result: UnitResult, images: Sequence[ImageRow]) -> None:
-        game = self._game(result.parts[0].result.insertion) if result.parts else ""
+        curves = result.parts[0].result.insertion if result.parts else None
+        game = "" if curves is None else self._game(curves)
         self._note_machine(result)
         machine = self.manifest.environments.index(result.environment)
         row = unit_row(unit, result, images, self.methods[unit.method], self.metrics, machine, game)

@@ -42,6 +42,7 @@ class Subject:
 class Unit:
     """One method, one block of images, and the metrics that are still to be computed.
 
+    ``curves``: the insertion curves are to be kept; not where they were kept before and only a metric is added.
     ``maps`` names a stored file with this unit's exact maps, where there is one: they are then not made again.
     """
 
@@ -51,6 +52,7 @@ class Unit:
     metrics: tuple[str, ...]
     key: str
     maps: str = ""
+    curves: bool = True
 
     def __str__(self) -> str:
         first, last = self.subjects[0].name, self.subjects[-1].name
@@ -157,6 +159,7 @@ class Worker:
                 self.seed,
                 self.progress,
                 names=unit.metrics,
+                curves=unit.curves,
             )
         except Exception as error:
             if isinstance(

@@ -184,6 +184,8 @@ def in_words(standing: Standing) -> str:
     """
     left, rate, running = standing.seconds_left, standing.passes_per_second, standing.state == "running"
     state = "" if running else f"{standing.state}: "
+    if standing.state == "surveying":
+        return f"surveying: {standing.last or 'looking at the pictures'}"
     parts = [f"{state}{standing.units_done}/{standing.units_total} units"]
     if standing.units_failed:
         parts.append(f"{standing.units_failed} failed")

@@ -82,7 +82,9 @@ class LabelMatrix(Figure):
         """Areas, and below a white rule what the net believes."""
         size = len(self.labels)
         values = np.array([*matrix.areas, self.believed])
-        picture = axis.imshow(values, vmin=0, vmax=1, cmap="cividis")
+        everything = [*(row for m in self.matrices for row in m.areas), self.believed]
+        largest = float(np.nanmax([*everything, np.full(size, 1e-3)]))
+        picture = axis.imshow(values, vmin=0, vmax=largest, cmap="cividis")
         axis.axhline(size - 0.5, color="white", linewidth=3)
         names = [plain_lines(name, 14, lines=1) for name in self.labels]
         title = matrix.method + ("*" if matrix.label_free else "")

@@ -21,7 +21,7 @@ from proofmap.report.text import one_line
 
 SHARE = 0.3
 """The share of pixels that the paper's grids keep."""
-MOST_ROWS = 10
+MOST_ROWS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ def mask_grid(
     """Masked photos for the label in this place of each image's labels: 0 the top one, 1 the second, and so on.
 
     Args:
-        images: which ones; the first ten of those whose pixels were kept when left out.
+        images: which ones; the first four of those whose pixels were kept when left out.
     """
     labelled = [i for i in evaluation.pictured if _label(evaluation, i, place) != NO_LABEL]
     chosen = labelled[:MOST_ROWS] if images is None else list(images)
