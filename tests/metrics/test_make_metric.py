@@ -9,7 +9,7 @@ import pytest
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.evaluation import judge_block
+from proofmap.block import judge_block
 from proofmap.metrics import build_metric, make_metric
 from proofmap.metrics.judge import METRICS, Judged, Metric
 from proofmap.study.plan import unit_cost

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from proofmap._batching import BatchSizeWarning
+from proofmap.block import BlockResult, judge_block
 from proofmap.classifier import Classifier
 from proofmap.data import image_folder, load_dataset
 from proofmap.errors import InputError
-from proofmap.evaluation import BlockResult, evaluate, judge_block
+from proofmap.evaluation import evaluate
 from proofmap.images import load_images
 from proofmap.methods import METHODS as REGISTERED_METHODS
 from proofmap.methods import Method, make_method

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proofmap.block import BlockResult, ScoreInfo
 from proofmap.classifier import Classifier
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_listed
 from proofmap.data.specs import rebuild_dataset
 from proofmap.errors import InputError, ProofmapError
-from proofmap.evaluation import BlockResult, Evaluation, MethodResult, ScoreInfo, method_result
+from proofmap.evaluation import Evaluation, MethodResult, method_result
 from proofmap.images import Frame
 from proofmap.metrics.curves import Curves
 from proofmap.study.environment import environment_notes

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from proofmap._batching import OutOfMemory
+from proofmap.block import BlockResult, judge_block
 from proofmap.classifier import Classifier
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_listed
 from proofmap.errors import ProofmapError
-from proofmap.evaluation import BlockResult, judge_block
 from proofmap.labels import NO_LABEL
 from proofmap.methods.method import Method
 from proofmap.metrics.judge import Metric
