@@ -1,0 +1,102 @@
+"""What a run must not do in silence: lose values, keep a refused wish, pass an audit half done, hide what is left."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proofmap import cli
+from proofmap.errors import InputError
+from proofmap.study import Run, Selection, run_study, verify_run
+from proofmap.study.manifest import Manifest
+from tests.study.studies import facts, photos, toy_study
+
+
+def test_a_retry_touches_only_what_the_study_will_do_again(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def picky(classifier, images, labels):\n    raise RuntimeError('too dark')\n")
+    study = toy_study(tmp_path, 4, methods=[f"{mine}:picky", "random"], metrics=["insertion", "deletion"])
+    assert run_study(study, tmp_path / "run").failed == 4
+    before = facts(tmp_path / "run")
+    run_study(replace(study, methods=("random",)), tmp_path / "run", retry=True)
+    assert facts(tmp_path / "run") == before, "the failures of another method stay on record"
+    with pytest.raises(InputError, match="also judged by deletion, which this study does not name"):
+        run_study(replace(study, metrics=("insertion",)), tmp_path / "run", retry=True)
+    assert facts(tmp_path / "run") == before
+
+
+def test_a_refused_study_leaves_the_run_as_it_was(tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 6, methods=["random"], metrics=["completeness"], images=Selection(number=2))
+    run_study(study, tmp_path / "run")
+    before = (tmp_path / "run" / "manifest.json").read_text(), facts(tmp_path / "run")
+    larger = replace(study, images=Selection(number=6), metrics=("completeness:e1=0.3",))
+    with pytest.raises(InputError, match=r"e1: 0\.01 there, 0\.3 now"):
+        run_study(larger, tmp_path / "run")
+    assert ((tmp_path / "run" / "manifest.json").read_text(), facts(tmp_path / "run")) == before
+    assert Manifest.read(tmp_path / "run").selection.number == 2
+
+
+def test_an_attempt_that_came_to_nothing_binds_nobody(tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 3, methods=["random"])
+    with pytest.raises(InputError, match="no picture is left to study"):
+        run_study(replace(study, images=Selection(second=1.0)), tmp_path / "run")
+    assert run_study(study, tmp_path / "run").complete
+
+
+def test_a_run_that_is_not_finished_says_so_and_passes_no_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = toy_study(tmp_path, 4, methods=["random", "gradient"])
+    run_study(study, tmp_path / "run")
+    photos(tmp_path / "photos", 2, first=4)
+    run_study(replace(study, methods=("random",)), tmp_path / "run")
+    with Run(tmp_path / "run") as run:
+        assert run.unfinished() == {"gradient": 2}
+        assert any("gradient lacks 2 of 6 images" in note for note in run.notes())
+
+    def audit(*more: str) -> int:
+        monkeypatch.setattr(
+            sys, "argv", ["proofmap", "audit", str(tmp_path / "run"), "--min-soundness", "0", *more]
+        )
+        try:
+            cli.main()
+        except SystemExit as stop:
+            return int(stop.code or 0)
+        return 0
+
+    assert audit() == 1 and "not finished" in capsys.readouterr().err
+    assert audit("--unfinished") == 0
+    run_study(study, tmp_path / "run")
+    assert audit() == 0
+
+
+def test_a_mended_picture_is_looked_at_again_and_only_those_that_mattered_count(tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 3, methods=["random"])
+    good = (tmp_path / "photos" / "01.png").read_bytes()
+    (tmp_path / "photos" / "01.png").write_bytes(b"no picture")
+    assert run_study(study, tmp_path / "run").unreadable == 1
+    (tmp_path / "photos" / "01.png").write_bytes(good)
+    assert run_study(study, tmp_path / "run").unreadable == 1, "not unless it is asked for"
+    outcome = run_study(study, tmp_path / "run", retry=True)
+    assert outcome.complete and outcome.plan.images == 3
+    (tmp_path / "photos" / "zz.png").write_bytes(b"no picture")
+    first = replace(study, images=Selection(names=("00.png",)))
+    assert run_study(first, tmp_path / "one").complete, "a picture that nobody asked for does not count"
+
+
+def test_values_without_a_unit_are_named_and_taken_away(tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 3, methods=["random"])
+    run_study(study, tmp_path / "run")
+    before = facts(tmp_path / "run")["per_label"]
+    with sqlite3.connect(tmp_path / "run" / "scores.sqlite") as database:
+        database.execute("DELETE FROM done")
+        database.execute("DELETE FROM units")
+    database.close()
+    assert any("no finished unit" in problem.what for problem in verify_run(tmp_path / "run"))
+    verify_run(tmp_path / "run", repair=True)
+    run_study(study, tmp_path / "run")
+    assert facts(tmp_path / "run")["per_label"] == before
