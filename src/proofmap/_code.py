@@ -98,6 +98,11 @@ def _add_function(digest: hashlib.blake2b, function: object, depth: int) -> bool
     return True
 
 
+def tensor_bytes(tensor: Tensor) -> bytes:
+    """The values of a tensor of any type, as they lie in memory."""
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+
+
 def _is_full(cell: types.CellType) -> bool:
     try:
         _ = cell.cell_contents
@@ -118,11 +123,8 @@ def _add_code(digest: hashlib.blake2b, code: types.CodeType) -> None:
 def _add_value(digest: hashlib.blake2b, value: object, depth: int) -> None:
     """Add a value by its content, in the same bytes in every process; what has no content to see, by its type."""
     if isinstance(value, (Tensor, np.ndarray)):
-        array = (
-            value.detach().cpu().contiguous() if isinstance(value, Tensor) else np.ascontiguousarray(value)
-        )
-        raw = array.flatten().view(torch.uint8).numpy() if isinstance(array, Tensor) else array
-        digest.update(f"{value.dtype} {tuple(value.shape)}".encode() + raw.tobytes())
+        raw = tensor_bytes(value) if isinstance(value, Tensor) else value.tobytes()
+        digest.update(f"{value.dtype} {tuple(value.shape)}".encode() + raw)
     elif depth >= _DEEP:
         digest.update(b"deep")
     elif isinstance(value, Mapping):

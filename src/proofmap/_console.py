@@ -12,6 +12,7 @@ from rich.progress import Progress as RichProgress
 from rich.progress import Task as RichTask
 from rich.text import Text
 
+from proofmap.errors import InputError
 from proofmap.progress import Lines, Progress, Silent, Task
 
 EVERY = "PROOFMAP_PROGRESS_EVERY"
@@ -22,7 +23,15 @@ def progress_for(console: Console, quiet: bool) -> Progress:
     """A live bar on a terminal, lines in a log, nothing when quiet."""
     if quiet:
         return Silent()
-    return Bars(console) if console.is_terminal else Lines(console.file, float(os.environ.get(EVERY, 10)))
+    return Bars(console) if console.is_terminal else Lines(console.file, seconds_between_lines())
+
+
+def seconds_between_lines() -> float:
+    """How often plain lines come: what the environment says, or every ten seconds."""
+    try:
+        return float(os.environ.get(EVERY, 10))
+    except ValueError:
+        raise InputError(f"{EVERY} must be a number of seconds, not {os.environ[EVERY]!r}") from None
 
 
 class _Rate(ProgressColumn):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap._batching import BatchSize, in_batches
-from proofmap._code import add_plain_values, code_digest
+from proofmap._code import add_plain_values, code_digest, tensor_bytes
 from proofmap._kernels import steady_kernels
 from proofmap._memory import probe_batch_sizes
 from proofmap._view import device_of, dtype_of, view_of
@@ -179,9 +179,7 @@ class Classifier:
             digest.update(repr(self.net).encode())
             for key, tensor in [*self.net.named_parameters(), *self.net.named_buffers()]:
                 digest.update(key.encode() + str(tensor.dtype).encode() + str(tuple(tensor.shape)).encode())
-                digest.update(
-                    tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
-                )
+                digest.update(tensor_bytes(tensor))
             kinds = {type(m) for m in self.net.modules() if not type(m).__module__.startswith("torch.")}
             for kind in sorted(kinds, key=lambda kind: kind.__qualname__):
                 digest.update((kind.__qualname__ + code_digest(kind.forward)).encode())

@@ -31,10 +31,12 @@ class Silent:
     """Reports nowhere; the default in the library."""
 
     def task(self, what: str, passes: int) -> Task:
-        return _SilentTask()
+        return SilentTask()
 
 
-class _SilentTask:
+class SilentTask:
+    """A job that reports nowhere; others add what they report."""
+
     def advance(self, passes: int, note: str = "") -> None:
         pass
 
@@ -62,7 +64,7 @@ class Lines:
         return _LinesTask(what, passes, self.stream or sys.stderr, self.every)
 
 
-class _LinesTask(_SilentTask):
+class _LinesTask(SilentTask):
     def __init__(self, what: str, total: int, stream: IO[str], every: float) -> None:
         self.what, self.total, self.stream, self.every = what, total, stream, every
         self.done, self.began = 0, time.monotonic()

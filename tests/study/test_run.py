@@ -29,6 +29,7 @@ from proofmap.study import Plan, Run, Selection, Study, run_study, verify_run
 from proofmap.study.manifest import Manifest
 from proofmap.study.maps import read_maps, write_maps
 from proofmap.study.store import Store
+from proofmap.study.watch import Standing
 from tests.data.made_up import save
 from tests.study.studies import METHODS, classifier_of, facts, photos, toy_study, values
 from tests.toys import MEAN, STD, Counted, Tally, conv_classifier, conv_net, counted_classifier, pixels
@@ -690,3 +691,19 @@ def test_a_net_that_counts_is_counted_right(counted: tuple[Study, Classifier, Ta
     assert outcome.plan.cost is not None
     assert abs(outcome.plan.cost.passes - passes) <= 0.05 * passes
     assert 0 <= tally.images - 4 - passes <= 4 * 4, "beside f(x) of each image, all passes are told"
+
+
+@pytest.mark.parametrize("metrics", [("deletion",), ("insertion", "deletion")])
+def test_an_added_metric_counts_no_image_twice(metrics: tuple[str, ...], tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 4, methods=["random"], metrics=["insertion"])
+    run_study(study, tmp_path / "run")
+    told: list[Standing] = []
+
+    class Listener:
+        def begin(self, study: object, standing: Standing) -> None: ...
+        def update(self, standing: Standing) -> None: ...
+        def end(self, standing: Standing) -> None:
+            told.append(standing)
+
+    run_study(replace(study, metrics=metrics), tmp_path / "run", watchers=[Listener()])
+    assert told[0].images == {"random": 4} and told[0].units_done == 2

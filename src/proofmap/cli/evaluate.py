@@ -12,7 +12,6 @@ import typer
 
 import proofmap as pm
 from proofmap._files import check_output
-from proofmap.cli.explain import typed
 from proofmap.cli.options import (
     COMPARED,
     FORMATS,
@@ -27,6 +26,7 @@ from proofmap.cli.options import (
     device_named,
     listed,
     people,
+    typed,
 )
 from proofmap.errors import InputError
 from proofmap.methods import split_methods
@@ -132,12 +132,13 @@ def evaluate(
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
         threads = 1  # a core for each worker, unless the run has begun otherwise
 
+    found: list[tuple[pm.Evaluation, list[Path]]] = []
+
     def write(outcome: Outcome) -> list[Path]:
         with Run(outcome.folder) as run:
             found.append(save_run(run, pictures=pictures))
         return found[0][1]
 
-    found: list[tuple[pm.Evaluation, list[Path]]] = []
     outcome = run_study(
         asked,
         folder,

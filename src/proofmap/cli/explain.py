@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +29,7 @@ from proofmap.cli.options import (
     people,
     say_if_no_charts,
     say_written,
+    typed,
 )
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import photographs
@@ -130,10 +130,3 @@ def demo(
     say_written([*written, report])
     say_if_no_charts(out)
     people.print(f"open {report} in a browser: every picture, with a slider", markup=False)
-
-
-def typed() -> str:
-    """The command as a person would type it again."""
-    import shlex
-
-    return shlex.join(["proofmap", *sys.argv[1:]])

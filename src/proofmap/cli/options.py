@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -58,6 +60,11 @@ def device_named(name: str | None) -> str:
     except Exception as error:
         raise InputError(f"the device {name!r} cannot be used here: {error}") from None
     return name
+
+
+def typed() -> str:
+    """The command as a person would type it again."""
+    return shlex.join(["proofmap", *sys.argv[1:]])
 
 
 def say_written(paths: Sequence[Path]) -> None:

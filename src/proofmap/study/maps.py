@@ -5,7 +5,6 @@ So a file is never written over by another one, and whoever reads it can tell th
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from proofmap._files import whole_file
+from proofmap.data.dataset import digest_of
 from proofmap.study.schema import StoreError
 from proofmap.study.store import damaged, disk_full, is_disk_full
 
@@ -46,7 +46,7 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
         {"maps": (maps / scale).to(dtype).contiguous(), "scale": scale},
         metadata={"images": json.dumps(list(images))},
     )
-    digest = _digest(content)
+    digest = digest_of(content)
     name = f"{FOLDER}/{digest}{EXACT if dtype == torch.float32 else ''}.safetensors"
     try:
         (folder / FOLDER).mkdir(exist_ok=True)
@@ -67,7 +67,7 @@ def read_maps(path: Path, images: Sequence[str]) -> dict[str, Tensor]:
         raise damaged(path, "it is gone", path.parent.parent) from None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from None
-    if _digest(content) != path.name.partition(".")[0]:
+    if digest_of(content) != path.name.partition(".")[0]:
         raise damaged(path, "its content is not what was written", path.parent.parent)
     stored = load(content)
     names = json.loads(_metadata(content)["images"])
@@ -86,17 +86,13 @@ def _metadata(content: bytes) -> dict[str, str]:
     return about
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
 def problem_with(folder: Path, name: str, size: int, digest: str, *, thorough: bool) -> str:
     """What is wrong with a file of maps; empty if nothing is. Only a thorough look reads it."""
     path = folder / name
     try:
         if path.stat().st_size != size:
             return f"it has {path.stat().st_size} bytes, {size} were written"
-        if thorough and _digest(path.read_bytes()) != digest:
+        if thorough and digest_of(path.read_bytes()) != digest:
             return "its content is not what was written"
     except OSError as error:
         return f"it cannot be read: {error.strerror}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from proofmap.classifier import Classifier
+from proofmap.data.dataset import digest_of
 from proofmap.methods.method import Cost, Method
 from proofmap.metrics.judge import Metric
 from proofmap.study.maps import EXACT
@@ -126,8 +126,7 @@ def work_of(
 
 def digest(content: object) -> str:
     """A hash of plain data."""
-    text = json.dumps(content, sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return digest_of(json.dumps(content, sort_keys=True, default=str))
 
 
 # ---- cost -----------------------------------------------------------------------------------------------------

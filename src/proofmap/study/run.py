@@ -25,20 +25,14 @@ from proofmap.study.begin import (
 )
 from proofmap.study.environment import environment
 from proofmap.study.executor import Executor, LocalExecutor, Lost
-from proofmap.study.known import check_known, described, failed_units
+from proofmap.study.known import described, failed_units
 from proofmap.study.lock import locked
-from proofmap.study.manifest import (
-    Manifest,
-)
+from proofmap.study.manifest import Manifest
 from proofmap.study.maps import MapsFile, write_maps
 from proofmap.study.plan import Plan, Work, cut, digest, make_plan, work_of
 from proofmap.study.rows import unit_row
 from proofmap.study.setup import Ready, Setup
-from proofmap.study.store import (
-    ImageRow,
-    Registered,
-    Store,
-)
+from proofmap.study.store import ImageRow, Registered, Store
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey, changed_images, chosen_images, unreadable_images
 from proofmap.study.tally import Tally
@@ -253,8 +247,7 @@ class _Run:
         return chosen_images(self.store.images(), selection)
 
     def _register(self) -> tuple[dict[str, Registered], dict[str, Registered]]:
-        """The run's methods and metrics, those of this study added; a known name must have its old settings."""
-        check_known(self.folder, self.store, self.ready)
+        """The run's methods and metrics, those of this study added."""
         for kind, things in described(self.ready).items():
             self.store.register(kind, things)
         methods, metrics = (self.store.registered(kind) for kind in ("methods", "metrics"))
@@ -319,13 +312,12 @@ class _Run:
                 values[name] += found.tolist()
         judged = sum(len(part.places) for part in result.parts)
         elsewhere = 0 if isinstance(self.executor, LocalExecutor) else result.passes
-        first = len(unit.metrics) == len(self.metrics)  # otherwise only metrics were added
         self.tally.unit(
             str(unit),
             unit.method,
             values,
             failed=not result.parts,
-            images=judged if first else 0,
+            images=judged if unit.curves else 0,  # otherwise only metrics were added
             elsewhere=elsewhere,
         )
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from proofmap.data.dataset import digest_of
 from proofmap.study.schema import APPLICATION, Damaged, StoreError, migrate
 
 FILE = "scores.sqlite"
@@ -368,7 +369,7 @@ def values_digest(
 
 def seal_of(row: Sequence[object]) -> str:
     """A digest of a row of plain values."""
-    return hashlib.blake2b(json.dumps(list(row)).encode(), digest_size=16).hexdigest()
+    return digest_of(json.dumps(list(row)))
 
 
 def image_seal(image: ImageRow) -> str:

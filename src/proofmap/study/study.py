@@ -23,10 +23,11 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from proofmap._files import distinct_names
 from proofmap._python_file import is_python_file, split_python_file
@@ -36,6 +37,7 @@ from proofmap.methods.method import Method, MethodLike, build_method, make_metho
 from proofmap.metrics.judge import Metric, build_metric, make_metric
 from proofmap.models import DEFAULT_MODEL
 
+Thing = TypeVar("Thing")
 KeptMaps = Literal["none", "float16", "float32"]
 _MAPS = {"keep": "float16"}  # what a person may also write
 _LISTS: Mapping[str, tuple[tuple[type, ...], str]] = {
@@ -204,36 +206,30 @@ def _check_list(name: str, value: object, kinds: tuple[type, ...], words: str) -
 
 
 def _method(entry: MethodLike | Mapping[str, Any]) -> tuple[str, Method]:
-    """The name a person gave (or none), and the method."""
-    if not isinstance(entry, Mapping):
-        return "", make_method(entry)
-    table = dict(entry)
-    name, kind = str(table.pop("name", "")), table.pop("method", None)
-    if kind is None:
-        raise InputError(
-            f'a method\'s table needs method = "NAME"; there is only {", ".join(table) or "nothing"}'
-        )
-    if not table:
-        return name, make_method(kind)
-    if not isinstance(kind, str):
-        raise InputError(f"method = {kind!r}: in a table with settings, the method is given by its name")
-    return name, build_method(kind, table)
+    return _made("method", entry, make_method, build_method)
 
 
 def _metric(entry: str | Metric | Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[str, Metric]:
+    return _made("metric", entry, partial(make_metric, defaults=usual), partial(build_metric, defaults=usual))
+
+
+def _made(
+    what: str, entry: Any, make: Callable[[Any], Thing], build: Callable[[str, Mapping[str, Any]], Thing]
+) -> tuple[str, Thing]:
+    """The name a person gave (or none), and the method or metric of a spec, an object or a table."""
     if not isinstance(entry, Mapping):
-        return "", make_metric(entry, usual)
+        return "", make(entry)
     table = dict(entry)
-    name, kind = str(table.pop("name", "")), table.pop("metric", None)
+    name, kind = str(table.pop("name", "")), table.pop(what, None)
     if kind is None:
         raise InputError(
-            f'a metric\'s table needs metric = "NAME"; there is only {", ".join(table) or "nothing"}'
+            f'a {what}\'s table needs {what} = "NAME"; there is only {", ".join(table) or "nothing"}'
         )
     if not table:
-        return name, make_metric(kind, usual)
+        return name, make(kind)
     if not isinstance(kind, str):
-        raise InputError(f"metric = {kind!r}: in a table with settings, the metric is given by its name")
-    return name, build_metric(kind, table, usual)
+        raise InputError(f"{what} = {kind!r}: in a table with settings, the {what} is given by its name")
+    return name, build(kind, table)
 
 
 def _named(kind: str, made: Sequence[tuple[str, Any]], title: Any) -> list[tuple[str, Any]]:

@@ -19,9 +19,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from proofmap._console import EVERY
+from proofmap._console import seconds_between_lines
 from proofmap._files import write_text
-from proofmap.errors import InputError
 from proofmap.study.watch import Clock, Standing, Watcher, Watchers, duration, finite, in_words, memory_of
 
 
@@ -31,11 +30,7 @@ def watcher_for(console: Console, quiet: bool) -> Watcher:
         return Watchers()
     if console.is_terminal:
         return LiveView(console)
-    try:
-        every = float(os.environ.get(EVERY, 10))
-    except ValueError:
-        raise InputError(f"{EVERY} must be a number of seconds, not {os.environ[EVERY]!r}") from None
-    return PlainLines(console.file, every)
+    return PlainLines(console.file, seconds_between_lines())
 
 
 class PlainLines:

@@ -15,12 +15,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol
 
 import torch
 
-from proofmap.progress import Task
+from proofmap.progress import SilentTask, Task
 
 State = Literal["surveying", "running", "finished", "failed", "interrupted"]
 Clock = Callable[[], float]
@@ -158,20 +157,12 @@ class UnitProgress:
                 self._ticking.release()
 
 
-class _UnitTask:
+class _UnitTask(SilentTask):
     def __init__(self, progress: UnitProgress) -> None:
         self.progress = progress
 
     def advance(self, passes: int, note: str = "") -> None:
         self.progress._advance(passes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
 
 def in_words(standing: Standing) -> str:
