@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from proofmap._files import output_folder, write_text
-from proofmap.classifier import Classifier
 from proofmap.data.dataset import Dataset
 from proofmap.evaluation import Evaluation
 from proofmap.report import tables
@@ -23,11 +22,10 @@ def write_run_report(
     worst: int = 7,
     random: int = 6,
     title: str | None = None,
-    classifier: Classifier | None = None,
     dataset: Dataset | None = None,
 ) -> Path:
     """The HTML report of a run; the images worst in soundness and in completeness, and some at random, in full."""
-    evaluation, choice = shown(run, worst=worst, random=random, classifier=classifier, dataset=dataset)
+    evaluation, choice = shown(run, worst=worst, random=random, dataset=dataset)
     return _report(run, evaluation, choice, path, title)
 
 
@@ -35,11 +33,10 @@ def save_run(
     run: Run,
     *,
     pictures: bool = True,
-    classifier: Classifier | None = None,
     dataset: Dataset | None = None,
 ) -> tuple[Evaluation, list[Path]]:
     """``scores.csv`` and ``report.html`` in the run directory, and sheets and charts in its folder ``pictures``."""
-    evaluation, choice = shown(run, classifier=classifier, dataset=dataset)
+    evaluation, choice = shown(run, dataset=dataset)
     write_text(run.folder / "scores.csv", tables.scores_csv(evaluation))
     written = [run.folder / "scores.csv", _report(run, evaluation, choice, run.folder / "report.html", None)]
     if pictures:
@@ -53,7 +50,6 @@ def shown(
     *,
     worst: int = 7,
     random: int = 6,
-    classifier: Classifier | None = None,
     dataset: Dataset | None = None,
 ) -> tuple[Evaluation, Choice]:
     """A run's numbers with the pixels and maps of the images to be shown in full, and how those were chosen."""
@@ -64,7 +60,7 @@ def shown(
         choices.append(choose_pictured(values, soundness=worst, completeness=worst, random=random))
         return choices[0].indices
 
-    evaluation = run.evaluation(choose, classifier=classifier, dataset=dataset)
+    evaluation = run.evaluation(choose, dataset=dataset)
     (choice,) = choices
     there = {i: why for i, why in choice.reasons.items() if i in evaluation.pictured}
     if len(there) < len(choice.reasons):

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from proofmap.block import BlockResult, ScoreInfo
-from proofmap.classifier import Classifier
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_listed
 from proofmap.data.specs import rebuild_dataset
@@ -150,10 +149,10 @@ class Run:
         rows = {row.name: row for row in self.images}
         if image not in rows or method not in self.methods:
             raise InputError(f"the run has no method {method!r} or no image {image!r}")
-        found = self._maps(self.methods[method], rows[image])
-        if found is None:
+        found = self._maps(self.methods[method], [rows[image]])
+        if image not in found:
             raise InputError(f"the maps of {method} on {image} were not kept (maps = none), or failed")
-        return found
+        return found[image]
 
     # ---- as an evaluation ---------------------------------------------------------------------------------------
 
@@ -161,7 +160,6 @@ class Run:
         self,
         pictured: int | Sequence[int] | Choice = 0,
         *,
-        classifier: Classifier | None = None,
         dataset: Dataset | None = None,
     ) -> Evaluation:
         """All numbers of the run, with pixels and maps of the pictured images: the first so many, those at these
@@ -175,13 +173,11 @@ class Run:
         outside = [place for place in places if not 0 <= place < len(self.images)]
         if outside:
             raise InputError(f"there is no image {outside[0]}: the run has 0 to {len(self.images) - 1}")
-        return self._with_pictures(bare, places, classifier, dataset) if places else bare
+        return self._with_pictures(bare, places, dataset) if places else bare
 
     def _bare(self) -> Evaluation:
         table = label_table([image.labels for image in self.images])
-        f = torch.full(table.shape, torch.nan)
-        for k, image in enumerate(self.images):
-            f[k, : len(image.f)] = torch.tensor(image.f)
+        f = torch.from_numpy(self._surveyed(table))
         identity = self.manifest.identity
         context = {
             **identity,
@@ -196,6 +192,18 @@ class Run:
             raise StoreError(f"{self.folder} has no results yet; go on with: proofmap evaluate")
         return Evaluation(found, torch.empty(0), names, table, self.label_names, f, context)
 
+    @cached_property
+    def _place(self) -> dict[int, int]:
+        """Where each image stands, by its id."""
+        return {image.id: k for k, image in enumerate(self.images)}
+
+    def _surveyed(self, table: Tensor) -> np.ndarray:
+        """f as the survey found it, in the places of the table of labels."""
+        f = np.full(tuple(table.shape), np.nan, dtype=np.float32)
+        for k, image in enumerate(self.images):
+            f[k, : len(image.f)] = image.f
+        return f
+
     def _devices(self) -> str:
         return " and ".join(dict.fromkeys(str(e.get("device")) for e in self.manifest.environments))
 
@@ -204,8 +212,7 @@ class Run:
     ) -> MethodResult | None:
         if not self.store.rows("SELECT 1 FROM image_scores WHERE method = ? LIMIT 1", method.id):
             return None
-        curves = self._curves(method, table)
-        place = {image.id: k for k, image in enumerate(self.images)}
+        curves, place = self._curves(method, table), self._place
         columns_of_images = {name: np.full(len(table), np.nan, dtype=np.float32) for name in self.metrics}
         name_of = {metric.id: metric.name for metric in self.metrics.values()}
         for metric, image, value in self.store.rows(
@@ -249,15 +256,13 @@ class Run:
         n, wide, steps = *table.shape, len(about["counts"])
         with_matrix = bool(rows) and all(row[5] is not None for row in rows)
         probabilities = np.full((n, wide, steps), np.nan, dtype=np.float32)
-        f, auc, error = (np.full((n, wide), np.nan, dtype=np.float32) for _ in range(3))
+        f = self._surveyed(table)  # where a curve is missing
+        auc, error = (np.full((n, wide), np.nan, dtype=np.float32) for _ in range(2))
         matrix = np.full((n, wide, wide), np.nan, dtype=np.float32) if with_matrix else None
-        for k, row in enumerate(self.images):  # as surveyed, where a curve is missing
-            f[k, : len(row.f)] = row.f
-        place = {image.id: k for k, image in enumerate(self.images)}
         for image, *blobs in rows:
-            if image not in place:
+            k = self._place.get(image)
+            if k is None:
                 continue
-            k = place[image]
             own = len(self.images[k].labels)
             probabilities[k, :own] = _floats(blobs[0], own, steps)
             f[k, :own], auc[k, :own], error[k, :own] = (_floats(blob, own) for blob in blobs[1:4])
@@ -288,46 +293,42 @@ class Run:
         self,
         bare: Evaluation,
         places: Sequence[int],
-        classifier: Classifier | None,
         dataset: Dataset | None,
     ) -> Evaluation:
-        maps = {
-            result.name: {
-                place: found
-                for place in places
-                if (found := self._maps(self.methods[result.name], self.images[place])) is not None
-            }
-            for result in bare.results
-        }
-        shown = [place for place in places if all(place in by_place for by_place in maps.values())]
-        pixels = self._pixels(shown, classifier, dataset)
+        rows = [self.images[place] for place in places]
+        maps = {result.name: self._maps(self.methods[result.name], rows) for result in bare.results}
+        names = {place: self.images[place].name for place in places}
+        shown = [place for place in places if all(names[place] in found for found in maps.values())]
+        pixels = self._pixels(shown, dataset)
         shown = [place for place in shown if place in pixels]
         if not shown:
             return bare
         wide = bare.labels.shape[1]
         results = []
         for result in bare.results:
-            stack = [_padded(maps[result.name][place], 1 if result.label_free else wide) for place in shown]
+            wanted = [maps[result.name][names[place]] for place in shown]
+            stack = [_padded(one, 1 if result.label_free else wide) for one in wanted]
             results.append(replace(result, maps=torch.stack(stack)))
         images = torch.stack([pixels[place] for place in shown])
         return replace(bare, results=tuple(results), images=images, pictured=tuple(shown))
 
-    def _maps(self, method: Registered, image: ImageRow) -> Tensor | None:
-        """The maps of an image, from the last file that has them."""
-        files = self.store.rows(
-            "SELECT maps FROM units WHERE method = ? AND block = ? AND maps IS NOT NULL ORDER BY id DESC",
-            method.id,
-            image.block,
-        )
-        for (name,) in files:
-            found = read_maps(self.folder / name, [image.name])
-            if found:
-                return found[image.name]
-        return None
+    def _maps(self, method: Registered, images: Sequence[ImageRow]) -> dict[str, Tensor]:
+        """The maps of these images by name, each from the last file that has them; a file is read once."""
+        found: dict[str, Tensor] = {}
+        for block in dict.fromkeys(image.block for image in images):
+            files = self.store.rows(
+                "SELECT maps FROM units WHERE method = ? AND block = ? AND maps IS NOT NULL ORDER BY id DESC",
+                method.id,
+                block,
+            )
+            names = [image.name for image in images if image.block == block]
+            for (name,) in files:
+                lacking = [image for image in names if image not in found]
+                if lacking:
+                    found |= read_maps(self.folder / name, lacking)
+        return found
 
-    def _pixels(
-        self, places: Sequence[int], classifier: Classifier | None, dataset: Dataset | None
-    ) -> dict[int, Tensor]:
+    def _pixels(self, places: Sequence[int], dataset: Dataset | None) -> dict[int, Tensor]:
         """The pixels of some images, read again from where they are; those that are gone are left out."""
         if not places:
             return {}
@@ -336,7 +337,7 @@ class Run:
             dataset = dataset or rebuild_dataset(settings["dataset"])
         except ProofmapError:
             return {}
-        frame = classifier or Frame.of(self.manifest.identity)
+        frame = Frame.of(self.manifest.identity)
         index = {name: i for i, name in enumerate(dataset.names)}
         there = [place for place in places if _same_picture(self.images[place], dataset, index)]
         indices = {index[self.images[place].name]: place for place in there}
