@@ -19,20 +19,18 @@ from proofmap.study.setup import Ready, Setup
 from proofmap.study.store import FILE as SCORES
 from proofmap.study.store import Store, damaged
 from proofmap.study.study import Study
-from proofmap.study.survey import Survey
 
 
 def existing_manifest(folder: Path) -> Manifest | None:
     return Manifest.read(folder) if (folder / MANIFEST).exists() else None
 
 
-def decided_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool) -> Manifest:
-    """The manifest of the run to be: a new one, or the one that is there and grows; nothing is written yet.
+def decided_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = False) -> tuple[Manifest, bool]:
+    """The manifest of the run to be, and whether it is a new one and not the one that is there, grown.
 
-    An earlier attempt that came to nothing binds nobody: it is removed if it was about something else.
+    Nothing is written yet. An earlier attempt that came to nothing binds nobody if it was about something else.
     """
     study, existing = setup.study, existing_manifest(folder)
-    Survey(ready.dataset, ready.classifier, study.images, study.labels)  # refuses what cannot be surveyed
     begun = False
     if existing is not None and (folder / SCORES).exists():
         with Store(folder, create=True) as store:
@@ -42,24 +40,28 @@ def decided_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool) -> M
             check_known(folder, store, ready)
             if retry:
                 failed_units(store, ready)
-    if existing is not None and not begun and differences(existing.identity, identity_of(study, ready)):
-        for path in (folder / MANIFEST, *folder.glob(f"{SCORES}*")):
-            path.unlink(missing_ok=True)
-        existing = None
     if existing is not None:
-        return existing.grown(study)
-    if (folder / SCORES).exists():
+        if begun or not differences(existing.identity, identity_of(study, ready)):
+            return existing.grown(study), False
+    elif (folder / SCORES).exists():
         raise StoreError(
             f"{folder} has {SCORES} but no {MANIFEST}: nobody knows what its numbers are of, so nothing is added to "
             "them; choose another --out"
         )
-    return new_manifest(
+    manifest = new_manifest(
         study,
         ready,
         live=setup.classifier is not None,
         threads=torch.get_num_threads(),
         block=block_size(study, ready.classifier, labels_of(study, ready)),
     )
+    return manifest, True
+
+
+def remove_attempt(folder: Path) -> None:
+    """Take away what an attempt that came to nothing left in the way of a new run."""
+    for path in (folder / MANIFEST, *folder.glob(f"{SCORES}*")):
+        path.unlink(missing_ok=True)
 
 
 def say_what_is_kept(run: Manifest, study: Study, batch_size: int | None, threads: int | None) -> None:

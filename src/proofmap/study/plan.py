@@ -104,12 +104,13 @@ def work_of(
     )
     exact = {(method, block): name for method, block, name in store.rows(query, f"%{EXACT}.safetensors")}
     begun = {(method, block) for method, block, _ in done}
+    made_by = {method.name: digest([context, dict(method.settings)]) for method in methods.values()}
     waiting: list[Unit] = []
     for block, members in sorted(blocks.items()):
         subjects = tuple(Subject(image.name, image.digest, image.labels) for image in members)
         content = digest([[s.name, s.digest, list(s.labels)] for s in subjects])
         for method in methods.values():
-            key = digest([context, dict(method.settings), content])
+            key = digest_of(made_by[method.name], content)
             keys = {metric.name: done.get((method.id, block, metric.id)) for metric in metrics.values()}
             if any(found not in (None, key) for found in keys.values()):
                 raise StoreError(
@@ -149,21 +150,16 @@ def make_plan(
     study: Study,
     images: int,
     labels_per_image: float,
-    block: int,
-    waiting: Mapping[str, int] | None,
-    blocks: int | None = None,
+    blocks: int,
+    waiting: Mapping[str, int],
 ) -> Plan:
-    """The plan for so many images; ``waiting`` holds units still to do by method, None where nothing is done yet.
-
-    ``blocks`` is their number where they exist: a run that grew has blocks that are not full.
-    """
-    blocks = -(-images // block) if blocks is None else blocks
+    """The plan for so many images in so many blocks; ``waiting`` holds units still to do by method."""
     labels = max(1, round(labels_per_image))
     plans = []
     per_value = {"none": 0, "float16": 2, "float32": 4}[study.maps]
     map_bytes = 0
     for name, method in ready.methods.items():
-        left = blocks if waiting is None else waiting.get(name, 0)
+        left = waiting.get(name, 0)
         share = left / blocks if blocks else 0
         each = unit_cost(method, list(ready.metrics.values()), ready.classifier, labels)
         cost = None if each is None else each * round(images * share)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from proofmap.study.known import check_known
-from proofmap.study.manifest import FILE, Manifest, check_same, identity_of
-from proofmap.study.plan import Plan, Speed, block_size, make_plan, measure_speed
+from proofmap.study.begin import decided_manifest, existing_manifest
+from proofmap.study.plan import Plan, Speed, make_plan, measure_speed
 from proofmap.study.setup import Ready, Setup
 from proofmap.study.store import FILE as DATABASE
 from proofmap.study.store import ImageRow, Store
@@ -32,23 +31,19 @@ class Preview:
 
 def preview(setup: Setup, out: Path) -> Preview:
     """The plan for a run directory that may or may not exist."""
-    existing = Manifest.read(out) if (out / FILE).exists() else None
+    existing = existing_manifest(out)
     if existing is not None:
         setup = replace(setup, threads=existing.threads, left_out=existing.left_out)
     ready = setup.open()
     study, classifier = setup.study, ready.classifier
+    manifest, new = decided_manifest(out, setup, ready)
+    classifier.fix_batches(*manifest.batches)
     rows: list[ImageRow] = []
     done: dict[str, int] = {}
-    block = None
-    if existing is not None:
-        check_same(out, existing.identity, identity_of(study, ready))
-        classifier.fix_batches(*existing.batches)
-        block = existing.block
-        if (out / DATABASE).exists():
-            with Store(out) as store:
-                check_known(out, store, ready)
-                rows = chosen_images(store.images(), existing.grown(study).selection)
-                done = _done(store, ready)
+    if not new and (out / DATABASE).exists():
+        with Store(out) as store:
+            rows = chosen_images(store.images(), manifest.selection)
+            done = _done(store, ready)
     selection = study.images
     filtered = selection.correct or selection.second is not None
     survey = Survey(ready.dataset, classifier, selection, study.labels)
@@ -57,11 +52,10 @@ def preview(setup: Setup, out: Path) -> Preview:
     images = max(len(rows), wanted)
     looked_at = rows or [row for row in survey.look(order[:_LOOKED_AT]) if row.labels]
     labels = sum(len(row.labels) for row in looked_at) / max(1, len(looked_at))
-    block = block or block_size(study, classifier, max(1, round(labels)))
     known = [row.block for row in rows if row.block is not None]
-    blocks = len(set(known)) + -(-(images - len(known)) // block)
+    blocks = len(set(known)) + -(-(images - len(known)) // manifest.block)
     waiting = {name: max(0, blocks - done.get(name, 0)) for name in ready.methods}
-    plan = make_plan(ready, study, images, labels, block, waiting, blocks)
+    plan = make_plan(ready, study, images, labels, blocks, waiting)
     speed = measure_speed(classifier)
     return Preview(plan, speed, len(rows) >= wanted or not filtered, str(classifier.device))
 

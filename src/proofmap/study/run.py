@@ -21,6 +21,7 @@ from proofmap.study.begin import (
     check_room,
     decided_manifest,
     existing_manifest,
+    remove_attempt,
     say_what_is_kept,
 )
 from proofmap.study.environment import environment
@@ -178,7 +179,8 @@ class _Run:
         check_maps(self.folder, self.store)
         images = self._images(retry)
         self.methods, self.metrics = self._register()
-        work = work_of(self.store, images, self.methods, self.metrics, self._context())
+        context = digest(self.manifest.identity)  # what every unit's result depends on
+        work = work_of(self.store, images, self.methods, self.metrics, context)
         plan = self._plan(images, work)
         check_room(self.folder, plan)
         if on_plan is not None:
@@ -187,14 +189,17 @@ class _Run:
         self.tally.start(self.store, work.units, len(work.waiting), passes)
         self._tell("running")
         given_up = self._work(work) if work.waiting else {}
-        unreadable = len(unreadable_images(self.store.images(), self.manifest.selection))
         ((failed,),) = self.store.rows("SELECT count(*) FROM failures")
         failed += sum(given_up.values())
-        return Outcome(self.folder, plan, self.tally.computed, unreadable, failed, given_up)
+        return Outcome(self.folder, plan, self.tally.computed, self.unreadable, failed, given_up)
 
     def _begin(self, command: str, retry: bool) -> Manifest:
         """All that can be refused is refused here, before anything is written."""
-        manifest = decided_manifest(self.folder, self.setup, self.ready, retry)
+        manifest, new = decided_manifest(self.folder, self.setup, self.ready, retry)
+        labels = self.setup.study.labels
+        self.survey = Survey(self.ready.dataset, self.ready.classifier, manifest.selection, labels)
+        if new:
+            remove_attempt(self.folder)
         # also here: another process may have begun the run while we waited for the lock
         torch.set_num_threads(manifest.threads)
         self.ready.classifier.fix_batches(*manifest.batches)
@@ -206,15 +211,11 @@ class _Run:
         manifest.write(self.folder)
         return manifest
 
-    def _context(self) -> str:
-        """A digest of what every unit's result depends on, besides its method and images."""
-        return digest(self.manifest.identity)
-
     # ---- before the work ----------------------------------------------------------------------------------------
 
     def _images(self, retry: bool) -> list[ImageRow]:
         """The study's images, all surveyed and in blocks."""
-        study, selection = self.setup.study, self.manifest.selection
+        selection = self.manifest.selection
         problems, stamps = changed_images(self.store.images(), self.ready.dataset)
         if problems:
             more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
@@ -225,14 +226,14 @@ class _Run:
         if stamps:
             self.store.set_stamps(stamps)
         self.store.set_label_names(self.ready.classifier.names)
-        survey = Survey(self.ready.dataset, self.ready.classifier, selection, study.labels)
 
         def tell(looked_at: int) -> None:
             self.tally.last = f"{looked_at} pictures looked at"
             self._tell("surveying")
 
-        survey.complete(self.store, retry=retry, tell=tell)
+        self.survey.complete(self.store, retry=retry, tell=tell)
         rows = self.store.images()
+        self.unreadable = len(unreadable_images(rows, selection))
         chosen = chosen_images(rows, selection)
         if not chosen:
             unreadable = [row for row in rows if row.failure is not None]
@@ -260,8 +261,7 @@ class _Run:
     def _plan(self, images: Sequence[ImageRow], work: Work) -> Plan:
         labels = sum(len(image.labels) for image in images) / len(images)
         waiting = Counter(unit.method for unit in work.waiting)
-        size, blocks = self.manifest.block, len(work.images)
-        return make_plan(self.ready, self.setup.study, len(images), labels, size, waiting, blocks)
+        return make_plan(self.ready, self.setup.study, len(images), labels, len(work.images), waiting)
 
     # ---- the work -----------------------------------------------------------------------------------------------
 
