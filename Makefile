@@ -27,6 +27,7 @@ lint: $(VENV)/test.stamp  ## format, lint and strict types
 	$(BIN)/ruff format --check --output-format concise .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 
 format: $(VENV)/test.stamp  ## rewrite the files as lint wants them, where it can
 	$(BIN)/ruff check --fix-only --quiet .

@@ -24,8 +24,8 @@ from PIL import Image
 from torch import nn
 
 import proofmap as pm
-from proofmap.block import judge_block
 from proofmap.data import load_blocks, load_dataset
+from proofmap.metrics.block import judge_block
 from proofmap.study import Study, run_study
 
 

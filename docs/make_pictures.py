@@ -17,8 +17,8 @@ import torch
 from PIL import Image
 
 import proofmap as pm
+from proofmap.core.ranking import keep_top
 from proofmap.data import load_blocks, photographs
-from proofmap.ranking import keep_top
 from proofmap.report import pictures
 from proofmap.report.pictures import Cell, Text
 from proofmap.study.setup import without_subjects

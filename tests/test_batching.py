@@ -12,8 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proofmap._batching import BatchSize, BatchSizeWarning, OutOfMemory, in_batches, is_out_of_memory
-from proofmap.errors import ProofmapError
+from proofmap.core.batching import BatchSize, BatchSizeWarning, OutOfMemory, in_batches, is_out_of_memory
+from proofmap.core.errors import ProofmapError
 
 Range = Callable[[int, int], list[int]]
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from proofmap._batching import BatchSizeWarning
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError, ModelError
+from proofmap.core.batching import BatchSizeWarning
+from proofmap.core.errors import InputError, ModelError
 from proofmap.methods import LearnedMask, make_method
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)

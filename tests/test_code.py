@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap._code import code_digest, foreign_code
 from proofmap.classifier import Classifier
 from proofmap.methods.method import FromFunction
+from proofmap.plugins.code import code_digest, foreign_code
 from tests.toys import linear_classifier
 
 
@@ -51,7 +51,7 @@ def test_what_is_not_python_has_no_digest() -> None:
 def test_the_digest_is_the_same_in_every_process() -> None:
     """Sets of strings are printed in an order that changes with the hash seed."""
     script = (
-        "from proofmap._code import code_digest, foreign_code\n"
+        "from proofmap.plugins.code import code_digest, foreign_code\n"
         "def f(x):\n    return x in {'a', 'b', 'c', 'd', 'e'}\n"
         "print(code_digest(f))"
     )

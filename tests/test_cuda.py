@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap import _random
-from proofmap._batching import BatchSizeWarning
+from proofmap.core import streams
+from proofmap.core.batching import BatchSizeWarning
 from tests.toys import MEAN, STD, conv_net, pixels
 
 pytestmark = [
@@ -24,10 +24,10 @@ def classifier(device: str, **options: object) -> pm.Classifier:
 
 
 def test_random_numbers_are_the_same_on_both_devices() -> None:
-    keys = torch.tensor([_random.key_of("a"), _random.key_of("b")])
-    assert torch.equal(_random.words(keys, 999), _random.words(keys.cuda(), 999).cpu())
+    keys = torch.tensor([streams.key_of("a"), streams.key_of("b")])
+    assert torch.equal(streams.words(keys, 999), streams.words(keys.cuda(), 999).cpu())
     images = pixels(2, 16)
-    assert torch.equal(_random.image_keys(images, 0), _random.image_keys(images.cuda(), 0).cpu())
+    assert torch.equal(streams.image_keys(images, 0), streams.image_keys(images.cuda(), 0).cpu())
 
 
 def test_every_method_and_score_agrees_with_the_cpu() -> None:
@@ -101,7 +101,7 @@ def test_a_study_gives_the_same_bits_whether_interrupted_or_not(tmp_path: Path) 
     import numpy as np
 
     from proofmap.data import ArrayImages
-    from proofmap.study.executor import LocalExecutor
+    from proofmap.study.executors.executor import LocalExecutor
 
     class Interrupted(LocalExecutor):
         """Stops after two units, as a person might."""

@@ -14,13 +14,13 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor
 
-from proofmap import evaluation as evaluation_module
+from proofmap import judging
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
-from proofmap.evaluation import Evaluation, default_metrics, evaluate, title_of
-from proofmap.explanation import Proof, explain
+from proofmap.core.errors import InputError
 from proofmap.fills import Gray, Images, Noise
+from proofmap.judging import evaluate, explain
 from proofmap.methods import LearnedMask, Method, Random, TopLabel, make_method
+from proofmap.methods.method import title_of
 from proofmap.metrics import (
     Completeness,
     CurveSettings,
@@ -35,7 +35,10 @@ from proofmap.metrics import (
     thresholds,
     worst_case,
 )
+from proofmap.metrics.judge import default_metrics
 from proofmap.report import files
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.explanation import Proof
 from tests.toys import Linear, conv_classifier, pixels
 
 N, SIZE, LABELS = 4, 8, 5
@@ -142,7 +145,7 @@ def test_one_metric_with_two_settings_gives_two_scores(f: Classifier, images: Te
 def test_a_large_job_is_done_in_blocks_that_change_nothing(
     found: Evaluation, f: Classifier, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluation_module, "_BLOCK", 2 * SIZE * SIZE * 3)
+    monkeypatch.setattr(judging, "_BLOCK", 2 * SIZE * SIZE * 3)
     again = evaluate(f, images, methods=METHODS, labels="top3", names=["a", "b", "c", "d"])
     for result in again.results:
         torch.testing.assert_close(result.maps, found[result.name].maps)

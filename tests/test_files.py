@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap._files import check_output, distinct_names, file_name, output_folder, whole_file, write_text
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
+from proofmap.core.files import check_output, distinct_names, file_name, output_folder, whole_file, write_text
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from PIL import Image
 from scipy import ndimage, stats
 from torch import Tensor
 
-from proofmap._random import image_keys
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
+from proofmap.core.streams import image_keys
 from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Noise, make_fill
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)

@@ -12,11 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 
-from proofmap._frozen_conv import FrozenConv2d
-from proofmap._view import copied
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError, MissingExtra
-from proofmap.frozen import Affine, _sped_up, freeze
+from proofmap.classifier.frozen import Affine, _sped_up, freeze
+from proofmap.classifier.frozen_conv import FrozenConv2d
+from proofmap.classifier.view import copied
+from proofmap.core.errors import InputError, MissingExtra
 from proofmap.models import load_classifier
 from proofmap.models.efficientnet_lite import VARIANTS, packaged_file
 

@@ -17,8 +17,8 @@ from PIL import Image
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
-from proofmap.images import find_images, fit, load_images, read_image, to_pixels
+from proofmap.core.errors import InputError
+from proofmap.data.photos import find_images, fit, load_images, read_image, to_pixels
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 MEAN = (0.5, 0.4, 0.3)

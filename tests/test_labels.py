@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from proofmap.errors import InputError
-from proofmap.labels import NO_LABEL, LabelRule, check_labels, label_index
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL, LabelRule, check_labels, label_index
 
 NAMES = ["tench", "tiger cat", "Egyptian_cat", "Great white shark, white shark", "crane", "crane", "cup"]
 F = torch.tensor([[0.05, 0.40, 0.30, 0.10, 0.05, 0.06, 0.04], [0.01, 0.01, 0.01, 0.90, 0.05, 0.01, 0.01]])

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from proofmap import _memory
-from proofmap._memory import device_memory, probe_batch_sizes
-from proofmap.classifier import Classifier
+from proofmap.classifier import Classifier, memory
+from proofmap.classifier.memory import device_memory, probe_batch_sizes
 
 CPU = torch.device("cpu")
 
@@ -27,20 +26,20 @@ class Powers(nn.Module):
 
 
 def give(monkeypatch: pytest.MonkeyPatch, amount: int) -> None:
-    monkeypatch.setattr(_memory, "device_memory", lambda device: amount)
+    monkeypatch.setattr(memory, "device_memory", lambda device: amount)
 
 
 @pytest.mark.parametrize("n", [1, 5, 20])
 def test_what_autograd_keeps_is_counted(n: int) -> None:
     image = torch.zeros(1, 3, 8, 8)
-    assert _memory._saved_bytes(Powers(n), image, ()) == [3 * 8 * 8 * 4] * n
+    assert memory._saved_bytes(Powers(n), image, ()) == [3 * 8 * 8 * 4] * n
 
 
 def test_weights_are_not_counted_since_they_do_not_grow_with_the_batch() -> None:
     net = nn.Linear(10, 7, bias=False).requires_grad_(False)
     image = torch.zeros(1, 10)
-    assert sum(_memory._saved_bytes(net, image, net.parameters())) == 0
-    assert sum(_memory._saved_bytes(net, image, ())) == 7 * 10 * 4
+    assert sum(memory._saved_bytes(net, image, net.parameters())) == 0
+    assert sum(memory._saved_bytes(net, image, ())) == 7 * 10 * 4
 
 
 def test_a_gradient_pass_fits_a_third_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +87,7 @@ def test_where_the_system_does_not_tell_a_modest_amount_is_assumed(monkeypatch: 
     def unknown(name: str) -> int:
         raise ValueError("unrecognized configuration name")
 
-    monkeypatch.setattr(_memory.os, "sysconf", unknown)
+    monkeypatch.setattr(memory.os, "sysconf", unknown)
     assert device_memory(CPU) == 4 * 2**30
 
 

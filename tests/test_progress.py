@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from proofmap import progress
-from proofmap._console import Bars, progress_for
-from proofmap.progress import Lines, Progress, Silent
+from proofmap.cli.console import Bars, progress_for
+from proofmap.core import progress
+from proofmap.core.progress import Lines, Progress, Silent
 
 
 class Clock:

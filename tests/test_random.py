@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from proofmap import _random
+from proofmap.core import streams
 
 Words = tuple[int, int, int, int]
 
@@ -58,21 +58,21 @@ def test_the_oracle_gives_the_known_answers_of_random123(
 
 
 def test_the_first_words_of_stream_zero_are_the_published_ones() -> None:
-    assert _random.words(torch.tensor(0), 4).tolist() == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    assert streams.words(torch.tensor(0), 4).tolist() == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
 
 
 @given(key=KEYS, start=st.integers(0, 2**40), n=st.integers(1, 9))
 def test_words_are_philox_of_key_and_counter(key: int, start: int, n: int) -> None:
-    assert _random.words(torch.tensor(key), n, start).tolist() == expected_words(key, start, n)
+    assert streams.words(torch.tensor(key), n, start).tolist() == expected_words(key, start, n)
 
 
 @given(keys=st.lists(KEYS, min_size=1, max_size=5), start=st.integers(0, 50), n=st.integers(1, 30))
 def test_a_draw_depends_neither_on_its_batch_nor_on_where_reading_began(
     keys: list[int], start: int, n: int
 ) -> None:
-    together = _random.words(torch.tensor(keys), start + n)
+    together = streams.words(torch.tensor(keys), start + n)
     for key, row in zip(keys, together, strict=True):
-        assert torch.equal(_random.words(torch.tensor(key), n, start), row[start:])
+        assert torch.equal(streams.words(torch.tensor(key), n, start), row[start:])
 
 
 @settings(max_examples=40)
@@ -80,10 +80,10 @@ def test_a_draw_depends_neither_on_its_batch_nor_on_where_reading_began(
 def test_every_kind_of_draw_is_the_same_alone_and_in_a_batch(keys: list[int], n: int) -> None:
     def draws(batch: Tensor) -> list[Tensor]:
         return [
-            _random.uniform(batch, n),
-            _random.normal(batch, n),
-            _random.integers(batch, n, 10),
-            _random.permutations(batch, n),
+            streams.uniform(batch, n),
+            streams.normal(batch, n),
+            streams.integers(batch, n, 10),
+            streams.permutations(batch, n),
         ]
 
     for i, key in enumerate(keys):
@@ -94,12 +94,12 @@ def test_every_kind_of_draw_is_the_same_alone_and_in_a_batch(keys: list[int], n:
 def test_uniform_numbers_are_the_upper_24_bits() -> None:
     keys = torch.tensor([3, -5])
     expected = [[(w >> 8) / 2**24 for w in expected_words(k, 0, 7)] for k in (3, -5)]
-    assert _random.uniform(keys, 7).tolist() == expected  # 24 bits fit a float32 exactly
+    assert streams.uniform(keys, 7).tolist() == expected  # 24 bits fit a float32 exactly
 
 
 def test_integers_divide_the_words_into_equal_ranges() -> None:
     expected = [w * 10 // 2**32 for w in expected_words(9, 2, 20)]
-    assert _random.integers(torch.tensor(9), 20, 10, start=2).tolist() == expected
+    assert streams.integers(torch.tensor(9), 20, 10, start=2).tolist() == expected
 
 
 def test_normal_numbers_are_box_muller_of_uniform_ones() -> None:
@@ -108,39 +108,39 @@ def test_normal_numbers_are_box_muller_of_uniform_ones() -> None:
     pairs = list(zip(u[:5], u[5:], strict=True))
     expected = [math.sqrt(-2 * math.log(1 - a)) * math.cos(2 * math.pi * b) for a, b in pairs]
     expected += [math.sqrt(-2 * math.log(1 - a)) * math.sin(2 * math.pi * b) for a, b in pairs]
-    assert _random.normal(torch.tensor(17), n).tolist() == pytest.approx(expected[:n], rel=1e-4, abs=1e-6)
+    assert streams.normal(torch.tensor(17), n).tolist() == pytest.approx(expected[:n], rel=1e-4, abs=1e-6)
 
 
 @given(key=KEYS, n=st.integers(1, 200))
 def test_a_permutation_holds_every_place_once(key: int, n: int) -> None:
-    assert sorted(_random.permutations(torch.tensor(key), n).tolist()) == list(range(n))
+    assert sorted(streams.permutations(torch.tensor(key), n).tolist()) == list(range(n))
 
 
 def test_all_permutations_are_equally_likely() -> None:
-    orders = _random.permutations(torch.arange(6000), 3)
+    orders = streams.permutations(torch.arange(6000), 3)
     _, counts = orders.unique(dim=0, return_counts=True)
     assert len(counts) == 6
     assert stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
 def test_draws_look_uniform_and_normal() -> None:
-    keys = torch.tensor([_random.key_of("uniformity", i) for i in range(50)])
-    assert stats.kstest(_random.uniform(keys, 400).flatten().numpy(), "uniform").pvalue > 1e-3
-    assert stats.kstest(_random.normal(keys, 400).flatten().numpy(), "norm").pvalue > 1e-3
-    counts = _random.integers(keys, 400, 7).flatten().bincount(minlength=7)
+    keys = torch.tensor([streams.key_of("uniformity", i) for i in range(50)])
+    assert stats.kstest(streams.uniform(keys, 400).flatten().numpy(), "uniform").pvalue > 1e-3
+    assert stats.kstest(streams.normal(keys, 400).flatten().numpy(), "norm").pvalue > 1e-3
+    counts = streams.integers(keys, 400, 7).flatten().bincount(minlength=7)
     assert stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
 def test_neighbouring_keys_give_unrelated_streams() -> None:
-    streams = _random.uniform(torch.arange(40), 500)
-    correlations = torch.corrcoef(streams) - torch.eye(40)
+    drawn = streams.uniform(torch.arange(40), 500)
+    correlations = torch.corrcoef(drawn) - torch.eye(40)
     assert correlations.abs().max() < 0.25  # 5.6 standard deviations of independent streams
 
 
 def test_normal_numbers_stay_finite_whatever_the_words() -> None:
     largest = torch.full((1, 4), 1 - 2.0**-24)
     assert torch.log1p(-largest).isfinite().all()  # the largest uniform number is below one
-    assert _random.normal(torch.arange(2000), 50).isfinite().all()
+    assert streams.normal(torch.arange(2000), 50).isfinite().all()
 
 
 parts = st.lists(st.one_of(st.integers(0, 12), st.text("a1", max_size=2), st.binary(max_size=2)), max_size=3)
@@ -154,48 +154,48 @@ def test_keys_are_equal_exactly_when_their_printed_parts_are(
     def printed(parts: list[int | str | bytes]) -> list[bytes]:
         return [p if isinstance(p, bytes) else str(p).encode() for p in parts]
 
-    assert (_random.key_of(*a) == _random.key_of(*b)) == (printed(a) == printed(b))
+    assert (streams.key_of(*a) == streams.key_of(*b)) == (printed(a) == printed(b))
 
 
 def test_a_key_fits_a_signed_64_bit_integer() -> None:
-    keys = [_random.key_of(i) for i in range(200)]
+    keys = [streams.key_of(i) for i in range(200)]
     assert torch.tensor(keys).tolist() == keys
     assert min(keys) < 0 < max(keys)
 
 
 def test_parts_do_not_run_into_each_other() -> None:
-    assert _random.key_of("ab", "c") != _random.key_of("a", "bc")
+    assert streams.key_of("ab", "c") != streams.key_of("a", "bc")
 
 
 def test_an_images_key_depends_on_its_content_alone() -> None:
     images = torch.rand(5, 3, 4, 4)
-    keys = _random.image_keys(images, 0, "noise")
+    keys = streams.image_keys(images, 0, "noise")
     order = [3, 0, 4, 1, 2]
-    assert torch.equal(_random.image_keys(images[order], 0, "noise"), keys[order])
+    assert torch.equal(streams.image_keys(images[order], 0, "noise"), keys[order])
     laid_out = images.contiguous(memory_format=torch.channels_last)
-    assert torch.equal(_random.image_keys(laid_out, 0, "noise"), keys)
+    assert torch.equal(streams.image_keys(laid_out, 0, "noise"), keys)
     assert len(set(keys.tolist())) == 5
     changed = images.clone()
     changed[2, 0, 0, 0] += 1e-6
-    assert (_random.image_keys(changed, 0, "noise") != keys).tolist() == [False, False, True, False, False]
+    assert (streams.image_keys(changed, 0, "noise") != keys).tolist() == [False, False, True, False, False]
 
 
 def test_a_key_depends_on_seed_and_purpose() -> None:
     images = torch.rand(1, 3, 2, 2)
-    kinds = [_random.image_keys(images, seed, what).item() for seed in (0, 1) for what in ("a", "b")]
+    kinds = [streams.image_keys(images, seed, what).item() for seed in (0, 1) for what in ("a", "b")]
     assert len(set(kinds)) == 4
 
 
 def test_pairs_have_a_key_for_each_image_and_label() -> None:
     images = torch.rand(2, 3, 2, 2)
     pairs = [(0, 7), (1, 7), (0, 8)]
-    keys = _random.pair_keys(images, pairs, 0, "mask").tolist()
+    keys = streams.pair_keys(images, pairs, 0, "mask").tolist()
     assert len(set(keys)) == 3
-    assert _random.pair_keys(images.flip(0), [(1, 7)], 0, "mask").tolist() == keys[:1]
+    assert streams.pair_keys(images.flip(0), [(1, 7)], 0, "mask").tolist() == keys[:1]
 
 
 def test_no_images_have_no_keys_and_no_draws() -> None:
-    keys = _random.image_keys(torch.zeros(0, 3, 2, 2), 0)
+    keys = streams.image_keys(torch.zeros(0, 3, 2, 2), 0)
     assert keys.shape == (0,)
-    assert _random.words(keys, 3).shape == (0, 3)
-    assert _random.words(torch.tensor([1, 2]), 0).shape == (2, 0)
+    assert streams.words(keys, 3).shape == (0, 3)
+    assert streams.words(torch.tensor([1, 2]), 0).shape == (2, 0)

@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from proofmap._random import key_of
-from proofmap.errors import InputError
-from proofmap.ranking import Ties, center_distance, keep_top, rank
+from proofmap.core.errors import InputError
+from proofmap.core.ranking import Ties, center_distance, keep_top, rank
+from proofmap.core.streams import key_of
 
 # few distinct values, so that ties are common
 values = st.sampled_from([-math.inf, -2.5, -1.0, -0.0, 0.0, 1e-30, 1.0, 7.0, math.inf])

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from proofmap import _registry
-from proofmap._registry import Registry
-from proofmap.errors import InputError, MissingExtra, require
+from proofmap.core.errors import InputError, MissingExtra, require
+from proofmap.plugins import registry as module
+from proofmap.plugins.registry import Registry
 
 
 class Cup:
@@ -35,7 +35,7 @@ class Point:
 
 
 def registry(monkeypatch: pytest.MonkeyPatch, *points: Point) -> Registry[Any]:
-    monkeypatch.setattr(_registry, "entry_points", lambda group: points if group == "mine" else ())
+    monkeypatch.setattr(module, "entry_points", lambda group: points if group == "mine" else ())
     things: Registry[Any] = Registry("thing", "mine")
     things.register(Cup)
     return things

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 import proofmap as pm
-from proofmap.images import find_images
+from proofmap.core.ranking import rank
+from proofmap.data.photos import find_images
 from proofmap.metrics import proof
-from proofmap.ranking import rank
 
 GRID = [
     "steps=100 distractors=4 scale=4",

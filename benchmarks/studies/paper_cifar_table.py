@@ -18,9 +18,10 @@ from pathlib import Path
 import torch
 
 import proofmap as pm
+from proofmap.core.progress import Lines
 from proofmap.data.cifar import load_cifar
-from proofmap.metrics import mean_score, proof
-from proofmap.progress import Lines
+from proofmap.metrics import proof
+from proofmap.results.statistics import mean_score
 
 TVS = (0.0, 0.001, 0.01, 0.1)
 PAPER = {

@@ -6,25 +6,31 @@
 >>> proof.save("out/")  # doctest: +SKIP
 """
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError, MissingExtra, ModelError, ProofmapError
-from proofmap.evaluation import Evaluation, MethodResult, default_metrics, evaluate
-from proofmap.explanation import Proof, explain
+from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError
+from proofmap.core.version import __version__
+from proofmap.data.photos import load_images
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
-from proofmap.images import load_images
+from proofmap.judging import evaluate, explain
 from proofmap.methods import METHODS, LearnedMask, Method, TopLabel, make_method
-from proofmap.metrics import METRICS, Curves, Metric, Score, deletion, insertion, make_metric
+from proofmap.metrics import METRICS, Curves, Metric, default_metrics, deletion, insertion, make_metric
 from proofmap.models import list_models, load_classifier
+from proofmap.results.display import Display, set_display
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.explanation import Proof
+from proofmap.results.records import MethodResult
+from proofmap.results.statistics import Score
 
 if TYPE_CHECKING:
-    from proofmap.report.audit import audit
-    from proofmap.report.compare import compare
     from proofmap.report.html import write_report
+    from proofmap.results.audit import audit
+    from proofmap.results.compare import compare
     from proofmap.study import Run, Selection, Study, run_study
 
-__version__ = "0.1.0"
+set_display(lambda: cast(Display, import_module("proofmap.report.display")))
 
 # imported when asked for: they bring the progress views and the drawing along
 _LATER = {
@@ -32,21 +38,20 @@ _LATER = {
     "Selection": "proofmap.study",
     "Study": "proofmap.study",
     "run_study": "proofmap.study",
-    "audit": "proofmap.report.audit",
-    "compare": "proofmap.report.compare",
+    "audit": "proofmap.results.audit",
+    "compare": "proofmap.results.compare",
     "write_report": "proofmap.report.html",
 }
 
 
 def __getattr__(name: str) -> object:
     if name in _LATER:
-        from importlib import import_module
-
         return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'proofmap' has no attribute {name!r}")
 
 
 __all__ = [
+    "__version__",
     "METHODS",
     "METRICS",
     "Blur",

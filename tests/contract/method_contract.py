@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Silent, Task
 from proofmap.methods import Method
-from proofmap.progress import Silent, Task
 from tests.toys import MEAN, STD, conv_net, pixels
 
 Check = Callable[[Method], None]

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 import torch
 
-from proofmap.errors import InputError
-from proofmap.study.executor import Executor, LocalExecutor
-from proofmap.study.ray_executor import LARGEST_GROUP, RayExecutor
+from proofmap.core.errors import InputError
+from proofmap.study.executors.executor import Executor, LocalExecutor
+from proofmap.study.executors.ray_executor import LARGEST_GROUP, RayExecutor
 
 LONG = 120.0  # seconds after which something that must happen has not
 pytestmark = [pytest.mark.slow]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from proofmap.core.errors import InputError
 from proofmap.data.cifar import load_cifar
-from proofmap.errors import InputError
 
 N = 6
 PIXELS = np.random.default_rng(0).integers(0, 256, (N, 3, 32, 32), dtype=np.uint8)

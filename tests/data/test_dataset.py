@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proofmap.core.errors import InputError
 from proofmap.data import (
     ArrayImages,
     Dataset,
@@ -25,7 +26,6 @@ from proofmap.data import (
     truths,
 )
 from proofmap.data.dataset import digest_of
-from proofmap.errors import InputError
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, saved
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from proofmap.core.errors import InputError
 from proofmap.data import (
     IMAGENETTE,
     Corners,
@@ -27,8 +28,7 @@ from proofmap.data import (
     sample_photos,
 )
 from proofmap.data.folders import find_files
-from proofmap.errors import InputError
-from proofmap.images import SUFFIXES, find_images
+from proofmap.data.photos import SUFFIXES, find_images
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import devkit_at, imagenette_at, noise, save, saved
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from proofmap.core.errors import InputError, MissingExtra
 from proofmap.data import HuggingFaceImages, hugging_face, load_blocks, load_dataset, rebuild_dataset, truths
 from proofmap.data.dataset import digest_of
-from proofmap.errors import InputError, MissingExtra
 from tests.data.made_up import bomb, jpeg, noise, save
 from tests.toys import conv_classifier
 

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
 from proofmap.data import Block, Dataset, Unreadable, image_folder, load_blocks, load_dataset, prepare
-from proofmap.errors import InputError
-from proofmap.images import load_images
+from proofmap.data.photos import load_images
 from tests.data.made_up import Scripted, bomb, jpeg, noise, save
 
 LONG = 60.0  # seconds after which something that must happen has not

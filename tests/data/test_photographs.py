@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from proofmap.core.errors import InputError
 from proofmap.data import open_data, photographs, rebuild_dataset
-from proofmap.errors import InputError
 from tests.toys import conv_classifier
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
+from proofmap.core.errors import InputError
 from proofmap.data.pool import build_pool
-from proofmap.errors import InputError
 
 
 def pool(source: Any, shape: tuple[int, int, int] = (3, 8, 8), **options: Any) -> np.ndarray:

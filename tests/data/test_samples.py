@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from proofmap.core.errors import InputError, MissingExtra
 from proofmap.data.samples import SAMPLES, load_sample, sample_path
-from proofmap.errors import InputError, MissingExtra
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from proofmap.core.errors import InputError
 from proofmap.data import (
     ArrayImages,
     Corners,
@@ -16,7 +17,6 @@ from proofmap.data import (
     load_dataset,
     rebuild_dataset,
 )
-from proofmap.errors import InputError
 from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, saved
 
 

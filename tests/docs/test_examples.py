@@ -16,13 +16,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from proofmap._python_file import is_python_file
 from proofmap.cli import app
+from proofmap.core.labels import LabelRule
 from proofmap.data import pool
-from proofmap.labels import LabelRule
 from proofmap.methods import METHODS, make_method, split_methods
 from proofmap.metrics import METRICS, make_metric
 from proofmap.models import registry
+from proofmap.plugins.python_file import is_python_file
 from proofmap.study import Study
 from tests.docs.pages import (
     DOCS,

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 from proofmap.methods import GradCAM
 from proofmap.methods.cam import find_layer
 from proofmap.models.cifar_resnet import CifarResNet

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 from proofmap.methods import Gradient, GradientInput
 from proofmap.methods.gradients import Channels, input_gradients
 from tests.toys import MEAN, STD, Linear, conv_net, counted_classifier, drawn, linear_classifier, pixels

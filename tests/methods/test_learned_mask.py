@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proofmap import _random
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Silent, Task
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods import LearnedMask
 from proofmap.methods.learned_mask import PRESETS, _Problem, adam_step
-from proofmap.progress import Silent, Task
 from tests.toys import MEAN, STD, Linear, Tally, conv_net, drawn, normal, pixels
 
 SIZE = (8, 10)
@@ -119,7 +119,7 @@ def problem_of(
     """The pairs ``(images[p], labels[p])`` as :class:`LearnedMask` sets them up."""
     fast = f.frozen()
     pairs = list(enumerate(labels.tolist()))
-    keys = _random.pair_keys(images, pairs, seed, "learned-mask")
+    keys = streams.pair_keys(images, pairs, seed, "learned-mask")
     return _Problem(s, fast, images, labels, keys, fill.prepare(fast), s.distractors if fill.random else 1)
 
 

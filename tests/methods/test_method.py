@@ -12,10 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap import _registry
-from proofmap._code import code_digest
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress
 from proofmap.fills import Gray, Images
 from proofmap.methods import (
     METHODS,
@@ -29,7 +28,8 @@ from proofmap.methods import (
     make_method,
     split_methods,
 )
-from proofmap.progress import Progress
+from proofmap.plugins import registry
+from proofmap.plugins.code import code_digest
 from tests.toys import linear_classifier, normal, pixels
 
 SIZE = 4
@@ -273,7 +273,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         monkeypatch.syspath_prepend(str(tmp_path))
         monkeypatch.delitem(sys.modules, "checkered", raising=False)
         found = [EntryPoint(name, value, "proofmap.methods") for name, value in points]
-        monkeypatch.setattr(_registry, "entry_points", lambda group: [p for p in found if p.group == group])
+        monkeypatch.setattr(registry, "entry_points", lambda group: [p for p in found if p.group == group])
         monkeypatch.setattr(METHODS, "_known", dict(METHODS._known))
         monkeypatch.setattr(METHODS, "_asked", False)
 

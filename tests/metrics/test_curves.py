@@ -16,11 +16,11 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError, ProofmapError
+from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.progress import Silent, Task
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.metrics import PRESETS, completeness, curve_settings, deletion, insertion, soundness
 from proofmap.metrics.curves import Curves, CurveSettings, Game, curves
-from proofmap.progress import Silent, Task
 from tests.toys import Linear, linear_classifier, linear_probabilities, normal, pixels
 
 GAMES: tuple[Game, ...] = ("insertion", "deletion")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.metrics import (
     METRICS,

@@ -9,8 +9,8 @@ import pytest
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.block import judge_block
 from proofmap.metrics import build_metric, make_metric
+from proofmap.metrics.block import judge_block
 from proofmap.metrics.judge import METRICS, Judged, Metric
 from proofmap.study.plan import unit_cost
 from tests.toys import conv_classifier, counted_classifier, pixels

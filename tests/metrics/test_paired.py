@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from proofmap.metrics.paired import paired_intervals, sign_flip_p
-from proofmap.metrics.statistics import bootstrap_interval
+from proofmap.results.paired import paired_intervals, sign_flip_p
+from proofmap.results.statistics import bootstrap_interval
 from tests.toys import normal
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from proofmap.errors import InputError
-from proofmap.labels import NO_LABEL
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL
 from proofmap.metrics.proof import (
     THRESHOLDS,
     Thresholds,

@@ -10,7 +10,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 from proofmap.metrics import PRESETS
 from proofmap.metrics.quadrature import Nodes, Quadrature, Rule
 

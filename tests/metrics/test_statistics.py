@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 import torch
 
-from proofmap.metrics.statistics import Score, bootstrap_interval, mean_score, usual_resamples
+from proofmap.results.statistics import Score, bootstrap_interval, mean_score, usual_resamples
 
 NAN = math.nan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proofmap.errors import MissingExtra
+from proofmap.core.errors import MissingExtra
 from proofmap.models.efficientnet_lite import VARIANTS, Variant, packaged_file
 
 

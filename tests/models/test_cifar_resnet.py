@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import fx, nn
 
+from proofmap.core.errors import InputError, ModelError
 from proofmap.data.cifar import load_cifar
-from proofmap.errors import InputError, ModelError
 from proofmap.models import load_classifier
 from proofmap.models.cifar_resnet import BASIC_DEPTHS, CifarResNet, PaddedShortcut, renamed
 from proofmap.models.weights import load_state

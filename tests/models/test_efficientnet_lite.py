@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from proofmap.errors import MissingExtra, ModelError
-from proofmap.images import load_images
+from proofmap.core.errors import MissingExtra, ModelError
+from proofmap.data.photos import load_images
 from proofmap.models import efficientnet_lite, load_classifier
 from proofmap.models.efficientnet_lite import VARIANTS, ConvUnit, EfficientNetLite, SamePad, Variant, renamed
 from proofmap.models.weights import load_state

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError, ModelError
+from proofmap.core.errors import InputError, ModelError
 from proofmap.models import load_classifier
 
 NETS = """

@@ -14,8 +14,8 @@ import pytest
 import torch
 from PIL import Image
 
-from proofmap.errors import MissingExtra, ModelError
-from proofmap.images import load_images
+from proofmap.core.errors import MissingExtra, ModelError
+from proofmap.data.photos import load_images
 from proofmap.models import load_classifier
 
 pytestmark = [

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from proofmap.errors import InputError, ModelError
+from proofmap.core.errors import InputError, ModelError
 from proofmap.models import DEFAULT_MODEL, ModelInfo, ModelSpec, list_models, load_classifier
 from proofmap.models.cifar_resnet import CifarResNet
 from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from proofmap.errors import ModelError
+from proofmap.core.errors import ModelError
 from proofmap.models.weights import load_into, load_state
 
 

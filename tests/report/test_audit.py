@@ -9,8 +9,8 @@ import math
 import pytest
 
 import proofmap as pm
-from proofmap.errors import InputError
-from proofmap.report.audit import audit
+from proofmap.core.errors import InputError
+from proofmap.results.audit import audit
 from tests.report.test_compare import judged, with_values
 
 FEW = {"m": {"completeness": [0.95, 0.75, 0.85, 0.85], "cost": [0.1, 0.3, 0.2, 0.2]}}

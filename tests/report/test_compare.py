@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.errors import InputError
-from proofmap.metrics.statistics import mean_score
-from proofmap.report.compare import Comparison, Difference, compare
+from proofmap.core.errors import InputError
+from proofmap.results.compare import Comparison, Difference, compare
+from proofmap.results.statistics import mean_score
 from tests.toys import conv_classifier, linear_classifier, pixels
 
 METHODS = ("gradient-x-input", "random", "centered-gaussian")

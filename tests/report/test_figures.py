@@ -16,9 +16,9 @@ from PIL import Image
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
+from proofmap.core.ranking import keep_top
 from proofmap.metrics.proof import completeness
-from proofmap.ranking import keep_top
 from proofmap.report import figures
 from proofmap.report.figures import drawing, grid, learned
 from proofmap.report.pictures import kept

@@ -12,14 +12,15 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap import _random
-from proofmap.errors import InputError
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.ranking import keep_top, rank
 from proofmap.metrics.curves import curve_settings
-from proofmap.ranking import keep_top
-from proofmap.report import page_data, page_pictures, scatter, tables
+from proofmap.report import page_data, page_pictures, scatter
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.html import write_report
 from proofmap.report.pictures import displayed
+from proofmap.results import tables
 from tests.report.pages import STRANGE, PageParts, judged, listed
 from tests.toys import normal
 
@@ -40,7 +41,7 @@ def page(evaluation: pm.Evaluation, tmp_path_factory: pytest.TempPathFactory) ->
 def test_levels_say_exactly_what_the_ranking_keeps_at_every_step(n: int) -> None:
     maps = torch.stack([normal(n), normal(n).round(), torch.zeros(n)])  # distinct values, ties, all equal
     counts = page_pictures.slider_counts(n)
-    levels = page_pictures.levels_of(pm.ranking.rank(maps), counts)
+    levels = page_pictures.levels_of(rank(maps), counts)
     steps = len(counts) - 1
     for k in range(steps + 1):
         assert ((levels <= k) == keep_top(maps, k / steps).numpy()).all()
@@ -57,7 +58,7 @@ def test_the_page_carries_the_ranking_of_the_curves(tmp_path: Path, ties: str) -
         2, labels="top2", methods=[coarse], metrics=[pm.default_metrics(curve=curve)[0]], seed=3
     )
     page = PageParts(write_report(evaluation, tmp_path / "r.html"))
-    keys = _random.image_keys(evaluation.images, 3, "ties")
+    keys = streams.image_keys(evaluation.images, 3, "ties")
     for image in range(2):
         assert page.record["pictured"][image]["index"] == image
         maps = evaluation.results[0].maps[image]
@@ -75,7 +76,7 @@ def test_a_label_free_map_is_stored_once(evaluation: pm.Evaluation, page: PagePa
 def test_colours_by_level_are_the_colours_by_value() -> None:
     heat = normal(64, 64)
     counts = page_pictures.slider_counts(heat.numel())
-    levels = page_pictures.levels_of(pm.ranking.rank(heat[None]), counts)[0]
+    levels = page_pictures.levels_of(rank(heat[None]), counts)[0]
     table = np.array(page_pictures.heat_table(heat, levels, len(counts) - 1))
     difference = np.abs(table[levels].reshape(64, 64) - 255 * displayed(heat))
     assert difference.mean() < 1.5 and difference.max() < 30
@@ -448,7 +449,7 @@ def test_a_study_of_two_thousand_images_is_a_small_page(evaluation: pm.Evaluatio
 def test_twenty_images_five_labels_four_methods_of_pure_noise_stay_below_thirty_megabytes() -> None:
     noise = torch.stack([normal(224, 224, seed=k) for k in range(4)])
     counts = page_pictures.slider_counts(224 * 224)
-    levels = page_pictures.levels_of(pm.ranking.rank(noise), counts)
+    levels = page_pictures.levels_of(rank(noise), counts)
     stored = len(page_pictures.levels_text(levels, 224, 224)) / 4
     photo = len(page_pictures.photo_uri(torch.rand(3, 224, 224)))  # noise: larger than any photo
     assert 20 * (5 * 4 * (stored + 1500) + photo) < 30e6

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import proofmap as pm
-from proofmap.report import tables
+from proofmap.results import tables
 from tests.report.test_compare import judged, with_values
 
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.ranking import keep_top
-from proofmap.report import tables
+from proofmap.core.ranking import keep_top
 from proofmap.report.html import write_report
+from proofmap.results import tables
 from tests.browser import NoBrowser, chromium
 from tests.report.pages import judged, listed
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from proofmap.ranking import keep_top
+from proofmap.core.ranking import keep_top
+from proofmap.core.text import one_line
 from proofmap.report import pictures
-from proofmap.report.text import one_line
 from tests.report.pages import judged
 
 

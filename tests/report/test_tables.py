@@ -14,10 +14,11 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.report import figures, tables
-from proofmap.report.audit import audit
-from proofmap.report.compare import compare
+from proofmap.report import figures
 from proofmap.report.files import evaluation_json
+from proofmap.results import tables
+from proofmap.results.audit import audit
+from proofmap.results.compare import compare
 from tests.report.test_compare import with_values
 
 NAN = math.nan

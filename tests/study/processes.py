@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from PIL import Image
 
-from proofmap.errors import ProofmapError
+from proofmap.core.errors import ProofmapError
 from proofmap.study import Study, run_study
 
 _ROOT = Path(__file__).parents[2]

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from proofmap.errors import InputError, ProofmapError
-from proofmap.study import Run, RunBusy, Selection, StoreError, Study, run_study, schema, verify_run
-from proofmap.study.lock import locked
-from proofmap.study.store import Store
+from proofmap.core.errors import InputError, ProofmapError
+from proofmap.study import Run, RunBusy, Selection, StoreError, Study, run_study, verify_run
+from proofmap.study.store import schema
+from proofmap.study.store.database import Store
+from proofmap.study.store.lock import locked
 from tests.data.made_up import bomb, jpeg, noise, save
 from tests.study.processes import Processes
 from tests.study.studies import facts, net_file, photos, toy_study

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-import proofmap.study.ray_executor as module
-from proofmap.errors import InputError, MissingExtra, ProofmapError
-from proofmap.study.executor import Lost
-from proofmap.study.ray_executor import RayExecutor, _Actor, _Job, _Jobs
+import proofmap.study.executors.ray_executor as module
+from proofmap.core.errors import InputError, MissingExtra, ProofmapError
+from proofmap.study.executors.executor import Lost
+from proofmap.study.executors.ray_executor import RayExecutor, _Actor, _Job, _Jobs
 
 LONG = 120.0  # seconds after which something that must happen has not
 
@@ -238,7 +238,7 @@ def test_a_running_cluster_is_left_as_it_was(ray: ModuleType, tmp_path: Path) ->
         textwrap.dedent("""
         import sys
         from dataclasses import dataclass
-        from proofmap.study.ray_executor import RayExecutor
+        from proofmap.study.executors.ray_executor import RayExecutor
 
         @dataclass(frozen=True)
         class Box:
@@ -274,7 +274,7 @@ def test_a_cluster_of_our_own_says_nothing_and_is_gone_afterwards(tmp_path: Path
         import os, signal, sys
         from functools import partial
         from pathlib import Path
-        from proofmap.study.ray_executor import RayExecutor
+        from proofmap.study.executors.ray_executor import RayExecutor
         from tests.study.test_ray_executor import make_mortal
 
         def children():

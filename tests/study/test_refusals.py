@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proofmap import cli
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 from proofmap.study import Run, Selection, run_study, verify_run
 from proofmap.study.manifest import Manifest
 from tests.study.studies import facts, photos, toy_study

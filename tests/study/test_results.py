@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import torch
 
-from proofmap.errors import InputError, MissingExtra
-from proofmap.evaluation import Evaluation
-from proofmap.images import load_images
+from proofmap.core.errors import InputError, MissingExtra
+from proofmap.data.photos import load_images
+from proofmap.results.evaluation import Evaluation
 from proofmap.study import Run, StoreError, Study, export_run, run_study
 from proofmap.study.manifest import Manifest
 from tests.data.made_up import save
@@ -296,7 +296,7 @@ def test_a_run_can_be_read_where_nothing_can_be_written(
     """On a shared disk, say; SQLite would want files of its own beside the database."""
     shutil.copytree(folder / "run", tmp_path / "run")
     before = sorted(p.name for p in (tmp_path / "run").iterdir())
-    monkeypatch.setattr("proofmap.study.store.os.access", lambda *_: False)
+    monkeypatch.setattr("proofmap.study.store.database.os.access", lambda *_: False)
     with Run(tmp_path / "run") as run, Run(folder / "run") as usual:
         assert run.store.read_only and run.table() == usual.table()
         assert sorted(p.name for p in (tmp_path / "run").iterdir()) == before

@@ -14,22 +14,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from proofmap._batching import BatchSizeWarning
-from proofmap.block import BlockResult, judge_block
 from proofmap.classifier import Classifier
+from proofmap.core.batching import BatchSizeWarning
+from proofmap.core.errors import InputError
 from proofmap.data import image_folder, load_dataset
-from proofmap.errors import InputError
-from proofmap.evaluation import evaluate
-from proofmap.images import load_images
+from proofmap.data.photos import load_images
+from proofmap.judging import evaluate
 from proofmap.methods import METHODS as REGISTERED_METHODS
 from proofmap.methods import Method, make_method
+from proofmap.metrics.block import BlockResult, judge_block
 from proofmap.metrics.judge import METRICS as REGISTERED_METRICS
 from proofmap.metrics.judge import Judged, Metric
 from proofmap.study import Plan, Run, Selection, Study, run_study, verify_run
 from proofmap.study.manifest import Manifest
-from proofmap.study.maps import read_maps, write_maps
-from proofmap.study.store import Store
-from proofmap.study.watch import Standing
+from proofmap.study.store.database import Store
+from proofmap.study.store.maps import read_maps, write_maps
+from proofmap.study.watchers.status import Standing
 from tests.data.made_up import save
 from tests.study.studies import METHODS, classifier_of, facts, photos, toy_study, values
 from tests.toys import MEAN, STD, Counted, Tally, conv_classifier, conv_net, counted_classifier, pixels

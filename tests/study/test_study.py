@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 from proofmap.methods import LearnedMask, Random
 from proofmap.metrics import Insertion, Soundness
 from proofmap.models import DEFAULT_MODEL

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap.errors import InputError, MissingExtra
-from proofmap.study.trackers import MEMORY, TRACKERS, Tracker, make_tracker, safe
-from proofmap.study.watch import Standing, Watcher, Watchers
+from proofmap.core.errors import InputError, MissingExtra
+from proofmap.study.watchers.status import Standing, Watcher, Watchers
+from proofmap.study.watchers.trackers import MEMORY, TRACKERS, Tracker, make_tracker, safe
 
 SETTINGS = {"model": {"name": "tiny"}, "methods": ["grad-cam", "learned-mask:tv=0.1"], "workers": 1}
 SURVEYING = Standing(state="surveying")

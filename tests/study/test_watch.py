@@ -16,12 +16,12 @@ import pytest
 import torch
 from rich.console import Console
 
-from proofmap._console import EVERY
-from proofmap.errors import InputError
-from proofmap.progress import Progress
-from proofmap.study import views
-from proofmap.study.views import LiveView, PlainLines, ProgressFile, watcher_for
-from proofmap.study.watch import Standing, UnitProgress, Watcher, Watchers, in_words, memory_of
+from proofmap.cli.console import EVERY
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress
+from proofmap.study.watchers import views
+from proofmap.study.watchers.status import Standing, UnitProgress, Watcher, Watchers, in_words, memory_of
+from proofmap.study.watchers.views import LiveView, PlainLines, ProgressFile, watcher_for
 
 METRICS = ("completeness", "soundness", "best-effort", "insertion", "deletion", "area", "entropy")
 METHODS = ("learned-mask", "grad-cam", "learned-mask:preset=paper,grid=28,objective=printed [red]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 from proofmap.theory.desk import DESK, Belief, Case
 
 COMPLETE = {"desk": (0.97, 1.0, 0.64), "desktop computer": (1.0, 1.0, 0.58)}

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap._batching import BatchSizeWarning
 from proofmap.cli import evaluate, explain, figures, lists, runs
 from proofmap.cli.options import people
+from proofmap.core.batching import BatchSizeWarning
 
 app = typer.Typer(
     name="proofmap",

@@ -11,7 +11,6 @@ import torch
 import typer
 
 import proofmap as pm
-from proofmap._files import check_output
 from proofmap.cli.options import (
     COMPARED,
     FORMATS,
@@ -28,19 +27,20 @@ from proofmap.cli.options import (
     people,
     typed,
 )
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
+from proofmap.core.files import check_output
 from proofmap.methods import split_methods
-from proofmap.report import tables
 from proofmap.report.files import evaluation_json
 from proofmap.report.runs import save_run
+from proofmap.results import tables
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
 from proofmap.study.setup import Setup
-from proofmap.study.trackers import make_tracker
-from proofmap.study.views import ProgressFile, watcher_for
-from proofmap.study.watch import duration
+from proofmap.study.watchers.status import duration
+from proofmap.study.watchers.trackers import make_tracker
+from proofmap.study.watchers.views import ProgressFile, watcher_for
 
 FAILED = 3
 """Exit code when some image or unit failed."""
@@ -179,7 +179,7 @@ def _executor(
     name: str, address: str | None, workers: int | None, gpus: float, threads: int | None, folder: Path
 ) -> Executor:
     if name == "ray":
-        from proofmap.study.ray_executor import RayExecutor
+        from proofmap.study.executors.ray_executor import RayExecutor
 
         if (folder / MANIFEST).exists():
             threads = Manifest.read(folder).threads

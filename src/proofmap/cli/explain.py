@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap._console import progress_for
-from proofmap._files import check_output
+from proofmap.cli.console import progress_for
 from proofmap.cli.options import (
     COMPARED,
     BatchSizeOption,
@@ -31,12 +30,13 @@ from proofmap.cli.options import (
     say_written,
     typed,
 )
+from proofmap.core.files import check_output
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import photographs
 from proofmap.methods import split_methods
 from proofmap.models import DEFAULT_MODEL
-from proofmap.report import tables
 from proofmap.report.html import write_report
+from proofmap.results import tables
 from proofmap.study.setup import explained_samples, without_samples
 
 

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import proofmap as pm
-from proofmap._console import progress_for
-from proofmap._files import check_output
+from proofmap.cli.console import progress_for
 from proofmap.cli.options import (
     LABELS_HELP,
     Device,
@@ -23,14 +22,15 @@ from proofmap.cli.options import (
     people,
     say_written,
 )
+from proofmap.core.errors import InputError
+from proofmap.core.files import check_output
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
-from proofmap.errors import InputError
 from proofmap.models import DEFAULT_MODEL
-from proofmap.report import tables
 from proofmap.report.figures import FIGURES, draw_figure, figures_of
 from proofmap.report.runs import shown
+from proofmap.results import tables
 from proofmap.study import Run
 
 

@@ -9,7 +9,7 @@ import proofmap as pm
 from proofmap.cli.options import AsJson
 from proofmap.data import list_datasets
 from proofmap.methods import METHODS
-from proofmap.report import tables
+from proofmap.results import tables
 
 
 def methods(as_json: AsJson = False) -> None:

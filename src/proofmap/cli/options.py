@@ -12,7 +12,7 @@ import torch
 import typer
 from rich.console import Console
 
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 
 people = Console(stderr=True, highlight=False, soft_wrap=True)
 

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from proofmap.cli.options import Format, RunFolder, check_format, listed, people, say_written
-from proofmap.errors import InputError
-from proofmap.report.audit import audit as hold_against
-from proofmap.report.compare import compare as paired
+from proofmap.core.errors import InputError
 from proofmap.report.runs import write_run_report
+from proofmap.results.audit import audit as hold_against
+from proofmap.results.compare import compare as paired
 from proofmap.study import Run, export_run, verify_run
 
 

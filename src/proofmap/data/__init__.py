@@ -6,6 +6,7 @@ from proofmap.data.folders import ImageFiles, image_csv, image_folder
 from proofmap.data.huggingface import HuggingFaceImages, hugging_face
 from proofmap.data.imagenet_folders import IMAGENETTE, Corners, imagenet, imagenette, imagenette_corner
 from proofmap.data.loader import Block, Unreadable, load_blocks
+from proofmap.data.photos import prepare
 from proofmap.data.pool import build_pool
 from proofmap.data.samples import SAMPLES, load_sample, sample_path
 from proofmap.data.specs import (
@@ -17,7 +18,6 @@ from proofmap.data.specs import (
     rebuild_dataset,
     sample_photos,
 )
-from proofmap.images import prepare
 
 __all__ = [
     "load_dataset",

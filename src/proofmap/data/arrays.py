@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from proofmap.core.errors import InputError
 from proofmap.data.cifar import read_cifar
 from proofmap.data.dataset import Dataset, digest_of
 from proofmap.data.folders import existing_folder
-from proofmap.errors import InputError
 from proofmap.models.names import CIFAR10_NAMES, cifar100_names
 
 Array = NDArray[Any]

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 
 _ALLOWED = {
     ("numpy._core.multiarray", "_reconstruct"),

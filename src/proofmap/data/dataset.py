@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from PIL import Image
 
-from proofmap import _random
-from proofmap.errors import InputError
+from proofmap.core import streams
+from proofmap.core.errors import InputError
 
 
 class Dataset(ABC):
@@ -143,7 +143,7 @@ def random_choice(names: Sequence[str], n: int, *, seed: int = 0) -> list[int]:
     """
     if not 0 <= n <= len(names):
         raise InputError(f"{n} pictures are asked for, but there are {len(names)}")
-    drawn = sorted((_random.key_of(seed, name, "selection"), name, i) for i, name in enumerate(names))
+    drawn = sorted((streams.key_of(seed, name, "selection"), name, i) for i, name in enumerate(names))
     return [i for _, _, i in drawn[:n]]
 
 

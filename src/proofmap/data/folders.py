@@ -11,9 +11,9 @@ from pathlib import Path
 
 from PIL import Image
 
+from proofmap.core.errors import InputError
 from proofmap.data.dataset import Dataset, digest_of
-from proofmap.errors import InputError
-from proofmap.images import SUFFIXES, decode_image
+from proofmap.data.photos import SUFFIXES, decode_image
 
 Box = tuple[float, float, float, float]
 

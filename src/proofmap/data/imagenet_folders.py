@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from proofmap import _random
+from proofmap.core import streams
+from proofmap.core.errors import InputError
 from proofmap.data.dataset import Dataset, digest_of
 from proofmap.data.folders import ImageFiles, existing_folder, find_files, read_table, text_of
-from proofmap.errors import InputError
-from proofmap.images import resize_shorter_side
+from proofmap.data.photos import resize_shorter_side
 from proofmap.models.names import imagenet_names
 
 IMAGENETTE = {
@@ -94,8 +94,8 @@ class Corners(Dataset):
         return self._corner_of(self.pictures.digest(i))
 
     def _corner_of(self, content: str) -> int:
-        key = _random.key_of(self.seed, content, "corner")
-        return int(_random.integers(torch.tensor(key), 1, 4))
+        key = streams.key_of(self.seed, content, "corner")
+        return int(streams.integers(torch.tensor(key), 1, 4))
 
     def read(self, i: int) -> Image.Image:
         corner = self.corner(i)

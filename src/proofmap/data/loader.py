@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
 from proofmap.data.dataset import Dataset
-from proofmap.errors import InputError
-from proofmap.images import Frame, prepare
+from proofmap.data.photos import Frame, prepare
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from proofmap import _random
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.data.photos import find_images, fit, read_image
 from proofmap.data.samples import SAMPLES, load_sample
-from proofmap.errors import InputError
-from proofmap.images import find_images, fit, read_image
 
 Opener = Callable[[], Image.Image]
 _KEPT_OPEN = 64
@@ -35,7 +35,7 @@ def build_pool(source: Any, shape: tuple[int, int, int], *, size: int, crop: str
         )
     openers = _openers(source)
     count = size if crop == "random" else min(size, len(openers))
-    order = _random.permutations(torch.tensor(_random.key_of(seed, "pool order")), len(openers)).tolist()
+    order = streams.permutations(torch.tensor(streams.key_of(seed, "pool order")), len(openers)).tolist()
     opened: dict[int, Image.Image] = {}
     pictures = []
     for i in range(count):
@@ -45,7 +45,7 @@ def build_pool(source: Any, shape: tuple[int, int, int], *, size: int, crop: str
                 opened.clear()
             opened[which] = openers[which]().convert("L" if channels == 1 else "RGB")
         if crop == "random":
-            picture = _random_crop(opened[which], (height, width), _random.key_of(seed, which, i, "crop"))
+            picture = _random_crop(opened[which], (height, width), streams.key_of(seed, which, i, "crop"))
         else:
             picture = fit(opened[which], (height, width), None, "bilinear")
         pictures.append(np.asarray(picture).reshape(height, width, channels))
@@ -53,7 +53,7 @@ def build_pool(source: Any, shape: tuple[int, int, int], *, size: int, crop: str
 
 
 def _random_crop(image: Image.Image, size: tuple[int, int], key: int) -> Image.Image:
-    area, ratio, left, top, flip = _random.uniform(torch.tensor(key), 5).tolist()
+    area, ratio, left, top, flip = streams.uniform(torch.tensor(key), 5).tolist()
     wanted = (0.08 + 0.92 * area) * image.width * image.height
     aspect = math.exp(math.log(3 / 4) + ratio * math.log(16 / 9))
     width = min(image.width, max(1, round(math.sqrt(wanted * aspect))))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from proofmap.errors import InputError, require
-from proofmap.images import read_image
+from proofmap.core.errors import InputError, require
+from proofmap.data.photos import read_image
 
 SAMPLES: dict[str, str] = {
     "astronaut": "astronaut.png",

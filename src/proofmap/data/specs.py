@@ -20,15 +20,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proofmap._files import distinct_names
+from proofmap.core.errors import InputError
+from proofmap.core.files import distinct_names
 from proofmap.data.arrays import array_file, cifar10, cifar100
 from proofmap.data.dataset import Dataset
 from proofmap.data.folders import ImageFiles, image_csv, image_folder
 from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
+from proofmap.data.photos import find_images
 from proofmap.data.samples import SAMPLES, sample_path
-from proofmap.errors import InputError
-from proofmap.images import find_images
 
 _KINDED = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
 _PARTS = re.compile(
@@ -68,7 +68,7 @@ def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
     >>> load_dataset("imagenet-corner:data")
     Traceback (most recent call last):
         ...
-    proofmap.errors.InputError: there is no kind of dataset 'imagenet-corner'. Did you mean 'imagenette-corner'...
+    proofmap.core.errors.InputError: there is no kind of dataset 'imagenet-corner'. Did you mean 'imagenette-corner'...
     """
     kind, place, written = _taken_apart(str(spec))
     doubled = [key for key in options if key in written and str(options[key]) != written[key]]

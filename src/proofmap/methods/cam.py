@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proofmap._batching import in_batches
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core.batching import in_batches
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress
 from proofmap.methods.method import METHODS, Cost, Method, Need
-from proofmap.progress import Progress
 
 
 def find_layer(classifier: Classifier) -> str:

@@ -8,12 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap import _random
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress
+from proofmap.core.ranking import center_distance
 from proofmap.methods.method import METHODS, Cost, Method, MethodLike, make_method
-from proofmap.progress import Progress
-from proofmap.ranking import center_distance
 
 
 @METHODS.register
@@ -42,10 +42,10 @@ class Random(Method):
         if self.per_label:
             rows, columns = labels.shape
             pairs = [(i, int(labels[i, j])) for i in range(rows) for j in range(columns)]
-            keys = _random.pair_keys(images, pairs, seed, self.seed_offset, "random map")
+            keys = streams.pair_keys(images, pairs, seed, self.seed_offset, "random map")
         else:
-            keys = _random.image_keys(images, seed, self.seed_offset, "random map")
-        return _random.normal(keys, n).view(*labels.shape, *images.shape[2:])
+            keys = streams.image_keys(images, seed, self.seed_offset, "random map")
+        return streams.normal(keys, n).view(*labels.shape, *images.shape[2:])
 
 
 @METHODS.register

@@ -11,11 +11,11 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from proofmap._batching import in_batches
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core.batching import in_batches
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress
 from proofmap.methods.method import METHODS, Cost, Method, Need
-from proofmap.progress import Progress
 
 Channels = Literal["max", "sum", "mean"]
 

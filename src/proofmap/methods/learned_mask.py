@@ -17,16 +17,16 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from proofmap import _random
-from proofmap._batching import in_batches
-from proofmap._kernels import steady_kernels
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.classifier.kernels import steady_kernels
+from proofmap.core import streams
+from proofmap.core.batching import in_batches
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress, Task
 from proofmap.fills import Fill, make_fill
-from proofmap.labels import NO_LABEL
 from proofmap.methods.mask_terms import Objective, Variation, data_term, total_variation, upsampling
 from proofmap.methods.method import METHODS, Cost, Method, Need
-from proofmap.progress import Progress, Task
 
 Merge = Literal["max", "sum"]
 Decay = Literal["constant", "cosine"]
@@ -147,7 +147,7 @@ class LearnedMask(Method):
         places = (labels != NO_LABEL).nonzero()
         image_of, label_of = places[:, 0], labels[places[:, 0], places[:, 1]]
         pairs = list(zip(image_of.tolist(), label_of.tolist(), strict=True))
-        keys = _random.pair_keys(images, pairs, seed, "learned-mask")
+        keys = streams.pair_keys(images, pairs, seed, "learned-mask")
 
         with progress.task(self.name, self.passes(len(pairs))) as task, steady_kernels(tf32=True):
 
@@ -231,8 +231,8 @@ class _Problem:
         shape = (len(self.labels), planes, self.up[0].shape[1], self.up[1].shape[1])
         if s.masks == 1:
             return self.images.new_zeros(shape)
-        keys = _random.words(self.keys, 1)[:, 0]  # a stream of its own, apart from the distractors'
-        return s.init_noise * _random.normal(~keys, math.prod(shape[1:])).view(shape)
+        keys = streams.words(self.keys, 1)[:, 0]  # a stream of its own, apart from the distractors'
+        return s.init_noise * streams.normal(~keys, math.prod(shape[1:])).view(shape)
 
     def low_masks(self, weights: Tensor) -> Tensor:
         return weights.sigmoid() if self.settings.masks == 1 else weights.softmax(dim=1)
@@ -261,7 +261,7 @@ class _Problem:
         if self.constant is not None:
             return self.constant.view(-1, 1, 1, *shape).expand(-1, masks, 1, *shape)
         n = masks * self.draws
-        words = _random.words(self.keys, 2 * n, start=2 * n * step + 4)
+        words = streams.words(self.keys, 2 * n, start=2 * n * step + 4)
         keys = ((words[:, :n] << 32) | words[:, n:]).flatten()
         images = self.images[:, None].expand(-1, n, *shape).flatten(0, 1)
         return self.fill(images, keys).view(-1, masks, self.draws, *shape)

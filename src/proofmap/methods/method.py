@@ -10,14 +10,15 @@ from typing import Any, ClassVar, Literal, get_type_hints
 import torch
 from torch import Tensor
 
-from proofmap._code import code_digest
-from proofmap._python_file import from_python_file, is_python_file, split_python_file
-from proofmap._registry import Registry
-from proofmap._settings import read_settings
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
-from proofmap.labels import NO_LABEL, check_labels
-from proofmap.progress import Progress, Silent
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL, check_labels
+from proofmap.core.progress import Progress, Silent
+from proofmap.fills import Fill
+from proofmap.plugins.code import code_digest
+from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
+from proofmap.plugins.registry import Registry
+from proofmap.plugins.settings import read_settings
 
 Need = Literal["gradients", "layer", "distractors", "masker"]
 
@@ -255,3 +256,24 @@ def split_methods(text: str) -> list[str]:
     if not specs:
         raise InputError("no method was named; see: proofmap methods")
     return specs
+
+
+def title_of(method: Method) -> str:
+    """A short name: the method's own, with the settings that differ from its defaults.
+
+    >>> title_of(make_method("top-label:learned-mask:steps=5,fill=gray"))
+    'top-label:learned-mask:steps=5,fill=gray'
+    """
+    inner = getattr(method, "of", None)
+    if isinstance(inner, Method):
+        return f"{method.name}:{title_of(inner)}"
+    settings: tuple[dataclasses.Field[Any], ...] = ()
+    if dataclasses.is_dataclass(method):
+        settings = dataclasses.fields(method)
+    changed: list[str] = []
+    for setting in settings:
+        value = getattr(method, setting.name)
+        shown = value.name if isinstance(value, Fill) else value
+        if setting.default is not dataclasses.MISSING and shown != setting.default:
+            changed.append(f"{setting.name}={shown}")
+    return str(method.settings()["method"]) + (":" + ",".join(changed) if changed else "")

@@ -11,6 +11,7 @@ from proofmap.metrics.judge import (
     Metric,
     Soundness,
     build_metric,
+    default_metrics,
     make_metric,
 )
 from proofmap.metrics.proof import (
@@ -23,7 +24,6 @@ from proofmap.metrics.proof import (
     worst_case,
 )
 from proofmap.metrics.quadrature import Quadrature
-from proofmap.metrics.statistics import Score, bootstrap_interval, mean_score
 
 __all__ = [
     "METRICS",
@@ -40,16 +40,14 @@ __all__ = [
     "Judged",
     "Metric",
     "Quadrature",
-    "Score",
     "Soundness",
     "Thresholds",
     "best_effort",
-    "bootstrap_interval",
     "completeness",
     "curve_settings",
+    "default_metrics",
     "deletion",
     "insertion",
-    "mean_score",
     "soundness",
     "thresholds",
     "worst_case",

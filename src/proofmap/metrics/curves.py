@@ -14,16 +14,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from proofmap import _random
-from proofmap._batching import in_batches
-from proofmap._kernels import steady_kernels
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.classifier.kernels import steady_kernels
+from proofmap.core import streams
+from proofmap.core.batching import in_batches
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL, check_labels
+from proofmap.core.progress import Progress, Silent
+from proofmap.core.ranking import Ties, rank
 from proofmap.fills import Blur, Fill, Gray, make_fill
-from proofmap.labels import NO_LABEL, check_labels
 from proofmap.metrics.quadrature import Quadrature
-from proofmap.progress import Progress, Silent
-from proofmap.ranking import Ties, rank
 
 Game = Literal["insertion", "deletion"]
 
@@ -200,9 +200,9 @@ class _Runner:
         self.n = math.prod(self.positions)
         self.nodes = settings.quadrature.nodes(self.n)
         self.draws = settings.draws if settings.fill.random else 1
-        ties = _random.image_keys(images, seed, "ties")
+        ties = streams.image_keys(images, seed, "ties")
         self.ranks, self.image_of, self.map_of = _distinct_ranks(maps, labels, settings.ties, ties)
-        draw_names = [_random.image_keys(images, seed, "curve fill", d) for d in range(self.draws)]
+        draw_names = [streams.image_keys(images, seed, "curve fill", d) for d in range(self.draws)]
         self.keys = torch.stack(draw_names, dim=1)
         self.fixed = None if settings.fill.random else settings.fill(images, self.keys[:, 0])
 

@@ -14,14 +14,14 @@ from typing import Any, ClassVar, Self, get_type_hints
 import torch
 from torch import Tensor
 
-from proofmap._python_file import from_python_file, is_python_file, split_python_file
-from proofmap._registry import Registry
-from proofmap._settings import read_settings
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress, Silent
 from proofmap.metrics import proof
 from proofmap.metrics.curves import Curves, CurveSettings, Game, curve_settings, curves
-from proofmap.progress import Progress, Silent
+from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
+from proofmap.plugins.registry import Registry
+from proofmap.plugins.settings import read_settings
 
 MOST_LABELS_IN_MATRIX = 64
 """The label x label matrix is kept up to so many labels: it costs no passes, but memory that grows with their square."""
@@ -296,3 +296,18 @@ class Deletion(Insertion):
     higher_is_better: ClassVar[bool] = False
     meaning: ClassVar[str] = "area under the deletion curve of the first label"
     curve: CurveSettings = field(default_factory=lambda: curve_settings("paper", "deletion"))
+
+
+def default_metrics(
+    thresholds: str | tuple[float, float] | proof.Thresholds = "paper", curve: str | CurveSettings = "paper"
+) -> list[Metric]:
+    """Completeness, soundness and best effort at these thresholds, insertion and deletion, on these curves."""
+    at = proof.thresholds(thresholds)
+    shown, hidden = curve_settings(curve), curve_settings(curve, "deletion")
+    return [
+        Completeness(at=at, curve=shown),
+        Soundness(at=at, curve=shown),
+        BestEffort(at=at, curve=shown),
+        Insertion(curve=shown),
+        Deletion(curve=hidden),
+    ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 
 SECOND_LABEL_FLOOR = 0.01
 """Best effort looks at images whose second label has at least this probability."""

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 
 Rule = Literal["mean", "right", "trapezoid"]
 

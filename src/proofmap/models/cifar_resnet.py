@@ -17,7 +17,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 from proofmap.models.names import CIFAR10_NAMES, cifar100_names
 from proofmap.models.weights import State
 

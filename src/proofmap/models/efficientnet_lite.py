@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proofmap.errors import MissingExtra
+from proofmap.core.errors import MissingExtra
 from proofmap.models.names import imagenet_names
 from proofmap.models.weights import State, load_into, load_state
 

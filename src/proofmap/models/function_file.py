@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from proofmap._python_file import importable, run_file
 from proofmap.classifier import Classifier
-from proofmap.errors import ModelError, ProofmapError
+from proofmap.core.errors import ModelError, ProofmapError
+from proofmap.plugins.python_file import importable, run_file
 
 _EXPECTED = (
     "return a proofmap.Classifier, or a tuple (net, arguments) where arguments is a dict of what Classifier "

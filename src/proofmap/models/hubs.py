@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from proofmap.errors import MissingExtra, ModelError, ProofmapError, require
+from proofmap.core.errors import MissingExtra, ModelError, ProofmapError, require
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
 from proofmap.models.weights import first_line

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError, ModelError
+from proofmap.core.errors import InputError, ModelError
 from proofmap.models import cifar_resnet, efficientnet_lite
 from proofmap.models.cifar_resnet import CifarResNet
 from proofmap.models.efficientnet_lite import EfficientNetLite

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 
 SCHEMES = ("torchvision", "timm", "hf")
 

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from proofmap.errors import ModelError
+from proofmap.core.errors import ModelError
 
 State = dict[str, Tensor]
 
@@ -65,7 +65,7 @@ def load_into(net: nn.Module, state: Mapping[str, Tensor], *, source: str) -> No
     >>> net = nn.Linear(2, 1)
     >>> load_into(net, {"weight": torch.ones(1, 2)}, source="demo.pth")
     Traceback (most recent call last):
-    proofmap.errors.ModelError: demo.pth does not fit the net Linear: missing bias
+    proofmap.core.errors.ModelError: demo.pth does not fit the net Linear: missing bias
     """
     own = net.state_dict()
     missing = [key for key in own if key not in state and not key.endswith(_COUNTER)]

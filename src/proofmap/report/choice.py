@@ -7,13 +7,13 @@ loaded, and the page says how it was made.
 from __future__ import annotations
 
 import random as random_numbers
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
+from proofmap.results.records import base_name
 
 Values = Mapping[str, Mapping[str, Tensor]]
 """Per-image values ``(N,)`` by method and metric, as in ``{r.name: r.values for r in evaluation.results}``."""
@@ -83,15 +83,6 @@ def choose_pictured(
     reasons.update((i, ("drawn at random",)) for i in drawn)
     shown = f"Shown in full: {len(reasons)} of {n} images"
     return Choice(reasons, f"{shown}: {', '.join(rule)}." if rule else f"{shown}.")
-
-
-def base_name(metric: str) -> str:
-    """A metric's name without the number it carries where it was asked for with several settings.
-
-    >>> base_name("completeness-2"), base_name("best-effort")
-    ('completeness', 'best-effort')
-    """
-    return re.sub(r"-\d+$", "", metric)
 
 
 def _worst_in_turn(

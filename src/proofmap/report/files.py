@@ -10,19 +10,19 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from proofmap._files import distinct_names, file_name, output_folder, whole_file, write_text
-from proofmap.errors import MissingExtra
-from proofmap.evaluation import Evaluation
-from proofmap.report import figures, tables
+from proofmap.core.errors import MissingExtra
+from proofmap.core.files import distinct_names, file_name, output_folder, whole_file, write_text
+from proofmap.core.version import __version__
+from proofmap.report import figures
 from proofmap.report.pictures import comparison_sheet, pictured_images, proof_sheet
+from proofmap.results import tables
+from proofmap.results.evaluation import Evaluation
 
 _OWN_NAMES = ("scores", "pairs", "evaluation", "curves", "completeness-soundness", "maps")
 
 
 def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
     """Everything but tensors, as plain data: settings, versions, scores, rows."""
-    from proofmap import __version__
-
     return {
         "proofmap": __version__,
         "torch": torch.__version__,

@@ -16,12 +16,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from proofmap._files import write_text
-from proofmap.evaluation import Evaluation
-from proofmap.report import scatter, tables
+from proofmap.core.files import write_text
+from proofmap.report import scatter
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.page_data import page_record
 from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
+from proofmap.results import tables
+from proofmap.results.evaluation import Evaluation
 
 TITLE = "What do the heat maps prove?"
 _SCRIPTS = ("page.js", "tables.js", "pictures.js", "matrix.js")

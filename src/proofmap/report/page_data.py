@@ -10,14 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.evaluation import Evaluation, MethodResult
-from proofmap.labels import NO_LABEL
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
-from proofmap.metrics.statistics import Score
-from proofmap.report import tables
-from proofmap.report.choice import base_name
 from proofmap.report.page_pictures import plain
 from proofmap.report.pictures import BAR, OTHER_CURVE, judged_on_another_curve
+from proofmap.results import tables
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import MethodResult, base_name
+from proofmap.results.statistics import Score
 
 PROOF = ("completeness", "soundness")
 """The two halves of the definition of a proof: a method passes by both or not at all."""
@@ -273,8 +274,6 @@ def _numbers_of(matrix: Tensor) -> list[list[float | None]]:
 
 
 def _versions() -> dict[str, str]:
-    from proofmap import __version__
-
     return {"proofmap": __version__, "torch": str(torch.__version__), "python": platform.python_version()}
 
 

@@ -20,11 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap import _random
-from proofmap.evaluation import Evaluation, MethodResult
-from proofmap.labels import NO_LABEL
-from proofmap.ranking import Ties, rank
+from proofmap.core import streams
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.ranking import Ties, rank
 from proofmap.report.pictures import BAR, amounts, displayed, photo
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import MethodResult
 
 STEPS = 200
 """The slider's steps over all pixels: half a percent each."""
@@ -41,7 +42,7 @@ class Picture:
 
 
 def slider_counts(positions: int, steps: int = STEPS) -> list[int]:
-    """How many pixels each step of the slider keeps, as :func:`proofmap.ranking.keep_top` rounds them.
+    """How many pixels each step of the slider keeps, as :func:`proofmap.core.ranking.keep_top` rounds them.
 
     >>> slider_counts(1000, 4)
     [0, 250, 500, 750, 1000]
@@ -185,7 +186,7 @@ def _tie_keys(evaluation: Evaluation, result: MethodResult, image: Tensor, n: in
     if _ties(result) != "random":
         return None
     seed = int(str(evaluation.settings["seed"]))
-    return _random.image_keys(image[None], seed, "ties").expand(n)
+    return streams.image_keys(image[None], seed, "ties").expand(n)
 
 
 def levels_text(levels: np.ndarray, height: int, width: int) -> str:

@@ -13,12 +13,12 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from proofmap.evaluation import Evaluation, MethodResult
-from proofmap.labels import NO_LABEL
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.ranking import keep_top
+from proofmap.core.text import one_line
 from proofmap.metrics.proof import completeness, soundness
-from proofmap.ranking import keep_top
-from proofmap.report.choice import base_name
-from proofmap.report.text import one_line
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import MethodResult, base_name
 
 # The matplotlib colour map "inferno" (CC0) at nine places: perceptually uniform, readable when colour-blind.
 _INFERNO = np.array(

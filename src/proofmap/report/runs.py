@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from proofmap._files import output_folder, write_text
+from proofmap.core.files import output_folder, write_text
 from proofmap.data.dataset import Dataset
-from proofmap.evaluation import Evaluation
-from proofmap.report import tables
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.files import save_pictures
 from proofmap.report.html import TITLE, write_report
+from proofmap.results import tables
+from proofmap.results.evaluation import Evaluation
 from proofmap.study.results import Run
 
 

@@ -1,15 +1,15 @@
 """Studies: thousands of images, dozens of labels, any methods; resumable, reproducible, on one machine or many."""
 
-from proofmap.study.executor import Executor, LocalExecutor, Lost
+from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
 from proofmap.study.export import export_run
-from proofmap.study.lock import RunBusy
 from proofmap.study.plan import Plan
 from proofmap.study.results import Failure, Run
 from proofmap.study.run import Outcome, run_study
-from proofmap.study.schema import StoreError
+from proofmap.study.store.lock import RunBusy
+from proofmap.study.store.schema import StoreError
 from proofmap.study.study import Selection, Study
 from proofmap.study.verify import Problem, verify_run
-from proofmap.study.watch import Standing, Watcher
+from proofmap.study.watchers.status import Standing, Watcher
 
 __all__ = [
     "Executor",

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import torch
 
-from proofmap.labels import LabelRule
+from proofmap.core.labels import LabelRule
 from proofmap.study.known import check_known, failed_units
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest, check_same, differences, identity_of, new_manifest
-from proofmap.study.maps import left_over, problem_with
 from proofmap.study.plan import Plan, block_size
-from proofmap.study.schema import StoreError
 from proofmap.study.setup import Ready, Setup
-from proofmap.study.store import FILE as SCORES
-from proofmap.study.store import Store, damaged
+from proofmap.study.store.database import FILE as SCORES
+from proofmap.study.store.database import Store, damaged
+from proofmap.study.store.maps import left_over, problem_with
+from proofmap.study.store.schema import StoreError
 from proofmap.study.study import Study
 
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from proofmap.core.version import __version__
+
 
 def environment(device: torch.device) -> dict[str, object]:
     """This machine, as far as it may decide the last bits of a number."""
-    from proofmap import __version__
-
     return {
         "proofmap": __version__,
         "torch": torch.__version__,

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from proofmap._files import output_folder, whole_file
-from proofmap.errors import InputError, require
+from proofmap.core.errors import InputError, require
+from proofmap.core.files import output_folder, whole_file
 from proofmap.study.results import Run
 
 Format = Literal["csv", "json", "parquet"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from proofmap._code import foreign_code
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
+from proofmap.plugins.code import foreign_code
 from proofmap.study.manifest import same_settings
 from proofmap.study.setup import Ready
-from proofmap.study.store import Store
+from proofmap.study.store.database import Store
 
 Described = tuple[str, bool, Mapping[str, object]]
 

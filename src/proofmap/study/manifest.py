@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from proofmap._files import write_text
-from proofmap.errors import InputError
-from proofmap.labels import LabelRule
+from proofmap.core.errors import InputError
+from proofmap.core.files import write_text
+from proofmap.core.labels import LabelRule
 from proofmap.study.environment import environment
-from proofmap.study.schema import StoreError
 from proofmap.study.setup import Ready, settings_of
-from proofmap.study.store import disk_full, is_disk_full
+from proofmap.study.store.database import disk_full, is_disk_full
+from proofmap.study.store.schema import StoreError
 from proofmap.study.study import Selection, Study
 
 FILE = "manifest.json"

@@ -13,10 +13,10 @@ from proofmap.classifier import Classifier
 from proofmap.data.dataset import digest_of
 from proofmap.methods.method import Cost, Method
 from proofmap.metrics.judge import Metric
-from proofmap.study.maps import EXACT
-from proofmap.study.schema import StoreError
 from proofmap.study.setup import Ready
-from proofmap.study.store import ImageRow, Registered, Store
+from proofmap.study.store.database import ImageRow, Registered, Store
+from proofmap.study.store.maps import EXACT
+from proofmap.study.store.schema import StoreError
 from proofmap.study.study import Study
 from proofmap.study.unit import Subject, Unit
 

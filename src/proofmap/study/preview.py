@@ -8,8 +8,8 @@ from pathlib import Path
 from proofmap.study.begin import decided_manifest, existing_manifest
 from proofmap.study.plan import Plan, Speed, make_plan, measure_speed
 from proofmap.study.setup import Ready, Setup
-from proofmap.study.store import FILE as DATABASE
-from proofmap.study.store import ImageRow, Store
+from proofmap.study.store.database import FILE as DATABASE
+from proofmap.study.store.database import ImageRow, Store
 from proofmap.study.survey import Survey, chosen_images
 
 _LOOKED_AT = 16  # pictures that tell how many labels an image has

@@ -13,19 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.block import BlockResult, ScoreInfo
+from proofmap.core.errors import InputError, ProofmapError
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_listed
+from proofmap.data.photos import Frame
 from proofmap.data.specs import rebuild_dataset
-from proofmap.errors import InputError, ProofmapError
-from proofmap.evaluation import Evaluation, MethodResult, method_result
-from proofmap.images import Frame
+from proofmap.metrics.block import BlockResult, ScoreInfo
 from proofmap.metrics.curves import Curves
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import MethodResult, method_result
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
-from proofmap.study.maps import read_maps
-from proofmap.study.schema import StoreError
-from proofmap.study.store import ImageRow, Registered, Store
+from proofmap.study.store.database import ImageRow, Registered, Store
+from proofmap.study.store.maps import read_maps
+from proofmap.study.store.schema import StoreError
 from proofmap.study.survey import chosen_images, unreadable_images
 from proofmap.study.unit import label_table
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-from proofmap._files import check_output, output_folder
 from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.files import check_output, output_folder
 from proofmap.data.dataset import Dataset
-from proofmap.errors import InputError
 from proofmap.metrics.curves import Curves
 from proofmap.study.begin import (
     check_maps,
@@ -25,20 +25,20 @@ from proofmap.study.begin import (
     say_what_is_kept,
 )
 from proofmap.study.environment import environment
-from proofmap.study.executor import Executor, LocalExecutor, Lost
+from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
 from proofmap.study.known import described, failed_units
-from proofmap.study.lock import locked
 from proofmap.study.manifest import Manifest
-from proofmap.study.maps import MapsFile, write_maps
 from proofmap.study.plan import Plan, Work, cut, digest, make_plan, work_of
 from proofmap.study.rows import unit_row
 from proofmap.study.setup import Ready, Setup
-from proofmap.study.store import ImageRow, Registered, Store
+from proofmap.study.store.database import ImageRow, Registered, Store
+from proofmap.study.store.lock import locked
+from proofmap.study.store.maps import MapsFile, write_maps
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey, changed_images, chosen_images, unreadable_images
-from proofmap.study.tally import Tally
 from proofmap.study.unit import Unit, UnitResult
-from proofmap.study.watch import State, Watcher, Watchers
+from proofmap.study.watchers.status import State, Watcher, Watchers
+from proofmap.study.watchers.tally import Tally
 
 GIVE_UP_AFTER = 3
 """A method that fails on every image of so many units in a row is not tried further in this run."""

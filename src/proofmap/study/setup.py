@@ -13,20 +13,20 @@ from pathlib import Path
 import torch
 
 from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
 from proofmap.data.dataset import Dataset, random_choice
 from proofmap.data.samples import SAMPLES
 from proofmap.data.specs import open_data, rebuild_dataset
-from proofmap.errors import InputError
 from proofmap.fills import Fill, Images
 from proofmap.methods.controls import TopLabel
 from proofmap.methods.learned_mask import LearnedMask
 from proofmap.methods.method import Method
 from proofmap.metrics.judge import Metric
 from proofmap.models import load_classifier
-from proofmap.study import maps
+from proofmap.study.store import maps
 from proofmap.study.study import Selection, Study
 from proofmap.study.unit import Worker
-from proofmap.study.watch import UnitProgress
+from proofmap.study.watchers.status import UnitProgress
 
 
 @dataclass(frozen=True)

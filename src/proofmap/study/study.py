@@ -29,13 +29,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from proofmap._files import distinct_names
-from proofmap._python_file import is_python_file, split_python_file
-from proofmap.errors import InputError
-from proofmap.evaluation import default_metrics, title_of
-from proofmap.methods.method import Method, MethodLike, build_method, make_method
-from proofmap.metrics.judge import Metric, build_metric, make_metric
+from proofmap.core.errors import InputError
+from proofmap.core.files import distinct_names
+from proofmap.methods.method import Method, MethodLike, build_method, make_method, title_of
+from proofmap.metrics.judge import Metric, build_metric, default_metrics, make_metric
 from proofmap.models import DEFAULT_MODEL
+from proofmap.plugins.python_file import is_python_file, split_python_file
 
 Thing = TypeVar("Thing")
 KeptMaps = Literal["none", "float16", "float32"]

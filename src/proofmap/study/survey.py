@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.data.dataset import Dataset, choose_names, random_choice, truths
 from proofmap.data.loader import Block, load_blocks
-from proofmap.errors import InputError, ProofmapError
-from proofmap.labels import NO_LABEL, LabelRule
-from proofmap.study.store import ImageRow, Store
+from proofmap.study.store.database import ImageRow, Store
 from proofmap.study.study import Selection
 
 CHUNK = 64

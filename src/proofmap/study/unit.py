@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from proofmap._batching import OutOfMemory
-from proofmap.block import BlockResult, judge_block
 from proofmap.classifier import Classifier
+from proofmap.core.batching import OutOfMemory
+from proofmap.core.errors import ProofmapError
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_listed
-from proofmap.errors import ProofmapError
-from proofmap.labels import NO_LABEL
 from proofmap.methods.method import Method
+from proofmap.metrics.block import BlockResult, judge_block
 from proofmap.metrics.judge import Metric
-from proofmap.progress import Progress
 from proofmap.study.environment import environment
-from proofmap.study.schema import StoreError
-from proofmap.study.watch import UnitProgress
+from proofmap.study.store.schema import StoreError
+from proofmap.study.watchers.status import UnitProgress
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from proofmap.study.lock import locked
 from proofmap.study.manifest import Manifest
-from proofmap.study.maps import FOLDER, left_over, problem_with
-from proofmap.study.schema import Damaged, migrate
-from proofmap.study.store import FILE, Store, blobs_digest, image_seal, seal_of, values_digest
+from proofmap.study.store.database import FILE, Store, blobs_digest, image_seal, seal_of, values_digest
+from proofmap.study.store.lock import locked
+from proofmap.study.store.maps import FOLDER, left_over, problem_with
+from proofmap.study.store.schema import Damaged, migrate
 
 
 @dataclass(frozen=True)

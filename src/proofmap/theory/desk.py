@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
 from proofmap.metrics import proof
 
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from proofmap.evaluation import Evaluation
 from proofmap.metrics.curves import Curves
 from proofmap.report.figures.drawing import (
     COLOURS,
@@ -22,6 +21,7 @@ from proofmap.report.figures.drawing import (
     plain,
     short,
 )
+from proofmap.results.evaluation import Evaluation
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ import numpy as np
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.evaluation import Evaluation, default_metrics, evaluate
-from proofmap.labels import NO_LABEL
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress
+from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
-from proofmap.progress import Progress
+from proofmap.metrics.judge import default_metrics
 from proofmap.report.figures.drawing import (
     COLOURS,
     MARKERS,
@@ -28,6 +29,7 @@ from proofmap.report.figures.drawing import (
     short,
 )
 from proofmap.report.pictures import OTHER_CURVE, amounts, judged_on_another_curve, kept, photo
+from proofmap.results.evaluation import Evaluation
 from proofmap.theory.desk import DESK, Belief, Case, Example
 
 SHARE = 0.3

@@ -8,11 +8,11 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
-from proofmap._files import whole_file
-from proofmap.errors import InputError, require
-from proofmap.evaluation import Evaluation
-from proofmap.report.tables import number
-from proofmap.report.text import one_line
+from proofmap.core.errors import InputError, require
+from proofmap.core.files import whole_file
+from proofmap.core.text import one_line
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.tables import number
 
 WIDTH = 5.5
 """Inches: the text width of NeurIPS. Figures are drawn at the size they are printed, so fonts keep theirs."""

@@ -12,9 +12,9 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from proofmap.core.text import one_line
 from proofmap.report.figures.drawing import INK, SMALL, SOFT, WIDTH, Figure, plain, short, wrapped
 from proofmap.report.pictures import BAR, photo
-from proofmap.report.text import one_line
 
 WEAK, STRONG, MATCHING = "#0064AA", "#BE4600", "#006E4B"
 MOST_COLUMN = 1.1

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.errors import InputError
-from proofmap.evaluation import Evaluation
-from proofmap.labels import NO_LABEL
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL
 from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, evaluation_settings, plain_lines, short
+from proofmap.results.evaluation import Evaluation
 
 MOST_LABELS, MOST_METHODS, MOST_WRITTEN = 10, 8, 5
 _ACROSS = 4

@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL, LabelRule, Labels
+from proofmap.core.progress import Progress, Silent
+from proofmap.core.ranking import keep_top
+from proofmap.core.text import one_line
 from proofmap.fills import Fill, make_fill
-from proofmap.labels import NO_LABEL, LabelRule, Labels
 from proofmap.methods.learned_mask import LearnedMask
 from proofmap.metrics import proof
 from proofmap.metrics.curves import insertion
-from proofmap.progress import Progress, Silent
-from proofmap.ranking import keep_top
 from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_top
 from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, counted, plain, short
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof, tiny
 from proofmap.report.pictures import kept, photo
-from proofmap.report.text import one_line
 
 TVS = (0.0, 0.001, 0.01, 0.1)
 """The weights of the paper's figures."""

@@ -9,15 +9,17 @@ from typing import ClassVar
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
-from proofmap.evaluation import Evaluation, default_metrics, evaluate
-from proofmap.labels import NO_LABEL
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress
+from proofmap.core.text import one_line
+from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
-from proofmap.progress import Progress
+from proofmap.metrics.judge import default_metrics
 from proofmap.report.figures.drawing import evaluation_settings
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown_photo, shown_proof
 from proofmap.report.pictures import OTHER_CURVE, amounts, judged_on_another_curve, kept
-from proofmap.report.text import one_line
+from proofmap.results.evaluation import Evaluation
 
 SHARE = 0.3
 """The share of pixels that the paper's grids keep."""

@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from proofmap._files import output_folder, write_text
 from proofmap.classifier import Classifier
-from proofmap.errors import InputError
-from proofmap.evaluation import Evaluation
+from proofmap.core.errors import InputError
+from proofmap.core.files import output_folder, write_text
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.desk import desk, desk_of_photo
 from proofmap.report.figures.drawing import FORMATS, Figure, draw
@@ -20,6 +19,7 @@ from proofmap.report.figures.label_matrix import label_matrix
 from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
 from proofmap.report.figures.masks import mask_grid, two_objects_of, wrong_mask_grid
 from proofmap.report.figures.scatter import scatter_figure, scatter_panels
+from proofmap.results.evaluation import Evaluation
 
 Needs = Literal["evaluation", "images", "nothing"]
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from proofmap.errors import InputError
-from proofmap.evaluation import Evaluation
+from proofmap.core.errors import InputError
 from proofmap.report.figures.drawing import (
     COLOURS,
     MARKERS,
@@ -22,6 +21,7 @@ from proofmap.report.figures.drawing import (
     evaluation_settings,
     plain,
 )
+from proofmap.results.evaluation import Evaluation
 
 Box = tuple[float, float, float, float]
 _WAY = tuple(k / 12 for k in range(13))

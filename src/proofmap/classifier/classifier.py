@@ -1,0 +1,369 @@
+"""Classifier: any net, how its input is prepared, and the labels that count: the paper's f(x, a)."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier.frozen import freeze
+from proofmap.classifier.kernels import steady_kernels
+from proofmap.classifier.memory import probe_batch_sizes
+from proofmap.classifier.view import device_of, dtype_of, view_of
+from proofmap.core.batching import BatchSize, in_batches
+from proofmap.core.errors import InputError, ModelError
+from proofmap.core.labels import LabelRule, label_index
+from proofmap.plugins.code import add_plain_values, code_digest, tensor_bytes
+
+Outputs = Literal["logits", "probabilities"]
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
+
+
+class Classifier:
+    """A net together with everything that makes its output a probability f(x, a).
+
+    Images are ``(N, C, H, W)`` floats in [0, 1]; normalisation ``(x - mean) / std`` happens inside. Labels are
+    indices into the net's outputs. ``label_set`` names the outputs that count: with ``renormalise`` the softmax
+    runs over them alone (as the released code of the paper does), otherwise over all outputs.
+
+    The net is used through a private view and is never altered: see :mod:`proofmap.classifier.view`. Weights are shared with
+    your net, batch-norm statistics are copied: wrap a net after training it.
+
+    Args:
+        net: a module or function from normalised images ``(N, C, H, W)`` to outputs ``(N, A)``.
+        size: height and width of the input (one number for a square).
+        mean, std: per channel, in [0, 1] pixel units.
+        outputs: what the net returns, ``"logits"`` or ``"probabilities"``; checked on the first batch.
+        names: one name per output; ``"0", "1", ...`` when left out.
+        label_set: ``"all"``, or a list of names or indices.
+        renormalise: softmax over the label set only.
+        resize: shorter side before the centre crop when photos are loaded; the input size when left out.
+        device: where to run; the net's own device when left out.
+        batch_size: passes of the net at once; found from the device's memory when left out.
+
+    >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
+    >>> f = Classifier(net, size=2, names=["cat", "dog", "cup"])
+    >>> f.probabilities(torch.rand(5, 3, 2, 2)).sum(dim=1).allclose(torch.ones(5))
+    True
+    """
+
+    def __init__(
+        self,
+        net: nn.Module | Callable[[Tensor], Tensor],
+        *,
+        size: int | tuple[int, int],
+        mean: Sequence[float] = (0.0, 0.0, 0.0),
+        std: Sequence[float] = (1.0, 1.0, 1.0),
+        outputs: Outputs = "logits",
+        names: Sequence[str] | None = None,
+        label_set: Literal["all"] | Sequence[int | str] = "all",
+        renormalise: bool = False,
+        resize: int | None = None,
+        interpolation: Interpolation = "bilinear",
+        device: str | torch.device | None = None,
+        batch_size: int | None = None,
+        name: str = "",
+    ) -> None:
+        if not callable(net):
+            raise InputError(f"net must be a torch module or a function, not {type(net).__name__}")
+        if outputs not in ("logits", "probabilities"):
+            raise InputError(f"outputs must be 'logits' or 'probabilities', not {outputs!r}")
+        self.size: tuple[int, int] = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+        if min(self.size) < 1:
+            raise InputError(f"size must be positive, not {size!r}")
+        if len(mean) == 0 or len(mean) != len(std) or min(std) <= 0:
+            raise InputError(f"mean and std need one entry per channel and std > 0, got {mean!r} and {std!r}")
+        if batch_size is not None and batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, not {batch_size}")
+        self.device = torch.device(device) if device is not None else device_of(net)
+        self.net = view_of(net, self.device) if isinstance(net, nn.Module) else net
+        self.dtype = dtype_of(net)
+        self.mean, self.std = tuple(map(float, mean)), tuple(map(float, std))
+        self.outputs: Outputs = outputs
+        self.resize = resize
+        self.interpolation: Interpolation = interpolation
+        self.name = name or getattr(net, "__qualname__", type(net).__name__)
+        self._thawed: Classifier | None = None  # what this one was frozen from
+        self._mean = torch.tensor(self.mean, device=self.device).view(1, -1, 1, 1)
+        self._std = torch.tensor(self.std, device=self.device).view(1, -1, 1, 1)
+        self._checked = False
+        self._frozen: dict[tuple[torch.dtype, bool], Classifier] = {}
+        self._fixed_batches = None if batch_size is None else (batch_size, batch_size)
+        self._batches: tuple[BatchSize, BatchSize] | None = None
+
+        width = self._probe_outputs()
+        self.names: tuple[str, ...] = (
+            tuple(names) if names is not None else tuple(str(i) for i in range(width))
+        )
+        if len(self.names) != width:
+            raise InputError(f"names has {len(self.names)} entries, but the net returns {width} outputs")
+        if isinstance(label_set, str) and label_set != "all":
+            raise InputError(f"label_set must be 'all' or a list of names or indices, not {label_set!r}")
+        self._set_labels(range(width) if isinstance(label_set, str) else label_set, renormalise)
+
+    # ---- what the net is ------------------------------------------------------------------------------------
+
+    @property
+    def channels(self) -> int:
+        return len(self.mean)
+
+    @property
+    def gray(self) -> Tensor:
+        """The colour that normalises to zero, ``(C,)`` in pixel units, inside [0, 1]."""
+        return self._mean.flatten().clamp(0, 1)
+
+    @property
+    def batches(self) -> tuple[BatchSize, BatchSize]:
+        """Passes at once (forward only, with input gradient), found from the memory of the device at first use."""
+        if self._batches is None:
+            if self._fixed_batches is not None:
+                forward, gradient = self._fixed_batches
+                self._batches = (BatchSize(forward), BatchSize(gradient))
+            else:
+                weights = self.net.parameters() if isinstance(self.net, nn.Module) else ()
+                self._batches = probe_batch_sizes(self, self.blank(1), weights)
+        return self._batches
+
+    def fix_batches(self, forward: int, gradient: int) -> None:
+        """Take these batch sizes from now on, shared by every frozen view: they decide the last bits of a result."""
+        self._take_batches((forward, gradient), (BatchSize(forward), BatchSize(gradient)))
+
+    def _take_batches(
+        self, fixed: tuple[int, int] | None, batches: tuple[BatchSize, BatchSize] | None
+    ) -> None:
+        for view in (self, *self._frozen.values()):
+            view._fixed_batches, view._batches = fixed, batches
+
+    def blank(self, n: int) -> Tensor:
+        """``n`` images of the classifier's own gray."""
+        return self.gray.view(1, -1, 1, 1).expand(n, -1, *self.size).clone()
+
+    def restricted(self, label_set: Sequence[int | str], *, renormalise: bool = True) -> Classifier:
+        """The same net, seen through a smaller label set; label indices keep their meaning.
+
+        >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2).restricted([0, 2])
+        >>> f.probabilities(torch.rand(1, 3, 2, 2))[0, 1].item()
+        0.0
+        """
+        other = self._like(self.net)
+        other._set_labels(label_set, renormalise)
+        return other
+
+    def settings(self) -> dict[str, object]:
+        """What a record of results must carry to say which f was judged."""
+        everything = len(self.label_set) == len(self.names)
+        return {
+            "model": self.name,
+            "size": list(self.size),
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "resize": self.resize,
+            "interpolation": self.interpolation,
+            "label_set": "all" if everything else list(self.label_set),
+            "renormalise": self.renormalise,
+            "outputs": self.outputs,
+        }
+
+    def fingerprint(self) -> str:
+        """A digest of layers, weights, buffers and settings: it differs where the function f differs.
+
+        A function counts by its own code and bound values; so do the ``forward`` and the plain attributes of every
+        module that is not torch's. What they call is not looked at.
+        """
+        digest = hashlib.blake2b(repr(sorted(self.settings().items())).encode(), digest_size=16)
+        if isinstance(self.net, nn.Module):
+            digest.update(repr(self.net).encode())
+            for key, tensor in [*self.net.named_parameters(), *self.net.named_buffers()]:
+                digest.update(key.encode() + str(tensor.dtype).encode() + str(tuple(tensor.shape)).encode())
+                digest.update(tensor_bytes(tensor))
+            kinds = {type(m) for m in self.net.modules() if not type(m).__module__.startswith("torch.")}
+            for kind in sorted(kinds, key=lambda kind: kind.__qualname__):
+                digest.update((kind.__qualname__ + code_digest(kind.forward)).encode())
+            for name, module in self.net.named_modules():
+                own = {k: v for k, v in vars(module).items() if not k.startswith("_") and k != "training"}
+                if type(module) in kinds and own:
+                    digest.update(name.encode())
+                    add_plain_values(digest, own)
+        else:
+            digest.update(code_digest(self.net).encode())
+        return digest.hexdigest()
+
+    # ---- one batch, differentiable --------------------------------------------------------------------------
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Logits ``(N, A)`` in float32 for one batch, differentiable in the images (log-probabilities where the
+        net returns probabilities)."""
+        x = ((images - self._mean) / self._std).to(self.dtype)
+        out = self.net(x)
+        if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != images.shape[0]:
+            shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+            raise ModelError(
+                f"the net returned {shape} for {images.shape[0]} images; expected one row of outputs per image, "
+                "(N, A). Wrap it in a function that picks the logits."
+            )
+        out = out.float()
+        if not self._checked:
+            self._check_declaration(out)
+        if self.outputs == "probabilities":
+            return out.clamp_min(torch.finfo(torch.float32).tiny).log()
+        return out
+
+    def log_softmax(self, logits: Tensor) -> Tensor:
+        """log f(x, .) from logits, under this classifier's label set; minus infinity outside a renormalised set."""
+        if self._outside is not None:
+            logits = logits + self._outside
+        elif self.outputs == "probabilities":
+            return logits
+        return logits.log_softmax(dim=-1)
+
+    # ---- any number of images, in batches -------------------------------------------------------------------
+
+    @torch.no_grad()
+    def logits(self, images: Tensor) -> Tensor:
+        """Logits ``(N, A)``, in batches that fit the device, checked to be finite."""
+        images = self.check_images(images)
+        with steady_kernels(tf32=False):
+            rows = in_batches(lambda a, b: self(images[a:b]), len(images), self.batches[0])
+        out = torch.cat(rows) if rows else torch.zeros(0, len(self.names), device=self.device)
+        self._check_finite(out)
+        return out
+
+    def log_probabilities(self, images: Tensor) -> Tensor:
+        """log f(x, a), ``(N, A)``."""
+        return self.log_softmax(self.logits(images))
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        """f(x, a), ``(N, A)``; zero outside a renormalised label set."""
+        return self.log_probabilities(images).exp()
+
+    def top(self, images: Tensor, k: int = 5) -> Tensor:
+        """The ``k`` most probable labels of the label set, ``(N, k)``, best first."""
+        return LabelRule.parse(f"top{k}", self.names).choose(self.probabilities(images), self.label_set)
+
+    # ---- checks ---------------------------------------------------------------------------------------------
+
+    def check_images(self, images: Tensor) -> Tensor:
+        """The images on this classifier's device, or an error that says what is wrong with them."""
+        if not isinstance(images, Tensor):
+            raise InputError(
+                f"images must be a tensor (N, C, H, W), not {type(images).__name__}; see load_images"
+            )
+        expected = (self.channels, *self.size)
+        if images.ndim != 4 or tuple(images.shape[1:]) != expected:
+            raise InputError(
+                f"images must be (N, {', '.join(map(str, expected))}), got {tuple(images.shape)}"
+            )
+        if not images.is_floating_point():
+            raise InputError(
+                f"images must be floats in [0, 1], got {images.dtype}; divide 8-bit pixels by 255"
+            )
+        if len(images):
+            low, high = (float(v) for v in images.aminmax())
+            if not (low >= -1e-3 and high <= 1 + 1e-3):  # also refuses NaN
+                raise InputError(
+                    f"images must lie in [0, 1] (the classifier normalises them itself), got [{low:.3g}, {high:.3g}]"
+                )
+        return images.to(self.device, torch.float32)
+
+    def _probe_outputs(self) -> int:
+        with torch.no_grad():
+            try:
+                ramp = torch.linspace(0, 1, self.size[1], device=self.device).expand_as(self.blank(1))
+                pair = self(torch.cat([self.blank(1), ramp]))
+                alone = self(ramp)
+            except ModelError:
+                raise
+            except Exception as error:
+                raise ModelError(
+                    f"the net fails on two images of shape ({self.channels}, {self.size[0]}, {self.size[1]}): "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+        if bool((pair[1:] - alone).abs().max() > 0.01 * (1 + alone.abs().max())):
+            raise ModelError(
+                "the net's output for an image depends on the other images of its batch, so f(x, a) is not defined. "
+                "Look for a batch-norm without running statistics (track_running_stats=False)."
+            )
+        return pair.shape[1]
+
+    def _check_declaration(self, out: Tensor) -> None:
+        """Refuse probabilities declared as logits, and the reverse (softmax twice gives wrong numbers silently)."""
+        out = out.detach()
+        self._check_finite(out)
+        looks_normalised = bool((out >= 0).all() and (out.sum(dim=1) - 1).abs().max() < 1e-3)
+        if self.outputs == "logits" and looks_normalised and out.shape[1] > 1:
+            raise ModelError(
+                "the net's outputs are non-negative and sum to one: they are probabilities, but outputs='logits' was "
+                "declared. Pass outputs='probabilities', or remove the net's softmax."
+            )
+        if self.outputs == "probabilities" and not looks_normalised:
+            raise ModelError(
+                f"outputs='probabilities' was declared, but rows sum to {out.sum(dim=1)[0].item():.4g} with minimum "
+                f"{out.min().item():.4g}. Pass outputs='logits' if the net has no softmax."
+            )
+        self._checked = True
+
+    @staticmethod
+    def _check_finite(out: Tensor) -> None:
+        bad = (~out.isfinite()).any(dim=1)
+        if bool(bad.any()):
+            raise ModelError(
+                f"the net returned NaN or infinity for {int(bad.sum())} of {len(out)} images "
+                f"(first: image {int(bad.nonzero()[0])}). Check its weights and its preprocessing (mean, std)."
+            )
+
+    # ---- faster views ---------------------------------------------------------------------------------------
+
+    def frozen(self, *, dtype: torch.dtype | None = None, compile: bool = False) -> Classifier:
+        """The same function made fast for input gradients: see :mod:`proofmap.classifier.frozen`.
+
+        Batch-norm is folded into the convolutions, the layout is channels-last, and on a CPU the input gradient of
+        a convolution is computed as a convolution. The net's own precision unless ``dtype`` says otherwise;
+        ``compile`` runs the net through ``torch.compile``. The result is kept, so asking twice is free.
+        """
+        dtype = dtype or self.dtype
+        if self._thawed is not None:
+            same = dtype == self.dtype and not compile
+            return self if same else self._thawed.frozen(dtype=dtype, compile=compile)
+        if not isinstance(self.net, nn.Module):
+            if dtype != self.dtype or compile:
+                raise InputError(
+                    "another precision or compiling needs a torch module; this classifier wraps a function"
+                )
+            return self
+        if (dtype, compile) not in self._frozen:
+            fast = self._like(freeze(self.net, self.blank(1).to(self.dtype), dtype=dtype))
+            fast.dtype, fast._thawed = dtype, self
+            if self._fixed_batches is not None:
+                fast._batches = self.batches
+            if compile:
+                _ = fast.batches  # measured before compiling, which would specialise on a batch of one
+                fast.net = torch.compile(fast.net, dynamic=False)
+            self._frozen[dtype, compile] = fast
+        return self._frozen[dtype, compile]
+
+    def _like(self, net: nn.Module | Callable[[Tensor], Tensor]) -> Classifier:
+        """Everything of this classifier but its net and what was derived from the net."""
+        other = copy.copy(self)
+        other.net, other._frozen, other._batches = net, {}, None
+        return other
+
+    def _set_labels(self, label_set: Sequence[int | str], renormalise: bool) -> None:
+        members = sorted({label_index(a, self.names) for a in label_set})
+        if not members:
+            raise InputError("label_set is empty; name at least one label")
+        self.label_set: tuple[int, ...] = tuple(members)
+        self.renormalise = renormalise
+        self._outside: Tensor | None = None
+        if renormalise and len(members) < len(self.names):
+            self._outside = torch.full((len(self.names),), -torch.inf, device=self.device)
+            self._outside[members] = 0.0
+
+    def __repr__(self) -> str:
+        kind = f"{len(self.label_set)} of {len(self.names)} labels" + (
+            ", renormalised" if self.renormalise else ""
+        )
+        return f"Classifier({self.name}, {self.size[0]}x{self.size[1]}, {kind}, {self.device})"

@@ -1,0 +1,64 @@
+"""How many images go through a net at once: measured on one image, not guessed from its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from proofmap.core.batching import BatchSize
+
+_LARGEST_ON_CPU = 40 * 2**20
+"""A C library hands larger blocks back to the system when freed; touching them anew costs more than computing them."""
+_LIMIT = 4096
+
+
+def probe_batch_sizes(
+    forward: Callable[[Tensor], Tensor], image: Tensor, weights: Iterable[Tensor]
+) -> tuple[BatchSize, BatchSize]:
+    """Batch sizes (forward only, forward with input gradient) that should fit a third of the device's memory.
+
+    All of it counts, not what is free just now, so that the same machine always takes the same batches and gives
+    the same numbers to the last bit.
+
+    The memory of a gradient pass is what autograd saves for one image, counted as it is saved; a forward pass
+    alone keeps a few layers at a time, taken as a quarter of that. On a CPU the largest tensor sets the limit.
+    """
+    saved = _saved_bytes(forward, image, weights)
+    largest = max([image.numel() * image.element_size(), *saved])
+    total = max(sum(saved), 4 * largest)
+    budget = device_memory(image.device) / 3
+    limit = max(1, _LARGEST_ON_CPU // largest) if image.device.type == "cpu" else _LIMIT
+    with_gradient, forward_only = int(budget / (2 * total)), int(budget / (total / 2))
+    return BatchSize(_clamp(forward_only, limit)), BatchSize(_clamp(with_gradient, limit))
+
+
+def _clamp(size: int, limit: int) -> int:
+    return max(1, min(size, limit, _LIMIT))
+
+
+def _saved_bytes(forward: Callable[[Tensor], Tensor], image: Tensor, weights: Iterable[Tensor]) -> list[int]:
+    constant = {weight.untyped_storage().data_ptr() for weight in weights}
+    seen: dict[int, int] = {}
+
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in constant:
+            seen[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        forward(image.detach().clone().requires_grad_(True))
+    return list(seen.values())
+
+
+def device_memory(device: torch.device) -> int:
+    """Bytes of memory that a device has, as its driver or the operating system tells it."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return 4 * 2**30

@@ -1,0 +1,65 @@
+"""A private view of the user's net, so that the net itself is never touched."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.core.errors import ModelError
+
+
+def view_of(net: nn.Module, device: torch.device) -> nn.Module:
+    """A copy of the module tree in evaluation mode whose weights share the net's memory and need no gradient.
+
+    Mode, ``requires_grad``, buffers and hooks of the view are its own, so nothing done to it reaches the net.
+    Weights are copied only when the view lives on another device.
+    """
+    # TorchScript copies what it is given instead, so it must be given the weights themselves
+    sharing = () if isinstance(net, torch.jit.ScriptModule) else net.parameters()
+    shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in sharing}
+    view = copied(net, shared).eval()
+    for weight in view.parameters():  # a TorchScript module has no requires_grad_ of its own
+        weight.requires_grad_(False)
+    return view.to(device)
+
+
+def copied(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Module:
+    """A deep copy, with other tensors ``instead`` of those with the given ids.
+
+    Activations that the net has kept from an earlier pass are cut off from their history, which torch cannot copy.
+    """
+    kept = {
+        id(value): value.detach()
+        for module in net.modules()
+        for value in vars(module).values()
+        if isinstance(value, Tensor) and not value.is_leaf
+    }
+    try:
+        with torch.no_grad():  # TorchScript's copies of weights would else remember where they come from
+            return copy.deepcopy(net, {**kept, **(instead or {})})
+    except Exception as error:
+        raise ModelError(
+            f"the net {type(net).__name__} cannot be copied ({type(error).__name__}: {error}), and Proofmap does not "
+            "run on your own instance because it would have to change its mode. Put it in evaluation mode and pass a "
+            "function instead: net.eval(); Classifier(lambda x: net(x), ...)"
+        ) from error
+
+
+def device_of(net: object) -> torch.device:
+    """Where the net's weights are; the CPU for a function or a net without weights."""
+    if isinstance(net, nn.Module):
+        for tensor in [*net.parameters(), *net.buffers()]:
+            return tensor.device
+    return torch.device("cpu")
+
+
+def dtype_of(net: object) -> torch.dtype:
+    """The floating type of the net's weights; float32 for a function or a net without weights."""
+    if isinstance(net, nn.Module):
+        for weight in net.parameters():
+            if weight.is_floating_point():
+                return weight.dtype
+    return torch.float32

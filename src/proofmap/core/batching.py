@@ -1,0 +1,108 @@
+"""Work cut into batches that fit the device: out-of-memory halves the batch, says so once, and goes on."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import torch
+
+from proofmap.core.errors import ProofmapError
+
+T = TypeVar("T")
+
+
+class BatchSizeWarning(UserWarning):
+    """The batch was halved because the device ran out of memory."""
+
+
+class OutOfMemory(ProofmapError, MemoryError):
+    """Not even a batch of one fits."""
+
+
+@dataclass
+class BatchSize:
+    """How many items go through the net at once; shared by everything that uses one classifier.
+
+    ``size`` starts at a guess and only ever shrinks. Results never depend on it beyond rounding.
+    """
+
+    size: int
+    told: bool = field(default=False, repr=False)
+
+    def halve(self, item: str) -> None:
+        if self.size <= 1:
+            raise OutOfMemory(
+                f"the device runs out of memory with a single {item} at a time. "
+                "Use a smaller input, a smaller net, fewer distractors, or another device."
+            )
+        self.size //= 2
+        if not self.told:
+            warnings.warn(
+                f"out of memory: going on with batches of {self.size}. Set batch_size={self.size} to avoid the retry.",
+                BatchSizeWarning,
+                stacklevel=4,
+            )
+            self.told = True
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception means that memory ran out, on any device.
+
+    >>> (
+    ...     is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")),
+    ...     is_out_of_memory(RuntimeError("shape")),
+    ... )
+    (True, False)
+    """
+    if isinstance(error, OutOfMemory):
+        return False
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
+
+
+def in_batches(
+    run: Callable[[int, int], T],
+    total: int,
+    batch: BatchSize,
+    *,
+    cost: int = 1,
+    item: str = "image",
+) -> list[T]:
+    """Call ``run(start, stop)`` over ``0 .. total`` and collect what it returns.
+
+    ``cost`` is how many passes of the net one item takes, so one call holds at most ``batch.size`` passes
+    (and at least one item). When memory runs out, the same items are tried again in a smaller batch.
+
+    >>> in_batches(lambda a, b: b - a, 7, BatchSize(3))
+    [3, 2, 2]
+    """
+    results: list[T] = []
+    start = 0
+    while start < total:
+        left = total - start
+        batches_left = -(-left // max(1, batch.size // cost))
+        stop = start + -(-left // batches_left)  # even batches: no small last one, few distinct shapes
+        try:
+            results.append(run(start, stop))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            failed = stop - start
+        else:
+            start = stop
+            continue
+        # outside the except block, so that the traceback no longer keeps the failed batch's tensors alive
+        if failed == 1:
+            batch.size = 1
+        batch.size = min(batch.size, failed * cost)
+        batch.halve(item)
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+    return results

@@ -1,0 +1,94 @@
+"""Files that are either whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from proofmap.core.errors import InputError
+
+_LONGEST = (
+    100  # bytes of a file name before its suffix; file systems allow 255, and unfinished files add to it
+)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path to write to; it becomes ``path`` when the block ends well, and vanishes otherwise.
+
+    The file gets the permissions that the umask gives any new file, whatever its writer gave it.
+    """
+    part = path.with_name(f".{path.name}.part{os.getpid()}{path.suffix}")
+    try:
+        part.touch()
+        usual = part.stat().st_mode
+        yield part
+        part.chmod(usual)  # safetensors writes files that only their owner may read
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def check_output(path: str | Path) -> Path:
+    """The folder, if it is or can become one to write in; nothing is made yet, so a failed run leaves nothing."""
+    folder = Path(path)
+    nearest = next(p for p in (folder, *folder.absolute().parents) if os.path.exists(p))
+    if not nearest.is_dir():
+        raise InputError(f"{nearest} is a file, not a folder; choose another --out")
+    if not os.access(nearest, os.W_OK):
+        raise InputError(f"the folder {nearest} cannot be written to; choose another --out")
+    return folder
+
+
+def output_folder(path: str | Path) -> Path:
+    """The folder, made if needed, or an error that says why it cannot be written to."""
+    folder = check_output(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder {folder} cannot be made: {error}") from None
+    return folder
+
+
+def file_name(*parts: str) -> str:
+    """A readable file name from any texts; a very long one keeps its beginning and ends in a hash of the whole.
+
+    >>> file_name("my photo", "learned-mask:tv=0.1")
+    'my_photo.learned-mask_tv-0.1'
+    """
+    name = ".".join(re.sub(r"[^\w.+-]+", "_", part.replace("=", "-")).strip("_.") or "_" for part in parts)
+    encoded = name.encode()
+    if len(encoded) <= _LONGEST:
+        return name
+    short_hash = hashlib.sha256(encoded).hexdigest()[:8]
+    return f"{encoded[: _LONGEST - 9].decode(errors='ignore')}-{short_hash}"
+
+
+def distinct_names(names: list[str]) -> list[str]:
+    """The same names, with a number added where one occurs again.
+
+    >>> distinct_names(["cat", "dog", "cat"])
+    ['cat', 'dog', 'cat-2']
+    """
+    seen: dict[str, int] = {}
+    taken = set(names)
+    result = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        new = name
+        while seen[name] > 1 and (new == name or new in taken):
+            new = f"{name}-{seen[name]}"
+            seen[name] += new in taken
+        taken.add(new)
+        result.append(new)
+    return result

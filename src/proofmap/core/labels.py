@@ -1,0 +1,162 @@
+"""Which labels are explained: a rule such as ``top5`` or ``p>=0.01`` becomes a LongTensor (N, L) of output indices."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+
+NO_LABEL = -1
+"""Fills the places of an image that has fewer labels than another one in the same batch."""
+
+_TOP = re.compile(r"top-?(\d+)$")
+_PROBABLE = re.compile(r"p\s*>=?\s*([0-9.eE+-]+)$")
+
+Labels = str | Sequence[int | str] | Tensor
+
+
+def label_index(label: int | str, names: Sequence[str]) -> int:
+    """The output index of a label given by index or by name (case and ``_`` do not matter).
+
+    >>> label_index("Tiger cat", ["tabby", "tiger cat"]), label_index(0, ["tabby", "tiger cat"])
+    (1, 0)
+    """
+    if isinstance(label, int) and 0 <= label < len(names):
+        return int(label)
+    text = str(label).strip()
+    plain = [_plain(name) for name in names]
+    found = [i for i, name in enumerate(plain) if name == _plain(text)]
+    if re.fullmatch(r"[+-]?\d+", text):
+        index = int(text)
+        if isinstance(label, str) and found and found != [index]:
+            raise InputError(
+                f"label {text!r} is the name of output {found[0]} and the index of another; pass {found[0]}"
+            )
+        if not 0 <= index < len(names):
+            raise InputError(f"label {index} is out of range: the net has outputs 0 to {len(names) - 1}")
+        return index
+    if len(found) == 1:
+        return found[0]
+    if len(found) > 1:
+        raise InputError(
+            f"label {text!r} names {len(found)} outputs ({', '.join(map(str, found))}); give the index"
+        )
+    containing = [name for name in plain if _plain(text) in name]
+    close = containing[:3] or difflib.get_close_matches(_plain(text), plain, n=3)
+    hint = f" Did you mean {', '.join(repr(names[plain.index(c)]) for c in close)}?" if close else ""
+    raise InputError(f"no label is named {text!r}.{hint}")
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.replace("_", " ").lower().split())
+
+
+@dataclass(frozen=True)
+class LabelRule:
+    """``all`` | ``top5`` | ``p>=0.01`` | an explicit list, applied to each image's probabilities.
+
+    >>> f = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]])
+    >>> LabelRule.parse("top2", "abc").choose(f, range(3))
+    tensor([[0, 1],
+            [2, 0]])
+    >>> LabelRule.parse("p>=0.15", "abc").choose(f, range(3))
+    tensor([[ 0,  1, -1],
+            [ 2,  0,  1]])
+    """
+
+    kind: Literal["all", "top", "probable", "list"]
+    number: float = 0.0
+    listed: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, rule: Labels, names: Sequence[str]) -> LabelRule:
+        """Read a rule as a person writes it; a string may also list names or indices separated by commas."""
+        if isinstance(rule, Tensor):
+            raise InputError("a tensor of labels is already a choice; a rule is a string or a list")
+        if not isinstance(rule, str):
+            listed = tuple(dict.fromkeys(label_index(a, names) for a in rule))
+            if not listed:
+                raise InputError("labels is an empty list; name at least one label, or use 'top5'")
+            return cls("list", listed=listed)
+        text = rule.strip()
+        if text == "all":
+            return cls("all")
+        if match := _TOP.match(text):
+            if int(match[1]) < 1:
+                raise InputError(f"labels {rule!r}: ask for at least the top label, 'top1'")
+            return cls("top", number=int(match[1]))
+        if match := _PROBABLE.match(text):
+            try:
+                threshold = float(match[1])
+            except ValueError:
+                threshold = -1.0
+            if not 0 <= threshold <= 1:
+                raise InputError(f"labels {rule!r}: the threshold must be a probability between 0 and 1")
+            return cls("probable", number=threshold)
+        try:
+            return cls.parse([text], names)
+        except InputError:
+            if "," not in text:
+                raise
+            return cls.parse([part for part in text.split(",") if part.strip()], names)
+
+    def choose(self, probabilities: Tensor, label_set: Sequence[int]) -> Tensor:
+        """Labels ``(N, L)`` for probabilities ``(N, A)``, most probable first except for an explicit list.
+
+        Images with fewer labels than others are filled up with ``NO_LABEL``; the top label is always there.
+        """
+        members = torch.tensor(list(label_set), device=probabilities.device)
+        if self.kind == "list":
+            outside = [a for a in self.listed if a not in set(label_set)]
+            if outside:
+                raise InputError(f"label {outside[0]} is not in the classifier's label set")
+            row = torch.tensor(self.listed, device=probabilities.device)
+            return row.expand(len(probabilities), -1).clone()
+        f = probabilities[:, members]
+        order = f.argsort(dim=1, descending=True, stable=True)
+        labels = members[order]
+        if self.kind == "all":
+            return labels
+        if self.kind == "top":
+            return labels[:, : int(self.number)]
+        chosen = f.gather(1, order) >= self.number
+        chosen[:, 0] = True
+        return labels.masked_fill(~chosen, NO_LABEL)[:, : max(1, int(chosen.sum(dim=1).max()))]
+
+    def __str__(self) -> str:
+        if self.kind == "top":
+            return f"top{int(self.number)}"
+        if self.kind == "probable":
+            return f"p>={self.number}"
+        return "all" if self.kind == "all" else ",".join(map(str, self.listed))
+
+
+def check_labels(
+    labels: Tensor, n_images: int, n_outputs: int, label_set: Sequence[int] | None = None
+) -> Tensor:
+    """The labels as an int64 tensor, or an error that says what is wrong with them."""
+    if labels.ndim != 2 or labels.shape[0] != n_images or labels.shape[1] < 1:
+        raise InputError(f"labels must be (N, L) with N = {n_images}, got {tuple(labels.shape)}")
+    if labels.is_floating_point():
+        raise InputError(f"labels must be integers, got {labels.dtype}")
+    labels = labels.long()
+    low, high = int(labels.min()), int(labels.max())
+    if low < NO_LABEL or high >= n_outputs:
+        raise InputError(
+            f"labels must lie in 0 .. {n_outputs - 1} (or {NO_LABEL} for none), got {low} .. {high}"
+        )
+    if bool((labels[:, 0] == NO_LABEL).any()):
+        raise InputError("every image needs a label in the first column")
+    if label_set is not None and len(label_set) < n_outputs:
+        members = torch.tensor([NO_LABEL, *label_set], device=labels.device)
+        outside = labels[~torch.isin(labels, members)]
+        if len(outside):
+            raise InputError(f"label {int(outside[0])} is not in the classifier's label set")
+    return labels

@@ -1,0 +1,99 @@
+"""Progress that a long job reports and someone else shows: passes of the net done, out of how many."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from types import TracebackType
+from typing import IO, Protocol, Self
+
+from proofmap.core.errors import InputError
+
+EVERY = "PROOFMAP_PROGRESS_EVERY"
+"""Environment variable: seconds between two plain lines of progress."""
+
+
+class Task(Protocol):
+    """One running job; a context manager."""
+
+    def advance(self, passes: int, note: str = "") -> None:
+        """``passes`` more are done; ``note`` is the latest thing worth seeing, such as the loss."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Progress(Protocol):
+    """Where jobs report to. ``passes`` counts images through the net, so rates compare across methods."""
+
+    def task(self, what: str, passes: int) -> Task: ...
+
+
+class Silent:
+    """Reports nowhere; the default in the library."""
+
+    def task(self, what: str, passes: int) -> Task:
+        return SilentTask()
+
+
+class SilentTask:
+    """A job that reports nowhere; others add what they report."""
+
+    def advance(self, passes: int, note: str = "") -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+def seconds_between_lines() -> float:
+    """How often plain lines come: what the environment says, or every ten seconds."""
+    try:
+        return float(os.environ.get(EVERY, 10))
+    except ValueError:
+        raise InputError(f"{EVERY} must be a number of seconds, not {os.environ[EVERY]!r}") from None
+
+
+class Lines:
+    """Plain lines, one every few seconds: for logs and pipes.
+
+    >>> with Lines(sys.stdout, every=0).task("gradient", 4) as task:
+    ...     task.advance(4)  # doctest: +ELLIPSIS
+    gradient: 4/4 passes, ...
+    """
+
+    def __init__(self, stream: IO[str] | None = None, every: float = 10.0) -> None:
+        self.stream, self.every = stream, every
+
+    def task(self, what: str, passes: int) -> Task:
+        return _LinesTask(what, passes, self.stream or sys.stderr, self.every)
+
+
+class _LinesTask(SilentTask):
+    def __init__(self, what: str, total: int, stream: IO[str], every: float) -> None:
+        self.what, self.total, self.stream, self.every = what, total, stream, every
+        self.done, self.began = 0, time.monotonic()
+        self.told = self.began
+
+    def advance(self, passes: int, note: str = "") -> None:
+        self.done += passes
+        now = time.monotonic()
+        if now - self.told >= self.every:
+            self.told = now
+            rate = self.done / max(now - self.began, 1e-9)
+            left = (self.total - self.done) / max(rate, 1e-9)
+            tail = f", {note}" if note else ""
+            print(
+                f"{self.what}: {self.done}/{self.total} passes, {rate:.0f}/s, {left:.0f} s left{tail}",
+                file=self.stream,
+                flush=True,
+            )

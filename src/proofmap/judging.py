@@ -1,0 +1,163 @@
+"""Judge methods on images in memory: maps for every label, then each metric with its interval."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.files import distinct_names
+from proofmap.core.labels import NO_LABEL, LabelRule, Labels, check_labels
+from proofmap.core.progress import Progress, Silent
+from proofmap.methods.method import MethodLike, make_method, title_of
+from proofmap.metrics.block import join_blocks, judge_block, score_infos
+from proofmap.metrics.curves import CurveSettings
+from proofmap.metrics.judge import Metric, default_metrics
+from proofmap.metrics.proof import Thresholds
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.explanation import Proof
+from proofmap.results.records import method_result
+
+_BLOCK = 32_000_000  # map values held at once
+
+
+def choose_labels(classifier: Classifier, images: Tensor, labels: Labels, f: Tensor) -> Tensor:
+    """Labels ``(N, L)`` from a rule, a list for all images, or a tensor as given."""
+    if isinstance(labels, Tensor):
+        return check_labels(
+            labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
+        )
+    return LabelRule.parse(labels, classifier.names).choose(f, classifier.label_set)
+
+
+def given_labels(labels: Labels) -> Labels:
+    """Arrays and lists of lists as the tensor ``(N, L)`` they mean; rules and flat lists as they are."""
+    nested = (
+        not isinstance(labels, (str, Tensor)) and len(labels) > 0 and not isinstance(labels[0], (str, int))
+    )
+    return torch.as_tensor(labels) if nested else labels
+
+
+def image_names_for(images: Tensor, names: Sequence[str] | None) -> tuple[str, ...]:
+    """One distinct name per image."""
+    if names is None:
+        return tuple(f"image-{i}" for i in range(len(images)))
+    if len(names) != len(images):
+        raise InputError(f"{len(names)} names were given for {len(images)} images")
+    return tuple(distinct_names(list(names)))
+
+
+def evaluate(
+    classifier: Classifier,
+    images: Tensor,
+    *,
+    methods: Sequence[MethodLike],
+    labels: Labels = "top5",
+    metrics: Sequence[Metric] | None = None,
+    names: Sequence[str] | None = None,
+    keep_maps: int | None = 50,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Compute every method's maps for every chosen label and judge them.
+
+    All scores, f(x, a) included, come from one frozen view of the net, so they compare like with like.
+
+    Args:
+        methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions.
+        labels: ``"all"``, ``"top5"``, ``"p>=0.01"``, a list of names or indices, or a tensor ``(N, L)``.
+        metrics: what to judge by; :func:`default_metrics` when left out.
+        names: one per image, for tables and files.
+        keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
+    """
+    if len(images) == 0:
+        raise InputError("there are no images to evaluate on")
+    chosen = [make_method(m) for m in methods]
+    if not chosen:
+        raise InputError("there are no methods to evaluate; see: proofmap methods")
+    asked = list(metrics) if metrics is not None else default_metrics()
+    if not asked:
+        raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
+    progress = progress or Silent()
+    images = classifier.check_images(images)
+    judges = [metric.prepare(classifier) for metric in asked]
+    f_all = classifier.frozen().probabilities(images)
+    labels = given_labels(labels)
+    label_table = choose_labels(classifier, images, labels, f_all)
+    f = f_all.gather(1, label_table.clamp_min(0)).masked_fill(label_table == NO_LABEL, torch.nan)
+    image_names = image_names_for(images, names)
+    context = {
+        **classifier.settings(),
+        "labels": "given" if isinstance(labels, Tensor) else str(LabelRule.parse(labels, classifier.names)),
+        "seed": seed,
+        "device": str(classifier.device),
+        "batches": [batch.size for batch in classifier.frozen().batches],
+        "threads": torch.get_num_threads(),
+    }
+    kept = len(images) if keep_maps is None else min(keep_maps, len(images))
+    titles = distinct_names([title_of(m) for m in chosen])
+    results = []
+    for method, title in zip(chosen, titles, strict=True):
+        began = time.monotonic()
+        ready = method.prepare(classifier)
+        block = max(1, _BLOCK // (images[0, 0].numel() * label_table.shape[1]))
+        blocks = []
+        for start in range(0, len(images), block):
+            x, a = images[start : start + block], label_table[start : start + block]
+            blocks.append(judge_block(ready, classifier, x, a, judges, kept - start, seed, progress))
+        results.append(
+            method_result(
+                title,
+                join_blocks(blocks),
+                score_infos(judges),
+                settings=ready.settings(),
+                label_free=ready.label_free,
+                image_names=image_names,
+                label_names=classifier.names,
+                context=context,
+                seconds=time.monotonic() - began,
+            )
+        )
+    return Evaluation(
+        tuple(results),
+        images[:kept],
+        image_names,
+        label_table,
+        classifier.names,
+        f,
+        context,
+        pictured=tuple(range(kept)),
+    )
+
+
+def explain(
+    classifier: Classifier,
+    images: Tensor,
+    *,
+    labels: Labels = "top5",
+    method: MethodLike = "learned-mask",
+    thresholds: str | tuple[float, float] | Thresholds = "paper",
+    curve: str | CurveSettings = "paper",
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Proof:
+    """Maps for the chosen labels of each image, and what they prove."""
+    metrics = [m for m in default_metrics(thresholds, curve) if m.name != "deletion"]
+    return Proof(
+        evaluate(
+            classifier,
+            images,
+            methods=[method],
+            labels=labels,
+            metrics=metrics,
+            names=names,
+            keep_maps=None,
+            seed=seed,
+            progress=progress,
+        )
+    )

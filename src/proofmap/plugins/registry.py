@@ -1,0 +1,75 @@
+"""Things known by name: our own, and those that other installed packages add through an entry-point group."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from proofmap.core.errors import InputError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Classes by their ``name``; entry points of ``group`` are found at the first look-up.
+
+    >>> things: Registry[object] = Registry("thing", "proofmap.nothing")
+    >>> @things.register
+    ... class Cup:
+    ...     name = "cup"
+    >>> things["cup"] is Cup, list(things)
+    (True, ['cup'])
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind, self.group = kind, group
+        self._known: dict[str, type[T]] = {}
+        self._broken: dict[str, str] = {}
+        self._asked = False
+
+    def register(self, thing: type[Any]) -> type[Any]:
+        """Add a class under its ``name``; usable as a decorator.
+
+        A name can be taken only once, but a class may be defined again, as happens in a notebook or a changed file.
+        """
+        name = thing.name
+        before = self._known.get(name, thing)
+        again = before.__qualname__ == thing.__qualname__ and not before.__module__.startswith("proofmap.")
+        if before is not thing and not again:
+            raise InputError(f"a {self.kind} named {name!r} is already registered; choose another name")
+        self._known[name] = thing
+        return thing
+
+    def __getitem__(self, name: str) -> type[T]:
+        self._ask_plugins()
+        if name in self._broken:
+            raise InputError(self._broken[name])
+        if name not in self._known:
+            close = difflib.get_close_matches(name, self._known, n=2)
+            hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+            raise InputError(f"no {self.kind} is named {name!r}.{hint} Known are: {', '.join(self)}")
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._ask_plugins()
+        return iter(self._known)
+
+    def __contains__(self, name: str) -> bool:
+        return name in list(self)
+
+    def _ask_plugins(self) -> None:
+        if self._asked:
+            return
+        self._asked = True
+        for point in entry_points(group=self.group):
+            try:
+                self.register(point.load())
+            except Exception as error:  # one broken package must not take the others' methods away
+                package = point.dist.name if point.dist else "?"
+                problem = f"the {self.kind} {point.name!r} of the installed package {package} cannot be loaded: {error}"
+                if point.name not in self._known:
+                    self._broken[point.name] = problem
+                warnings.warn(problem, stacklevel=4)

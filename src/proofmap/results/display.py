@@ -1,0 +1,37 @@
+"""Drawing, plugged in from above: a result knows that it can be shown and saved, not how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Display(Protocol):
+    """What the room of drawings offers to results; :mod:`proofmap.report.display` is ours."""
+
+    def evaluation_html(self, evaluation: Any) -> str: ...
+
+    def proof_html(self, evaluation: Any) -> str: ...
+
+    def proof_png(self, evaluation: Any) -> bytes | None: ...
+
+    def save_evaluation(
+        self, evaluation: Any, folder: str | Path, *, pictures: bool = True
+    ) -> list[Path]: ...
+
+    def save_proof(self, evaluation: Any, folder: str | Path) -> list[Path]: ...
+
+
+_load: Callable[[], Display] | None = None
+
+
+def set_display(load: Callable[[], Display]) -> None:
+    """Say where drawing comes from; ``load`` is called when something is first shown or saved."""
+    global _load
+    _load = load
+
+
+def display() -> Display:
+    assert _load is not None, "importing proofmap sets the display"
+    return _load()

@@ -1,0 +1,168 @@
+"""What was found, as plain records: methods, their scores, and the values behind them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL
+from proofmap.metrics import proof
+from proofmap.metrics.block import BlockResult, ScoreInfo
+from proofmap.metrics.curves import Curves
+from proofmap.results.statistics import Score, mean_score
+
+
+@dataclass(frozen=True, repr=False)
+class MethodResult:
+    """One method, judged: its scores, the per-image values behind them, and one row per (image, label)."""
+
+    name: str
+    settings: Mapping[str, object]
+    label_free: bool
+    scores: tuple[Score, ...]
+    values: Mapping[str, Tensor]
+    """``(N,)`` for each score; NaN where an image does not count."""
+    pairs: Mapping[str, Tensor]
+    """``(N, L)`` for each score that has values per label."""
+    maps: Tensor
+    """``(P, L, H, W)`` of the pictured images; ``(P, 1, H, W)`` for a label-free method."""
+    insertion: Curves
+    """Curves of all images; with the label x label matrix where there are few enough labels."""
+    seconds: float
+    image_names: Sequence[str]
+    label_names: Sequence[str]
+
+    @cached_property
+    def rows(self) -> tuple[Mapping[str, object], ...]:
+        """One row per (image, label): f, and what the map amounts to."""
+        return tuple(self.each_row())
+
+    def each_row(self) -> Iterator[Mapping[str, object]]:
+        """The same rows one by one, for studies too large to list."""
+        f, labels = self.insertion.f, self.insertion.labels
+        for i, listed in enumerate(labels.tolist()):
+            values = {key: value[i].tolist() for key, value in self.pairs.items()}
+            believed = f[i].tolist()
+            for j, label in enumerate(listed):
+                if label != NO_LABEL:
+                    place = {"label": label, "name": self.label_names[label], "f": believed[j]}
+                    scores = {key: value[j] for key, value in values.items()}
+                    yield {"method": self.name, "image": self.image_names[i], **place, **scores}
+
+    def __repr__(self) -> str:
+        return f"MethodResult({self.name}, {len(self.image_names)} images, {len(self.scores)} scores)"
+
+    def score(self, name: str) -> Score:
+        for score in self.scores:
+            if score.name == name:
+                return score
+        raise InputError(f"no score is named {name!r}; there are {', '.join(s.name for s in self.scores)}")
+
+    def threshold(self, which: str) -> float:
+        """e1 or e2 as the scores used it; the paper's when none of them did."""
+        for score in self.scores:
+            if which in score.settings:
+                return float(str(score.settings[which]))
+        return float(getattr(proof.THRESHOLDS["paper"], which))
+
+
+@dataclass(frozen=True, repr=False)
+class EvaluationRecord:
+    """What was found about methods, as data.
+
+    Numbers are there for every image. Pixels and maps take room, so they are there for the ``pictured`` ones:
+    ``images`` is ``(P, C, H, W)`` and belongs to the rows ``pictured`` of ``image_names``, ``labels`` and ``f``.
+    """
+
+    results: tuple[MethodResult, ...]
+    images: Tensor
+    image_names: tuple[str, ...]
+    labels: Tensor
+    label_names: tuple[str, ...]
+    f: Tensor
+    settings: Mapping[str, object]
+    pictured: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.image_names)
+
+    def image_of(self, index: int) -> Tensor:
+        """The pixels ``(C, H, W)`` of a pictured image."""
+        return self.images[self._place(index)]
+
+    def map_of(self, result: MethodResult, index: int, place: int) -> Tensor:
+        """The map ``(H, W)`` of a pictured image, for the label in this place of its row of labels."""
+        return result.maps[self._place(index), 0 if result.label_free else place]
+
+    def _place(self, index: int) -> int:
+        if index not in self.pictured:
+            raise InputError(
+                f"the pixels and maps of image {index} were not kept; kept are {len(self.pictured)} of {len(self)}"
+            )
+        return self.pictured.index(index)
+
+    def __getitem__(self, method: str) -> MethodResult:
+        """The result of a method by its name, or by a beginning of it that no other has."""
+        for result in self.results:
+            if result.name == method:
+                return result
+        beginning = [result for result in self.results if result.name.startswith(method)]
+        if len(beginning) == 1 and method:
+            return beginning[0]
+        raise InputError(
+            f"no method {method!r} was judged; there are {', '.join(r.name for r in self.results)}"
+        )
+
+
+def method_result(
+    name: str,
+    block: BlockResult,
+    infos: Sequence[ScoreInfo],
+    *,
+    settings: Mapping[str, object],
+    label_free: bool,
+    image_names: Sequence[str],
+    label_names: Sequence[str],
+    context: Mapping[str, object],
+    seconds: float,
+) -> MethodResult:
+    """One method's result from the values of all images; ``context`` is what the evaluation's settings say."""
+    assert block.insertion is not None, "a result shows its curves"
+    scores = tuple(
+        mean_score(
+            info.name,
+            block.values[info.name],
+            higher_is_better=info.higher_is_better,
+            settings={**info.settings, **{k: context[k] for k in ("label_set", "renormalise", "labels")}},
+            seed=int(str(context["seed"])),
+        )
+        for info in infos
+    )
+    return MethodResult(
+        name,
+        settings,
+        label_free,
+        scores,
+        block.values,
+        block.pairs,
+        block.maps,
+        block.insertion,
+        seconds,
+        image_names=image_names,
+        label_names=label_names,
+    )
+
+
+def base_name(metric: str) -> str:
+    """A metric's name without the number it carries where it was asked for with several settings.
+
+    >>> base_name("completeness-2"), base_name("best-effort")
+    ('completeness', 'best-effort')
+    """
+    return re.sub(r"-\d+$", "", metric)

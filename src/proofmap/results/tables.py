@@ -1,0 +1,378 @@
+"""Tables as plain text, Markdown, LaTeX and CSV, all drawn from the same rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import one_line
+from proofmap.metrics.judge import BestEffort
+from proofmap.metrics.proof import SECOND_LABEL_FLOOR
+from proofmap.results.records import EvaluationRecord, base_name
+from proofmap.results.statistics import Score
+
+LABEL_FREE_MARK = "*"
+
+
+def score_cells(evaluation: EvaluationRecord) -> tuple[list[str], list[list[str]]]:
+    """Header and one row of cells per method: ``.84 [.80, .88]``; label-free methods carry a mark.
+
+    Where the methods count different images, a cell says how many: ``.84 [.80, .88] n=20``.
+    """
+    scores = evaluation.results[0].scores
+    header = ["method", *(f"{s.name} {'↑' if s.higher_is_better else '↓'}" for s in scores)]
+    uneven = different_images(evaluation)
+    rows = [
+        [
+            r.name + (LABEL_FREE_MARK if r.label_free else ""),
+            *(_score_cell(s, u) for s, u in zip(r.scores, uneven, strict=True)),
+        ]
+        for r in evaluation.results
+    ]
+    return header, rows
+
+
+def different_images(evaluation: EvaluationRecord) -> list[bool]:
+    """For each score, whether the methods' means are over different images; a method that counts none has no mean."""
+    found = []
+    for scores in zip(*(r.scores for r in evaluation.results), strict=True):
+        counted = [(s, r) for s, r in zip(scores, evaluation.results, strict=True) if s.n]
+        sizes = {s.n for s, _ in counted}
+        sets = {tuple(r.values[s.name].isnan().tolist()) for s, r in counted}
+        found.append(len(sizes) > 1 or len(sets) > 1)
+    return found
+
+
+def score_notes(evaluation: EvaluationRecord) -> list[str]:
+    """What the numbers depend on, in a few lines."""
+    settings, curve = evaluation.settings, evaluation.results[0].insertion.settings
+    n = len(evaluation)
+    error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
+    quoted = [
+        f"{n} image{'s' if n > 1 else ''}, labels {settings['labels']}, "
+        f"{'renormalised over the label set' if settings['renormalise'] else 'softmax over all outputs'}, "
+        f"model {settings['model']}, seed {settings['seed']}; 95 % bootstrap intervals over images",
+        f"{_thresholds_note(evaluation)}insertion curve: fill {curve['fill']}, "
+        f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
+        f"step error of an AUC at most {error:.3f}",
+    ]
+    if any(r.label_free for r in evaluation.results):
+        quoted.append(f"{LABEL_FREE_MARK} one map for all labels: sound without effort, see best-effort")
+    return quoted + _counting_notes(evaluation)
+
+
+def _thresholds_note(evaluation: EvaluationRecord) -> str:
+    """The thresholds of the scores that have any; with the scores' names where they differ."""
+    users: dict[str, list[str]] = {}
+    for score in evaluation.results[0].scores:
+        used = ", ".join(f"{e} = {score.settings[e]}" for e in ("e1", "e2") if e in score.settings)
+        if used:
+            users.setdefault(used, []).append(score.name)
+    if len(users) > 1:
+        return "".join(f"thresholds of {', '.join(names)}: {used}; " for used, names in users.items())
+    return "".join(f"thresholds {used}; " for used in users)
+
+
+def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
+    """Which scores leave images out, for best effort why, and where methods count different images."""
+    n, notes = len(evaluation), []
+    apart: dict[str, list[str]] = {}
+    columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
+    by_the_rule = _only_the_rule_leaves_out(evaluation)
+    for scores, uneven in zip(columns, different_images(evaluation), strict=True):
+        name, least, most = scores[0].name, min(s.n for s in scores), max(s.n for s in scores)
+        counted = f"{least}" if least == most else f"{least} to {most}"
+        if uneven:
+            apart.setdefault(counted, []).append(name)
+        elif least < n and by_the_rule and least == most and base_name(name) == BestEffort.name:
+            notes.append(
+                f"{name} counts the {counted} of {n} images whose second label has f >= {SECOND_LABEL_FLOOR}"
+            )
+        elif least < n:
+            notes.append(f"{name} counts {counted} of {n} images")
+    for counted, names in apart.items():
+        many = f"{counted} of {n} images by method"
+        notes.append(
+            f"{', '.join(names)}: means over different images ({many}); compare with: proofmap compare"
+        )
+    return notes
+
+
+def _only_the_rule_leaves_out(evaluation: EvaluationRecord) -> bool:
+    """Whether nothing but the rule about second labels can leave an image out of best effort.
+
+    An image may be missing also because the run is unfinished, and then from the other scores too; or because only its
+    top label was judged.
+    """
+    others = [s for r in evaluation.results for s in r.scores if base_name(s.name) != BestEffort.name]
+    labels = (evaluation.labels != NO_LABEL).sum(dim=1)
+    return bool(others) and all(s.n == len(evaluation) for s in others) and bool((labels > 1).all())
+
+
+def score_table(evaluation: EvaluationRecord) -> str:
+    """The scores as aligned text with notes below."""
+    header, rows = score_cells(evaluation)
+    return "\n".join([aligned(header, rows), *score_notes(evaluation)])
+
+
+def pair_cells(evaluation: EvaluationRecord, methods: int | None = None) -> tuple[list[str], list[list[str]]]:
+    """Header and one row per (method, image, label); the method's name is left out when there is one."""
+    results = evaluation.results[:methods]
+    values = [k for k in results[0].rows[0] if k not in ("method", "image", "label", "name")]
+    several = len(results) > 1
+    header = [*(["method"] if several else []), "image", "label", *values]
+    rows = [
+        [
+            *([result.name] if several else []),
+            str(row["image"]),
+            f"{row['name']} ({row['label']})",
+            *(number(row[key]) for key in values),
+        ]
+        for result in results
+        for row in result.rows
+    ]
+    return header, rows
+
+
+def pair_table(evaluation: EvaluationRecord, methods: int | None = None) -> str:
+    """One line per image and label, for all or the first so many methods: f, and what the map proves."""
+    return aligned(*pair_cells(evaluation, methods))
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns padded to equal width; text to the left, numbers to the right; every row in one line.
+
+    >>> print(aligned(["method", "x"], [["a", ".5"], ["bcd", "1.0"]]))
+    method    x
+    a        .5
+    bcd     1.0
+    """
+    header, *rows = ([one_line(cell) for cell in row] for row in [header, *rows])
+    columns = list(zip(header, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    textual = [any(c[:1].isalpha() for c in column[1:]) for column in columns]
+    lines = []
+    for row in [header, *rows]:
+        cells = [
+            cell.ljust(width) if text else cell.rjust(width)
+            for cell, width, text in zip(row, widths, textual, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def markdown(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str] = (),
+    *,
+    bold: Sequence[Sequence[bool]] | None = None,
+) -> str:
+    """A Markdown table with notes below; every cell and note is printed as it is, whatever characters it has.
+
+    >>> print(markdown(["name", "x"], [["a|b", ".5"]], bold=[[False, True]]))
+    | name | x |
+    | --- | --- |
+    | a\\|b | **.5** |
+    """
+    marked = bold or [[False] * len(header)] * len(rows)
+    cells = [
+        [f"**{_markdown(c)}**" if b else _markdown(c) for c, b in zip(row, marks, strict=True)]
+        for row, marks in zip(rows, marked, strict=True)
+    ]
+    lines = [[_markdown(c) for c in header], ["---"] * len(header), *cells]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n\n".join([table, *map(_markdown, notes)])
+
+
+def best_two(evaluation: EvaluationRecord) -> list[list[bool]]:
+    """Which cells of :func:`score_cells` hold one of the best two values of their column, as the paper's tables mark.
+
+    Values count as they are printed, so one that reads like the second best is marked too; of two methods only the
+    better is, and of one none. None is marked in a column whose means are over different images.
+    """
+    results = evaluation.results
+    marked = [[False] * (1 + len(results[0].scores)) for _ in results]
+    uneven = different_images(evaluation)
+    for column, scores in enumerate(zip(*(r.scores for r in results), strict=True), start=1):
+        if uneven[column - 1]:
+            continue
+        sign = 1 if scores[0].higher_is_better else -1
+        printed = [sign * _as_printed(s.value) for s in scores]
+        ranked = sorted((v for v in printed if not math.isnan(v)), reverse=True)
+        best = ranked[: min(2, len(results) - 1)]
+        for row, value in enumerate(printed):
+            marked[row][column] = bool(best) and value >= best[-1]
+    return marked
+
+
+def score_markdown(evaluation: EvaluationRecord) -> str:
+    """The scores as a Markdown table, the best two of each column bold, with notes below."""
+    return markdown(*score_cells(evaluation), score_notes(evaluation), bold=best_two(evaluation))
+
+
+def latex(
+    evaluation: EvaluationRecord,
+    *,
+    intervals: bool = True,
+    caption: str | None = None,
+    label: str = "tab:scores",
+) -> str:
+    """The scores as a LaTeX table (package booktabs), the best two of each column bold.
+
+    The caption says what the numbers depend on unless one is given (as LaTeX).
+    """
+    header, _ = score_cells(evaluation)
+    head = " & ".join(latex_text(cell) for cell in header)
+    uneven = different_images(evaluation)
+    lines = []
+    for result, marks in zip(evaluation.results, best_two(evaluation), strict=True):
+        name = latex_text(result.name) + ("$^{*}$" if result.label_free else "")
+        cells = [
+            _latex_score(s, b, intervals, u) for s, b, u in zip(result.scores, marks[1:], uneven, strict=True)
+        ]
+        lines.append(" & ".join([name, *cells]) + r" \\")
+    if caption is None:
+        where = " that is over the same images" if any(uneven) else ""
+        marked = f"The best two of each column{where} are bold. " if len(lines) > 2 else ""
+        caption = marked + " ".join(f"{latex_text(_sentence(note))}" for note in score_notes(evaluation))
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            r"\begin{table}",
+            r"  \centering",
+            rf"  \caption{{{caption}}}",
+            rf"  \label{{{label}}}",
+            rf"  \begin{{tabular}}{{l{'c' * (len(header) - 1)}}}",
+            r"    \toprule",
+            rf"    {head} \\",
+            r"    \midrule",
+            *(f"    {line}" for line in lines),
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "*": "$^{*}$",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+}
+
+
+def latex_text(text: str) -> str:
+    """Any text so that LaTeX prints it as it is, in one line.
+
+    >>> print(latex_text("learned-mask:tv=0.1 & 50 % of a_b ↑"))
+    learned-mask:tv=0.1 \\& 50 \\% of a\\_b $\\uparrow$
+    """
+    return "".join(_LATEX.get(c, c) for c in one_line(text))
+
+
+def _latex_score(score: Score, bold: bool, interval: bool, counted: bool) -> str:
+    if math.isnan(score.value):
+        return "--"
+    value = number(score.value).replace("-", "$-$", 1) if score.value < 0 else number(score.value)
+    shown = rf"\textbf{{{value}}}" if bold else value
+    small = [f"[{number(score.low)}, {number(score.high)}]"] if interval and not math.isnan(score.low) else []
+    small += [f"n={score.n}"] if counted else []
+    return rf"{shown} {{\scriptsize {' '.join(small)}}}" if small else shown
+
+
+def _sentence(note: str) -> str:
+    return note[:1].upper() + note[1:].rstrip(".") + "."
+
+
+def _markdown(text: str) -> str:
+    """Text that Markdown prints as it is, in one line, in a table too."""
+    return re.sub(r"([\\`*_|<>~&])", r"\\\1", one_line(text))
+
+
+def _as_printed(value: float) -> float:
+    """The value behind its printed form: what a reader can tell apart."""
+    return value if math.isnan(value) else float(f"{value:.0e}" if 0 < abs(value) < 0.005 else f"{value:.2f}")
+
+
+def scores_csv(evaluation: EvaluationRecord) -> str:
+    """One line per method and score, with interval, direction and every setting in columns of their own."""
+    records = [
+        {"method": r.name, "label_free": r.label_free, **_flat(s)}
+        for r in evaluation.results
+        for s in r.scores
+    ]
+    return records_csv(records)
+
+
+def pairs_csv(evaluation: EvaluationRecord) -> str:
+    """One line per method, image and label."""
+    return records_csv([dict(row) for result in evaluation.results for row in result.rows])
+
+
+def _flat(score: Score) -> dict[str, object]:
+    record = score.record()
+    settings = record.pop("settings")
+    assert isinstance(settings, dict)
+    return {**record, **settings}
+
+
+def records_csv(records: Sequence[dict[str, object]]) -> str:
+    """Plain records as CSV, a column for every key that occurs."""
+    fields = list(dict.fromkeys(key for record in records for key in record))
+    lines = _Lines()
+    writer = csv.DictWriter(lines, fields, lineterminator="\r\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return "\n".join([*lines, ""])
+
+
+class _Lines(list[str]):
+    """Where a CSV writer writes: it quotes what is in its line ending, so a name with either half of it stays whole."""
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n"))
+
+
+def json_text(record: object) -> str:
+    """Plain data as JSON; NaN, which JSON does not know, becomes null, and a setting of another kind its text."""
+    return json.dumps(_without_nan(record), indent=1, default=str)
+
+
+def _without_nan(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(k): _without_nan(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(v) for v in value]
+    return value
+
+
+def _score_cell(score: Score, counted: bool) -> str:
+    if math.isnan(score.value):
+        return "-"
+    # one image has no spread
+    interval = "" if math.isnan(score.low) else f" [{number(score.low)}, {number(score.high)}]"
+    return f"{number(score.value)}{interval}" + (f" n={score.n}" if counted else "")
+
+
+def number(value: object) -> str:
+    """Two decimals without the leading zero, as papers print probabilities; small ones in scientific form."""
+    assert isinstance(value, float)
+    if math.isnan(value):
+        return "-"
+    if 0 < abs(value) < 0.005:
+        return f"{value:.0e}".replace("e-0", "e-")
+    text = f"{value:.2f}"
+    return text[1:] if text.startswith("0.") else text

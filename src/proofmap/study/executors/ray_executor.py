@@ -1,0 +1,344 @@
+"""The executor for several processes and machines: Ray actors, each with a worker of its own.
+
+The driver, in the consumer's thread, hands out groups of units and takes back their results. A group is one unit as long
+as units take their time, and more when they prove so short that the calls would cost more than the work. An actor works
+on a group for a slice of time and hands back what it did not reach, so a wrong guess costs nothing.
+
+An actor answers its calls in order, so when it dies, the oldest unanswered group is the suspect: most likely it was
+under way, or else its answer was on the way. Each of its units runs again alone, on an actor that has nothing else to
+do, and only a death there is the unit's own. All other groups go back as they were, and a new actor takes the place.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any, Generic
+
+import torch
+
+from proofmap.core.errors import InputError, ProofmapError, require
+from proofmap.study.executors.executor import Lost, Result, Unit, Worker
+from proofmap.study.executors.ray_cluster import connected, own_folders, places, told
+
+SLICE = 0.1  # seconds an actor works before it answers; a call costs about one hundredth of that
+LARGEST_GROUP = 256  # units in a call
+FAILED_STARTS = 3  # in a row; then no further actor is tried
+PATIENCE = 120.0  # seconds for a busy cluster to make room for the first actor
+
+
+@dataclass(frozen=True)
+class RayExecutor:
+    """Actors of a Ray cluster: the one this process is connected to, the one at ``address``, or a new one on this machine.
+
+    A worker's ``prefetch`` is not called: two actors that share a GPU load and compute in turn.
+
+    Args:
+        workers: how many actors; as many as the cluster has room for when left out, and never more.
+        address: of a running cluster (``"auto"``, ``"host:port"``). It must have the driver's packages, and is left running.
+        cpus_per_worker: cores an actor asks for, and threads it computes with.
+        gpus_per_worker: GPUs an actor asks for; .5 lets two actors share one.
+        retries: how often a unit is tried again, alone, when its process died; then it is :class:`Lost`.
+        ahead: groups of units that wait at each actor, so that it does not wait for the driver.
+    """
+
+    workers: int | None = None
+    address: str | None = None
+    cpus_per_worker: int = 1
+    gpus_per_worker: float = 0
+    retries: int = 3
+    ahead: int = 2
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"workers must be at least 1, or None for as many as fit, got {self.workers}")
+        if self.cpus_per_worker < 1:
+            raise InputError(f"cpus_per_worker must be at least 1, got {self.cpus_per_worker}")
+        if self.gpus_per_worker < 0 or (self.gpus_per_worker > 1 and self.gpus_per_worker % 1):
+            raise InputError(
+                f"gpus_per_worker must be a fraction of one GPU or whole GPUs, got {self.gpus_per_worker}"
+            )
+        if self.retries < 1 or self.ahead < 0:
+            raise InputError(
+                "retries must be at least 1 and ahead at least 0, "
+                f"got retries={self.retries}, ahead={self.ahead}"
+            )
+
+    def run(
+        self, make_worker: Callable[[], Worker[Unit, Result]], units: Iterable[Unit]
+    ) -> Generator[tuple[Unit, Result | Lost], None, None]:
+        rest = iter(units)
+        first = list(islice(rest, 1))
+        if not first:
+            return
+        ray = require("ray", extra="ray", purpose="the Ray executor")
+        with connected(ray, self.address):
+            pool: _Pool[Unit, Result] = _Pool(ray, self, make_worker, chain(first, rest))
+            try:
+                yield from pool.results()
+            finally:
+                pool.close()
+
+
+# ---- in the actor's process ------------------------------------------------------------------------------------
+
+
+class _Actor(Generic[Unit, Result]):
+    """A process with a worker.
+
+    What goes in and out is pickled by us: arrays then arrive as from a local worker, writable and the driver's own,
+    and exceptions as themselves.
+    """
+
+    def start(self, make_worker: bytes, threads: int) -> bytes:
+        return _answer(lambda: self._start(make_worker, threads))
+
+    def work(self, units: bytes) -> bytes:
+        return _answer(lambda: self._work(units))
+
+    def _start(self, make_worker: bytes, threads: int) -> None:
+        from ray import cloudpickle
+
+        torch.set_num_threads(threads)
+        self._worker: Worker[Unit, Result] = cloudpickle.loads(make_worker)()
+
+    def _work(self, units: bytes) -> tuple[list[Result], float]:
+        from ray import cloudpickle
+
+        began = time.perf_counter()
+        results: list[Result] = []
+        for unit in cloudpickle.loads(units):
+            results.append(self._worker(unit))
+            if time.perf_counter() - began > SLICE:
+                break
+        return results, time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class _Raised:
+    error: Exception
+
+
+def _answer(call: Callable[[], object]) -> bytes:
+    from ray import cloudpickle
+
+    try:
+        answer: bytes = cloudpickle.dumps(call())
+    except Exception as error:
+        where = f"In a Ray worker:\n{traceback.format_exc()}"
+        if not isinstance(error, ProofmapError):  # its message says all
+            error.add_note(where)
+        try:
+            answer = cloudpickle.dumps(_Raised(error))
+            cloudpickle.loads(answer)
+        except Exception:  # pickling does not bring every exception back; its words must do then
+            told = RuntimeError(f"{type(error).__name__}: {error}")
+            told.add_note(where)
+            answer = cloudpickle.dumps(_Raised(told))
+    return answer
+
+
+# ---- in the driver ---------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Job(Generic[Unit]):
+    """A unit, whether it must run alone, and how often it died so."""
+
+    unit: Unit
+    alone: bool = False
+    deaths: int = 0
+
+
+class _Jobs(Generic[Unit]):
+    """What is still to be handed out: a stock of jobs, those that came back in front, and the units behind it."""
+
+    def __init__(self, units: Iterator[Unit]) -> None:
+        self._units = units
+        self._stock: deque[_Job[Unit]] = deque()
+
+    def stock(self, size: int) -> int:
+        """Draw units until there are ``size`` jobs, if there are so many; how many there are."""
+        self._stock.extend(_Job(unit) for unit in islice(self._units, max(0, size - len(self._stock))))
+        return len(self._stock)
+
+    def next_goes_alone(self) -> bool:
+        return self._stock[0].alone
+
+    def take(self, size: int) -> list[_Job[Unit]]:
+        """The next group of the stock: one job that must be alone, or up to ``size`` others."""
+        group = [self._stock.popleft()]
+        while self._stock and len(group) < size and not (group[0].alone or self._stock[0].alone):
+            group.append(self._stock.popleft())
+        return group
+
+    def give_back(self, jobs: list[_Job[Unit]]) -> None:
+        self._stock.extendleft(reversed(jobs))
+
+
+@dataclass(eq=False)
+class _Host(Generic[Unit]):
+    """The driver's side of an actor: its unanswered calls, oldest first. Its start is a call without jobs."""
+
+    actor: Any
+    placed: Any
+    calls: deque[tuple[Any, list[_Job[Unit]]]] = field(default_factory=deque)
+    started: bool = False
+
+
+class _Pool(Generic[Unit, Result]):
+    """The actors, and who does what."""
+
+    def __init__(
+        self,
+        ray: Any,
+        wanted: RayExecutor,
+        make_worker: Callable[[], Worker[Unit, Result]],
+        units: Iterator[Unit],
+    ) -> None:
+        self._ray, self._wanted, self._jobs = ray, wanted, _Jobs(units)
+        self._hosts: list[_Host[Unit]] = []
+        self._size, self._failed_starts = 1, 0
+        self._make_worker = ray.put(ray.cloudpickle.dumps(make_worker))
+        self._asked = {"CPU": wanted.cpus_per_worker, "GPU": wanted.gpus_per_worker}
+        most = places(ray, self._asked)
+        threads = str(wanted.cpus_per_worker)
+        self._new_actor = ray.remote(
+            num_cpus=wanted.cpus_per_worker,
+            num_gpus=wanted.gpus_per_worker,
+            max_restarts=0,
+            max_task_retries=0,
+            runtime_env={
+                "env_vars": {
+                    "OMP_NUM_THREADS": threads,
+                    "MKL_NUM_THREADS": threads,
+                    "PYTHONPATH": os.pathsep.join([*own_folders(), "${PYTHONPATH}"]),
+                }
+            },
+        )(_Actor).remote
+        for _ in range(min(wanted.workers or most, most)):
+            self._add_host()
+
+    def results(self) -> Iterator[tuple[Unit, Result | Lost]]:
+        self._wait_for_room()
+        finished: deque[tuple[Unit, Result | Lost]] = deque()
+        while True:
+            self._hand_out()
+            while finished:
+                yield finished.popleft()
+            if not any(host.calls for host in self._hosts if host.started) and not self._jobs.stock(1):
+                return
+            for host in self._answering():
+                finished.extend(self._take(host))
+
+    def close(self) -> None:
+        for host in self._hosts:
+            self._kill(host)
+        self._hosts.clear()
+
+    def _add_host(self) -> None:
+        actor = self._new_actor()
+        host: _Host[Unit] = _Host(actor, actor.__ray_ready__.remote())
+        host.calls.append((actor.start.remote(self._make_worker, self._wanted.cpus_per_worker), []))
+        self._hosts.append(host)
+
+    def _kill(self, host: _Host[Unit]) -> None:
+        with suppress(Exception):  # it is dead already, or the cluster is
+            self._ray.kill(host.actor, no_restart=True)
+
+    def _wait_for_room(self) -> None:
+        placed, _ = self._ray.wait([host.placed for host in self._hosts], num_returns=1, timeout=PATIENCE)
+        if not placed:
+            raise ProofmapError(
+                f"the Ray cluster made no room for a worker ({told(self._asked)}) within {PATIENCE:.0f} s; "
+                f"free are {told(self._ray.available_resources())}. Wait until others are done, or ask for less"
+            )
+
+    def _hand_out(self) -> None:
+        """Groups to the actors in turn; near the end, smaller ones and to idle actors only, so that all end together."""
+        plenty = len(self._hosts) * (1 + self._wanted.ahead) * self._size
+        for waiting in range(1 + self._wanted.ahead):
+            for host in self._hosts:
+                if not host.started or len(host.calls) > waiting:
+                    continue
+                stock = self._jobs.stock(plenty)
+                if not stock or (waiting and stock < plenty):
+                    return
+                if host.calls and (self._jobs.next_goes_alone() or host.calls[-1][1][0].alone):
+                    continue
+                size = self._size if stock >= plenty else min(self._size, -(-stock // len(self._hosts)))
+                group = self._jobs.take(size)
+                units = self._ray.cloudpickle.dumps([job.unit for job in group])
+                host.calls.append((host.actor.work.remote(units), group))
+
+    def _answering(self) -> list[_Host[Unit]]:
+        """All actors that have answered their oldest call; waits for the first."""
+        oldest = {host.calls[0][0]: host for host in self._hosts if host.calls}
+        calls = list(oldest)
+        ready, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
+        if not ready:
+            ready, _ = self._ray.wait(calls, num_returns=1)
+        return [oldest[call] for call in ready]
+
+    def _take(self, host: _Host[Unit]) -> Sequence[tuple[Unit, Result | Lost]]:
+        call, group = host.calls.popleft()
+        try:
+            answer = self._ray.cloudpickle.loads(self._ray.get(call))
+        except self._ray.exceptions.RayError as error:
+            return self._bury(host, group, _reason(error))
+        if isinstance(answer, _Raised):
+            raise answer.error
+        if not host.started:
+            host.started, self._failed_starts = True, 0
+            return []
+        results, seconds = answer
+        self._jobs.give_back(group[len(results) :])
+        self._adapt(len(group), len(results), seconds)
+        return [(job.unit, result) for job, result in zip(group, results, strict=False)]
+
+    def _adapt(self, given: int, done: int, seconds: float) -> None:
+        if done < given:
+            self._size = done
+        elif given >= self._size and seconds < SLICE / 2:
+            self._size = min(2 * self._size, LARGEST_GROUP)
+
+    def _bury(self, host: _Host[Unit], group: list[_Job[Unit]], reason: str) -> list[tuple[Unit, Lost]]:
+        """Replace a dead actor; its jobs go back but for one that has died too often."""
+        self._kill(host)
+        self._hosts.remove(host)
+        self._failed_starts = 0 if host.started else self._failed_starts + 1
+        for job in group:
+            job.alone, job.deaths = True, job.deaths + job.alone
+        lost = [job for job in group if job.deaths >= self._wanted.retries]
+        innocent = [job for _, jobs in host.calls for job in jobs]
+        self._jobs.give_back([job for job in group if job not in lost] + innocent)
+        if self._failed_starts < FAILED_STARTS:
+            self._add_host()
+        elif self._hosts:
+            warnings.warn(
+                f"Ray workers die while they start; {len(self._hosts)} go on. {reason}",
+                RuntimeWarning,
+                stacklevel=1,
+            )
+        else:
+            raise ProofmapError(
+                f"Ray workers die while they start, {self._failed_starts} in a row: {reason} "
+                "If memory is short, ask for fewer workers"
+            )
+        return [
+            (job.unit, Lost(f"its process died each time it ran alone ({job.deaths}): {reason}"))
+            for job in lost
+        ]
+
+
+def _reason(error: Exception) -> str:
+    """Ray's account of a death without the preamble and the guesses."""
+    words = " ".join(str(error).split())
+    return words.rpartition("Worker exit detail: ")[2].partition(" Some common causes")[0]

@@ -1,0 +1,1 @@
+"""A run directory on disk: the database, the maps, the lock."""

@@ -1,0 +1,412 @@
+"""The scores of a run, in SQLite: what was surveyed, what is done, every value, and what failed.
+
+One process writes (it holds the run's lock); any number may read at the same time. A unit's values go in within one
+transaction, so after a crash a unit is there as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import sqlite3
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proofmap.data.dataset import digest_of
+from proofmap.study.store.schema import APPLICATION, Damaged, StoreError, migrate
+
+FILE = "scores.sqlite"
+
+
+@dataclass(frozen=True)
+class ImageRow:
+    """A picture as the survey found it; labels with their probabilities, most probable first or as listed."""
+
+    name: str
+    digest: str
+    stamp: str
+    truth: int | None = None
+    eligible: bool = False
+    labels: tuple[int, ...] = ()
+    f: tuple[float, ...] = ()
+    failure: str | None = None
+    block: int | None = None
+    id: int = 0
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A method or a metric as the run knows it; ``flag`` is label_free or higher_is_better."""
+
+    id: int
+    name: str
+    flag: bool
+    settings: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class CurveRow:
+    """One map's row of curves for all labels of an image, as float32 arrays; ``game`` names the note of their steps."""
+
+    game: str
+    probabilities: np.ndarray
+    f: np.ndarray
+    auc: np.ndarray
+    error: np.ndarray
+    matrix: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class UnitRow:
+    """All that a finished unit leaves, by the ids of images, metrics and places."""
+
+    method: int
+    block: int
+    metrics: tuple[int, ...]
+    key: str
+    environment: int
+    batches: tuple[int, int]
+    seconds: float
+    passes: int
+    finished: str
+    image_scores: Sequence[tuple[int, int, float]]  # metric, image, value
+    label_scores: Sequence[tuple[int, int, int, float]]  # metric, image, place, value
+    curves: Mapping[int, CurveRow]
+    failures: Mapping[int, str]
+    maps: str | None = None
+    maps_bytes: int | None = None
+    maps_digest: str | None = None
+
+
+class Store:
+    """The database of one run directory."""
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        self.path = folder / FILE
+        if not create and not self.path.is_file():
+            raise StoreError(f"{folder} is no run of proofmap: it has no {FILE}")
+        self.read_only = not create and not os.access(folder, os.W_OK)
+        # a folder that nothing can be written to cannot change, and has no room for SQLite's own files
+        mode = "rwc" if create else "ro&immutable=1" if self.read_only else "rw"
+        with self._told():
+            uri = f"{self.path.resolve().as_uri()}?mode={mode}"
+            self.database = sqlite3.connect(
+                uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False
+            )  # one thread at a time, but not always the same
+        try:
+            with self._told():
+                self._prepare(create)
+        except BaseException:
+            self.database.close()
+            raise
+
+    def _prepare(self, create: bool) -> None:
+        (application,) = self.database.execute("PRAGMA application_id").fetchone()
+        (tables,) = self.database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if tables and application != APPLICATION:
+            raise Damaged(f"{self.path} is a database, but not one of proofmap")
+        if not tables and not create:
+            raise StoreError(f"{self.path} is empty: the run was stopped before it began")
+        if not self.read_only:
+            self.database.execute("PRAGMA journal_mode = WAL")
+            self.database.execute("PRAGMA synchronous = NORMAL")
+        migrate(self.database)
+
+    def close(self) -> None:
+        self.database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What SQLite and the disk say, in words that name the file and the mend."""
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            raise damaged(self.path, str(error)) from error
+        except sqlite3.DatabaseError as error:
+            text = str(error)
+            if "full" in text or "disk I/O" in text:
+                raise disk_full(self.path, text) from error
+            if "locked" in text:
+                raise StoreError(f"{self.path} is in use by another program: {text}") from error
+            if "readonly" in text or "unable to open" in text:
+                raise StoreError(f"{self.path} cannot be opened for writing: {text}") from error
+            if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
+                raise
+            raise damaged(self.path, text) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._told():
+            self.database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.database.execute("COMMIT")
+            except BaseException:
+                if self.database.in_transaction:
+                    self.database.execute("ROLLBACK")
+                raise
+
+    def rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with self._told():
+            return self.database.execute(query, arguments).fetchall()
+
+    # ---- notes, methods, metrics, labels ------------------------------------------------------------------------
+
+    def note(self, key: str) -> object | None:
+        found = self.rows("SELECT value FROM notes WHERE key = ?", key)
+        return self._parsed(found[0][0]) if found else None
+
+    def set_note(self, key: str, value: object) -> None:
+        with self._transaction():
+            row = (key, json.dumps(value))
+            self.database.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (*row, seal_of(row)))
+
+    def _parsed(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise damaged(self.path, str(error)) from error
+
+    def registered(self, kind: str) -> dict[str, Registered]:
+        """The run's ``methods`` or ``metrics`` by name, in the order they came."""
+        flag = {"methods": "label_free", "metrics": "higher_is_better"}[kind]
+        found = self.rows(f"SELECT id, name, {flag}, settings FROM {kind} ORDER BY id")
+        return {
+            name: Registered(id_, name, bool(flag), self._parsed(settings))
+            for id_, name, flag, settings in found
+        }
+
+    def register(self, kind: str, things: Iterable[tuple[str, bool, Mapping[str, object]]]) -> None:
+        """Add methods or metrics that are not there yet."""
+        flag = {"methods": "label_free", "metrics": "higher_is_better"}[kind]
+        rows = [
+            (name, int(flag), json.dumps(settings, sort_keys=True, default=str))
+            for name, flag, settings in things
+        ]
+        with self._transaction():
+            self.database.executemany(
+                f"INSERT OR IGNORE INTO {kind} (name, {flag}, settings, seal) VALUES (?, ?, ?, ?)",
+                [(*row, seal_of(row)) for row in rows],
+            )
+
+    def set_label_names(self, names: Sequence[str]) -> None:
+        with self._transaction():
+            self.database.executemany(
+                "INSERT OR IGNORE INTO labels VALUES (?, ?, ?)",
+                [(*row, seal_of(row)) for row in enumerate(names)],
+            )
+
+    # ---- images and blocks --------------------------------------------------------------------------------------
+
+    def images(self) -> list[ImageRow]:
+        """Every picture surveyed, in order."""
+        labels: dict[int, list[tuple[int, float]]] = defaultdict(list)
+        for image, label, f in self.rows("SELECT image, label, f FROM image_labels ORDER BY image, place"):
+            labels[image].append((label, f))
+        found = self.rows(
+            "SELECT id, name, digest, stamp, truth, eligible, block, failure FROM images ORDER BY id"
+        )
+        return [
+            ImageRow(
+                name=name,
+                digest=digest,
+                stamp=stamp,
+                truth=truth,
+                eligible=bool(eligible),
+                labels=tuple(label for label, _ in labels[id_]),
+                f=tuple(f for _, f in labels[id_]),
+                failure=failure,
+                block=block,
+                id=id_,
+            )
+            for id_, name, digest, stamp, truth, eligible, block, failure in found
+        ]
+
+    def add_images(self, images: Iterable[ImageRow]) -> None:
+        with self._transaction():
+            for image in images:
+                self.database.execute(
+                    "DELETE FROM images WHERE name = ? AND failure IS NOT NULL", (image.name,)
+                )
+                cursor = self.database.execute(
+                    "INSERT INTO images (name, digest, stamp, truth, eligible, failure, seal) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        *(image.name, image.digest, image.stamp),
+                        *(image.truth, image.eligible, image.failure),
+                        image_seal(image),
+                    ),
+                )
+                self.database.executemany(
+                    "INSERT INTO image_labels VALUES (?, ?, ?, ?)",
+                    [
+                        (cursor.lastrowid, place, label, f)
+                        for place, (label, f) in enumerate(zip(image.labels, image.f, strict=True))
+                    ],
+                )
+
+    def set_stamps(self, stamps: Mapping[str, str]) -> None:
+        with self._transaction():
+            pairs = [(stamp, name) for name, stamp in stamps.items()]
+            self.database.executemany("UPDATE images SET stamp = ? WHERE name = ?", pairs)
+
+    def add_blocks(self, blocks: Sequence[Sequence[int]]) -> None:
+        """Put images, by id, into new blocks."""
+        with self._transaction():
+            (last,) = self.database.execute("SELECT coalesce(max(block), -1) FROM images").fetchone()
+            self.database.executemany(
+                "UPDATE images SET block = ? WHERE id = ?",
+                [(last + 1 + k, image) for k, members in enumerate(blocks) for image in members],
+            )
+
+    # ---- units --------------------------------------------------------------------------------------------------
+
+    def done(self) -> dict[tuple[int, int, int], str]:
+        """(method, block, metric) of everything finished, and the key of what it was made from."""
+        query = "SELECT d.method, d.block, d.metric, units.key FROM done d JOIN units ON units.id = d.unit"
+        return {(method, block, metric): key for method, block, metric, key in self.rows(query)}
+
+    def forget_orphans(self) -> None:
+        """Take values away that no finished unit owns."""
+        owned = "SELECT 1 FROM done JOIN images ON images.block = done.block WHERE images.id = {0}.image AND "
+        with self._transaction():
+            for table in ("image_scores", "label_scores"):
+                same = f"done.method = {table}.method AND done.metric = {table}.metric"
+                self.database.execute(f"DELETE FROM {table} WHERE NOT EXISTS ({owned.format(table)}{same})")
+
+    def add_unit(self, unit: UnitRow) -> None:
+        """Store a finished unit, as a whole."""
+        digest = values_digest(unit.image_scores, unit.label_scores)
+        about = (unit.method, unit.block, unit.key, unit.environment, json.dumps(unit.batches), unit.seconds)
+        maps = (unit.maps, unit.maps_bytes, unit.maps_digest)
+        with self._transaction():
+            run = self.database.execute
+            many = self.database.executemany
+            cursor = run(
+                "INSERT INTO units (method, block, key, environment, batches, seconds, passes, maps, maps_bytes, "
+                "maps_digest, digest, finished) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*about, unit.passes, *maps, digest, unit.finished),
+            )
+            number, method = cursor.lastrowid, unit.method
+            many(
+                "INSERT INTO done VALUES (?, ?, ?, ?)",
+                [(method, unit.block, k, number) for k in unit.metrics],
+            )
+            many(
+                "INSERT INTO image_scores VALUES (?, ?, ?, ?)",
+                [(method, metric, image, value) for metric, image, value in unit.image_scores],
+            )
+            many(
+                "INSERT INTO label_scores VALUES (?, ?, ?, ?, ?)",
+                [(method, metric, image, place, value) for metric, image, place, value in unit.label_scores],
+            )
+            many(
+                "INSERT OR IGNORE INTO curves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (method, image, curve.game, *blobs, blobs_digest(curve.game, blobs))
+                    for image, curve, blobs in ((i, curve, _blobs(curve)) for i, curve in unit.curves.items())
+                ],
+            )
+            many(
+                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)",
+                [(method, image, number, reason) for image, reason in unit.failures.items()],
+            )
+
+    def forget_units(self, units: Sequence[int]) -> None:
+        """Take finished units back, with every unit of the same method and block: all of it will be made anew."""
+        with self._transaction():
+            for unit in units:
+                found = self.database.execute(
+                    "SELECT method, block FROM units WHERE id = ?", (unit,)
+                ).fetchone()
+                if found is None:
+                    continue
+                method, block = found
+                members = "SELECT id FROM images WHERE block = ?"
+                for table in ("image_scores", "label_scores", "curves", "failures"):
+                    self.database.execute(
+                        f"DELETE FROM {table} WHERE method = ? AND image IN ({members})", (method, block)
+                    )
+                for table in ("done", "units"):
+                    self.database.execute(
+                        f"DELETE FROM {table} WHERE method = ? AND block = ?", (method, block)
+                    )
+
+    def checkpoint(self) -> None:
+        """Bring everything into the one file, so that it can be copied alone."""
+        with self._told():
+            self.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def values_digest(
+    image_scores: Iterable[tuple[int, int, float]], label_scores: Iterable[tuple[int, int, int, float]]
+) -> str:
+    """A digest of a unit's values, whatever their order; NaN and NULL are the same."""
+    digest = hashlib.blake2b(digest_size=16)
+    for metric, image, value in sorted((a, b, _no_nan(v)) for a, b, v in image_scores):
+        digest.update(struct.pack("<qqd", metric, image, value))
+    for metric, image, place, value in sorted((a, b, c, _no_nan(v)) for a, b, c, v in label_scores):
+        digest.update(struct.pack("<qqqd", metric, image, place, value))
+    return digest.hexdigest()
+
+
+def seal_of(row: Sequence[object]) -> str:
+    """A digest of a row of plain values."""
+    return digest_of(json.dumps(list(row)))
+
+
+def image_seal(image: ImageRow) -> str:
+    """A digest of what the survey found; stamp and block may change later."""
+    about = (image.name, image.digest, image.truth, int(image.eligible), image.failure)
+    return seal_of([*about, *image.labels, *image.f])
+
+
+def blobs_digest(game: str, blobs: Iterable[bytes | None]) -> str:
+    """A digest of the stored curves of one image."""
+    digest = hashlib.blake2b(game.encode(), digest_size=16)
+    for blob in blobs:
+        digest.update(b"-" if blob is None else len(blob).to_bytes(8, "little") + blob)
+    return digest.hexdigest()
+
+
+def _no_nan(value: float | None) -> float:
+    return math.inf if value is None or math.isnan(value) else value
+
+
+def _blobs(curve: CurveRow) -> tuple[bytes | None, ...]:
+    arrays = (curve.probabilities, curve.f, curve.auc, curve.error, curve.matrix)
+    return tuple(None if a is None else np.ascontiguousarray(a, dtype="<f4").tobytes() for a in arrays)
+
+
+def disk_full(path: Path, text: str) -> StoreError:
+    return StoreError(
+        f"{path} cannot be written: {text}. What is finished is safe: make room and run the same command again"
+    )
+
+
+def damaged(path: Path, text: str, folder: Path | None = None) -> Damaged:
+    return Damaged(
+        f"{path} is damaged: {text}. See what is lost with: proofmap verify {folder or path.parent}; "
+        "with --repair it is set aside, to be computed anew"
+    )
+
+
+def is_disk_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

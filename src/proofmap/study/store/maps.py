@@ -1,0 +1,105 @@
+"""Maps on disk: one safetensors file per unit, named by a digest of its content.
+
+So a file is never written over by another one, and whoever reads it can tell that it is what was written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load, save
+from torch import Tensor
+
+from proofmap.core.files import whole_file
+from proofmap.data.dataset import digest_of
+from proofmap.study.store.database import damaged, disk_full, is_disk_full
+from proofmap.study.store.schema import StoreError
+
+FOLDER = "maps"
+EXACT = ".float32"
+"""Part of the name of a file whose maps are what the method made, to the last bit."""
+
+
+@dataclass(frozen=True)
+class MapsFile:
+    """A file of maps: where it is below the run directory, how long, and its digest."""
+
+    name: str
+    size: int
+    digest: str
+
+
+def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.dtype) -> MapsFile:
+    """Store a unit's maps ``(n, L, H, W)`` (L is 1 for a label-free method) of these images, whole or not at all.
+
+    In float16 each map is divided by a power of two, kept beside it, so that neither large nor tiny values are lost.
+    """
+    scale = torch.ones(*maps.shape[:2], 1, 1)
+    if dtype == torch.float16 and maps.numel():
+        exponent = maps.abs().amax(dim=(2, 3), keepdim=True).float().frexp().exponent
+        scale = torch.exp2(exponent.float() - 15).clamp_min(2.0**-100)
+    content = save(
+        {"maps": (maps / scale).to(dtype).contiguous(), "scale": scale},
+        metadata={"images": json.dumps(list(images))},
+    )
+    digest = digest_of(content)
+    name = f"{FOLDER}/{digest}{EXACT if dtype == torch.float32 else ''}.safetensors"
+    try:
+        (folder / FOLDER).mkdir(exist_ok=True)
+        with whole_file(folder / name) as part:
+            part.write_bytes(content)
+    except OSError as error:
+        if is_disk_full(error):
+            raise disk_full(folder / name, str(error.strerror)) from None
+        raise StoreError(f"{folder / name} cannot be written: {error.strerror}") from None
+    return MapsFile(name, len(content), digest)
+
+
+def read_maps(path: Path, images: Sequence[str]) -> dict[str, Tensor]:
+    """The stored maps ``(L, H, W)``, float32, of those images that are in the file."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise damaged(path, "it is gone", path.parent.parent) from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
+    if digest_of(content) != path.name.partition(".")[0]:
+        raise damaged(path, "its content is not what was written", path.parent.parent)
+    stored = load(content)
+    names = json.loads(_metadata(content)["images"])
+    place = {name: k for k, name in enumerate(names)}
+    return {
+        name: stored["maps"][place[name]].float() * stored["scale"][place[name]]
+        for name in images
+        if name in place
+    }
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """What was written beside the tensors: at the start of the file, after the length of this text."""
+    length = int.from_bytes(content[:8], "little")
+    about: dict[str, str] = json.loads(content[8 : 8 + length])["__metadata__"]
+    return about
+
+
+def problem_with(folder: Path, name: str, size: int, digest: str, *, thorough: bool) -> str:
+    """What is wrong with a file of maps; empty if nothing is. Only a thorough look reads it."""
+    path = folder / name
+    try:
+        if path.stat().st_size != size:
+            return f"it has {path.stat().st_size} bytes, {size} were written"
+        if thorough and digest_of(path.read_bytes()) != digest:
+            return "its content is not what was written"
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    return ""
+
+
+def left_over(folder: Path, known: Collection[str]) -> list[Path]:
+    """Files of maps, whole or not, that no unit has: those of a run that was stopped, or of units taken back."""
+    files = sorted((folder / FOLDER).glob("*.safetensors"))
+    return [path for path in files if f"{FOLDER}/{path.name}" not in known]

@@ -1,0 +1,241 @@
+"""Watching a study: where it stands, and who is told.
+
+A watcher is told three things: the study begins, it stands here now, it has ended. ``views.py`` has those for
+people and programs close by, ``trackers.py`` those of other packages. Whatever a watcher does, the study goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+import torch
+
+from proofmap.core.progress import SilentTask, Task
+
+State = Literal["surveying", "running", "finished", "failed", "interrupted"]
+Clock = Callable[[], float]
+"""Seconds that only grow, from any beginning."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where a study stands, as plain data.
+
+    >>> now = Standing(state="running", units_total=10, units_done=4, units_before=2, seconds=60.0)
+    >>> now.seconds_left  # 6 units are left, and 2 took a minute
+    180.0
+    """
+
+    state: State
+    units_total: int = 0
+    """Of the whole study, whatever run does them."""
+    units_done: int = 0
+    """Finished well, those of earlier runs included."""
+    units_failed: int = 0
+    """Given up in this run; not among those done."""
+    units_before: int = 0
+    """Done before this run began."""
+    passes_done: int = 0
+    """Images through the net in this run, those of unfinished units included."""
+    passes_total: int | None = None
+    """What this run will need; None where a method cannot tell."""
+    seconds: float = 0.0
+    """Since this run began."""
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Method -> metric -> mean over the images so far."""
+    images: Mapping[str, int] = field(default_factory=dict)
+    """Method -> images judged so far."""
+    last: str = ""
+    """The unit that finished last, in words."""
+    device: str = "cpu"
+    files: tuple[Path, ...] = ()
+    """What the study has written for people to keep; known at its end."""
+
+    @property
+    def units_over(self) -> int:
+        """Units that nothing more will be done for in this run."""
+        return self.units_done + self.units_failed
+
+    @property
+    def passes_per_second(self) -> float | None:
+        return self.passes_done / self.seconds if self.passes_done and self.seconds > 0 else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By passes where their total is known, else by units; None while nothing can be said."""
+        if self.state != "running":
+            return 0.0 if self.state == "finished" else None
+        rate = self.passes_per_second
+        if self.passes_total is not None and rate:
+            return max(0, self.passes_total - self.passes_done) / rate
+        over = self.units_over - self.units_before
+        return (self.units_total - self.units_over) * self.seconds / over if over > 0 else None
+
+
+class Watcher(Protocol):
+    """Someone who is told how a study goes. Calls come one at a time, but from any thread."""
+
+    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
+        """The study begins, or goes on; ``study`` holds its settings."""
+
+    def update(self, standing: Standing) -> None:
+        """A unit has finished, or passes were made inside one: several times a second at most."""
+
+    def end(self, standing: Standing) -> None:
+        """Nothing more will come. Called also when the study failed or was interrupted."""
+
+
+class Watchers:
+    """Several watchers as one. One that raises is named in a warning and told nothing more."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self.watchers = list(watchers)
+        self._one_at_a_time = threading.RLock()
+
+    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
+        self._tell(lambda watcher: watcher.begin(study, standing), standing)
+
+    def update(self, standing: Standing) -> None:
+        self._tell(lambda watcher: watcher.update(standing), standing)
+
+    def end(self, standing: Standing) -> None:
+        self._tell(lambda watcher: watcher.end(standing), standing, closing=True)
+
+    def _tell(self, what: Callable[[Watcher], None], standing: Standing, closing: bool = False) -> None:
+        problems = []
+        with self._one_at_a_time:
+            for watcher in list(self.watchers):
+                try:
+                    what(watcher)
+                except Exception as error:
+                    self.watchers.remove(watcher)
+                    name = getattr(watcher, "name", type(watcher).__name__)
+                    problems.append(f"{name} no longer follows the study: {type(error).__name__}: {error}")
+                    if not closing:
+                        with suppress(Exception):  # a last chance to close files and give the terminal back
+                            watcher.end(standing)
+        for problem in problems:  # at the end, since a warning may be made an error
+            warnings.warn(problem, RuntimeWarning, stacklevel=3)
+
+
+class UnitProgress:
+    """Counts the passes of all running units, from any thread.
+
+    ``tick`` is called after passes were made, at most once in ``every`` seconds and never twice at a time, by the
+    thread that made them. So a view moves inside a unit of several minutes, and no thread of our own is needed.
+    """
+
+    def __init__(
+        self, tick: Callable[[], None] | None = None, every: float = 0.25, clock: Clock = time.monotonic
+    ) -> None:
+        self.tick, self.every, self.clock = tick, every, clock
+        self.passes_done = 0
+        self._counting, self._ticking = threading.Lock(), threading.Lock()
+        self._ticked = -math.inf
+
+    def task(self, what: str, passes: int) -> Task:
+        return _UnitTask(self)
+
+    def _advance(self, passes: int) -> None:
+        with self._counting:
+            self.passes_done += passes
+        if self.tick and self._ticking.acquire(blocking=False):
+            try:
+                if self.clock() - self._ticked >= self.every:
+                    self._ticked = self.clock()
+                    self.tick()
+            finally:
+                self._ticking.release()
+
+
+class _UnitTask(SilentTask):
+    def __init__(self, progress: UnitProgress) -> None:
+        self.progress = progress
+
+    def advance(self, passes: int, note: str = "") -> None:
+        self.progress._advance(passes)
+
+
+def in_words(standing: Standing) -> str:
+    """A standing as one line.
+
+    >>> in_words(
+    ...     Standing(state="running", units_done=12, units_total=70, passes_done=5310, seconds=9, last="rise")
+    ... )
+    '12/70 units, 5,310 passes, 590/s, 44 s left, last: rise'
+    """
+    left, rate, running = standing.seconds_left, standing.passes_per_second, standing.state == "running"
+    state = "" if running else f"{standing.state}: "
+    if standing.state == "surveying":
+        return f"surveying: {standing.last or 'looking at the pictures'}"
+    parts = [f"{state}{standing.units_done}/{standing.units_total} units"]
+    if standing.units_failed:
+        parts.append(f"{standing.units_failed} failed")
+    if standing.units_before:
+        parts.append(f"{standing.units_before} from before")
+    if rate is not None:
+        parts.append(f"{standing.passes_done:,} passes, {rate:,.0f}/s")
+    if running and left is not None:
+        parts.append(f"{duration(left)} left")
+    if running and standing.last:
+        parts.append(f"last: {standing.last}")
+    if standing.state in ("finished", "failed", "interrupted"):
+        parts.append(f"{duration(standing.seconds)} in all")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the two units that matter.
+
+    >>> duration(44.1), duration(185), duration(7800), duration(100_000)
+    ('44 s', '3 min', '2 h 10 min', '1 d 3 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes in use now and at most so far: the device's, or this process's on a CPU."""
+
+    used: int
+    peak: int | None = None
+
+    def __str__(self) -> str:
+        peak = "" if self.peak is None else f", peak {self.peak / 1e9:.1f}"
+        return f"{self.used / 1e9:.1f} GB{peak}"
+
+
+def memory_of(device: str) -> Memory | None:
+    """Memory in use, without waking a device that this process has not touched; None where it cannot be told."""
+    kind = device.partition(":")[0]
+    if kind == "cuda":
+        if not torch.cuda.is_initialized():  # the units run in other processes
+            return None
+        return Memory(torch.cuda.memory_allocated(device), torch.cuda.max_memory_allocated(device))
+    if kind == "mps":
+        return Memory(torch.mps.current_allocated_memory())
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return Memory(pages * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError):
+        return None
+
+
+def finite(scores: Mapping[str, float]) -> dict[str, float]:
+    """The scores that JSON and trackers can hold."""
+    return {metric: value for metric, value in scores.items() if math.isfinite(value)}

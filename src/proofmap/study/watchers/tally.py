@@ -1,0 +1,91 @@
+"""What a running study has reached so far, counted as units come in, from any thread."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from proofmap.study.store.database import Store
+from proofmap.study.watchers.status import Standing, State, UnitProgress
+
+
+class Tally:
+    """Counts units, passes and running scores; :meth:`standing` is a picture of them for watchers."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.began = time.monotonic()
+        self.progress = UnitProgress()
+        self.passes_total: int | None = None
+        self.last = ""
+        self._elsewhere = 0
+        self._units = Counter({"total": 0, "before": 0, "done": 0, "failed": 0})
+        self._sums: dict[str, dict[str, tuple[float, int]]] = {}
+        self._images: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def start(self, store: Store, units: int, waiting: int, passes: int | None) -> None:
+        """Begin with what the run has from before."""
+        query = "SELECT method, metric, sum(value), count(value) FROM per_image GROUP BY method, metric"
+        means = store.rows(query)
+        query = (
+            "SELECT methods.name, count(DISTINCT image) FROM image_scores "
+            "JOIN methods ON methods.id = method GROUP BY method"
+        )
+        images = dict(store.rows(query))
+        with self._lock:
+            for method, metric, total, count in means:
+                self._sums.setdefault(method, {})[metric] = (total or 0.0, count)
+            self._images.update(images)
+            self._units.update(total=units, before=units - waiting, done=units - waiting)
+            self.passes_total, self.last = passes, ""
+
+    def unit(
+        self,
+        name: str,
+        method: str,
+        values: Mapping[str, Sequence[float]],
+        *,
+        failed: bool,
+        images: int,
+        elsewhere: int = 0,
+    ) -> None:
+        """A unit is over: ``images`` have values for the first time; ``elsewhere`` are another process's passes."""
+        with self._lock:
+            self._units["failed" if failed else "done"] += 1
+            self._images[method] += images
+            self._elsewhere += elsewhere
+            self.last = name
+            sums = self._sums.setdefault(method, {})
+            for metric, some in values.items():
+                total, count = sums.get(metric, (0.0, 0))
+                counted = [value for value in some if not math.isnan(value)]
+                sums[metric] = (total + math.fsum(counted), count + len(counted))
+
+    @property
+    def computed(self) -> int:
+        """Units that this run finished well."""
+        return self._units["done"] - self._units["before"]
+
+    def standing(self, state: State) -> Standing:
+        with self._lock:
+            return Standing(
+                state=state,
+                units_done=self._units["done"],
+                units_total=self._units["total"],
+                units_failed=self._units["failed"],
+                units_before=self._units["before"],
+                passes_done=self.progress.passes_done + self._elsewhere,
+                passes_total=self.passes_total,
+                seconds=time.monotonic() - self.began,
+                scores={
+                    method: {metric: total / count for metric, (total, count) in sums.items() if count}
+                    for method, sums in self._sums.items()
+                },
+                images=dict(self._images),
+                last=self.last,
+                device=self.device,
+            )

@@ -1,0 +1,279 @@
+"""Trackers of other packages as watchers: TensorBoard, MLflow, Weights & Biases.
+
+Each gets the settings once, the running scores as ``METHOD/METRIC`` at step = units done, and at the end the files.
+A study that goes on after a pause goes on in the same run: ids are kept in ``trackers.json`` of its folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from proofmap.core.errors import InputError, require
+from proofmap.core.files import write_text
+from proofmap.plugins.registry import Registry
+from proofmap.study.watchers.status import Standing, Watcher, finite
+
+T = TypeVar("T")
+
+TRACKERS: Registry[Watcher] = Registry("tracker", "proofmap.trackers")
+"""Classes of watchers with a ``name``, made as ``tracker(where, folder)``."""
+
+MEMORY = "trackers.json"
+
+
+def make_tracker(text: str, folder: Path | None = None) -> Watcher:
+    """A tracker from ``NAME`` or ``NAME:WHERE``; ``folder`` is the study's.
+
+    ``tensorboard[:LOGDIR]``, ``mlflow[:EXPERIMENT]`` and ``wandb[:PROJECT]`` are ours. Servers and keys are set as
+    these packages want it, by their own environment variables.
+    """
+    name, colon, where = text.partition(":")
+    if colon and not where:
+        raise InputError(f"the tracker {text!r} ends in a colon; write {name!r} or {name + ':WHERE'!r}")
+    make: Any = TRACKERS[name]  # a protocol says nothing about how its classes are made
+    tracker: Watcher = make(where, folder)
+    return tracker
+
+
+class Tracker(ABC):
+    """What ours have in common: one record per finished unit, safe names, the memory of the run.
+
+    A run is opened when the survey is over, since only then it is known how many units were done before.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, where: str = "", folder: Path | None = None) -> None:
+        self.where, self.folder = where, folder
+        self._recorded: tuple[int, dict[str, float]] = (0, {})
+        self._waiting: Mapping[str, str] | None = None  # the settings, until the run is opened
+
+    @abstractmethod
+    def open(self, settings: Mapping[str, str], standing: Standing) -> None:
+        """Start a run, or go on with the one that is remembered."""
+
+    @abstractmethod
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        """Record values under names that every tracker allows."""
+
+    @abstractmethod
+    def close(self, standing: Standing) -> None:
+        """Keep the files, and end the run as the study ended."""
+
+    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
+        self._waiting = flat(study)
+        self._open_if_surveyed(standing)
+
+    def update(self, standing: Standing) -> None:
+        if self._open_if_surveyed(standing) and standing.units_done != self._recorded[0]:
+            self._record(standing)
+
+    def end(self, standing: Standing) -> None:
+        if self._open_if_surveyed(standing):
+            self._record(standing)
+            self.close(standing)
+
+    def _open_if_surveyed(self, standing: Standing) -> bool:
+        """Open the run if that is still to be done and can be; whether there is one to write to."""
+        if self._waiting is None:
+            return True
+        if standing.state == "surveying":
+            return False
+        settings, self._waiting = self._waiting, None  # also if it fails: nobody tries a second time
+        self._recorded = standing.units_done, {}
+        self.open(settings, standing)
+        return True
+
+    def _record(self, standing: Standing) -> None:
+        record = standing.units_done, scalars(standing)
+        if record[1] and record != self._recorded:
+            self.write(record[1], record[0])
+        self._recorded = record
+
+    def remembered(self) -> str | None:
+        """The id of the run that this study went to before."""
+        return self._runs().get(f"{self.name}:{self.where}")
+
+    def remember(self, run: str) -> None:
+        if self.folder:
+            runs = {**self._runs(), f"{self.name}:{self.where}": run}
+            write_text(self.folder / MEMORY, json.dumps(runs, indent=1) + "\n")
+
+    def _runs(self) -> dict[str, str]:
+        if self.folder is None or not (self.folder / MEMORY).exists():
+            return {}
+        runs: dict[str, str] = json.loads((self.folder / MEMORY).read_text(encoding="utf-8"))
+        return runs
+
+
+@TRACKERS.register
+class TensorBoard(Tracker):
+    """Event files in LOGDIR, or in ``tensorboard/`` of the study's folder. They hold no files, so these are named."""
+
+    name = "tensorboard"
+
+    def __init__(self, where: str = "", folder: Path | None = None) -> None:
+        super().__init__(where, folder)
+        require("tensorboard", extra="tensorboard", purpose="the tracker tensorboard")
+        self._package = require(
+            "torch.utils.tensorboard", extra="tensorboard", purpose="the tracker tensorboard"
+        )
+
+    def open(self, settings: Mapping[str, str], standing: Standing) -> None:
+        place = self.where or str((self.folder or Path()) / "tensorboard")
+        # A new event file in the same folder goes on where the last one ended; what lies beyond is forgotten.
+        # A study that failed before its units were counted says nothing about them, so nothing is forgotten.
+        counted = standing.state == "running" or standing.units_done > 0
+        purge = standing.units_done + 1 if counted else None
+        self._writer = self._package.SummaryWriter(place, purge_step=purge)
+        rows = "".join(f"| {_cell(name)} | {_cell(value)} |\n" for name, value in settings.items())
+        self._writer.add_text("settings", "| setting | value |\n|---|---|\n" + rows, standing.units_done)
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self, standing: Standing) -> None:
+        ending = "".join(f"- {file}\n" for file in standing.files)
+        self._writer.add_text("end", f"{standing.state}\n\n{ending}", standing.units_done)
+        self._writer.close()
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+@TRACKERS.register
+class MLflow(Tracker):
+    """A run of EXPERIMENT, at the server or store that MLFLOW_TRACKING_URI names."""
+
+    name = "mlflow"
+    endings: ClassVar[Mapping[str, str]] = {"finished": "FINISHED", "interrupted": "KILLED"}
+
+    def __init__(self, where: str = "", folder: Path | None = None) -> None:
+        super().__init__(where, folder)
+        self._package = require("mlflow", extra="mlflow", purpose="the tracker mlflow")
+
+    def open(self, settings: Mapping[str, str], standing: Standing) -> None:
+        self._client = self._package.MlflowClient()
+        self._run = self._reopened() or self._new()
+        self.remember(self._run)
+        known = self._client.get_run(self._run).data.params  # MLflow refuses to change a parameter
+        values = {safe(name): value[:6000] for name, value in settings.items()}
+        kind = self._package.entities.Param
+        for some in _pieces([kind(name, value) for name, value in values.items() if name not in known]):
+            self._client.log_batch(self._run, params=some)
+
+    def _reopened(self) -> str | None:
+        run = self.remembered()
+        if run is None:
+            return None
+        try:
+            self._client.update_run(run, status="RUNNING")
+        except Exception as error:  # deleted, or on another server
+            warnings.warn(f"MLflow's run {run} cannot go on, a new one begins: {error}", stacklevel=2)
+            return None
+        return run
+
+    def _new(self) -> str:
+        name = self.where or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "proofmap"
+        found = self._client.get_experiment_by_name(name)
+        experiment = found.experiment_id if found else self._client.create_experiment(name)
+        return str(self._client.create_run(experiment).info.run_id)
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        now, kind = int(1000 * time.time()), self._package.entities.Metric
+        for some in _pieces([kind(name, value, now, step) for name, value in values.items()]):
+            self._client.log_batch(self._run, metrics=some)
+
+    def close(self, standing: Standing) -> None:
+        for file in standing.files:
+            self._client.log_artifact(self._run, str(file))
+        self._client.set_terminated(self._run, self.endings.get(standing.state, "FAILED"))
+
+
+def _pieces(things: Sequence[T], size: int = 100) -> Iterator[Sequence[T]]:
+    """MLflow takes no more than 100 parameters at once."""
+    return (things[start : start + size] for start in range(0, len(things), size))
+
+
+@TRACKERS.register
+class WeightsAndBiases(Tracker):
+    """A run of PROJECT. With WANDB_MODE=offline it stays on disk, and a resumed study makes a second part of it."""
+
+    name = "wandb"
+
+    def __init__(self, where: str = "", folder: Path | None = None) -> None:
+        super().__init__(where, folder)
+        self._package = require("wandb", extra="wandb", purpose="the tracker wandb")
+
+    def open(self, settings: Mapping[str, str], standing: Standing) -> None:
+        self._run = self._package.init(
+            project=self.where or os.environ.get("WANDB_PROJECT") or "proofmap",
+            id=self.remembered(),
+            resume="allow",
+            config=dict(settings),
+            dir=os.environ.get("WANDB_DIR") or self.folder,
+        )
+        self.remember(self._run.id)
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(values), step=step)
+
+    def close(self, standing: Standing) -> None:
+        if standing.files:
+            base = os.path.commonpath([file.absolute().parent for file in standing.files])
+            for file in standing.files:
+                self._run.save(str(file.absolute()), base_path=base, policy="now")
+        self._run.finish(exit_code=0 if standing.state == "finished" else 1)
+
+
+def scalars(standing: Standing) -> dict[str, float]:
+    """The running scores by tracker name.
+
+    >>> scalars(Standing(state="running", scores={"grad-cam": {"soundness": 0.5}}))
+    {'grad-cam/soundness': 0.5}
+    """
+    return {
+        f"{safe(method)}/{safe(metric)}": value
+        for method, scores in standing.scores.items()
+        for metric, value in finite(scores).items()
+    }
+
+
+def safe(name: str) -> str:
+    """A name that every tracker allows. One that must change ends in a hash, so two names never become one.
+
+    >>> safe("grad-cam"), safe("learned-mask:tv=0.1")
+    ('grad-cam', 'learned-mask_tv_0.1-71aec282')
+    """
+    plain = re.sub(r"[^A-Za-z0-9_. -]+", "_", name)[:100].strip(". ")
+    if plain == name and plain:
+        return name
+    return f"{plain or '_'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def flat(settings: Mapping[str, object], before: str = "") -> dict[str, str]:
+    """Nested settings as one level of texts.
+
+    >>> flat({"model": {"name": "tiny"}, "methods": ["rise", "random"], "seed": 0})
+    {'model.name': 'tiny', 'methods': 'rise, random', 'seed': '0'}
+    """
+    texts: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            texts |= flat(value, f"{before}{name}.")
+        elif isinstance(value, list | tuple):
+            texts[f"{before}{name}"] = ", ".join(map(str, value))
+        else:
+            texts[f"{before}{name}"] = str(value)
+    return texts

@@ -1,0 +1,246 @@
+"""How a running study looks: a live view on a terminal, lines in a log, a file for other programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from proofmap.core.files import write_text
+from proofmap.core.progress import seconds_between_lines
+from proofmap.study.watchers.status import (
+    Clock,
+    Standing,
+    Watcher,
+    Watchers,
+    duration,
+    finite,
+    in_words,
+    memory_of,
+)
+
+
+def watcher_for(console: Console, quiet: bool) -> Watcher:
+    """A live view on a terminal, lines in a log, nothing when quiet."""
+    if quiet:
+        return Watchers()
+    if console.is_terminal:
+        return LiveView(console)
+    return PlainLines(console.file, seconds_between_lines())
+
+
+class PlainLines:
+    """One line every few seconds, for logs and pipes; one at the beginning and one at the end."""
+
+    def __init__(
+        self, stream: IO[str] | None = None, every: float = 10.0, clock: Clock = time.monotonic
+    ) -> None:
+        self.stream, self.every, self.clock = stream, every, clock
+        self._told = -math.inf
+
+    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
+        self._say(standing)
+
+    def update(self, standing: Standing) -> None:
+        if self.clock() - self._told >= self.every:
+            self._say(standing)
+
+    def end(self, standing: Standing) -> None:
+        self._say(standing)
+
+    def _say(self, standing: Standing) -> None:
+        self._told = self.clock()
+        print(in_words(standing), file=self.stream or sys.stderr, flush=True)
+
+
+class ProgressFile:
+    """``progress.json`` for other programs: always a whole file, rewritten at most once in ``every`` seconds.
+
+    ========== =======================================================================================
+    schema     1; grows when a field changes its meaning
+    state      surveying, running, finished, failed or interrupted
+    pid        of the process that runs the study; gone while ``running`` means it was killed
+    began      when this run began, ISO 8601 with time zone; ``updated``: when this file was written
+    units      done (earlier runs included), failed, before (done by earlier runs), total
+    passes     of this run: done, total (null: unknown), per_second (null: none yet)
+    seconds    since this run began; ``seconds_left``: an estimate, or null
+    device     such as cuda:0; ``memory``: bytes {used, peak} or null
+    methods    name -> {images: judged so far, scores: {metric: mean over them}}
+    last       the unit that finished last, in words
+    ========== =======================================================================================
+    """
+
+    schema = 1
+
+    def __init__(
+        self,
+        path: Path,
+        every: float = 1.0,
+        clock: Clock = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.path, self.every, self.clock, self.now = path, every, clock, now
+        self._wrote, self._warned, self._began = -math.inf, False, ""
+
+    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
+        self._began = self.now().isoformat(timespec="seconds")
+        self._write(standing)
+
+    def update(self, standing: Standing) -> None:
+        if self.clock() - self._wrote >= self.every:
+            self._write(standing)
+
+    def end(self, standing: Standing) -> None:
+        self._write(standing)
+
+    def _write(self, standing: Standing) -> None:
+        self._wrote = self.clock()
+        try:
+            write_text(self.path, json.dumps(self._record(standing), indent=1, allow_nan=False) + "\n")
+        except OSError as error:  # a full disk may have room again in a minute
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"{self.path} cannot be written just now: {error}", RuntimeWarning, stacklevel=4
+                )
+
+    def _record(self, standing: Standing) -> dict[str, Any]:
+        memory = memory_of(standing.device)
+        return {
+            "schema": self.schema,
+            "state": standing.state,
+            "pid": os.getpid(),
+            "began": self._began,
+            "updated": self.now().isoformat(timespec="seconds"),
+            "units": {
+                "done": standing.units_done,
+                "failed": standing.units_failed,
+                "before": standing.units_before,
+                "total": standing.units_total,
+            },
+            "passes": {
+                "done": standing.passes_done,
+                "total": standing.passes_total,
+                "per_second": _rounded(standing.passes_per_second),
+            },
+            "seconds": _rounded(standing.seconds),
+            "seconds_left": _rounded(standing.seconds_left),
+            "device": standing.device,
+            "memory": memory and {"used": memory.used, "peak": memory.peak},
+            "methods": {
+                method: {"images": standing.images.get(method, 0), "scores": finite(scores)}
+                for method, scores in standing.scores.items()
+            },
+            "last": standing.last,
+        }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+class LiveView:
+    """A few lines that redraw themselves, four times a second at most, and vanish at the end."""
+
+    widest = 100
+    most_metrics = 5
+
+    def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
+        self.console, self.clock = console, clock
+        self.standing, self._taken = Standing(state="surveying"), clock()
+        self._live = Live(get_renderable=self.picture, console=console, refresh_per_second=4, transient=True)
+
+    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
+        self.update(standing)
+        self._live.start()
+
+    def update(self, standing: Standing) -> None:
+        self.standing, self._taken = standing, self.clock()
+
+    def end(self, standing: Standing) -> None:
+        self.update(standing)
+        self._live.stop()
+
+    def picture(self) -> RenderableType:
+        """What is drawn: how far, how long, how fast, how much memory; then the scores so far."""
+        now, width = self.standing, min(self.console.width, self.widest)
+        memory = memory_of(now.device)
+        total = "" if now.passes_total is None else f"/{now.passes_total:,}"
+        rate = "" if now.passes_per_second is None else f", {now.passes_per_second:,.0f}/s"
+        passes = f"{now.passes_done:,}{total} passes{rate}"
+        device = now.device if memory is None else f"{now.device}, {memory}"
+        room = width - len(passes) - 2
+        parts: list[RenderableType] = [
+            self._bar(now, width),
+            _cut(f"{passes}  {device:>{room}}" if len(device) <= room else passes, width),
+        ]
+        if now.last:
+            parts.append(_cut(f"last: {now.last}", width, style="dim"))
+        if now.scores:
+            parts += [Text(), self._scores(now, width)]
+        return Group(*parts)
+
+    def _bar(self, now: Standing, width: int) -> Table:
+        since = self.clock() - self._taken  # time goes on inside a unit that reports nothing
+        taken, left = duration(now.seconds + since), now.seconds_left
+        if left is None:
+            times = [f"  {taken}", ""]
+        else:
+            still = f"{duration(max(0.0, left - since))} left"
+            times = [f"  {taken}, {still}", f"  {still}", ""]
+        failed = f", {now.units_failed} failed" if now.units_failed else ""
+        units = f" {now.units_done}/{now.units_total} units{failed}" if now.units_total else f" {now.state}"
+        words = next((units + time for time in times if len(units + time) <= width - 10), units)
+        bar = ProgressBar(
+            total=now.units_total or None,
+            completed=now.units_over,
+            width=max(1, width - len(words)),
+            pulse=not now.units_total,
+        )
+        line = Table.grid()
+        line.add_row(bar, Text(words, no_wrap=True))
+        return line
+
+    def _scores(self, now: Standing, width: int) -> Table:
+        """As many metrics and methods as there is room for: the first metrics, the methods that began last."""
+        methods = list(now.scores)[-max(1, self.console.height - 8) :]
+        metrics = list(dict.fromkeys(metric for scores in now.scores.values() for metric in scores))
+        metrics = metrics[: self.most_metrics]
+        first = min(max(map(len, [*methods, "method"])), max(16, 3 * width // 10))
+        room = width - first - len("  images")
+        names = [max(len(metric), 5) for metric in metrics]
+        if sum(names) + 2 * len(names) > room:
+            names = [min(name, 9) for name in names]
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        table.add_column("method", no_wrap=True)
+        table.add_column("images", justify="right", no_wrap=True)
+        shown = []
+        for metric, name in zip(metrics, names, strict=True):
+            room -= name + 2
+            if room >= 0:
+                shown.append(metric)
+                table.add_column(_cut(metric, name), justify="right", no_wrap=True)
+        for method in methods:
+            scores = [now.scores[method].get(metric) for metric in shown]
+            numbers = ["-" if score is None else f"{score:.2f}" for score in scores]
+            table.add_row(_cut(method, first), f"{now.images.get(method, 0):,}", *numbers)
+        return table
+
+
+def _cut(text: str, width: int, style: str = "") -> Text:
+    cut = Text(text, style=style, no_wrap=True)
+    cut.truncate(width, overflow="ellipsis")
+    return cut
