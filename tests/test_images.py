@@ -18,7 +18,8 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.data.photos import find_images, fit, load_images, read_image, to_pixels
+from proofmap.core.pictures import find_images, fit, read_image, to_pixels
+from proofmap.data.photos import load_images
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 MEAN = (0.5, 0.4, 0.3)

@@ -112,10 +112,10 @@ class Scripted(Dataset):
     title = "scripted"
 
     def __init__(
-        self, n: int, before: Callable[[int], None] = lambda i: None, *, framed: bool = False
+        self, n: int, before: Callable[[int], None] = lambda i: None, *, cropped: bool = False
     ) -> None:
         self.names = [f"picture-{i}" for i in range(n)]
-        self.before, self.framed = before, framed
+        self.before, self.cropped = before, cropped
         self.started: list[int] = []
         self.lock = threading.Lock()
 

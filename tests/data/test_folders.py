@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from proofmap.core.errors import InputError
+from proofmap.core.pictures import SUFFIXES, find_images
 from proofmap.data import (
     IMAGENETTE,
     Corners,
@@ -28,7 +29,6 @@ from proofmap.data import (
     sample_photos,
 )
 from proofmap.data.folders import find_files
-from proofmap.data.photos import SUFFIXES, find_images
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import devkit_at, imagenette_at, noise, save, saved
 
@@ -341,7 +341,7 @@ def test_a_corner_is_another_picture_than_its_photo(tmp_path: Path) -> None:
 def test_corners_keep_names_and_labels(tmp_path: Path) -> None:
     photos, pictures = imagenette(imagenette_at(tmp_path)), imagenette_corner(tmp_path)
     assert labelled(photos) == labelled(pictures)
-    assert pictures.framed and not photos.framed
+    assert pictures.cropped and not photos.cropped
 
 
 def test_a_hair_is_refused_before_it_grows(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from PIL import Image
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.data import Block, Dataset, Unreadable, image_folder, load_blocks, load_dataset, prepare
+from proofmap.data import Block, Dataset, Unreadable, image_folder, load_blocks, load_dataset
 from proofmap.data.photos import load_images
 from tests.data.made_up import Scripted, bomb, jpeg, noise, save
 
@@ -113,11 +113,11 @@ def test_a_picture_that_is_already_cut_loses_no_margin() -> None:
     cut = Image.fromarray(noise(0, 8, 8))
     f = classifier(8, resize=10)
     np.testing.assert_array_equal(
-        (prepare(cut, f, framed=True) * 255).round().numpy(), noise(0, 8, 8).transpose(2, 0, 1)
+        (f.inputs.prepare(cut, cropped=True) * 255).round().numpy(), noise(0, 8, 8).transpose(2, 0, 1)
     )
     expected = cut.resize((10, 10), Image.Resampling.BILINEAR).crop((1, 1, 9, 9))
     np.testing.assert_array_equal(
-        (prepare(cut, f) * 255).round().numpy(), np.asarray(expected).transpose(2, 0, 1)
+        (f.inputs.prepare(cut) * 255).round().numpy(), np.asarray(expected).transpose(2, 0, 1)
     )
 
 
@@ -129,9 +129,9 @@ def test_the_datasets_own_frame_is_respected() -> None:
         def read(self, i: int) -> Image.Image:
             return edge
 
-    for framed in (True, False):
-        (block,) = load_blocks(Edged(1, framed=framed), classifier(8, resize=12))
-        assert bool(block.images[0, :, 0].eq(1).all()) is framed
+    for cropped in (True, False):
+        (block,) = load_blocks(Edged(1, cropped=cropped), classifier(8, resize=12))
+        assert bool(block.images[0, :, 0].eq(1).all()) is cropped
 
 
 def test_no_indices_are_no_blocks() -> None:

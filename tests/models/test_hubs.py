@@ -41,7 +41,7 @@ def test_torchvision_prepares_images_as_the_chosen_weights_want(
     torchvision: ModuleType, tag: str, resize: int
 ) -> None:
     f = load_classifier(f"torchvision:resnet50{tag}?pretrained=false", batch_size=1)
-    assert (f.size, f.resize, f.interpolation, (f.mean, f.std)) == ((224, 224), resize, "bilinear", IMAGENET)
+    assert (f.size, f.inputs.resize, f.inputs.interpolation, (f.mean, f.std)) == ((224, 224), resize, "bilinear", IMAGENET)
     assert (f.names[0], f.names[264], f.names[474]) == ("tench", "Cardigan (264)", "cardigan (474)")
 
 
@@ -118,7 +118,7 @@ def test_a_downloaded_checkpoint_can_run_no_code(
 
 def test_timm_brings_its_preprocessing_and_names(timm: ModuleType) -> None:
     f = load_classifier("timm:test_vit.r160_in1k?pretrained=false", batch_size=1)
-    assert (f.size, f.resize, f.interpolation) == ((160, 160), int(160 / 0.95), "bicubic")
+    assert (f.size, f.inputs.resize, f.inputs.interpolation) == ((160, 160), int(160 / 0.95), "bicubic")
     assert (f.mean, f.std) == ((0.5,) * 3, (0.5,) * 3)
     assert (f.names[0], f.names[134]) == ("tench, Tinca tinca", "crane (134)")
 
@@ -178,7 +178,7 @@ def test_a_photo_gives_the_logits_of_the_hubs_own_pipeline(
 ) -> None:
     folder, net, made = saved(processor, **settings)
     f = load_classifier(f"hf:{folder}", batch_size=1)
-    assert (f.resize, f.names) == (resize, ("cat", "dog", "cup"))
+    assert (f.inputs.resize, f.names) == (resize, ("cat", "dog", "cup"))
     with torch.no_grad():
         theirs = net(**made(images=Image.open(photo), return_tensors="pt")).logits
     torch.testing.assert_close(f.logits(load_images(photo, f)), theirs, rtol=0, atol=5e-3)

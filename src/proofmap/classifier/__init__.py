@@ -1,5 +1,5 @@
 """Any net, how its input is prepared, and the labels that count: the paper's f(x, a)."""
 
-from proofmap.classifier.classifier import Classifier, Interpolation, Outputs
+from proofmap.classifier.classifier import Classifier, Outputs
 
-__all__ = ["Classifier", "Interpolation", "Outputs"]
+__all__ = ["Classifier", "Outputs"]

@@ -16,17 +16,19 @@ from proofmap.classifier.memory import probe_batch_sizes
 from proofmap.classifier.view import device_of, dtype_of, view_of
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError, ModelError
+from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import LabelRule, label_index
+from proofmap.core.pictures import Interpolation
 from proofmap.plugins.code import add_plain_values, code_digest, tensor_bytes
 
 Outputs = Literal["logits", "probabilities"]
-Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
 
 
 class Classifier:
     """A net together with everything that makes its output a probability f(x, a).
 
-    Images are ``(N, C, H, W)`` floats in [0, 1]; normalisation ``(x - mean) / std`` happens inside. Labels are
+    Images are ``(N, C, H, W)`` floats in [0, 1]; normalisation ``(x - mean) / std`` happens inside. A net that takes
+    something else says so with ``inputs`` (:class:`~proofmap.core.inputs.Series`, ``Rows``). Labels are
     indices into the net's outputs. ``label_set`` names the outputs that count: with ``renormalise`` the softmax
     runs over them alone (as the released code of the paper does), otherwise over all outputs.
 
@@ -42,6 +44,7 @@ class Classifier:
         label_set: ``"all"``, or a list of names or indices.
         renormalise: softmax over the label set only.
         resize: shorter side before the centre crop when photos are loaded; the input size when left out.
+        inputs: what the net takes, in place of size, mean, std, resize and interpolation.
         device: where to run; the net's own device when left out.
         batch_size: passes of the net at once; found from the device's memory when left out.
 
@@ -55,7 +58,7 @@ class Classifier:
         self,
         net: nn.Module | Callable[[Tensor], Tensor],
         *,
-        size: int | tuple[int, int],
+        size: int | tuple[int, int] | None = None,
         mean: Sequence[float] = (0.0, 0.0, 0.0),
         std: Sequence[float] = (1.0, 1.0, 1.0),
         outputs: Outputs = "logits",
@@ -64,6 +67,7 @@ class Classifier:
         renormalise: bool = False,
         resize: int | None = None,
         interpolation: Interpolation = "bilinear",
+        inputs: Inputs | None = None,
         device: str | torch.device | None = None,
         batch_size: int | None = None,
         name: str = "",
@@ -72,24 +76,31 @@ class Classifier:
             raise InputError(f"net must be a torch module or a function, not {type(net).__name__}")
         if outputs not in ("logits", "probabilities"):
             raise InputError(f"outputs must be 'logits' or 'probabilities', not {outputs!r}")
-        self.size: tuple[int, int] = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
-        if min(self.size) < 1:
-            raise InputError(f"size must be positive, not {size!r}")
-        if len(mean) == 0 or len(mean) != len(std) or min(std) <= 0:
-            raise InputError(f"mean and std need one entry per channel and std > 0, got {mean!r} and {std!r}")
+        if inputs is None:
+            if size is None:
+                raise InputError(
+                    "a classifier needs the size of its pictures, or inputs= for other kinds of input"
+                )
+            inputs = Pictures(
+                size=size,  # type: ignore[arg-type]
+                mean=tuple(mean),
+                std=tuple(std),
+                resize=resize,
+                interpolation=interpolation,
+            )
+        elif size is not None:
+            raise InputError("give either the size of pictures or inputs=, not both")
+        self.inputs: Inputs = inputs
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
         self.device = torch.device(device) if device is not None else device_of(net)
         self.net = view_of(net, self.device) if isinstance(net, nn.Module) else net
         self.dtype = dtype_of(net)
-        self.mean, self.std = tuple(map(float, mean)), tuple(map(float, std))
         self.outputs: Outputs = outputs
-        self.resize = resize
-        self.interpolation: Interpolation = interpolation
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
-        self._thawed: Classifier | None = None  # what this one was frozen from
-        self._mean = torch.tensor(self.mean, device=self.device).view(1, -1, 1, 1)
-        self._std = torch.tensor(self.std, device=self.device).view(1, -1, 1, 1)
+        self._source: Classifier | None = None  # what this one was frozen from
+        self._mean = inputs.per_channel(torch.tensor(inputs.mean, device=self.device))
+        self._std = inputs.per_channel(torch.tensor(inputs.std, device=self.device))
         self._checked = False
         self._frozen: dict[tuple[torch.dtype, bool], Classifier] = {}
         self._fixed_batches = None if batch_size is None else (batch_size, batch_size)
@@ -109,12 +120,27 @@ class Classifier:
 
     @property
     def channels(self) -> int:
-        return len(self.mean)
+        return self.inputs.channels
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        return self.inputs.mean
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        return self.inputs.std
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of its pictures."""
+        if not isinstance(self.inputs, Pictures):
+            raise InputError(f"this needs a net of pictures; {self.name} takes {self.inputs.noun}")
+        return self.inputs.size
 
     @property
     def gray(self) -> Tensor:
-        """The colour that normalises to zero, ``(C,)`` in pixel units, inside [0, 1]."""
-        return self._mean.flatten().clamp(0, 1)
+        """What normalises to zero, ``(C,)`` in the input's own units: for pictures a colour inside [0, 1]."""
+        return self.inputs.neutral.to(self.device)
 
     @property
     def batches(self) -> tuple[BatchSize, BatchSize]:
@@ -139,8 +165,8 @@ class Classifier:
             view._fixed_batches, view._batches = fixed, batches
 
     def blank(self, n: int) -> Tensor:
-        """``n`` images of the classifier's own gray."""
-        return self.gray.view(1, -1, 1, 1).expand(n, -1, *self.size).clone()
+        """``n`` inputs of the classifier's own gray."""
+        return self.inputs.blank(n).to(self.device)
 
     def restricted(self, label_set: Sequence[int | str], *, renormalise: bool = True) -> Classifier:
         """The same net, seen through a smaller label set; label indices keep their meaning.
@@ -158,11 +184,7 @@ class Classifier:
         everything = len(self.label_set) == len(self.names)
         return {
             "model": self.name,
-            "size": list(self.size),
-            "mean": list(self.mean),
-            "std": list(self.std),
-            "resize": self.resize,
-            "interpolation": self.interpolation,
+            **self.inputs.record(),
             "label_set": "all" if everything else list(self.label_set),
             "renormalise": self.renormalise,
             "outputs": self.outputs,
@@ -248,38 +270,19 @@ class Classifier:
 
     def check_images(self, images: Tensor) -> Tensor:
         """The images on this classifier's device, or an error that says what is wrong with them."""
-        if not isinstance(images, Tensor):
-            raise InputError(
-                f"images must be a tensor (N, C, H, W), not {type(images).__name__}; see load_images"
-            )
-        expected = (self.channels, *self.size)
-        if images.ndim != 4 or tuple(images.shape[1:]) != expected:
-            raise InputError(
-                f"images must be (N, {', '.join(map(str, expected))}), got {tuple(images.shape)}"
-            )
-        if not images.is_floating_point():
-            raise InputError(
-                f"images must be floats in [0, 1], got {images.dtype}; divide 8-bit pixels by 255"
-            )
-        if len(images):
-            low, high = (float(v) for v in images.aminmax())
-            if not (low >= -1e-3 and high <= 1 + 1e-3):  # also refuses NaN
-                raise InputError(
-                    f"images must lie in [0, 1] (the classifier normalises them itself), got [{low:.3g}, {high:.3g}]"
-                )
-        return images.to(self.device, torch.float32)
+        return self.inputs.check(images).to(self.device, torch.float32)
 
     def _probe_outputs(self) -> int:
         with torch.no_grad():
             try:
-                ramp = torch.linspace(0, 1, self.size[1], device=self.device).expand_as(self.blank(1))
+                ramp = self.inputs.probe().to(self.device)
                 pair = self(torch.cat([self.blank(1), ramp]))
                 alone = self(ramp)
             except ModelError:
                 raise
             except Exception as error:
                 raise ModelError(
-                    f"the net fails on two images of shape ({self.channels}, {self.size[0]}, {self.size[1]}): "
+                    f"the net fails on two {self.inputs.noun} of shape ({', '.join(map(str, self.inputs.shape))}): "
                     f"{type(error).__name__}: {error}"
                 ) from error
         if bool((pair[1:] - alone).abs().max() > 0.01 * (1 + alone.abs().max())):
@@ -325,9 +328,9 @@ class Classifier:
         ``compile`` runs the net through ``torch.compile``. The result is kept, so asking twice is free.
         """
         dtype = dtype or self.dtype
-        if self._thawed is not None:
+        if self._source is not None:
             same = dtype == self.dtype and not compile
-            return self if same else self._thawed.frozen(dtype=dtype, compile=compile)
+            return self if same else self._source.frozen(dtype=dtype, compile=compile)
         if not isinstance(self.net, nn.Module):
             if dtype != self.dtype or compile:
                 raise InputError(
@@ -336,7 +339,7 @@ class Classifier:
             return self
         if (dtype, compile) not in self._frozen:
             fast = self._like(freeze(self.net, self.blank(1).to(self.dtype), dtype=dtype))
-            fast.dtype, fast._thawed = dtype, self
+            fast.dtype, fast._source = dtype, self
             if self._fixed_batches is not None:
                 fast._batches = self.batches
             if compile:
@@ -366,4 +369,5 @@ class Classifier:
         kind = f"{len(self.label_set)} of {len(self.names)} labels" + (
             ", renormalised" if self.renormalise else ""
         )
-        return f"Classifier({self.name}, {self.size[0]}x{self.size[1]}, {kind}, {self.device})"
+        shape = "x".join(map(str, self.inputs.positions))
+        return f"Classifier({self.name}, {shape}, {kind}, {self.device})"

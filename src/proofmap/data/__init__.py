@@ -6,7 +6,6 @@ from proofmap.data.folders import ImageFiles, image_csv, image_folder
 from proofmap.data.huggingface import HuggingFaceImages, hugging_face
 from proofmap.data.imagenet_folders import IMAGENETTE, Corners, imagenet, imagenette, imagenette_corner
 from proofmap.data.loader import Block, Unreadable, load_blocks
-from proofmap.data.photos import prepare
 from proofmap.data.pool import build_pool
 from proofmap.data.samples import SAMPLES, load_sample, sample_path
 from proofmap.data.specs import (
@@ -34,7 +33,6 @@ __all__ = [
     "load_blocks",
     "Block",
     "Unreadable",
-    "prepare",
     "ImageFiles",
     "image_folder",
     "image_csv",

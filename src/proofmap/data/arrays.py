@@ -40,7 +40,7 @@ class ArrayImages(Dataset):
         prefix: of the pictures' names, such as ``test-00017``.
     """
 
-    framed = True
+    cropped = True
 
     def __init__(
         self,

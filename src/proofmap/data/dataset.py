@@ -6,36 +6,41 @@ import difflib
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-
-from PIL import Image
+from typing import Any
 
 from proofmap.core import streams
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Box, Pictures
 
 
 class Dataset(ABC):
-    """Pictures by number, with their names and, where known, their labels; nothing is decoded before it is asked for.
+    """Pictures (or inputs of another kind) by number, with their names and, where known, their labels; nothing is decoded
+    before it is asked for.
 
     Any thread may call :meth:`read`, :meth:`truth` and :meth:`digest`, several at once.
 
     Attributes:
+        kind: of the inputs it holds, as :attr:`proofmap.core.inputs.Inputs.kind` says it.
         title: what a record of results calls the dataset: no folder of this machine.
         names: one per picture, all distinct, the same wherever and whenever the same data is opened.
         label_names: what :meth:`truth` points into; empty where labels are bare numbers, or unknown.
-        framed: a picture is already cut as the net shall see it, so the loader adds no margin before its crop.
+        cropped: a picture is already cut as the net shall see it, so the loader adds no margin before its crop.
     """
 
+    kind: str = Pictures.kind
     title: str
     names: Sequence[str]
     label_names: Sequence[str] = ()
-    framed: bool = False
+    cropped: bool = False
 
     def __len__(self) -> int:
         return len(self.names)
 
     @abstractmethod
-    def read(self, i: int) -> Image.Image:
-        """Picture ``i``, RGB or RGBA; an InputError that names the file if it cannot be had."""
+    def read(self, i: int) -> Any:
+        """Item ``i`` as :meth:`proofmap.core.inputs.Inputs.prepare` takes it: a picture in RGB or RGBA, or an array; an
+        InputError that names the file if it cannot be had.
+        """
 
     @abstractmethod
     def truth(self, i: int) -> int | None:
@@ -48,6 +53,10 @@ class Dataset(ABC):
     @abstractmethod
     def digest(self, i: int) -> str:
         """A hash of picture ``i`` as it is stored (32 hexadecimal digits); reads it, but does not decode it."""
+
+    def boxes(self, i: int) -> tuple[Box, ...]:
+        """Where the labelled things are, in pixels of the stored picture; none where the dataset does not know."""
+        return ()
 
     def stamp(self, i: int) -> str:
         """What changes when picture ``i`` is stored anew, without reading it; empty where there is no such thing.

@@ -12,10 +12,9 @@ from pathlib import Path
 from PIL import Image
 
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Box
+from proofmap.core.pictures import SUFFIXES, decode_image
 from proofmap.data.dataset import Dataset, digest_of
-from proofmap.data.photos import SUFFIXES, decode_image
-
-Box = tuple[float, float, float, float]
 
 FILE_COLUMNS = ("file", "path", "filename", "image")
 INDEX_COLUMNS = ("class_index",)

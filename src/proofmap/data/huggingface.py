@@ -9,8 +9,8 @@ from typing import Any
 from PIL import Image
 
 from proofmap.core.errors import InputError, require
+from proofmap.core.pictures import decode_image
 from proofmap.data.dataset import Dataset, digest_of
-from proofmap.data.photos import decode_image
 
 
 class HuggingFaceImages(Dataset):

@@ -12,9 +12,9 @@ from PIL import Image
 
 from proofmap.core import streams
 from proofmap.core.errors import InputError
+from proofmap.core.pictures import resize_shorter_side
 from proofmap.data.dataset import Dataset, digest_of
 from proofmap.data.folders import ImageFiles, existing_folder, find_files, read_table, text_of
-from proofmap.data.photos import resize_shorter_side
 from proofmap.models.names import imagenet_names
 
 IMAGENETTE = {
@@ -81,7 +81,7 @@ class Corners(Dataset):
     so it depends neither on the order nor on the other pictures.
     """
 
-    framed = True
+    cropped = True
     RESIZED, CORNER, FINAL = 256, 180, 224
 
     def __init__(self, pictures: Dataset, *, seed: int, title: str, settings: dict[str, object]) -> None:

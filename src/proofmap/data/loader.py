@@ -14,8 +14,8 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Box, Inputs
 from proofmap.data.dataset import Dataset
-from proofmap.data.photos import Frame, prepare
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,13 @@ class Block:
         indices: of the pictures that could be read, in the order they were asked for.
         images: those pictures, ``(n, C, H, W)`` in [0, 1] on the classifier's device; n may be 0.
         failures: the others, in the order they were asked for.
+        boxes: where the labelled things are in each of the pictures that could be read, in its own positions.
     """
 
     indices: tuple[int, ...]
     images: Tensor
     failures: tuple[Unreadable, ...]
+    boxes: tuple[tuple[Box, ...], ...] = ()
 
 
 def load_blocks(
@@ -64,14 +66,17 @@ def load_blocks(
             f"got block_size={block_size}, workers={workers}, ahead={ahead}"
         )
     blocks = [chosen[start : start + block_size] for start in range(0, len(chosen), block_size)]
-    return load_listed(dataset, classifier, blocks, workers=workers, ahead=ahead)
+    return load_listed(
+        dataset, classifier.inputs, blocks, device=classifier.device, workers=workers, ahead=ahead
+    )
 
 
 def load_listed(
     dataset: Dataset,
-    classifier: Classifier | Frame,
+    inputs: Inputs,
     blocks: Sequence[Sequence[int]],
     *,
+    device: torch.device | str = "cpu",
     workers: int | None = None,
     ahead: int = 2,
 ) -> Generator[Block, None, None]:
@@ -79,19 +84,21 @@ def load_listed(
     outside = [i for members in blocks for i in members if not 0 <= i < len(dataset)]
     if outside:
         raise InputError(f"there is no picture {outside[0]}: {dataset.title} has 0 to {len(dataset) - 1}")
-    if classifier.channels not in (1, 3):
-        raise InputError(f"pictures have 1 or 3 channels, but the classifier takes {classifier.channels}")
-    return _in_background(dataset, classifier, [list(b) for b in blocks], workers or _cores(), ahead)
+    if dataset.kind != inputs.kind:
+        raise InputError(f"{dataset.title} holds {dataset.kind}, but the classifier takes {inputs.kind}")
+    inputs.check_readable()
+    reader = _Reader(dataset, inputs, torch.device(device))
+    return _in_background(reader, [list(b) for b in blocks], workers or _cores(), ahead)
 
 
 def _in_background(
-    dataset: Dataset, classifier: Classifier | Frame, blocks: list[list[int]], workers: int, ahead: int
+    reader: _Reader, blocks: list[list[int]], workers: int, ahead: int
 ) -> Generator[Block, None, None]:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="proofmap-loader")
-    started: deque[_Decoding] = deque()
+    started: deque[_Reading] = deque()
     try:
         for members in blocks:
-            started.append(_Decoding(dataset, classifier, members, pool))
+            started.append(_Reading(reader, members, pool))
             if len(started) > ahead:
                 yield started.popleft().finish()
         while started:
@@ -100,40 +107,57 @@ def _in_background(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-class _Decoding:
-    """A block under way: each picture is written by its own task into its own place."""
+@dataclass(frozen=True)
+class _Reader:
+    """Reads one item after the other into the places it is given."""
 
-    def __init__(
-        self, dataset: Dataset, classifier: Classifier | Frame, members: list[int], pool: ThreadPoolExecutor
-    ) -> None:
-        self.dataset, self.classifier, self.members = dataset, classifier, members
-        shape = (len(members), classifier.channels, *classifier.size)
-        self.images = torch.empty(shape, pin_memory=classifier.device.type == "cuda")
-        places = self.images.numpy()
-        self.tasks: list[Future[Unreadable | None]] = [
-            pool.submit(self._decode, index, place) for index, place in zip(members, places, strict=True)
-        ]
+    dataset: Dataset
+    inputs: Inputs
+    device: torch.device
 
-    def _decode(
+    def __call__(
         self, index: int, place: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-    ) -> Unreadable | None:
+    ) -> tuple[Box, ...] | Unreadable:
+        """The item's boxes, once its values are in place; or why it could not be had."""
         try:
-            image = self.dataset.read(index)
+            item, cropped = self.dataset.read(index), self.dataset.cropped
             # copied by numpy: torch would start a team of its own threads in each of ours
-            np.copyto(place, prepare(image, self.classifier, framed=self.dataset.framed).numpy())
+            np.copyto(place, self.inputs.prepare(item, cropped=cropped).numpy())
+            return self.inputs.moved_boxes(self.dataset.boxes(index), item, cropped=cropped)
         except Exception as error:
             reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             return Unreadable(index, self.dataset.names[index], reason)
-        return None
+
+
+class _Reading:
+    """A block under way: each item is written by its own task into its own place."""
+
+    def __init__(self, reader: _Reader, members: list[int], pool: ThreadPoolExecutor) -> None:
+        self.reader, self.members = reader, members
+        shape = (len(members), *reader.inputs.shape)
+        self.images = torch.empty(shape, pin_memory=reader.device.type == "cuda")
+        self.tasks: list[Future[tuple[Box, ...] | Unreadable]] = [
+            pool.submit(reader, index, place)
+            for index, place in zip(members, self.images.numpy(), strict=True)
+        ]
 
     def finish(self) -> Block:
         outcomes = [task.result() for task in self.tasks]
-        failures = tuple(outcome for outcome in outcomes if outcome is not None)
+        failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Unreadable))
         images = self.images
         if failures:
-            images = images[torch.tensor([outcome is None for outcome in outcomes])]
-        read = (i for i, outcome in zip(self.members, outcomes, strict=True) if outcome is None)
-        return Block(tuple(read), images.to(self.classifier.device, non_blocking=True), failures)
+            images = images[torch.tensor([not isinstance(outcome, Unreadable) for outcome in outcomes])]
+        read = [
+            (i, outcome)
+            for i, outcome in zip(self.members, outcomes, strict=True)
+            if not isinstance(outcome, Unreadable)
+        ]
+        return Block(
+            tuple(i for i, _ in read),
+            images.to(self.reader.device, non_blocking=True),
+            failures,
+            tuple(boxes for _, boxes in read),
+        )
 
 
 def _cores() -> int:

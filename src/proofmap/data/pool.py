@@ -14,7 +14,7 @@ from torch import Tensor
 
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.data.photos import find_images, fit, read_image
+from proofmap.core.pictures import find_images, fit, read_image
 from proofmap.data.samples import SAMPLES, load_sample
 
 Opener = Callable[[], Image.Image]

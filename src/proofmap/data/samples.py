@@ -7,7 +7,7 @@ from pathlib import Path
 from PIL import Image
 
 from proofmap.core.errors import InputError, require
-from proofmap.data.photos import read_image
+from proofmap.core.pictures import read_image
 
 SAMPLES: dict[str, str] = {
     "astronaut": "astronaut.png",

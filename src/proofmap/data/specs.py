@@ -22,12 +22,12 @@ from pathlib import Path
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
+from proofmap.core.pictures import find_images
 from proofmap.data.arrays import array_file, cifar10, cifar100
 from proofmap.data.dataset import Dataset
 from proofmap.data.folders import ImageFiles, image_csv, image_folder
 from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
-from proofmap.data.photos import find_images
 from proofmap.data.samples import SAMPLES, sample_path
 
 _KINDED = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive

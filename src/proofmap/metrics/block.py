@@ -25,12 +25,16 @@ class ScoreInfo:
     name: str
     higher_is_better: bool
     settings: Mapping[str, object]
+    kind: str = ""
 
 
 def score_infos(metrics: Sequence[Metric]) -> list[ScoreInfo]:
     """One for each metric, under distinct names: a metric may be asked for with several settings."""
     names = distinct_names([m.name for m in metrics])
-    return [ScoreInfo(n, m.higher_is_better, m.settings()) for n, m in zip(names, metrics, strict=True)]
+    return [
+        ScoreInfo(n, m.higher_is_better, m.settings(), m.kind or m.name)
+        for n, m in zip(names, metrics, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

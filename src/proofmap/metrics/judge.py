@@ -81,6 +81,8 @@ class Metric(ABC):
     """One value per image, from a :class:`Judged`; NaN where an image does not count."""
 
     name: ClassVar[str]
+    kind: ClassVar[str] = ""
+    """What it measures, which tables and pages go by: ``completeness``, ``soundness``, ``insertion``; its name if empty."""
     higher_is_better: ClassVar[bool]
     meaning: ClassVar[str]
 

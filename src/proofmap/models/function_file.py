@@ -79,15 +79,11 @@ def _again(f: Classifier, device: str | torch.device | None, batch_size: int | N
     """The same classifier on another device or with another batch size."""
     return Classifier(
         f.net,
-        size=f.size,
-        mean=f.mean,
-        std=f.std,
+        inputs=f.inputs,
         outputs=f.outputs,
         names=f.names,
         label_set=f.label_set,
         renormalise=f.renormalise,
-        resize=f.resize,
-        interpolation=f.interpolation,
         device=f.device if device is None else device,
         batch_size=batch_size,
         name=f.name,

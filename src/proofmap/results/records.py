@@ -139,6 +139,7 @@ def method_result(
             info.name,
             block.values[info.name],
             higher_is_better=info.higher_is_better,
+            kind=info.kind,
             settings={**info.settings, **{k: context[k] for k in ("label_set", "renormalise", "labels")}},
             seed=int(str(context["seed"])),
         )

@@ -26,6 +26,8 @@ class Score:
     n: int
     higher_is_better: bool
     settings: Mapping[str, object] = field(default_factory=dict)
+    kind: str = ""
+    """What it measures, whatever it is called: tables and pages go by this."""
 
     def __str__(self) -> str:
         better = "higher" if self.higher_is_better else "lower"
@@ -94,10 +96,11 @@ def mean_score(
     *,
     higher_is_better: bool,
     settings: Mapping[str, object] | None = None,
+    kind: str = "",
     seed: int = 0,
 ) -> Score:
     """The mean over images of ``(N,)`` values (NaN: not counted) with its bootstrap interval."""
     counted = values[~values.isnan()].double()
     low, high = bootstrap_interval(values, seed=seed)
     mean = counted.mean().item() if len(counted) else torch.nan
-    return Score(name, mean, low, high, len(counted), higher_is_better, dict(settings or {}))
+    return Score(name, mean, low, high, len(counted), higher_is_better, dict(settings or {}), kind or name)

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.inputs import inputs_of
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_listed
-from proofmap.data.photos import Frame
 from proofmap.data.specs import rebuild_dataset
 from proofmap.metrics.block import BlockResult, ScoreInfo
 from proofmap.metrics.curves import Curves
@@ -338,11 +338,10 @@ class Run:
             dataset = dataset or rebuild_dataset(settings["dataset"])
         except ProofmapError:
             return {}
-        frame = Frame.of(self.manifest.identity)
         index = {name: i for i, name in enumerate(dataset.names)}
         there = [place for place in places if _same_picture(self.images[place], dataset, index)]
         indices = {index[self.images[place].name]: place for place in there}
-        (block,) = load_listed(dataset, frame, [list(indices)], ahead=0)
+        (block,) = load_listed(dataset, inputs_of(self.manifest.identity), [list(indices)], ahead=0)
         return {indices[i]: block.images[k].cpu() for k, i in enumerate(block.indices)}
 
 

@@ -210,7 +210,13 @@ class Worker:
             else:
                 indices[place] = index
         chosen = list(indices.items())
-        (block,) = load_listed(self.dataset, self.classifier, [[index for _, index in chosen]], ahead=0)
+        (block,) = load_listed(
+            self.dataset,
+            self.classifier.inputs,
+            [[index for _, index in chosen]],
+            device=self.classifier.device,
+            ahead=0,
+        )
         place_of = {index: place for place, index in chosen}
         failures |= {place_of[failure.index]: failure.reason for failure in block.failures}
         return _Loaded(block.images, failures)
