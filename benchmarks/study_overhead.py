@@ -25,7 +25,8 @@ from torch import nn
 
 import proofmap as pm
 from proofmap.data import load_blocks, load_dataset
-from proofmap.metrics.block import judge_block
+from proofmap.metrics import prepare_metrics
+from proofmap.metrics.block import Subjects, judge_block
 from proofmap.study import Study, run_study
 
 
@@ -49,14 +50,15 @@ def plain_loop(f: pm.Classifier, study: Study) -> Callable[[], None]:
     (block,) = load_blocks(load_dataset(str(study.data[0])), f, block_size=10**6)
     labels = f.top(block.images, int(str(study.labels)[3:]))
     methods = [method.prepare(f) for method in study.named_methods().values()]
-    metrics = [metric.prepare(f) for metric in study.named_metrics().values()]
+    metrics = prepare_metrics(study.named_metrics().values(), f)
+    subjects = Subjects(block.images, labels)
     size = study.block or len(labels)
 
     def loop() -> None:
         for start in range(0, len(labels), size):
-            x, a = block.images[start : start + size], labels[start : start + size]
+            some = subjects[start : start + size]
             for method in methods:
-                judge_block(method, f, x, a, metrics, len(x))
+                judge_block(method, some, metrics, keep_maps=len(some))
 
     return loop
 

@@ -17,25 +17,20 @@ from torch import Tensor
 from proofmap import judging
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.fills import Gray, Images, Noise
+from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.judging import evaluate, explain
 from proofmap.methods import LearnedMask, Method, Random, TopLabel, make_method
-from proofmap.methods.method import title_of
 from proofmap.metrics import (
     Completeness,
-    CurveSettings,
     Insertion,
-    Soundness,
     best_effort,
     completeness,
-    curve_settings,
+    default_metrics,
     deletion,
     insertion,
     soundness,
-    thresholds,
     worst_case,
 )
-from proofmap.metrics.judge import default_metrics
 from proofmap.report import files
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
@@ -111,7 +106,7 @@ def test_rows_hold_every_image_and_label(found: Evaluation, f: Classifier, image
 
 def test_a_score_carries_all_that_it_depends_on(images: Tensor) -> None:
     f = conv_classifier(SIZE, LABELS, label_set=[0, 1, 3], renormalise=True)
-    metrics = default_metrics("released", curve_settings("released", ties="center"))
+    metrics = default_metrics("released", {"curve": "released", "ties": "center"})
     found = evaluate(f, images, methods=["random"], labels="all", metrics=metrics)
     for score in found.results[0].scores:
         carried = score.settings
@@ -131,7 +126,7 @@ def test_a_score_carries_all_that_it_depends_on(images: Tensor) -> None:
 
 
 def test_one_metric_with_two_settings_gives_two_scores(f: Classifier, images: Tensor) -> None:
-    metrics = [Soundness(at=thresholds(which)) for which in ("released", "paper")] + [Completeness()]
+    metrics = [f"soundness:thresholds={which}" for which in ("released", "paper")] + [Completeness()]
     result = evaluate(f, images, methods=["gradient"], labels="all", metrics=metrics).results[0]
     assert [s.name for s in result.scores] == ["soundness", "soundness-2", "completeness"]
     loose, strict = result.score("soundness"), result.score("soundness-2")
@@ -155,7 +150,7 @@ def test_a_large_job_is_done_in_blocks_that_change_nothing(
 
 
 def test_the_same_seed_gives_the_same_numbers(f: Classifier, images: Tensor) -> None:
-    metrics = [Insertion(curve=CurveSettings(fill=Noise()))]
+    metrics = [Insertion(fill=Noise())]
 
     def value(seed: int) -> float:
         return (
@@ -270,7 +265,7 @@ def test_one_method_with_two_settings_is_two_methods(f: Classifier, images: Tens
     ],
 )
 def test_a_title_is_what_differs_from_the_defaults(method: Method, title: str) -> None:
-    assert title_of(method) == title
+    assert method.title() == title
 
 
 # ---- what is refused ---------------------------------------------------------------------------------------
@@ -485,6 +480,7 @@ def test_label_free_maps_are_stored_whole(f: Classifier, images: Tensor, tmp_pat
 
 
 def test_rise_hides_behind_blur_for_insertion_and_gray_for_deletion() -> None:
-    by_game = {m.name: m.settings() for m in default_metrics("paper", "rise")}
-    assert by_game["insertion"]["fill"] == by_game["soundness"]["fill"] == "blur"
-    assert by_game["deletion"]["fill"] == "gray" and by_game["deletion"]["rule"] == "trapezoid"
+    metrics = {m.name: m for m in default_metrics("paper", "rise")}
+    assert metrics["insertion"].fill == metrics["soundness"].fill == Blur()  # type: ignore[attr-defined]
+    assert metrics["deletion"].settings()["fill"] == Gray().settings()
+    assert metrics["deletion"].settings()["rule"] == "trapezoid"

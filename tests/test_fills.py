@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.streams import image_keys
 from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Noise, make_fill
+from proofmap.fills.images import ReadyImages
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 
@@ -85,14 +87,14 @@ def test_only_random_fills_depend_on_the_key(kind: str, images: Tensor, keys: Te
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_a_fill_is_ready_after_preparing_and_preparing_again_changes_nothing(
+def test_ready_fills_of_one_description_are_equal_and_show_the_same(
     kind: str, images: Tensor, keys: Tensor
 ) -> None:
     f = classifier()
-    once = EVERY[kind]().prepare(f)
-    twice = once.prepare(f)
+    once, twice = EVERY[kind]().prepare(f), EVERY[kind]().prepare(f)
     assert torch.equal(once(images, keys), twice(images, keys))
-    assert once.settings() == twice.settings()
+    assert once.record() == twice.record()
+    assert once == twice and hash(once) == hash(twice)
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -104,13 +106,36 @@ def test_images_and_settings_are_left_as_they_were(kind: str, images: Tensor, ke
     assert torch.equal(images, before)
 
 
-@pytest.mark.parametrize(
-    "fill, missing",
-    [(Gray(), "colour"), (Blur(), "border colour"), (Noise(), "gray"), (Images(source=pictures()), "pool")],
-)
-def test_a_fill_that_is_not_ready_says_so(fill: Fill, missing: str, images: Tensor, keys: Tensor) -> None:
-    with pytest.raises(InputError, match=rf"{missing}.* yet; call prepare\(classifier\)"):
-        fill(images, keys)
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_description_compares_and_can_be_a_key(kind: str) -> None:
+    fill = EVERY[kind]()
+    assert {fill: 1}[fill] == 1 and fill == fill
+    if not isinstance(fill, Images):
+        assert EVERY[kind]() == fill
+
+
+def test_other_settings_make_another_pool() -> None:
+    """A description that is changed says what it is, and so does what is made from it."""
+    fill = Images(source=pictures(), size=9)
+    other = replace(fill, seed=7)
+    assert other.settings()["seed"] == 7 and other != fill
+    ready, changed = fill.prepare(classifier()), other.prepare(classifier())
+    assert not torch.equal(ready.pool, changed.pool)
+    assert (ready.record()["seed"], changed.record()["seed"]) == (0, 7)
+    assert ready != changed
+
+
+def test_a_gray_belongs_to_the_net_it_was_made_ready_for(images: Tensor, keys: Tensor) -> None:
+    gray, other = Gray(), Classifier(lambda x: x.flatten(1)[:, :4], size=12, mean=(0.1, 0.2, 0.3), std=STD)
+    here, there = gray.prepare(classifier()), gray.prepare(other)
+    assert here(images, keys)[0, :, 0, 0].tolist() == pytest.approx(MEAN)
+    assert there(images, keys)[0, :, 0, 0].tolist() == pytest.approx((0.1, 0.2, 0.3))
+    assert here != there and gray == Gray()
+
+
+def test_pools_of_equal_content_are_equal() -> None:
+    one, same = (Images(source=pictures(), crop="none").prepare(classifier()) for _ in range(2))
+    assert one == same and one != Images(source=pictures(6), crop="none").prepare(classifier())
 
 
 # ---- gray -----------------------------------------------------------------------------------------------------
@@ -130,7 +155,7 @@ def test_gray_may_be_any_colour(images: Tensor, keys: Tensor) -> None:
 @pytest.mark.parametrize("color", [(1.5, 0.0, 0.0), (-0.1,), (float("nan"),) * 3])
 def test_a_gray_that_is_no_colour_is_refused(color: tuple[float, ...]) -> None:
     with pytest.raises(InputError, match=r"must lie in \[0, 1\] per channel"):
-        Gray(color=color)
+        Gray(color=color * (3 // len(color))).prepare(classifier())
 
 
 def test_a_gray_of_other_channels_is_refused() -> None:
@@ -183,7 +208,9 @@ def test_beyond_the_border_is_the_colour_one_names(keys: Tensor) -> None:
     "arguments", [{"sigma": 0}, {"sigma": -1.0}, {"kernel": 4}, {"kernel": 0}, {"kernel": -3}]
 )
 def test_a_blur_that_cannot_be_is_refused(arguments: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="sigma > 0 and an odd kernel"):
+    with pytest.raises(
+        InputError, match=r"sigma must be positive|kernel must be a whole number|needs an odd kernel"
+    ):
         Blur(**arguments)
 
 
@@ -281,21 +308,20 @@ def test_the_same_key_draws_the_same_picture_for_every_image(images: Tensor) -> 
 
 
 def test_a_pool_is_the_same_for_the_same_seed_and_another_for_another() -> None:
-    def pool(seed: int) -> Images:
+    def pool(seed: int) -> ReadyImages:
         return Images(source=pictures(), size=9, seed=seed).prepare(classifier())
 
     assert torch.equal(pool(0).pool, pool(0).pool)
-    assert pool(0).settings() == pool(0).settings()
+    assert pool(0).record() == pool(0).record()
     assert not torch.equal(pool(0).pool, pool(1).pool)
     assert pool(0).digest != pool(1).digest
 
 
 def test_a_pool_is_made_anew_for_another_size(images: Tensor, keys: Tensor) -> None:
-    fill = Images(source=pictures(), size=7).prepare(classifier())
-    other = fill.prepare(classifier((9, 6)))
+    fill = Images(source=pictures(), size=7)
+    here, other = fill.prepare(classifier()), fill.prepare(classifier((9, 6)))
     assert other.pool.shape == (7, 3, 9, 6)
-    assert other.digest != fill.digest
-    assert fill.prepare(classifier()) is fill
+    assert other.digest != here.digest
 
 
 def test_one_channel_is_filled_with_one() -> None:
@@ -327,7 +353,7 @@ def test_an_empty_or_missing_folder_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments, message",
-    [({"size": 0}, "at least 1"), ({"crop": "center"}, "'random' or 'none', not 'center'")],
+    [({"size": 0}, "at least 1"), ({"crop": "center"}, "one of random, none, not 'center'")],
 )
 def test_settings_of_images_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -340,17 +366,17 @@ def test_settings_of_images_that_cannot_be_are_refused(arguments: dict[str, Any]
 def test_records_say_what_was_shown(tmp_path: Path) -> None:
     f = classifier()
     assert Gray().settings() == {"fill": "gray", "color": None}
-    assert Gray().prepare(f).settings() == {"fill": "gray", "color": [0.5, 0.4, 0.3]}
-    assert Blur(sigma=3).prepare(f).settings() == {
+    assert Gray().prepare(f).record() == {"fill": "gray", "color": [0.5, 0.4, 0.3]}
+    assert Blur(sigma=3).prepare(f).record() == {
         "fill": "blur",
         "sigma": 3,
         "kernel": 11,
         "border": [0.5, 0.4, 0.3],
     }
-    assert Noise().prepare(f).settings() == {"fill": "noise", "sigma": 0.2, "center": [0.5, 0.4, 0.3]}
+    assert Noise().prepare(f).record() == {"fill": "noise", "sigma": 0.2, "center": [0.5, 0.4, 0.3]}
     folder = folder_of(pictures(), tmp_path / "photos")
     prepared = Images(source=folder, size=3, seed=4).prepare(f)
-    assert prepared.settings() == {
+    assert prepared.record() == {
         "fill": "images",
         "source": str(folder),
         "size": 3,
@@ -375,7 +401,7 @@ def test_fills_that_show_something_else_have_other_records() -> None:
         Images(source=pictures(3), crop="none"),
         Images(source=pictures(4), crop="none"),
     ]
-    records = [str(fill.prepare(f).settings()) for fill in fills]
+    records = [str(fill.prepare(f).record()) for fill in fills]
     assert len(set(records)) == len(records)
 
 
@@ -386,7 +412,7 @@ def test_a_fill_is_known_by_its_name() -> None:
         Noise,
         Images,
     ]
-    assert list(FILLS) == ["gray", "blur", "noise", "images"]
+    assert set(FILLS) == {"gray", "blur", "noise", "images"}
     mine = Gray(color=(0.1,))
     assert make_fill(mine) is mine
 
@@ -394,10 +420,30 @@ def test_a_fill_is_known_by_its_name() -> None:
 def test_a_folder_of_images_is_named_behind_a_colon(tmp_path: Path) -> None:
     fill = make_fill(f"images:{tmp_path}")
     assert isinstance(fill, Images)
-    assert fill.source == tmp_path
+    assert fill.source == str(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["grey", "", "gray:0.5", "Images", ":x"])
+@pytest.mark.parametrize("name", ["grey", "", "Images", ":x"])
 def test_an_unknown_fill_is_refused_with_those_that_are_known(name: str) -> None:
-    with pytest.raises(InputError, match="known are gray, blur, noise, images and images:FOLDER"):
+    with pytest.raises(InputError, match=r"Known are: .*gray"):
         make_fill(name)
+
+
+@pytest.mark.parametrize(
+    "text, fill",
+    [
+        ("gray:color=0:0.5:1", Gray(color=(0, 0.5, 1))),
+        ("blur:sigma=3,kernel=5", Blur(sigma=3, kernel=5)),
+        ("blur(sigma=3,kernel=5)", Blur(sigma=3, kernel=5)),
+        ("images:size=4", Images(size=4)),
+        ("images:a/b,c", Images(source="a/b,c")),
+        ({"fill": "noise", "sigma": 0.5}, Noise(sigma=0.5)),
+    ],
+)
+def test_a_fill_is_written_with_its_settings(text: Any, fill: Fill) -> None:
+    assert make_fill(text) == fill
+
+
+def test_settings_that_a_fill_does_not_have_are_named() -> None:
+    with pytest.raises(InputError, match=r"fill 'gray' has no setting '0\.5'\. Its settings are: color"):
+        make_fill("gray:0.5")

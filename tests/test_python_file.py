@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.methods import build_method, split_methods
-from proofmap.metrics import build_metric, make_metric
+from proofmap.metrics import make_metric
+from proofmap.plugins.specs import split_specs
 from tests.toys import conv_classifier, pixels
 
 MINE = """
@@ -27,7 +27,7 @@ def bright(classifier, images, labels):
 @dataclass(frozen=True, kw_only=True)
 class Brightness(Method):
     name: ClassVar[str] = "brightness-in-a-file"
-    meaning: ClassVar[str] = "bright pixels"
+    description: ClassVar[str] = "bright pixels"
     power: float = POWER
     label_free = True
 
@@ -38,14 +38,11 @@ class Brightness(Method):
 class Mean(Metric):
     name: ClassVar[str] = "mean-in-a-file"
     higher_is_better: ClassVar[bool] = True
-    meaning: ClassVar[str] = "mean of the image"
+    description: ClassVar[str] = "mean of the image"
     times: float = 1.0
 
     def __call__(self, judged):
         return self.times * judged.images.mean(dim=(1, 2, 3))
-
-    def settings(self):
-        return {"times": self.times}
 
 NOTHING = 3
 """
@@ -66,9 +63,9 @@ def test_a_function_and_a_class_become_methods(mine: Path) -> None:
     assert torch.equal(function(f, images, labels), bright.expand(-1, 2, -1, -1))
     made = pm.make_method(f"{mine}:Brightness:power=3")
     assert made.label_free and torch.equal(made(f, images, labels), (bright**3).expand(-1, 2, -1, -1))
-    assert build_method(f"{mine}:Brightness", {"power": 3.0}) == made
+    assert pm.make_method({"method": f"{mine}:Brightness", "power": 3.0}) == made
     assert pm.make_method(f"top-label:{mine}:bright").settings()["of"] == function.settings()
-    assert split_methods(f"{mine}:Brightness:power=3,{mine}:bright,grad-cam") == [
+    assert split_specs(f"{mine}:Brightness:power=3,{mine}:bright,grad-cam") == [
         f"{mine}:Brightness:power=3",
         f"{mine}:bright",
         "grad-cam",
@@ -77,7 +74,7 @@ def test_a_function_and_a_class_become_methods(mine: Path) -> None:
 
 def test_a_class_becomes_a_metric(mine: Path) -> None:
     metric = make_metric(f"{mine}:Mean:times=2")
-    assert metric.settings() == {"times": 2} and build_metric(f"{mine}:Mean", {"times": 2}) == metric
+    assert metric.settings() == {"times": 2} and make_metric({"metric": f"{mine}:Mean", "times": 2}) == metric
     images = pixels(3, 8)
     found = pm.evaluate(conv_classifier(8), images, methods=["random"], metrics=[metric])
     assert torch.allclose(found.results[0].values[metric.name], 2 * images.mean(dim=(1, 2, 3)))
@@ -91,7 +88,7 @@ def test_a_class_becomes_a_metric(mine: Path) -> None:
         (pm.make_method, "{}:bright:power=2", "has no settings"),
         (pm.make_method, "{}:Brightness:glow=2", "no setting 'glow'"),
         (pm.make_method, "{}:NOTHING", "not int"),
-        (make_metric, "{}:bright", "not a class of Metrics"),
+        (make_metric, "{}:bright", "not a class of metrics"),
     ],
 )
 def test_mistakes_are_told(mine: Path, make: object, spec: str, told: str) -> None:

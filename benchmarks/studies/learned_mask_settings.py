@@ -32,9 +32,9 @@ GRID = [
     "steps=50 distractors=1 scale=8",
     "steps=30 distractors=4 scale=8",
     "steps=30 distractors=2 scale=8",
-    "steps=30 distractors=2 scale=8 rate=0.4",
-    "steps=50 distractors=2 scale=8 rate=0.4",
-    "steps=50 distractors=2 scale=8 rate=0.1",
+    "steps=30 distractors=2 scale=8 learning_rate=0.4",
+    "steps=50 distractors=2 scale=8 learning_rate=0.4",
+    "steps=50 distractors=2 scale=8 learning_rate=0.1",
     "steps=50 distractors=2 scale=4",
     "steps=50 distractors=2 scale=16",
     "steps=50 distractors=2 scale=32",
@@ -64,7 +64,7 @@ def row(f: pm.Classifier, photos: torch.Tensor, labels: torch.Tensor, method: pm
     began = time.perf_counter()
     maps = method(f, photos, labels)
     seconds = time.perf_counter() - began
-    curves = pm.insertion(f.frozen(), photos, maps, labels, preset="released")
+    curves = pm.insertion(f.frozen(), photos, maps, labels, curve="released")
     cells = []
     for at in ("paper", "released"):
         e = proof.thresholds(at)

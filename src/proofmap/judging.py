@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,11 +14,11 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels, check_labels
 from proofmap.core.progress import Progress, Silent
-from proofmap.methods.method import MethodLike, make_method, title_of
-from proofmap.metrics.block import join_blocks, judge_block, score_infos
-from proofmap.metrics.curves import CurveSettings
-from proofmap.metrics.judge import Metric, default_metrics
+from proofmap.methods.method import MethodLike, make_method
+from proofmap.metrics.block import Subjects, join_blocks, judge_block, score_infos
+from proofmap.metrics.metric import Metric, make_metric, prepare_metrics
 from proofmap.metrics.proof import Thresholds
+from proofmap.metrics.proof_scores import default_metrics
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
 from proofmap.results.records import method_result
@@ -57,7 +58,7 @@ def evaluate(
     *,
     methods: Sequence[MethodLike],
     labels: Labels = "top5",
-    metrics: Sequence[Metric] | None = None,
+    metrics: Sequence[str | Metric] | None = None,
     names: Sequence[str] | None = None,
     keep_maps: int | None = 50,
     seed: int = 0,
@@ -70,7 +71,7 @@ def evaluate(
     Args:
         methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions.
         labels: ``"all"``, ``"top5"``, ``"p>=0.01"``, a list of names or indices, or a tensor ``(N, L)``.
-        metrics: what to judge by; :func:`default_metrics` when left out.
+        metrics: what to judge by, names and specs too; :func:`default_metrics` when left out.
         names: one per image, for tables and files.
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
     """
@@ -79,12 +80,12 @@ def evaluate(
     chosen = [make_method(m) for m in methods]
     if not chosen:
         raise InputError("there are no methods to evaluate; see: proofmap methods")
-    asked = list(metrics) if metrics is not None else default_metrics()
+    asked = [make_metric(m) for m in metrics] if metrics is not None else default_metrics()
     if not asked:
         raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
     progress = progress or Silent()
     images = classifier.check_images(images)
-    judges = [metric.prepare(classifier) for metric in asked]
+    judges = prepare_metrics(asked, classifier)
     f_all = classifier.frozen().probabilities(images)
     labels = given_labels(labels)
     label_table = choose_labels(classifier, images, labels, f_all)
@@ -99,22 +100,25 @@ def evaluate(
         "threads": torch.get_num_threads(),
     }
     kept = len(images) if keep_maps is None else min(keep_maps, len(images))
-    titles = distinct_names([title_of(m) for m in chosen])
+    titles = distinct_names([m.title() for m in chosen])
+    subjects = Subjects(images, label_table)
     results = []
     for method, title in zip(chosen, titles, strict=True):
         began = time.monotonic()
         ready = method.prepare(classifier)
-        block = max(1, _BLOCK // (images[0, 0].numel() * label_table.shape[1]))
+        block = max(1, _BLOCK // (classifier.inputs.count * label_table.shape[1]))
         blocks = []
         for start in range(0, len(images), block):
-            x, a = images[start : start + block], label_table[start : start + block]
-            blocks.append(judge_block(ready, classifier, x, a, judges, kept - start, seed, progress))
+            some = subjects[start : start + block]
+            blocks.append(
+                judge_block(ready, some, judges, keep_maps=kept - start, seed=seed, progress=progress)
+            )
         results.append(
             method_result(
                 title,
                 join_blocks(blocks),
                 score_infos(judges),
-                settings=ready.settings(),
+                settings=ready.record(),
                 label_free=ready.label_free,
                 image_names=image_names,
                 label_names=classifier.names,
@@ -141,13 +145,13 @@ def explain(
     labels: Labels = "top5",
     method: MethodLike = "learned-mask",
     thresholds: str | tuple[float, float] | Thresholds = "paper",
-    curve: str | CurveSettings = "paper",
+    curve: str | Mapping[str, Any] = "paper",
     names: Sequence[str] | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Proof:
     """Maps for the chosen labels of each image, and what they prove."""
-    metrics = [m for m in default_metrics(thresholds, curve) if m.name != "deletion"]
+    metrics = [m for m in default_metrics(thresholds, curve) if m.kind != "deletion"]
     return Proof(
         evaluate(
             classifier,

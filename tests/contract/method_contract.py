@@ -23,6 +23,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Silent, Task
 from proofmap.methods import Method
+from proofmap.plugins.settings import setting_names
 from tests.toys import MEAN, STD, conv_net, pixels
 
 Check = Callable[[Method], None]
@@ -60,7 +61,7 @@ def its_settings_are_frozen_keyword_only_and_told(method: Method) -> None:
     assert all(f.kw_only for f in dataclasses.fields(method))
     told = method.settings()
     assert told["method"] == method.name
-    assert set(told) == {"method", *method.setting_names()}
+    assert set(told) == {"method", *setting_names(type(method))}
     json.dumps(told)
 
 
@@ -73,7 +74,7 @@ def it_equals_its_copy_and_can_be_a_key(method: Method) -> None:
 @promise
 def it_has_a_name_and_a_meaning(method: Method) -> None:
     assert method.name == method.name.lower().strip() and not set(method.name) & set(" :,=")
-    assert method.meaning
+    assert method.description
     assert method.needs <= {"gradients", "layer", "distractors", "masker"}
 
 

@@ -190,7 +190,7 @@ def test_the_maps_are_those_of_torch_cam_before_enlarging(
     f, net, layer = known
     images = pixels(2, f.size)
     assert isinstance(f.net, nn.Module)
-    ours = GradCAM().low_resolution(f, f.net, layer, images, LABELS)
+    ours = GradCAM(layer=layer).prepare(f).low_resolution(images, LABELS)
     x = ((images - 0.5) / 0.25).requires_grad_(True)
     for j in range(3):
         with torchcam.GradCAM(net, target_layer=layer) as extractor:

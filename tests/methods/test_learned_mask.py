@@ -17,9 +17,10 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Silent, Task
-from proofmap.fills import Blur, Fill, Gray, Images, Noise
+from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods import LearnedMask
-from proofmap.methods.learned_mask import PRESETS, _Problem, adam_step
+from proofmap.methods.learned_mask import _Problem, adam_step
+from proofmap.methods.mask_terms import enlarged
 from tests.toys import MEAN, STD, Linear, Tally, conv_net, drawn, normal, pixels
 
 SIZE = (8, 10)
@@ -39,7 +40,7 @@ class Recorded(Fill):
     """Another fill that remembers what it was asked for and what it gave."""
 
     name: ClassVar[str] = "recorded"
-    inner: Fill
+    inner: Any
     keys: list[int] = field(default_factory=list, compare=False)
     given: list[Tensor] = field(default_factory=list, compare=False)
 
@@ -47,8 +48,15 @@ class Recorded(Fill):
     def random(self) -> bool:  # type: ignore[override]
         return self.inner.random
 
-    def prepare(self, classifier: Classifier) -> Recorded:
-        return Recorded(self.inner.prepare(classifier), self.keys, self.given)
+    def prepare(self, classifier: Classifier) -> ReadyRecorded:
+        return ReadyRecorded(self, classifier.inputs, self.inner.prepare(classifier), self.keys, self.given)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyRecorded(ReadyFill):
+    inner: ReadyFill
+    keys: list[int]
+    given: list[Tensor]
 
     def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
         self.keys.extend(keys.tolist())
@@ -66,7 +74,7 @@ def reference(
     x, (height, width) = images.double(), images.shape[2:]
     l1 = 1 / (height * width) if s.l1 is None else s.l1
     weights = start.double().clone().requires_grad_(True)
-    adam = torch.optim.Adam([weights], lr=s.rate)
+    adam = torch.optim.Adam([weights], lr=s.learning_rate)
     losses = []
 
     def enlarged() -> Tensor:
@@ -100,13 +108,13 @@ def reference(
                 else:
                     data = -p_mean[label] + p_mean[list(f.label_set)].exp().sum().log()
                 down, across = m[:-1] - m[1:], m[:, :-1] - m[:, 1:]
-                if not s.whole:
+                if not s.tv_border:
                     down, across = down[:, :-1], across[:-1]
                 power = torch.square if s.variation == "squared" else torch.abs
                 total = total + data + l1 * m.abs().sum() + s.tv * (power(down).sum() + power(across).sum())
         losses.append(total.item() / len(x))
         shrink = (1 + math.cos(math.pi * step / s.steps)) / 2 if s.decay == "cosine" else 1.0
-        adam.param_groups[0]["lr"] = s.rate * shrink
+        adam.param_groups[0]["lr"] = s.learning_rate * shrink
         adam.zero_grad()
         total.backward()
         adam.step()
@@ -120,7 +128,7 @@ def problem_of(
     fast = f.frozen()
     pairs = list(enumerate(labels.tolist()))
     keys = streams.pair_keys(images, pairs, seed, "learned-mask")
-    return _Problem(s, fast, images, labels, keys, fill.prepare(fast), s.distractors if fill.random else 1)
+    return _Problem(s, fast, images, labels, keys, fill.prepare(fast))
 
 
 # ---- Adam --------------------------------------------------------------------------------------------------
@@ -147,13 +155,13 @@ def test_the_written_out_adam_is_torchs(size: float) -> None:
 CASES: dict[str, dict[str, Any]] = {
     "released": {
         "objective": "released",
-        "whole": False,
+        "tv_border": False,
         "tv": 0.01,
         "scale": 4,
-        "rate": 0.05,
+        "learning_rate": 0.05,
         "decay": "constant",
     },
-    "printed": {"objective": "nll", "tv": 0.01, "scale": 4, "rate": 0.05, "decay": "constant"},
+    "printed": {"objective": "nll", "tv": 0.01, "scale": 4, "learning_rate": 0.05, "decay": "constant"},
     "the defaults": {},
     "mean inside the log": {"objective": "nll-of-mean"},
     # from a start without equal neighbours: where they are equal, rounding decides the sign of the difference
@@ -165,7 +173,7 @@ CASES: dict[str, dict[str, Any]] = {
     "one place for all": {"scale": 100},
     "one distractor": {"distractors": 1},
     "two masks": {"masks": 2, "init_noise": 0.5},
-    "three masks, printed": {"masks": 3, "init_noise": 0.5, "objective": "nll", "whole": False},
+    "three masks, printed": {"masks": 3, "init_noise": 0.5, "objective": "nll", "tv_border": False},
 }
 
 
@@ -222,7 +230,7 @@ def test_the_released_loss_is_its_formula() -> None:
     """One step on a linear net, with weights that are not the start: -p_a + log sum exp p, 1/(HW) |m| and the crop."""
     f = Classifier(Linear(0.3 * normal(5, 3 * 48)), size=(6, 8), mean=MEAN, std=STD)
     images, labels = pixels(2, (6, 8)), torch.tensor([1, 4])
-    s = LearnedMask(objective="released", whole=False, tv=0.07, scale=2, distractors=3)
+    s = LearnedMask(objective="released", tv_border=False, tv=0.07, scale=2, distractors=3)
     problem = problem_of(s, f, images, labels, Noise())
     weights = normal(2, 1, 3, 4, seed=4)
     loss, backgrounds = problem.loss(weights, step=11), problem.backgrounds(11)
@@ -248,10 +256,10 @@ def test_the_released_loss_is_its_formula() -> None:
 def test_the_presets_are_the_published_settings() -> None:
     for name, objective, whole in (("paper", "nll", True), ("released", "released", False)):
         s = LearnedMask.preset(name)
-        assert (s.steps, s.distractors, s.rate, s.decay) == (2000, 10, 0.05, "constant")
-        assert (s.scale, s.tv, s.variation, s.masks, s.fill) == (4, 0.01, "squared", 1, "images")
-        assert (s.objective, s.whole, s.l1) == (objective, whole, None)
-    assert LearnedMask.preset("fast") == LearnedMask() == PRESETS["fast"]
+        assert (s.steps, s.distractors, s.learning_rate, s.decay) == (2000, 10, 0.05, "constant")
+        assert (s.scale, s.tv, s.variation, s.masks, s.fill) == (4, 0.01, "squared", 1, Images())
+        assert (s.objective, s.tv_border, s.l1) == (objective, whole, None)
+    assert LearnedMask.preset("fast") == LearnedMask()
     assert LearnedMask.preset("released", tv=0.1).tv == 0.1
 
 
@@ -301,7 +309,7 @@ def test_passes_are_counted_as_they_happen() -> None:
         ({"tv": -0.1}, "tv must be at least 0"),
         ({"tv": math.nan}, "tv must be at least 0"),
         ({"l1": -1e-3}, "l1 must be at least 0"),
-        ({"rate": 0.0}, "rate must be positive"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"masks": 2, "init_noise": 0.0}, "masks > 1 needs init_noise > 0"),
         ({"decay": "linear"}, "decay must be one of constant, cosine"),
         ({"variation": "cubed"}, "variation must be one of squared, absolute"),
@@ -351,7 +359,7 @@ def test_the_backgrounds_of_a_pair_are_bit_equal_alone_and_in_company() -> None:
     together = problem_of(s, f, images, labels, Noise())
     for p in range(3):
         alone = _Problem(
-            s, f.frozen(), images[p : p + 1], labels[p : p + 1], together.keys[p : p + 1], together.fill, 2
+            s, f.frozen(), images[p : p + 1], labels[p : p + 1], together.keys[p : p + 1], together.fill
         )
         for step in (0, 1, 57):
             assert torch.equal(alone.backgrounds(step)[0], together.backgrounds(step)[p])
@@ -427,7 +435,7 @@ def test_masks_share_out_the_image() -> None:
     f, images = lively(), pixels(2, SIZE)
     s = LearnedMask(masks=3, scale=3, init_noise=1.0)
     problem = problem_of(s, f, images, torch.tensor([0, 1]), Noise())
-    masks = problem.enlarged(problem.low_masks(problem.start()))
+    masks = enlarged(problem.low_masks(problem.start()), problem.up)
     assert masks.shape == (2, 4, *SIZE)  # the fourth plane is the background's
     torch.testing.assert_close(masks.sum(dim=1), torch.ones(2, *SIZE))
     start = problem.start()
@@ -436,14 +444,16 @@ def test_masks_share_out_the_image() -> None:
 
 def test_a_single_mask_starts_at_one_half_everywhere() -> None:
     problem = problem_of(LearnedMask(), lively(), pixels(1, SIZE), torch.tensor([0]), Noise())
-    assert torch.equal(problem.enlarged(problem.low_masks(problem.start())), torch.full((1, 1, *SIZE), 0.5))
+    assert torch.equal(
+        enlarged(problem.low_masks(problem.start()), problem.up), torch.full((1, 1, *SIZE), 0.5)
+    )
 
 
 def test_merging_takes_the_largest_or_the_sum_of_the_masks() -> None:
     f, images, labels = lively(), pixels(2, SIZE), torch.tensor([[0, 2], [1, -1]])
     for merge in ("max", "sum"):
         s = LearnedMask(steps=3, masks=3, scale=3, init_noise=1.0, fill=Noise(), merge=merge)
-        masks = s.each_mask(f, images, labels, seed=0, progress=Silent())
+        masks = s.prepare(f).each_mask(images, labels, seed=0, progress=Silent())
         assert masks.shape == (2, 2, 3, *SIZE)
         merged = masks.amax(dim=2) if merge == "max" else masks.sum(dim=2)
         torch.testing.assert_close(s(f, images, labels), merged, rtol=0, atol=1e-6)
@@ -451,9 +461,9 @@ def test_merging_takes_the_largest_or_the_sum_of_the_masks() -> None:
 
 def test_each_mask_is_where_its_start_was_after_a_step_that_moves_nothing() -> None:
     f, images, labels = lively(), pixels(2, SIZE), torch.tensor([0, 1])
-    s = LearnedMask(steps=1, rate=1e-9, masks=3, scale=3, init_noise=1.0)
+    s = LearnedMask(steps=1, learning_rate=1e-9, masks=3, scale=3, init_noise=1.0)
     problem = problem_of(s, f, images, labels, Noise())
-    start = problem.enlarged(problem.low_masks(problem.start()))[:, :3]  # without the background's
+    start = enlarged(problem.low_masks(problem.start()), problem.up)[:, :3]  # without the background's
     torch.testing.assert_close(problem.solve(Silent().task("", 0)), start, rtol=0, atol=1e-6)
 
 
@@ -464,8 +474,8 @@ def test_each_mask_is_where_its_start_was_after_a_step_that_moves_nothing() -> N
 @pytest.mark.parametrize("fill", [Gray(), Noise(sigma=0.2)], ids=lambda fill: fill.name)
 def test_each_labels_mask_finds_the_patch_that_proves_it(preset: str, scale: int, fill: Fill) -> None:
     f, image = planted()
-    rate = 0.2 if preset != "fast" else LearnedMask().rate
-    s = LearnedMask.preset(preset, steps=100, scale=scale, fill=fill, distractors=2, rate=rate)
+    rate = 0.2 if preset != "fast" else LearnedMask().learning_rate
+    s = LearnedMask.preset(preset, steps=100, scale=scale, fill=fill, distractors=2, learning_rate=rate)
     for map_, own, other in zip(
         s(f, image, torch.tensor([[0, 1]]))[0], (LEFT, RIGHT), (RIGHT, LEFT), strict=True
     ):

@@ -96,7 +96,7 @@ def test_total_variation_is_a_sum_over_neighbours(
     power: Variation, whole: bool, size: tuple[int, int]
 ) -> None:
     masks = normal(2, 3, *size).double()
-    ours = total_variation(masks, power=power, whole=whole)
+    ours = total_variation(masks, power=power, border=whole)
     assert ours.shape == (2, 3)
     for k in range(2):
         for m in range(3):
@@ -107,7 +107,9 @@ def test_total_variation_is_a_sum_over_neighbours(
 @pytest.mark.parametrize("power, whole", WAYS)
 def test_the_gradient_of_total_variation_is_that_of_finite_differences(power: Variation, whole: bool) -> None:
     mask = normal(5, 6).double().requires_grad_(True)
-    assert torch.autograd.gradcheck(lambda m: total_variation(m, power=power, whole=whole), (mask,), eps=1e-6)
+    assert torch.autograd.gradcheck(
+        lambda m: total_variation(m, power=power, border=whole), (mask,), eps=1e-6
+    )
 
 
 @pytest.mark.parametrize("power, whole", WAYS)
@@ -117,7 +119,7 @@ def test_gradients_reach_the_weights_through_the_enlarged_mask(power: Variation,
 
     def penalty(weights: Tensor) -> Tensor:
         masks = rows @ weights.sigmoid() @ columns.T
-        return 0.3 * total_variation(masks, power=power, whole=whole) + 0.02 * masks.sum(dim=(-2, -1))
+        return 0.3 * total_variation(masks, power=power, border=whole) + 0.02 * masks.sum(dim=(-2, -1))
 
     weights = normal(3, 4, seed=5).double()
     variable = weights.clone().requires_grad_(True)
@@ -132,7 +134,7 @@ def test_gradients_reach_the_weights_through_the_enlarged_mask(power: Variation,
 
 def test_an_even_mask_has_no_variation() -> None:
     for power, whole in WAYS:
-        assert total_variation(torch.full((4, 4), 0.3), power=power, whole=whole) == 0
+        assert total_variation(torch.full((4, 4), 0.3), power=power, border=whole) == 0
 
 
 # ---- objectives --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
-from proofmap.fills import Gray, Images
+from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.methods import (
     METHODS,
     FromFunction,
@@ -26,10 +26,10 @@ from proofmap.methods import (
     Random,
     TopLabel,
     make_method,
-    split_methods,
 )
 from proofmap.plugins import registry
 from proofmap.plugins.code import code_digest
+from proofmap.plugins.specs import split_specs
 from tests.toys import linear_classifier, normal, pixels
 
 SIZE = 4
@@ -67,9 +67,12 @@ def images() -> Tensor:
         ("top-label:gradient", TopLabel(of=Gradient())),
         ("top-label:learned-mask:tv=0.5,steps=3", TopLabel(of=LearnedMask(tv=0.5, steps=3))),
         ("top-label:top-label:random", TopLabel(of=TopLabel(of=Random()))),
+        ("learned-mask:fill=blur(sigma=3,kernel=5),tv=0", LearnedMask(fill=Blur(sigma=3, kernel=5), tv=0)),
+        ({"method": "learned-mask", "tv": 0.5, "fill": {"fill": "noise"}}, LearnedMask(tv=0.5, fill=Noise())),
+        ({"method": "top-label", "of": "random"}, TopLabel(of=Random())),
     ],
 )
-def test_a_method_is_written_with_its_settings(spec: str, method: Method) -> None:
+def test_a_method_is_written_with_its_settings(spec: Any, method: Method) -> None:
     assert make_method(spec) == method
 
 
@@ -86,7 +89,7 @@ def test_a_method_stays_what_it_is() -> None:
         ("saliency-9000", "Known are: .*random"),
         (
             "learned-mask:tvv=0.1",
-            "'learned-mask' has no setting 'tvv'. Did you mean 'tv'\\? Its settings are: steps, distractors",
+            "'learned-mask' has no setting 'tvv'. Did you mean 'tv'\\? Its settings are: preset, steps, distractors",
         ),
         ("learned-mask:fast", "has no setting 'fast'"),
         ("centered-gaussian:width=3", "Its settings are: sigma"),
@@ -95,11 +98,11 @@ def test_a_method_stays_what_it_is() -> None:
         ("learned-mask:steps=0", "steps must be a whole number of at least 1, not 0"),
         ("learned-mask:tv=big", "tv must be a number, not 'big'"),
         ("learned-mask:tv=-1", "tv must be at least 0"),
-        ("learned-mask:whole=no", "whole must be true or false, not 'no'"),
+        ("learned-mask:tv_border=no", "tv_border must be true or false, not 'no'"),
         ("learned-mask:objective=best", "objective must be one of nll, nll-of-mean, released, not 'best'"),
         ("learned-mask:preset=slow", "no preset 'slow'; known are fast, paper, released"),
         ("learned-mask:fill=grey", "no fill is named 'grey'"),
-        ("random:preset=paper", "'random' has no presets"),
+        ("random:preset=paper", "'random' has no setting 'preset'"),
         ("gradient:channels=median", "channels must be one of max, sum, mean, not 'median'"),
         ("centered-gaussian:sigma=0", "sigma must be positive"),
         ("top-label", "needs the method whose map it shows, such as top-label:grad-cam"),
@@ -127,10 +130,14 @@ def test_only_names_methods_and_functions_are_methods() -> None:
         ("learned-mask:tv=0,fill=images:a,random", ["learned-mask:tv=0,fill=images:a", "random"]),
         ("top-label:learned-mask:tv=0,steps=3,random", ["top-label:learned-mask:tv=0,steps=3", "random"]),
         ("random,,gradient,", ["random", "gradient"]),
+        (
+            "learned-mask:fill=blur(sigma=3,kernel=5),tv=0,random",
+            ["learned-mask:fill=blur(sigma=3,kernel=5),tv=0", "random"],
+        ),
     ],
 )
 def test_a_list_of_methods_is_cut_between_methods_not_between_settings(text: str, specs: list[str]) -> None:
-    assert split_methods(text) == specs
+    assert split_specs(text) == specs
 
 
 @pytest.mark.parametrize(
@@ -138,7 +145,7 @@ def test_a_list_of_methods_is_cut_between_methods_not_between_settings(text: str
 )
 def test_a_list_without_a_method_is_refused(text: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        split_methods(text)
+        split_specs(text)
 
 
 # ---- settings that travel ----------------------------------------------------------------------------------
@@ -163,7 +170,7 @@ class Given(Method):
     """Returns what it was given."""
 
     name: ClassVar[str] = "given"
-    meaning: ClassVar[str] = "for tests"
+    description: ClassVar[str] = "for tests"
     maps: Any = None
 
     def compute(
@@ -253,7 +260,7 @@ from proofmap.methods import Method
 @dataclass(frozen=True, kw_only=True)
 class Checkerboard(Method):
     name: ClassVar[str] = "{name}"
-    meaning: ClassVar[str] = "every second pixel"
+    description: ClassVar[str] = "every second pixel"
     start: int = 0
     label_free = True
 

@@ -17,13 +17,14 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Silent, Task
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
-from proofmap.metrics import PRESETS, completeness, curve_settings, deletion, insertion, soundness
-from proofmap.metrics.curves import Curves, CurveSettings, Game, curves
+from proofmap.metrics import CURVES, InsertionGame, completeness, deletion, insertion, make_game, soundness
+from proofmap.metrics.curves import Curves, curves
 from tests.toys import Linear, linear_classifier, linear_probabilities, normal, pixels
 
-GAMES: tuple[Game, ...] = ("insertion", "deletion")
+GAMES = ("insertion", "deletion")
 N, LABELS, SIZE = 3, 4, (3, 4)
 POSITIONS = 12
 
@@ -34,7 +35,7 @@ def order_of(map_: Tensor) -> np.ndarray:
 
 
 def plain_curve(
-    classifier: Classifier, image: Tensor, order: np.ndarray, game: Game, background: Tensor | None = None
+    classifier: Classifier, image: Tensor, order: np.ndarray, game: str, background: Tensor | None = None
 ) -> np.ndarray:
     """f(x~_s, .) for s = 0 .. n, ``(n + 1, A)``: one pixel after the other, in numpy."""
     gray = torch.tensor(classifier.mean).view(-1, 1, 1).expand_as(image)
@@ -95,7 +96,7 @@ def test_two_pixels_by_hand() -> None:
 @pytest.mark.parametrize("game", GAMES)
 @pytest.mark.parametrize("label_set", ["all", [0, 2, 3]])
 def test_areas_and_scores_of_a_linear_net_are_exact(
-    game: Game, label_set: Any, images: Tensor, maps: Tensor
+    game: str, label_set: Any, images: Tensor, maps: Tensor
 ) -> None:
     f = linear_classifier(SIZE, LABELS, label_set=label_set, renormalise=label_set != "all")
     labels = torch.tensor(f.label_set).expand(N, -1)
@@ -118,14 +119,14 @@ def test_areas_and_scores_of_a_linear_net_are_exact(
 
 @pytest.mark.parametrize("preset", ["released", "rise", "restricted", "paper"])
 @pytest.mark.parametrize("game", GAMES)
-def test_presets_are_weighted_sums_of_the_exact_curve(preset: str, game: Game) -> None:
+def test_presets_are_weighted_sums_of_the_exact_curve(preset: str, game: str) -> None:
     f = linear_classifier(8, LABELS, seed=3, strength=0.2)
     x, map_ = pixels(1, 8), normal(1, 1, 8, 8)
-    chosen = curve_settings(preset, game)
+    chosen = make_game(game, curve=preset)
     assert chosen.fill == (Blur() if (preset, game) == ("rise", "insertion") else Gray())
     background = chosen.fill.prepare(f)(x, torch.zeros(1, dtype=torch.long))[0]
     p = plain_curve(f, x[0], order_of(map_[0, 0]), game, background)[:, 2]
-    played = curves(game, f, x, map_, torch.tensor([[2]]), preset=preset)
+    played = curves(game, f, x, map_, torch.tensor([[2]]), curve=preset)
     counts = played.counts.numpy()
     expected = {
         "released": p[[round(j * 64 / 28) for j in range(1, 29)]].mean(),
@@ -164,7 +165,7 @@ WHOLE, RENORMALISED, PARTIAL = (
     map_=any_map, seed=st.integers(0, 50), points=st.sampled_from(["all", 1, 5]), game=st.sampled_from(GAMES)
 )
 def test_the_areas_of_one_map_for_all_labels_sum_to_one(
-    map_: np.ndarray, seed: int, points: Any, game: Game
+    map_: np.ndarray, seed: int, points: Any, game: str
 ) -> None:
     x = pixels(1, SIZE, seed=seed)
 
@@ -191,7 +192,7 @@ transforms: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("name", transforms)
 @pytest.mark.parametrize("game", GAMES)
 def test_a_monotone_transform_of_a_map_changes_nothing(
-    name: str, game: Game, f: Classifier, images: Tensor, labels: Tensor
+    name: str, game: str, f: Classifier, images: Tensor, labels: Tensor
 ) -> None:
     rng = np.random.default_rng(8)
     steps = np.stack([rng.permutation(POSITIONS) for _ in range(N * LABELS)]) / 4 - 1.0
@@ -300,7 +301,7 @@ class Shades(Fill):
     def shade(key: int) -> float:
         return (key % 1009) / 1009
 
-    def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
+    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
         assert len(images) == len(keys)
         self.asked.extend(keys.tolist())
         shades = torch.tensor([self.shade(key) for key in keys.tolist()]).view(-1, 1, 1, 1)
@@ -309,7 +310,7 @@ class Shades(Fill):
 
 @pytest.mark.parametrize("game", GAMES)
 def test_a_random_fill_is_averaged_over_its_draws(
-    game: Game, f: Classifier, images: Tensor, maps: Tensor
+    game: str, f: Classifier, images: Tensor, maps: Tensor
 ) -> None:
     fill, x, m = Shades(), images[:1], maps[:1, :2]
     played = curves(game, f, x, m, torch.tensor([[0, 3]]), fill=fill, draws=5, points="all")
@@ -359,7 +360,7 @@ def test_random_images_stand_behind_the_hidden_pixels(f: Classifier, images: Ten
 
 @pytest.mark.parametrize("game", GAMES)
 def test_the_matrix_holds_every_label_under_every_map(
-    game: Game, f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
+    game: str, f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
 ) -> None:
     played = curves(game, f, images, maps, labels, matrix=True, points=5)
     assert played.matrix is not None
@@ -506,7 +507,7 @@ def test_maps_of_places_without_a_label_are_never_looked_at(
 def test_curves_carry_all_that_they_depend_on(images: Tensor, maps: Tensor) -> None:
     f = linear_classifier(SIZE, LABELS, label_set=[1, 3], renormalise=True)
     labels = torch.tensor([[1, 3]]).expand(N, -1)
-    played = deletion(f, images, maps[:, :2], labels, preset="released", fill="noise", ties="center", draws=2)
+    played = deletion(f, images, maps[:, :2], labels, curve="released", fill="noise", ties="center", draws=2)
     expected = {
         "game": "deletion",
         "fill": "noise",
@@ -526,15 +527,15 @@ def test_curves_carry_all_that_they_depend_on(images: Tensor, maps: Tensor) -> N
 
 
 def test_options_override_the_preset(f: Classifier, images: Tensor, maps: Tensor, labels: Tensor) -> None:
-    played = insertion(f, images, maps, labels, preset="released", points=6, within=(0.0, 0.5), fill="blur")
+    played = insertion(f, images, maps, labels, curve="released", points=6, within=(0.0, 0.5), fill="blur")
     assert played.counts.tolist() == [2, 4, 6]
     assert (played.settings["rule"], played.settings["fill"]) == ("right", "blur")
 
 
 def test_settings_may_be_given_whole(f: Classifier, images: Tensor, maps: Tensor, labels: Tensor) -> None:
-    chosen = CurveSettings(fill=Noise(), draws=3)
-    played = insertion(f, images, maps, labels, preset=chosen)
-    assert played.settings["draws"] == 3 and curve_settings(chosen, ties="center").ties == "center"
+    chosen = InsertionGame(fill=Noise(), draws=3)
+    played = curves(chosen, f, images, maps, labels)
+    assert played.settings["draws"] == 3 and make_game(chosen, ties="center").ties == "center"
 
 
 # ---- what is refused ---------------------------------------------------------------------------------------
@@ -599,12 +600,12 @@ def test_a_net_that_returns_nan_on_a_masked_image_is_told() -> None:
     "options, told",
     [
         (
-            {"preset": "papers"},
-            "no curve preset is named 'papers'; known are paper, released, rise, restricted",
+            {"curve": "papers"},
+            "insertion has no curve 'papers'; known are paper, released, rise, restricted",
         ),
         ({"fill": "grey"}, "no fill is named 'grey'"),
         ({"ties": "first"}, "ties must be one of index, random, center"),
-        ({"draws": 0}, "draws must be at least 1"),
+        ({"draws": 0}, "draws must be a whole number of at least 1"),
         ({"points": 0}, "points must be"),
         ({"within": (0.5, 0.4)}, "within must be"),
     ],
@@ -617,8 +618,9 @@ def test_bad_options_are_named(
 
 
 def test_presets_are_the_published_ones() -> None:
-    rules = {name: (p.quadrature.points, p.quadrature.rule, p.fill.name) for name, p in PRESETS.items()}
+    games = {name: make_game("insertion", curve=name) for name in CURVES}
+    rules = {name: (game.points, game.rule, game.fill.name) for name, game in games.items()}
     assert rules["released"] == (28, "right", "gray")
     assert rules["rise"] == (28, "trapezoid", "blur")
     assert rules["paper"][1:] == ("mean", "gray")
-    assert PRESETS["restricted"].quadrature.within == (0.2, 0.6)
+    assert games["restricted"].within == (0.2, 0.6)

@@ -9,9 +9,18 @@ import pytest
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.metrics import build_metric, make_metric
-from proofmap.metrics.block import judge_block
-from proofmap.metrics.judge import METRICS, Judged, Metric
+from proofmap.fills import Blur
+from proofmap.metrics import (
+    METRICS,
+    Deletion,
+    Insertion,
+    Judged,
+    Metric,
+    Soundness,
+    make_metric,
+    prepare_metrics,
+)
+from proofmap.metrics.block import Subjects, judge_block
 from proofmap.study.plan import unit_cost
 from tests.toys import conv_classifier, counted_classifier, pixels
 
@@ -20,32 +29,30 @@ def test_every_setting_of_the_text_reaches_the_metric() -> None:
     metric = make_metric(
         "soundness:thresholds=released,e2=0.25,curve=released,fill=blur,points=7,ties=random"
     )
-    assert metric.settings() | {
-        "e1": 0.1,
-        "e2": 0.25,
-        "fill": "blur",
-        "points": 7,
-        "rule": "right",
-        "ties": "random",
-    } == (metric.settings())
+    told = {"e1": 0.1, "e2": 0.25, "points": 7, "rule": "right", "ties": "random"}
+    assert metric == Soundness(fill=Blur(), **told)
+    assert told.items() <= metric.settings().items()
     assert make_metric("insertion:points=all").settings()["points"] == "all"
-    assert make_metric("deletion:curve=rise").settings()["fill"] == "gray"  # as RISE plays it
-    assert make_metric("insertion:curve=rise").settings()["fill"] == "blur"
+    assert make_metric("deletion:curve=rise") == Deletion(
+        points=28, rule="trapezoid"
+    )  # gray, as RISE plays it
+    assert make_metric("insertion:curve=rise") == Insertion(fill=Blur(), points=28, rule="trapezoid")
+    assert make_metric("insertion:within=0.2:0.6") == Insertion(within=(0.2, 0.6))
 
 
 def test_a_table_says_the_same_as_text() -> None:
     options = {"thresholds": "appendix", "points": 9}
     text = make_metric("completeness:thresholds=appendix,points=9")
-    assert build_metric("completeness", options) == text
+    assert make_metric({"metric": "completeness", **options}) == text
 
 
 @pytest.mark.parametrize(
     "spec, told",
     [
         ("soundnes", "Did you mean 'soundness'"),
-        ("soundness:e3=1", "no setting 'e3'. Its settings are: thresholds, e1, e2"),
+        ("soundness:e3=1", "no setting 'e3'. Its settings are: thresholds, curve, fill"),
         ("soundness:e1=much", "e1 must be a number"),
-        ("insertion:curve=steep", "no curve preset"),
+        ("insertion:curve=steep", "no curve 'steep'; known are paper, released"),
         ("insertion:points=0", "points must be"),
         ("insertion:fill=foam", "no fill is named"),
     ],
@@ -60,14 +67,11 @@ def test_a_metric_of_ones_own_is_built_from_its_fields() -> None:
     class Brightness(Metric):
         name: ClassVar[str] = "brightness-of-the-test"
         higher_is_better: ClassVar[bool] = True
-        meaning: ClassVar[str] = "mean of the image"
+        description: ClassVar[str] = "mean of the image"
         scale: float = 1.0
 
         def __call__(self, judged: Judged) -> Tensor:
             return self.scale * judged.images.mean(dim=(1, 2, 3))
-
-        def settings(self) -> dict[str, object]:
-            return {"scale": self.scale}
 
     METRICS.register(Brightness)
     metric = make_metric("brightness-of-the-test:scale=2")
@@ -82,12 +86,12 @@ def test_a_metric_of_ones_own_is_built_from_its_fields() -> None:
 def test_the_plan_counts_the_passes_that_the_net_will_see(method: str) -> None:
     f, tally = counted_classifier()
     ready = pm.make_method(method).prepare(f)
-    metrics = pm.default_metrics()
-    cost = unit_cost(ready, metrics, f, 3)
+    metrics = prepare_metrics(pm.default_metrics(), f)
+    cost = unit_cost(ready, metrics, 3)
     assert cost is not None
     images = pixels(5, 8)
     labels = f.top(images, 3)
     f.frozen()
     tally.reset()
-    judge_block(ready, f, images, labels, metrics)
+    judge_block(ready, Subjects(images, labels), metrics)
     assert 5 * cost.passes == pytest.approx(tally.images, abs=10)  # up to two looks at the images themselves

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proofmap.core.errors import InputError
-from proofmap.metrics import PRESETS
+from proofmap.metrics import make_game
 from proofmap.metrics.quadrature import Nodes, Quadrature, Rule
 
 PHOTO = 224 * 224
@@ -89,13 +89,13 @@ def test_points_are_as_even_as_whole_numbers_allow() -> None:
 
 
 def test_the_released_sum_takes_28_points_of_1792_pixels_each() -> None:
-    nodes = PRESETS["released"].quadrature.nodes(PHOTO)
+    nodes = make_game("insertion", curve="released").quadrature.nodes(PHOTO)
     assert nodes.counts.tolist() == [1792 * j for j in range(1, 29)]
     assert nodes.weights.tolist() == pytest.approx([1 / 28] * 28)
 
 
 def test_rise_is_the_trapezoid_over_29_points() -> None:
-    nodes = PRESETS["rise"].quadrature.nodes(PHOTO)
+    nodes = make_game("insertion", curve="rise").quadrature.nodes(PHOTO)
     assert nodes.counts.tolist() == [1792 * j for j in range(29)]
     p = np.random.default_rng(0).random(PHOTO + 1)
     taken = p[::1792]
@@ -105,11 +105,13 @@ def test_rise_is_the_trapezoid_over_29_points() -> None:
 def test_the_three_sums_of_a_square_root() -> None:
     """Exact .6667; with 28 points the plain mean gives .6832 and the trapezoid .6653."""
     p = np.sqrt(np.arange(PHOTO + 1) / PHOTO)
-    sums = [area(PRESETS[name].quadrature.nodes(PHOTO), p) for name in ("released", "rise")]
+    sums = [
+        area(make_game("insertion", curve=name).quadrature.nodes(PHOTO), p) for name in ("released", "rise")
+    ]
     assert [round(s, 4) for s in sums] == [0.6832, 0.6653]
     exact = area(Quadrature(points="all").nodes(PHOTO), p)
     assert exact == pytest.approx(2 / 3, abs=2e-5)
-    paper = PRESETS["paper"].quadrature.nodes(PHOTO)
+    paper = make_game("insertion", curve="paper").quadrature.nodes(PHOTO)
     assert abs(area(paper, p) - exact) <= error(paper, p) < 0.003
 
 
@@ -130,7 +132,7 @@ def test_the_papers_range_on_cifar_is_every_s_from_205_to_614(rule: Rule) -> Non
 def test_the_preset_restricted_is_that_range() -> None:
     p = np.random.default_rng(1).random(1025).cumsum()
     p /= p[-1]
-    nodes = PRESETS["restricted"].quadrature.nodes(1024)
+    nodes = make_game("insertion", curve="restricted").quadrature.nodes(1024)
     assert (nodes.counts[0].item(), nodes.counts[-1].item()) == (204, 614)
     assert area(nodes, p) == pytest.approx(p[205:615].mean(), abs=1e-3)
 

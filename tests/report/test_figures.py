@@ -347,7 +347,11 @@ def test_masks_by_k_shows_every_mask_alone(f: pm.Classifier, images: Tensor) -> 
     record = figures.masks_by_k(f, images, ks=(1, 3), method=QUICK)
     assert len(record.headings) == 1 + 1 + 3 and [s[2] for s in record.spans] == ["K = 1", "K = 3"]
     top = f.probabilities(images).argmax(dim=1, keepdim=True)
-    masks = dataclasses.replace(QUICK, masks=3).each_mask(f, images, top, seed=0, progress=learned.Silent())
+    masks = (
+        dataclasses.replace(QUICK, masks=3)
+        .prepare(f)
+        .each_mask(images, top, seed=0, progress=learned.Silent())
+    )
     cell = record.rows[1][3]
     assert cell is not None and (cell.pixels == np.asarray(kept(images[1], masks[1, 0, 1], 0.3))).all()
     keep = keep_top(masks[1, 0, 1][None], 0.3)

@@ -15,7 +15,6 @@ import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.ranking import keep_top, rank
-from proofmap.metrics.curves import curve_settings
 from proofmap.report import page_data, page_pictures, scatter
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.html import write_report
@@ -49,7 +48,7 @@ def test_levels_say_exactly_what_the_ranking_keeps_at_every_step(n: int) -> None
 
 @pytest.mark.parametrize("ties", ["index", "center", "random"])
 def test_the_page_carries_the_ranking_of_the_curves(tmp_path: Path, ties: str) -> None:
-    curve = curve_settings("paper", ties=ties)
+    curve = {"ties": ties}
 
     def coarse(classifier: object, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return images.mean(dim=1, keepdim=True).round().expand(-1, labels.shape[1], -1, -1)  # full of ties
@@ -94,9 +93,8 @@ def test_curves_f_and_areas_are_the_evaluations(evaluation: pm.Evaluation, page:
 
 
 def test_a_curve_of_every_count_is_thinned_to_the_sliders_counts_and_stays_exact(tmp_path: Path) -> None:
-    curve = curve_settings("paper", fill="gray")
-    every = replace(curve, quadrature=replace(curve.quadrature, points="all"))
-    evaluation = judged(1, labels="top1", methods=["random"], metrics=[pm.default_metrics(curve=every)[0]])
+    metrics = ["completeness:points=all,fill=gray"]
+    evaluation = judged(1, labels="top1", methods=["random"], metrics=metrics)
     record = PageParts(write_report(evaluation, tmp_path / "r.html")).record
     assert record["curve_counts"][0] == record["counts"]
     exact = evaluation.results[0].insertion.probabilities[0, 0][record["counts"]]
@@ -323,7 +321,7 @@ def test_the_page_calls_a_map_what_its_scores_call_it(evaluation: pm.Evaluation)
 
 
 def test_the_page_says_when_proofs_were_scored_on_another_curve(tmp_path: Path) -> None:
-    metrics = [pm.metrics.Completeness(), pm.metrics.Soundness(curve=curve_settings("paper", fill="noise"))]
+    metrics = [pm.metrics.Completeness(), pm.metrics.Soundness(fill="noise")]
     options: dict[str, Any] = {"n": 1, "methods": ["gradient"], "labels": "top2"}
     said = "scored on another insertion curve"
     assert said in PageParts(write_report(judged(**options, metrics=metrics), tmp_path / "a.html")).text

@@ -17,8 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.metrics.judge import BestEffort, Completeness, Judged, Metric, Soundness
-from proofmap.metrics.proof import Thresholds
+from proofmap.metrics import BestEffort, Completeness, Judged, Metric, Soundness
 from proofmap.report import figures, pictures
 from proofmap.report.files import evaluation_json
 from tests.toys import linear_classifier, pixels
@@ -188,17 +187,14 @@ class EveryOther(Metric):
 
     name: ClassVar[str] = "every-other"
     higher_is_better: ClassVar[bool] = True
-    meaning: ClassVar[str] = "1 for images that count"
+    description: ClassVar[str] = "1 for images that count"
 
     def __call__(self, judged: Judged) -> Tensor:
         return torch.tensor([1.0, torch.nan]).repeat(len(judged.images))[: len(judged.images)]
 
-    def settings(self) -> dict[str, object]:
-        return {}
-
 
 def test_the_notes_explain_each_score_by_itself() -> None:
-    table = judged(metrics=[EveryOther(), Soundness(at=Thresholds(0.02, 0.003))]).table()
+    table = judged(metrics=[EveryOther(), Soundness(e1=0.02, e2=0.003)]).table()
     assert "every-other counts 2 of 3 images" in table
     assert "second label" not in table
     assert (
@@ -207,7 +203,7 @@ def test_the_notes_explain_each_score_by_itself() -> None:
 
 
 def test_several_thresholds_are_listed_with_their_scores() -> None:
-    metrics = [Completeness(), Soundness(), Soundness(at=Thresholds(0.0, 0.1))]
+    metrics = [Completeness(), Soundness(), Soundness(e1=0.0, e2=0.1)]
     table = judged(metrics=metrics).table()
     assert "thresholds of completeness, soundness: e1 = 0.01, e2 = 0.001; " in table
     assert "thresholds of soundness-2: e1 = 0.0, e2 = 0.1; " in table

@@ -22,9 +22,9 @@ from proofmap.data.photos import load_images
 from proofmap.judging import evaluate
 from proofmap.methods import METHODS as REGISTERED_METHODS
 from proofmap.methods import Method, make_method
-from proofmap.metrics.block import BlockResult, judge_block
-from proofmap.metrics.judge import METRICS as REGISTERED_METRICS
-from proofmap.metrics.judge import Judged, Metric
+from proofmap.metrics import METRICS as REGISTERED_METRICS
+from proofmap.metrics import Judged, Metric, prepare_metrics
+from proofmap.metrics.block import BlockResult, Subjects, judge_block
 from proofmap.study import Plan, Run, Selection, Study, run_study, verify_run
 from proofmap.study.manifest import Manifest
 from proofmap.study.store.database import Store
@@ -57,7 +57,7 @@ def test_a_study_gives_what_judging_its_blocks_gives_bit_for_bit(maps: str, tmp_
     run_study(study, tmp_path / "run")
     f = classifier_of(study)
     images = pictures_of(study, f)
-    metrics = {name: metric.prepare(f) for name, metric in study.named_metrics().items()}
+    metrics = prepare_metrics(study.named_metrics().values(), f)
     with Run(tmp_path / "run") as run:
         found = run.evaluation()
         labels = found.labels
@@ -65,10 +65,10 @@ def test_a_study_gives_what_judging_its_blocks_gives_bit_for_bit(maps: str, tmp_
         for spec in METHODS:
             blocks = [
                 judge_block(
-                    make_method(spec).prepare(f), f, images[k : k + 2], labels[k : k + 2], [*metrics.values()], 2
+                    make_method(spec).prepare(f), Subjects(images, labels)[k : k + 2], metrics, keep_maps=2
                 )
                 for k in (0, 2, 4)
-            ]  # fmt: skip
+            ]
             compare(found[spec], blocks)
             for k, block in enumerate(blocks):
                 for j, expected in enumerate(block.maps):
@@ -285,7 +285,7 @@ class Telltale(Method):
     """The gradient, with a note of every block it was made for, and trouble where a test wants it."""
 
     name: ClassVar[str] = "telltale"
-    meaning: ClassVar[str] = "for tests"
+    description: ClassVar[str] = "for tests"
     made: ClassVar[list[int]] = []
     troubles: ClassVar[
         list[Callable[[Tensor], None]]
@@ -465,16 +465,13 @@ class Picky(Metric):
 
     name: ClassVar[str] = "picky"
     higher_is_better: ClassVar[bool] = False
-    meaning: ClassVar[str] = "for tests"
+    description: ClassVar[str] = "for tests"
     mark: float = -1.0
 
     def __call__(self, judged: Judged) -> Tensor:
         if bool(hard(judged.images, self.mark).any()):
             raise ValueError("not this one")
         return judged.maps[:, 0].mean(dim=(1, 2))
-
-    def settings(self) -> dict[str, object]:
-        return {"mark": self.mark}
 
 
 def test_a_method_that_always_fails_is_given_up_and_the_others_finish(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from proofmap.cli.options import (
 )
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
-from proofmap.methods import split_methods
+from proofmap.plugins.specs import split_specs
 from proofmap.report.files import evaluation_json
 from proofmap.report.runs import save_run
 from proofmap.results import tables
@@ -109,8 +109,8 @@ def evaluate(
         "maps": maps,
         "block": block,
         "seed": seed,
-        "methods": None if methods is None else split_methods(methods),
-        "metrics": None if metrics is None else split_methods(metrics),
+        "methods": None if methods is None else split_specs(methods),
+        "metrics": None if metrics is None else split_specs(metrics, "metric"),
         "label_set": None if label_set is None else listed(label_set),
     }
     selection: dict[str, Any] = {"number": number, "correct": correct, "second": second}
@@ -120,7 +120,7 @@ def evaluate(
         **{k: v for k, v in changes.items() if v is not None},
     )
     if not asked.methods:
-        asked = replace(asked, methods=tuple(split_methods(COMPARED)))
+        asked = replace(asked, methods=tuple(split_specs(COMPARED)))
     if not asked.data:
         raise InputError("no data was named: give --data, or a study file with data = ...")
     folder = out or Path(study.stem if study is not None else "evaluation")

@@ -33,8 +33,8 @@ from proofmap.cli.options import (
 from proofmap.core.files import check_output
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import photographs
-from proofmap.methods import split_methods
 from proofmap.models import DEFAULT_MODEL
+from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
 from proofmap.results import tables
 from proofmap.study.setup import explained_samples, without_samples
@@ -111,7 +111,7 @@ def demo(
     dataset = photographs([f"sample:{name}" for name in listed(photos)])
     classifier = pm.load_classifier(DEFAULT_MODEL, device=device_named(device))
     left_out = explained_samples(dataset)
-    chosen = [without_samples(pm.make_method(spec), left_out) for spec in split_methods(methods)]
+    chosen = [without_samples(pm.make_method(spec), left_out) for spec in split_specs(methods)]
     check_output(out)
     (block,) = load_blocks(dataset, classifier, block_size=len(dataset))
     found = pm.evaluate(

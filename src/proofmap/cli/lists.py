@@ -9,6 +9,7 @@ import proofmap as pm
 from proofmap.cli.options import AsJson
 from proofmap.data import list_datasets
 from proofmap.methods import METHODS
+from proofmap.plugins.settings import setting_names
 from proofmap.results import tables
 
 
@@ -17,9 +18,9 @@ def methods(as_json: AsJson = False) -> None:
     records = [
         {
             "name": name,
-            "meaning": METHODS[name].meaning,
+            "meaning": METHODS[name].description,
             "needs": sorted(METHODS[name].needs),
-            "settings": METHODS[name].setting_names(),
+            "settings": setting_names(METHODS[name]),
         }
         for name in METHODS
     ]
@@ -40,9 +41,9 @@ def metrics(as_json: AsJson = False) -> None:
     records = [
         {
             "name": kind.name,
-            "meaning": kind.meaning,
+            "meaning": kind.description,
             "better": "higher" if kind.higher_is_better else "lower",
-            "settings": list(kind.option_types()),
+            "settings": [*kind.shortcuts, *setting_names(kind)],
         }
         for kind in kinds
     ]

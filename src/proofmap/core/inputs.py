@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -395,7 +395,7 @@ def inputs_of(record: Mapping[str, Any]) -> Inputs:
         raise InputError(
             f"inputs of the kind {record['inputs']!r} are not known here; they need a newer Proofmap"
         )
-    names = [name for name in kind.__dataclass_fields__ if name in record]
+    names = [field.name for field in fields(kind) if field.name in record]
     given = {name: tuple(v) if isinstance(v := record[name], list) else v for name in names}
     return kind(**given)
 

@@ -1,5 +1,7 @@
-"""What replaces hidden pixels: the random part of the paper's input modification Gamma."""
+"""What replaces hidden positions: the random part of the paper's input modification Gamma."""
 
-from proofmap.fills.fill import FILLS, Blur, Fill, Gray, Images, Noise, make_fill
+from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
+from proofmap.fills.images import Images
+from proofmap.fills.simple import Blur, Gray, Noise
 
-__all__ = ["FILLS", "Blur", "Fill", "Gray", "Images", "Noise", "make_fill"]
+__all__ = ["FILLS", "Blur", "Fill", "Gray", "Images", "Noise", "ReadyFill", "make_fill"]

@@ -10,9 +10,8 @@ from proofmap.methods.method import (
     FromFunction,
     Method,
     MethodLike,
-    build_method,
+    ReadyMethod,
     make_method,
-    split_methods,
 )
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "MethodLike",
     "Random",
     "TopLabel",
-    "build_method",
     "make_method",
-    "split_methods",
+    "ReadyMethod",
 ]

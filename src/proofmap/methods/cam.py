@@ -15,7 +15,8 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
-from proofmap.methods.method import METHODS, Cost, Method, Need
+from proofmap.methods.method import METHODS, Cost, Method, Need, ReadyMethod
+from proofmap.plugins.settings import setting
 
 
 def find_layer(classifier: Classifier) -> str:
@@ -117,34 +118,40 @@ class GradCAM(Method):
     """
 
     name: ClassVar[str] = "grad-cam"
-    meaning: ClassVar[str] = "last feature map, weighted by the logit's gradient"
+    reference: ClassVar[str] = "Selvaraju et al. 2017"
+    description: ClassVar[str] = "last feature map, weighted by the logit's gradient"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer"})
-    layer: str = ""
+    layer: str = setting("", "the layer's name; found by itself when left out")
 
-    def prepare(self, classifier: Classifier) -> GradCAM:
-        return GradCAM(layer=self.layer or find_layer(classifier))
+    def prepare(self, classifier: Classifier) -> ReadyGradCAM:
+        return ReadyGradCAM(self, classifier, self.layer or find_layer(classifier))
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=1)
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        net = _module_of(classifier)
-        layer = self.layer or find_layer(classifier)
-        with progress.task(self.name, len(images)) as task:
+
+@dataclass(frozen=True, eq=False)
+class ReadyGradCAM(ReadyMethod):
+    """Grad-CAM of one net, at the layer that was named or found."""
+
+    layer: str
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "layer": self.layer}
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        with progress.task(self.method.name, len(images)) as task:
 
             def run(start: int, stop: int) -> Tensor:
-                low = self.low_resolution(classifier, net, layer, images[start:stop], labels[start:stop])
+                low = self.low_resolution(images[start:stop], labels[start:stop])
                 task.advance(stop - start)
                 return F.interpolate(low, size=images.shape[2:], mode="bilinear", align_corners=False)
 
-            return torch.cat(in_batches(run, len(images), classifier.batches[1]))
+            return torch.cat(in_batches(run, len(images), self.classifier.batches[1]))
 
-    def low_resolution(
-        self, classifier: Classifier, net: nn.Module, layer: str, images: Tensor, labels: Tensor
-    ) -> Tensor:
+    def low_resolution(self, images: Tensor, labels: Tensor) -> Tensor:
         """The maps ``(N, L, h, w)`` before enlarging."""
+        classifier, layer, net = self.classifier, self.layer, _module_of(self.classifier)
         with torch.enable_grad(), captured(net, layer) as outputs:
             # the image asks for gradients, so that the activations do, though the weights do not
             chosen = classifier(images.detach().clone().requires_grad_(True)).gather(1, labels.clamp_min(0))

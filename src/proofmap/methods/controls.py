@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -13,7 +14,8 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import center_distance
-from proofmap.methods.method import METHODS, Cost, Method, MethodLike, make_method
+from proofmap.methods.method import METHODS, Cost, Method, MethodLike, ReadyMethod, make_method
+from proofmap.plugins.settings import required, setting
 
 
 @METHODS.register
@@ -22,9 +24,9 @@ class Random(Method):
     """Independent standard normal values at every pixel; one map for all labels unless ``per_label``."""
 
     name: ClassVar[str] = "random"
-    meaning: ClassVar[str] = "independent Gaussian noise"
-    per_label: bool = False
-    seed_offset: int = 0
+    description: ClassVar[str] = "independent Gaussian noise"
+    per_label: bool = setting(False, "a map of its own for each label")
+    seed_offset: int = setting(0, "other maps for the same seed")
 
     stochastic = True
 
@@ -38,14 +40,14 @@ class Random(Method):
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        n = images[0, 0].numel()
+        positions = classifier.inputs.positions
         if self.per_label:
             rows, columns = labels.shape
             pairs = [(i, int(labels[i, j])) for i in range(rows) for j in range(columns)]
             keys = streams.pair_keys(images, pairs, seed, self.seed_offset, "random map")
         else:
             keys = streams.image_keys(images, seed, self.seed_offset, "random map")
-        return streams.normal(keys, n).view(*labels.shape, *images.shape[2:])
+        return streams.normal(keys, classifier.inputs.count).view(*labels.shape, *positions)
 
 
 @METHODS.register
@@ -57,14 +59,10 @@ class CenteredGaussian(Method):
     """
 
     name: ClassVar[str] = "centered-gaussian"
-    meaning: ClassVar[str] = "a bump in the middle of the picture"
-    sigma: float = 0.25
+    description: ClassVar[str] = "a bump in the middle of the picture"
+    sigma: float = setting(0.25, "width of the bump, a share of the shorter side; for display", above=0)
 
     label_free = True
-
-    def __post_init__(self) -> None:
-        if not self.sigma > 0:
-            raise InputError(f"sigma must be positive, not {self.sigma}")
 
     def cost(self, labels: int) -> Cost:
         return Cost()
@@ -72,7 +70,7 @@ class CenteredGaussian(Method):
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        positions = images.shape[2:]
+        positions = classifier.inputs.positions
         distance = center_distance(positions, images.device)
         bump = torch.exp(-0.5 * distance / (self.sigma * min(positions)) ** 2)
         return bump.expand(len(images), 1, *positions)
@@ -87,8 +85,8 @@ class TopLabel(Method):
     """
 
     name: ClassVar[str] = "top-label"
-    meaning: ClassVar[str] = "another method's map of the top label, shown for every label"
-    of: Method
+    description: ClassVar[str] = "another method's map of the top label, shown for every label"
+    of: Method = required("the method whose map of the top label is shown", main=True)
 
     label_free = True
 
@@ -96,25 +94,33 @@ class TopLabel(Method):
     def stochastic(self) -> bool:  # type: ignore[override]
         return self.of.stochastic
 
-    def prepare(self, classifier: Classifier) -> TopLabel:
-        return TopLabel(of=self.of.prepare(classifier))
+    def prepare(self, classifier: Classifier) -> ReadyTopLabel:
+        return ReadyTopLabel(self, classifier, self.of.prepare(classifier))
 
     def cost(self, labels: int) -> Cost | None:
         inner = self.of.cost(1)
         return None if inner is None else inner + Cost(forward=1)
 
     @classmethod
-    def from_text(cls, text: str) -> TopLabel:
-        if not text:
+    def build(cls, options: Mapping[str, Any]) -> Self:
+        if "of" not in options:
             raise InputError("top-label needs the method whose map it shows, such as top-label:grad-cam")
-        return cls(of=make_method(text))
+        return super().build(options)
 
     @classmethod
     def wrap(cls, method: MethodLike) -> TopLabel:
         """The wrapper around any method, name or function."""
         return cls(of=make_method(method))
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        return self.of(classifier, images, classifier.top(images, 1), seed=seed, progress=progress)
+
+@dataclass(frozen=True, eq=False)
+class ReadyTopLabel(ReadyMethod):
+    """The wrapper with the method inside it ready for the same net."""
+
+    of: ReadyMethod
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "of": self.of.record()}
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        return self.of(images, self.classifier.top(images, 1), seed=seed, progress=progress)

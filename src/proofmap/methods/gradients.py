@@ -6,7 +6,7 @@ Gradients are taken with respect to the *normalised* input, as users of Captum k
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -16,12 +16,13 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.methods.method import METHODS, Cost, Method, Need
+from proofmap.plugins.settings import setting
 
 Channels = Literal["max", "sum", "mean"]
 
 
 def input_gradients(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
-    """d logit_a / d x for one batch, in pixel units: ``(N, L, C, H, W)``; one forward, L backward passes."""
+    """d logit_a / d x for one batch, in pixel units: ``(N, L, *shape)``; one forward, L backward passes."""
     with torch.enable_grad():
         x = images.detach().clone().requires_grad_(True)
         chosen = classifier(x).gather(1, labels.clamp_min(0))
@@ -40,16 +41,10 @@ def input_gradients(classifier: Classifier, images: Tensor, labels: Tensor) -> T
 
 @dataclass(frozen=True, kw_only=True)
 class _GradientMethod(Method):
-    """One map per label from the gradient ``(N, L, C, H, W)`` and the image."""
+    """One map per label from the gradient ``(N, L, *shape)`` and the image."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
-    channels: Channels = "sum"
-
-    def __post_init__(self) -> None:
-        if self.channels not in get_args(Channels):
-            raise InputError(
-                f"channels must be one of {', '.join(get_args(Channels))}, not {self.channels!r}"
-            )
+    channels: Channels = setting("sum", "how the channels of a position become one value")
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
         raise NotImplementedError
@@ -61,9 +56,8 @@ class _GradientMethod(Method):
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         fast = classifier.frozen()
-        mean, std = (
-            torch.tensor(v, device=images.device).view(1, 1, -1, 1, 1) for v in (fast.mean, fast.std)
-        )
+        inputs = fast.inputs
+        mean, std = (inputs.per_channel(torch.tensor(v, device=images.device)) for v in (fast.mean, fast.std))
         with progress.task(self.name, labels.numel()) as task:
 
             def run(start: int, stop: int) -> Tensor:
@@ -71,9 +65,7 @@ class _GradientMethod(Method):
                 normalised = (images[start:stop, None] - mean) / std
                 values = self.attribution(gradient, normalised)
                 task.advance((stop - start) * labels.shape[1])
-                if self.channels == "max":
-                    return values.amax(dim=2)
-                return values.sum(dim=2) if self.channels == "sum" else values.mean(dim=2)
+                return inputs.merged_channels(values, self.channels)
 
             return torch.cat(in_batches(run, len(images), fast.batches[1]))
 
@@ -84,8 +76,9 @@ class Gradient(_GradientMethod):
     """|d logit_a / d x|, the largest over the channels (Simonyan et al. 2014)."""
 
     name: ClassVar[str] = "gradient"
-    meaning: ClassVar[str] = "size of the logit's gradient"
-    channels: Channels = "max"
+    reference: ClassVar[str] = "Simonyan et al. 2014"
+    description: ClassVar[str] = "size of the logit's gradient"
+    channels: Channels = setting("max", "how the channels of a position become one value")
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
         return gradient.abs()
@@ -97,7 +90,8 @@ class GradientInput(_GradientMethod):
     """x * d logit_a / d x, signed, summed over the channels (Shrikumar et al. 2017)."""
 
     name: ClassVar[str] = "gradient-x-input"
-    meaning: ClassVar[str] = "gradient times input, signed"
+    reference: ClassVar[str] = "Shrikumar et al. 2017"
+    description: ClassVar[str] = "gradient times input, signed"
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
         return gradient * x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -34,23 +35,44 @@ def upsampling(low: int, high: int, *, device: torch.device | None = None) -> Te
     return matrix.float().to(device)
 
 
-def total_variation(masks: Tensor, *, power: Variation = "squared", whole: bool = True) -> Tensor:
-    """Sum of squared (or absolute) differences of neighbours in masks ``(..., H, W)``: ``(...)``.
+def enlarged(low: Tensor, up: Sequence[Tensor]) -> Tensor:
+    """Masks ``(..., *grid)`` enlarged to ``(..., *positions)`` by one matrix of :func:`upsampling` per axis.
 
-    ``whole=False`` keeps to the top-left (H-1) x (W-1) crop, so the last row and column lose their differences
-    along the border: this is what the released code of the paper sums.
+    >>> enlarged(torch.tensor([[0.0, 1.0]]), [upsampling(2, 4)])
+    tensor([[0.0000, 0.2500, 0.7500, 1.0000]])
+    """
+    if len(up) == 2:
+        return up[0] @ low @ up[1].T
+    for axis, matrix in enumerate(up, start=low.ndim - len(up)):
+        low = torch.tensordot(low, matrix, dims=([axis], [1])).movedim(-1, axis)
+    return low
+
+
+def total_variation(
+    masks: Tensor, *, power: Variation = "squared", border: bool = True, axes: int = 2
+) -> Tensor:
+    """Sum of squared (or absolute) differences of neighbours along the last ``axes`` of masks ``(..., *positions)``.
+
+    ``border=False`` keeps to the differences that start in the first (H-1) x (W-1) positions, so the last row and
+    column lose their differences along the border: this is what the released code of the paper sums.
 
     >>> total_variation(torch.tensor([[0.0, 1.0], [0.0, 3.0]]))
     tensor(14.)
-    >>> total_variation(torch.tensor([[0.0, 1.0], [0.0, 3.0]]), whole=False)
+    >>> total_variation(torch.tensor([[0.0, 1.0], [0.0, 3.0]]), border=False)
     tensor(1.)
     """
-    down, across = masks.diff(dim=-2), masks.diff(dim=-1)
-    if not whole:
-        down, across = down[..., :, :-1], across[..., :-1, :]
-    if power == "squared":
-        return down.square().sum(dim=(-2, -1)) + across.square().sum(dim=(-2, -1))
-    return down.abs().sum(dim=(-2, -1)) + across.abs().sum(dim=(-2, -1))
+    total: Tensor | None = None
+    for axis in range(-axes, 0):
+        difference = masks.diff(dim=axis)
+        if not border:
+            for other in range(-axes, 0):
+                if other != axis:
+                    difference = difference.narrow(other, 0, difference.shape[other] - 1)
+        size = difference.square() if power == "squared" else difference.abs()
+        summed = size.sum(dim=tuple(range(-axes, 0)))
+        total = summed if total is None else total + summed
+    assert total is not None, "masks have at least one axis"
+    return total
 
 
 def data_term(log_p: Tensor, labels: Tensor, members: Tensor, objective: Objective) -> Tensor:

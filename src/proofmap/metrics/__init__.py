@@ -1,18 +1,27 @@
-"""Curves, proofs and statistics: how maps are judged."""
+"""How maps are judged: games and their curves, proof scores, and everything that a metric may ask about a method."""
 
-from proofmap.metrics.curves import PRESETS, Curves, CurveSettings, curve_settings, deletion, insertion
-from proofmap.metrics.judge import (
+from proofmap.metrics.areas import Deletion, GameMetric, Insertion
+from proofmap.metrics.context import Judged
+from proofmap.metrics.curves import Curves, curves, deletion, insertion
+from proofmap.metrics.games import (
+    CURVES,
+    GAMES,
+    CurveSettings,
+    DeletionGame,
+    Game,
+    InsertionGame,
+    ReadyGame,
+    make_game,
+)
+from proofmap.metrics.metric import (
     METRICS,
-    BestEffort,
-    Completeness,
-    Deletion,
-    Insertion,
-    Judged,
     Metric,
-    Soundness,
-    build_metric,
-    default_metrics,
+    ReadyMetric,
+    RunMetric,
+    RunValue,
+    RunValues,
     make_metric,
+    prepare_metrics,
 )
 from proofmap.metrics.proof import (
     THRESHOLDS,
@@ -23,31 +32,43 @@ from proofmap.metrics.proof import (
     thresholds,
     worst_case,
 )
+from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness, default_metrics
 from proofmap.metrics.quadrature import Quadrature
 
 __all__ = [
+    "CURVES",
+    "GAMES",
     "METRICS",
-    "build_metric",
-    "make_metric",
-    "PRESETS",
     "THRESHOLDS",
     "BestEffort",
     "Completeness",
     "CurveSettings",
     "Curves",
     "Deletion",
+    "DeletionGame",
+    "Game",
+    "GameMetric",
     "Insertion",
+    "InsertionGame",
     "Judged",
     "Metric",
     "Quadrature",
+    "ReadyGame",
+    "ReadyMetric",
+    "RunMetric",
+    "RunValue",
+    "RunValues",
     "Soundness",
     "Thresholds",
     "best_effort",
     "completeness",
-    "curve_settings",
+    "curves",
     "default_metrics",
     "deletion",
     "insertion",
+    "make_game",
+    "make_metric",
+    "prepare_metrics",
     "soundness",
     "thresholds",
     "worst_case",

@@ -10,12 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core.files import distinct_names
+from proofmap.core.inputs import Box
 from proofmap.core.progress import Progress, Silent
-from proofmap.methods.method import Method
-from proofmap.metrics.curves import Curves, CurveSettings, curve_settings
-from proofmap.metrics.judge import BestEffort, Completeness, Judged, Metric, Soundness
+from proofmap.methods.method import ReadyMethod
+from proofmap.metrics.context import Judged
+from proofmap.metrics.curves import Curves
+from proofmap.metrics.games import Game, InsertionGame
+from proofmap.metrics.metric import ReadyMetric
+from proofmap.metrics.proof_scores import ProofMetric
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,30 @@ class ScoreInfo:
     kind: str = ""
 
 
-def score_infos(metrics: Sequence[Metric]) -> list[ScoreInfo]:
+def score_infos(metrics: Sequence[ReadyMetric]) -> list[ScoreInfo]:
     """One for each metric, under distinct names: a metric may be asked for with several settings."""
-    names = distinct_names([m.name for m in metrics])
+    names = distinct_names([m.metric.name for m in metrics])
     return [
-        ScoreInfo(n, m.higher_is_better, m.settings(), m.kind or m.name)
-        for n, m in zip(names, metrics, strict=True)
+        ScoreInfo(name, m.higher_is_better, m.record(), m.kind)
+        for name, m in zip(names, metrics, strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """Images ``(N, *shape)`` with the labels ``(N, L)`` they are judged for, and what the data knows about them."""
+
+    images: Tensor
+    labels: Tensor
+    truth: Tensor | None = None
+    boxes: Sequence[Sequence[Box]] = ()
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, places: slice) -> Subjects:
+        truth = None if self.truth is None else self.truth[places]
+        return Subjects(self.images[places], self.labels[places], truth, self.boxes[places])
 
 
 @dataclass(frozen=True)
@@ -51,34 +71,46 @@ class BlockResult:
 
 
 def judge_block(
-    method: Method,
-    classifier: Classifier,
-    images: Tensor,
-    labels: Tensor,
-    metrics: Sequence[Metric],
+    method: ReadyMethod,
+    subjects: Subjects,
+    metrics: Sequence[ReadyMetric],
+    *,
+    names: Sequence[str] | None = None,
     keep_maps: int = 0,
+    curves: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
-    names: Sequence[str] | None = None,
-    curves: bool = True,
 ) -> BlockResult:
-    """Make a method's maps for some images and measure them; keeps the maps of the first ``keep_maps`` images.
+    """Make a method's maps for some images and measure them.
 
-    ``names`` are those of the metrics' values; their own, made distinct, when left out. Without ``curves`` the
-    insertion game is played only if a metric needs it, and its curves are left out.
+    Args:
+        names: of the metrics' values; their own, made distinct, when left out.
+        keep_maps: keeps the maps of the first so many images.
+        curves: also give the insertion curves; without, that game is played only if a metric needs it.
     """
     progress = progress or Silent()
-    maps = method(classifier, images, labels, seed=seed, progress=progress)
-    judged = Judged(classifier.frozen(), images, labels, maps, seed, progress)
+    maps = method(subjects.images, subjects.labels, seed=seed, progress=progress)
+    games = {game: ready for metric in metrics for game, ready in metric.games.items()}
+    judged = Judged(
+        method.classifier.frozen(),
+        subjects.images,
+        subjects.labels,
+        maps,
+        method=method,
+        truth=subjects.truth,
+        boxes=subjects.boxes,
+        seed=seed,
+        progress=progress,
+        games=games,
+    )
     columns = names or [info.name for info in score_infos(metrics)]
-    values = {name: m(judged).cpu() for name, m in zip(columns, metrics, strict=True)}
+    described = dict(zip(columns, (ready.metric for ready in metrics), strict=True))
+    values = {name: metric(judged).cpu() for name, metric in described.items()}
     pairs = {
-        name: found.cpu()
-        for name, m in zip(columns, metrics, strict=True)
-        if (found := m.pairs(judged)) is not None
+        name: found.cpu() for name, metric in described.items() if (found := metric.pairs(judged)) is not None
     }
     stored = (maps[:, :1] if method.label_free else maps)[: max(0, keep_maps)]
-    shown = _on_cpu(judged.curves("insertion", _insertion_settings(metrics))) if curves else None
+    shown = _on_cpu(judged.play(_shown_game(metrics))) if curves else None
     return BlockResult(stored.cpu().clone(), values, pairs, shown)
 
 
@@ -99,11 +131,11 @@ def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
     )
 
 
-def _insertion_settings(metrics: Sequence[Metric]) -> CurveSettings:
-    """The insertion curve that the metrics already play, so that pictures cost nothing more: that of the proofs first."""
-    played = [curve for metric in metrics for game, curve in metric.games() if game == "insertion"]
-    proofs = [m.curve for m in metrics if isinstance(m, (Completeness, Soundness, BestEffort))]
-    return [*proofs, *played, curve_settings("paper")][0]
+def _shown_game(metrics: Sequence[ReadyMetric]) -> Game:
+    """The insertion game that the metrics already play, so that pictures cost nothing more: that of the proofs first."""
+    first = sorted(metrics, key=lambda ready: not isinstance(ready.metric, ProofMetric))
+    played = [game for ready in first for game in ready.games if isinstance(game, InsertionGame)]
+    return [*played, InsertionGame()][0]
 
 
 def _on_cpu(curves: Curves) -> Curves:

@@ -1,4 +1,4 @@
-"""The insertion and deletion games: show the net the top s positions of a map (or hide them), for many s.
+"""Playing a game: show the net the top s positions of a map (or hide them), for many s.
 
 Each map is ranked once, on the device; all steps of all maps go through the net in full batches; a masked pass yields
 every label's probability, so the label x label matrix costs nothing more; equal maps of one image are scored once.
@@ -6,9 +6,7 @@ every label's probability, so the label x label matrix costs nothing more; equal
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -21,70 +19,9 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress, Silent
-from proofmap.core.ranking import Ties, rank
-from proofmap.fills import Blur, Fill, Gray, make_fill
-from proofmap.metrics.quadrature import Quadrature
-
-Game = Literal["insertion", "deletion"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CurveSettings:
-    """How a curve is drawn: the fill for hidden positions, the steps, the ties, the draws of a random fill."""
-
-    fill: Fill = field(default_factory=Gray)
-    quadrature: Quadrature = field(default_factory=Quadrature)
-    ties: Ties = "index"
-    draws: int = 10
-
-    def __post_init__(self) -> None:
-        if self.draws < 1:
-            raise InputError(f"draws must be at least 1, not {self.draws}")
-
-    def prepare(self, classifier: Classifier) -> CurveSettings:
-        """The same settings with a fill that is ready for this classifier."""
-        return replace(self, fill=self.fill.prepare(classifier))
-
-    def passes(self, positions: int) -> int:
-        """Masked images that go through the net for one map; the ends, which all maps share, are not counted."""
-        counts = self.quadrature.nodes(positions).counts
-        inner = int(((counts > 0) & (counts < positions)).sum())
-        return inner * (self.draws if self.fill.random else 1)
-
-    def record(self) -> dict[str, object]:
-        points, (low, high) = self.quadrature.points, self.quadrature.within
-        draws = {"draws": self.draws} if self.fill.random else {}
-        steps = {"points": points, "rule": self.quadrature.rule, "within": [low, high], "ties": self.ties}
-        return {**self.fill.settings(), **steps, **draws}
-
-
-PRESETS: Mapping[str, CurveSettings] = {
-    "paper": CurveSettings(),
-    "released": CurveSettings(quadrature=Quadrature(points=28, rule="right")),
-    "rise": CurveSettings(fill=Blur(), quadrature=Quadrature(points=28, rule="trapezoid")),
-    "restricted": CurveSettings(quadrature=Quadrature(points=32, within=(0.2, 0.6))),
-}
-"""``paper``: mean over all s, gray. ``released``: 28 points, right Riemann, gray. ``rise``: trapezoid, blur for
-insertion (its deletion uses gray). ``restricted``: the paper's range 0.2 to 0.6."""
-
-
-def curve_settings(preset: str | CurveSettings, game: Game = "insertion", **changes: Any) -> CurveSettings:
-    """Settings from a preset's name, with changes; the fill may be given by name.
-
-    >>> curve_settings("released", fill="blur").quadrature.points
-    28
-    """
-    if isinstance(preset, str):
-        if preset not in PRESETS:
-            raise InputError(f"no curve preset is named {preset!r}; known are {', '.join(PRESETS)}")
-        settings = PRESETS[preset]
-        if preset == "rise" and game == "deletion":
-            settings = replace(settings, fill=Gray())
-    else:
-        settings = preset
-    if "fill" in changes:
-        changes["fill"] = make_fill(changes["fill"])
-    return replace(settings, **changes)
+from proofmap.core.ranking import Ties
+from proofmap.fills import Fill
+from proofmap.metrics.games import Game, ReadyGame, make_game
 
 
 @dataclass(frozen=True)
@@ -96,7 +33,7 @@ class Curves:
     label b under the map of label a. Places without a label hold NaN. ``f`` is f(x, a) on the whole image.
     """
 
-    game: Game
+    game: str
     labels: Tensor
     f: Tensor
     counts: Tensor
@@ -128,15 +65,14 @@ def deletion(classifier: Classifier, images: Tensor, maps: Tensor, labels: Tenso
     return curves("deletion", classifier, images, maps, labels, **options)
 
 
-@torch.no_grad()
 def curves(
-    game: Game,
+    game: str | Game,
     classifier: Classifier,
     images: Tensor,
     maps: Tensor,
     labels: Tensor,
     *,
-    preset: str | CurveSettings = "paper",
+    curve: str | None = None,
     fill: str | Fill | None = None,
     points: int | Literal["all"] | None = None,
     within: tuple[float, float] | None = None,
@@ -146,23 +82,36 @@ def curves(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Curves:
-    """Play one game for maps ``(N, L, *positions)`` of labels ``(N, L)``; every option overrides the preset."""
-    changes = {"fill": fill, "ties": ties, "draws": draws}
-    settings = curve_settings(preset, game, **{k: v for k, v in changes.items() if v is not None})
-    quadrature = settings.quadrature
-    if points is not None:
-        quadrature = replace(quadrature, points=points)
-    if within is not None:
-        quadrature = replace(quadrature, within=within)
-    settings = replace(settings, quadrature=quadrature)
+    """Play a game for maps ``(N, L, *positions)`` of labels ``(N, L)``; every option overrides the game's own setting.
 
+    Args:
+        curve: settings by name: ``paper``, ``released``, ``rise`` or ``restricted``.
+    """
+    options = {"curve": curve, "fill": fill, "points": points, "within": within, "ties": ties, "draws": draws}
+    chosen = make_game(game, **{key: value for key, value in options.items() if value is not None})
+    ready = chosen.prepare(classifier)
+    return play(ready, classifier, images, maps, labels, matrix=matrix, seed=seed, progress=progress)
+
+
+@torch.no_grad()
+def play(
+    game: ReadyGame,
+    classifier: Classifier,
+    images: Tensor,
+    maps: Tensor,
+    labels: Tensor,
+    *,
+    matrix: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Curves:
+    """Play a game that is ready for this classifier."""
     images = classifier.check_images(images)
     labels = check_labels(
         labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
     )
-    positions = tuple(images.shape[2:])
-    maps = check_maps(maps.to(classifier.device), labels, positions)
-    runner = _Runner(game, classifier, images, maps, labels, settings, matrix, seed)
+    maps = check_maps(maps.to(classifier.device), labels, classifier.inputs.positions)
+    runner = _Runner(game, classifier, images, maps, labels, matrix, seed)
     with steady_kernels(tf32=False):
         return runner.run(progress or Silent())
 
@@ -184,107 +133,113 @@ class _Runner:
 
     def __init__(
         self,
-        game: Game,
+        ready: ReadyGame,
         classifier: Classifier,
         images: Tensor,
         maps: Tensor,
         labels: Tensor,
-        settings: CurveSettings,
         matrix: bool,
         seed: int,
     ) -> None:
-        settings = settings.prepare(classifier)
-        self.game, self.classifier, self.images, self.labels = game, classifier, images, labels
-        self.settings, self.matrix = settings, matrix
-        self.positions = tuple(images.shape[2:])
-        self.n = math.prod(self.positions)
-        self.nodes = settings.quadrature.nodes(self.n)
-        self.draws = settings.draws if settings.fill.random else 1
+        self.ready, self.game, self.fill, self.draws = ready, ready.game, ready.fill, ready.draws
+        self.classifier, self.images, self.labels, self.matrix = classifier, images, labels, matrix
+        self.n = classifier.inputs.count
+        self.nodes = self.game.quadrature.nodes(self.n)
         ties = streams.image_keys(images, seed, "ties")
-        self.ranks, self.image_of, self.map_of = _distinct_ranks(maps, labels, settings.ties, ties)
-        draw_names = [streams.image_keys(images, seed, "curve fill", d) for d in range(self.draws)]
-        self.keys = torch.stack(draw_names, dim=1)
-        self.fixed = None if settings.fill.random else settings.fill(images, self.keys[:, 0])
+        self.ranks, self.image_of, self.map_of = _distinct_ranks(maps, labels, self.game, ties)
+        draw_keys = [streams.image_keys(images, seed, "curve fill", d) for d in range(self.draws)]
+        self.keys = torch.stack(draw_keys, dim=1)
+        self.fixed = None if self.fill.random else self.fill(images, self.keys[:, 0])
 
     def run(self, progress: Progress) -> Curves:
         device, n_labels = self.images.device, self.labels.shape[1]
         counts = self.nodes.counts.to(device)
-        inner = ((counts > 0) & (counts < self.n)).nonzero()[:, 0]
-        job_map = torch.arange(len(self.ranks), device=device).repeat_interleave(len(inner))
-        job_step = inner.repeat(len(self.ranks))
-        shown = torch.zeros(len(self.ranks), len(counts), n_labels, device=device)
-        f_whole, f_filled = self._ends()
+        values = torch.zeros(len(self.ranks), len(counts), n_labels, device=device)
+        f, ends = self._ends()
+        inner = []
         for step, count in enumerate(counts.tolist()):
-            if count in (0, self.n):
-                whole = (count == self.n) == (self.game == "insertion")
-                shown[:, step] = (f_whole if whole else f_filled)[self.image_of]
+            end = ends.get(self._shows(count))
+            if end is None:
+                inner.append(step)
+            else:
+                values[:, step] = end[self.image_of]
+        job_map = torch.arange(len(self.ranks), device=device).repeat_interleave(len(inner))
+        job_step = torch.tensor(inner, dtype=torch.long, device=device).repeat(len(self.ranks))
         safe = self.labels.clamp_min(0)
 
-        with progress.task(self.game, len(job_map) * self.draws) as task:
+        with progress.task(self.game.name, len(job_map) * self.draws) as task:
 
-            def play(start: int, stop: int) -> None:
+            def run_jobs(start: int, stop: int) -> None:
                 which, step = job_map[start:stop], job_step[start:stop]
                 image = self.image_of[which]
-                keep = self.ranks[which] < counts[step, None]
-                if self.game == "deletion":
-                    keep = ~keep
-                p = self._probabilities(keep, image)
-                shown[which, step] = p.gather(1, safe[image])
+                read = self._read(self.game.shown(self.ranks[which], counts[step, None]), image)
+                values[which, step] = read.gather(1, safe[image])
                 task.advance((stop - start) * self.draws)
 
-            in_batches(play, len(job_map), self.classifier.batches[0], cost=self.draws, item="masked image")
-        return self._record(shown, f_whole)
+            in_batches(
+                run_jobs, len(job_map), self.classifier.batches[0], cost=self.draws, item="masked image"
+            )
+        return self._record(values, f)
 
-    def _probabilities(self, keep: Tensor, image: Tensor) -> Tensor:
-        """Mean probability ``(B, A)`` over the draws of the fill, for keep-masks ``(B, n)``."""
-        x = self.images[image]
-        mask = keep.view(-1, 1, *self.positions)
+    def _shows(self, count: int) -> bool | None:
+        """Whether everything is shown after ``count`` positions, or nothing; None where some of it is."""
+        if 0 < count < self.n:
+            return None
+        shown = self.game.shown(self.ranks[:1], torch.tensor([[count]], device=self.ranks.device))
+        return True if bool(shown.all()) else False if not bool(shown.any()) else None
+
+    def _read(self, keep: Tensor, image: Tensor) -> Tensor:
+        """What the game reads off ``(B, A)``, the mean over the draws of the fill, for keep-masks ``(B, n)``."""
+        inputs = self.classifier.inputs
+        x, mask = self.images[image], keep.view(-1, *inputs.positions)
         if self.fixed is not None:
-            composite = torch.where(mask, x, self.fixed[image])
-            return self.classifier.log_softmax(self.classifier(composite)).exp()
+            composite = inputs.composite(mask, x, self.fixed[image])
+            return self.game.read(self.classifier, self.classifier(composite))
         x, mask = x.repeat_interleave(self.draws, 0), mask.repeat_interleave(self.draws, 0)
-        composite = torch.where(mask, x, self.settings.fill(x, self.keys[image].flatten()))
-        p = self.classifier.log_softmax(self.classifier(composite)).exp()
-        return p.view(len(image), self.draws, -1).mean(dim=1)
+        composite = inputs.composite(mask, x, self.fill(x, self.keys[image].flatten()))
+        read = self.game.read(self.classifier, self.classifier(composite))
+        return read.view(len(image), self.draws, -1).mean(dim=1)
 
-    def _ends(self) -> tuple[Tensor, Tensor]:
-        """f on the whole image and on the fill alone, ``(N, L)`` each: the same for every map of the image."""
+    def _ends(self) -> tuple[Tensor, dict[bool | None, Tensor]]:
+        """f(x, a) ``(N, L)``, and what is read off the whole image and off the fill alone: the same for every map."""
         safe = self.labels.clamp_min(0)
-        whole = self.classifier.probabilities(self.images).gather(1, safe)
+        logits = self.classifier.logits(self.images)
+        f = self.classifier.log_softmax(logits).exp().gather(1, safe)
         nothing = torch.zeros(len(self.images), self.n, dtype=torch.bool, device=self.images.device)
         rows = in_batches(
-            lambda a, b: self._probabilities(nothing[a:b], torch.arange(a, b, device=nothing.device)),
+            lambda a, b: self._read(nothing[a:b], torch.arange(a, b, device=nothing.device)),
             len(nothing),
             self.classifier.batches[0],
             cost=self.draws,
         )
-        return whole, torch.cat(rows).gather(1, safe)
+        whole = self.game.read(self.classifier, logits).gather(1, safe)
+        return f, {True: whole, False: torch.cat(rows).gather(1, safe)}
 
-    def _record(self, shown: Tensor, f_whole: Tensor) -> Curves:
-        if not bool(shown.isfinite().all()):
+    def _record(self, values: Tensor, f: Tensor) -> Curves:
+        if not bool(values.isfinite().all()):
             raise InputError("the net returned NaN on a masked image; check its weights and preprocessing")
         none = self.labels == NO_LABEL
-        column = torch.arange(self.labels.shape[1], device=shown.device)
-        own = shown.transpose(1, 2)[self.map_of, column].masked_fill(none[..., None], torch.nan)
+        column = torch.arange(self.labels.shape[1], device=values.device)
+        own = values.transpose(1, 2)[self.map_of, column].masked_fill(none[..., None], torch.nan)
         # in float64 (on the CPU: not every device has it), so that sums over labels of one map are exact to float32
         weights, coarse = self.nodes.weights, self.nodes.coarse
         areas = torch.einsum("nls,s->nl", own.cpu().double(), weights)
         halves = torch.einsum("nls,s->nl", own.cpu().double(), coarse)
         cross = None
         if self.matrix:
-            cross = torch.einsum("usb,s->ub", shown.cpu().double(), weights).to(shown)[self.map_of]
+            cross = torch.einsum("usb,s->ub", values.cpu().double(), weights).to(values)[self.map_of]
             cross = cross.masked_fill(none[:, :, None] | none[:, None, :], torch.nan)
         return Curves(
-            game=self.game,
+            game=self.game.name,
             labels=self.labels,
-            f=f_whole.masked_fill(none, torch.nan),
+            f=f.masked_fill(none, torch.nan),
             counts=self.nodes.counts,
             positions=self.n,
             probabilities=own,
             auc=areas.to(own),
             error=(areas - halves).abs().to(own),
             matrix=cross,
-            settings={"game": self.game, **self.settings.record(), **_label_record(self.classifier)},
+            settings={**self.ready.record(), **_label_record(self.classifier)},
         )
 
 
@@ -293,7 +248,7 @@ def _label_record(classifier: Classifier) -> dict[str, object]:
     return {key: settings[key] for key in ("label_set", "renormalise")}
 
 
-def _distinct_ranks(maps: Tensor, labels: Tensor, ties: Ties, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _distinct_ranks(maps: Tensor, labels: Tensor, game: Game, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Ranks ``(U, n)`` of the distinct maps, the image of each ``(U,)``, and which one each label uses ``(N, L)``."""
     rows: list[Tensor] = []
     image_of: list[int] = []
@@ -312,7 +267,7 @@ def _distinct_ranks(maps: Tensor, labels: Tensor, ties: Ties, keys: Tensor) -> t
                 map_of[i, j] = len(image_of)
                 image_of.append(i)
                 slots.append(j)
-        rows.append(rank(maps[i, slots], ties=ties, keys=keys[i].expand(len(slots))))
+        rows.append(game.order(maps[i, slots], keys[i].expand(len(slots))))
     return torch.cat(rows), torch.tensor(image_of, device=maps.device), map_of.to(maps.device)
 
 

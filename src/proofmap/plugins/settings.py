@@ -1,38 +1,320 @@
-"""Settings written as text, ``key=value,key=value``, read as the types that a class declares."""
+"""Settings, in one idiom for methods, metrics, fills and games.
+
+A plug-in is described by a frozen, keyword-only dataclass whose fields are its settings: numbers, texts, choices, and
+other plug-ins. The same code reads them from text, from TOML and from Python, checks them, and prints them::
+
+    @dataclass(frozen=True, kw_only=True)
+    class Brightness(Method):
+        name: ClassVar[str] = "brightness"
+        power: float = setting(1.0, "exponent of the brightness", above=0)
+
+    brightness:power=2                     as text
+    {method = "brightness", power = 2}     in a study file
+    Brightness(power=2)                    in Python
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from proofmap.core.errors import InputError
 
+T = TypeVar("T")
 
-def read_settings(owner: str, text: str, types: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
-    """The settings in ``text``; ``types`` says what each is to become, ``known`` what to list when one is unknown.
 
-    >>> read_settings("method 'm'", "steps=5,fill=gray", {"steps": int, "fill": str}, ["steps", "fill"])
-    {'steps': 5, 'fill': 'gray'}
+def setting(
+    default: T,
+    help: str = "",
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    main: bool = False,
+) -> T:
+    """A field with its default, one line of help, and its bounds.
+
+    The ``main`` setting may be written alone after the plug-in's name: ``top-label:METHOD``, ``images:FOLDER``.
     """
-    settings: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        key, equals, value = part.partition("=")
-        key = key.strip().replace("-", "_")
-        if key not in types:
-            close = difflib.get_close_matches(key, types, n=1)
+    about = {"help": help, "least": least, "above": above, "most": most, "main": main}
+    found: T = dataclasses.field(default=default, metadata=about)
+    return found
+
+
+def required(help: str = "", *, main: bool = False) -> Any:
+    """A field without a default, with one line of help."""
+    return dataclasses.field(metadata={"help": help, "main": main})
+
+
+class Plugin(ABC):
+    """A description: what something is called, and its settings. It compares, hashes and prints by them.
+
+    Attributes:
+        noun: what messages and tables of TOML call it: method, metric, fill, game.
+        name: under which it is registered.
+        description: one line for people.
+        reference: the paper it comes from.
+        shortcuts: settings that stand for several others, by their values: ``preset=paper``, ``curve=rise``.
+    """
+
+    noun: ClassVar[str] = "plug-in"
+    name: ClassVar[str]
+    description: ClassVar[str]
+    reference: ClassVar[str] = ""
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
+
+    def __post_init__(self) -> None:
+        for info in settings_of(type(self)):
+            object.__setattr__(self, info.name, info.checked(getattr(self, info.name)))
+
+    @classmethod
+    def make(cls, spec: Any) -> Self:
+        """The plug-in of a spec; see :mod:`proofmap.plugins.specs`. Each kind says what it can be made from."""
+        if isinstance(spec, cls):
+            return spec
+        raise InputError(f"a {cls.noun} cannot be made from {spec!r}")
+
+    @classmethod
+    def build(cls, options: Mapping[str, Any]) -> Self:
+        """With these settings, as values; shortcuts first, so that what is said in particular wins."""
+        try:
+            return cls(**cls._expanded(options))
+        except TypeError as error:
+            raise InputError(f"{cls.noun} {cls.name!r}: {error}") from None
+
+    def changed(self, **options: Any) -> Self:
+        """The same with other settings; shortcuts count, too."""
+        return dataclasses.replace(self, **self._expanded(options))  # type: ignore[type-var]
+
+    @classmethod
+    def _expanded(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        check_names(f"{cls.noun} {cls.name!r}", options, [*cls.shortcuts, *setting_names(cls)])
+        given: dict[str, Any] = {}
+        for key in cls.shortcuts:
+            if key in options:
+                given |= cls.expand_shortcut(key, options[key])
+        return given | {key: value for key, value in options.items() if key not in cls.shortcuts}
+
+    @classmethod
+    def expand_shortcut(cls, key: str, value: Any) -> Mapping[str, Any]:
+        """The settings that a value of a shortcut stands for."""
+        values = cls.shortcuts[key]
+        if value not in values:
+            raise InputError(f"{cls.name} has no {key} {value!r}; known are {', '.join(values)}")
+        return values[value]
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """The settings of a preset, with changes; one without presets refuses."""
+        if "preset" not in cls.shortcuts:
+            raise InputError(f"the {cls.noun} {cls.name!r} has no presets, so no preset {name!r}")
+        return cls.build({"preset": name, **changes})
+
+    def settings(self) -> dict[str, object]:
+        """The name and every setting as plain data, for records."""
+        values = {info.name: _plain_data(getattr(self, info.name)) for info in settings_of(type(self))}
+        return {self.noun: self.name, **values}
+
+    def title(self) -> str:
+        """The name with the settings that differ from their defaults, as it would be written."""
+        main, changed = self._changed()
+        if main:
+            return f"{self._title_name()}:{main}"
+        return self._title_name() + (f":{','.join(changed)}" if changed else "")
+
+    def _title_name(self) -> str:
+        return self.name
+
+    def _nested_title(self) -> str:
+        main, changed = self._changed()
+        return f"{self.name}:{main}" if main else self.name + (f"({','.join(changed)})" if changed else "")
+
+    def _changed(self) -> tuple[str, list[str]]:
+        """The main setting as text, if it alone must be told, and every setting that differs from its default."""
+        main, changed = "", []
+        for info in settings_of(type(self)):
+            text = _text(getattr(self, info.name))
+            if info.default is MISSING and not info.main:
+                continue
+            if info.default is MISSING or text != _text(info.default):
+                if info.main and isinstance(value := getattr(self, info.name), Plugin):
+                    main = value.title()
+                changed.append(f"{info.name}={text}")
+        return main, changed
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as it is listed, read and checked."""
+
+    name: str
+    types: tuple[Any, ...]
+    default: Any = MISSING
+    help: str = ""
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    main: bool = False
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        return tuple(
+            choice for kind in self.types if get_origin(kind) is Literal for choice in get_args(kind)
+        )
+
+    @property
+    def plugin(self) -> type[Plugin] | None:
+        """The kind of plug-in that the value is, if it is one."""
+        return next(
+            (kind for kind in self.types if isinstance(kind, type) and issubclass(kind, Plugin)), None
+        )
+
+    def type_text(self) -> str:
+        """What values it takes, in words."""
+        words = {
+            bool: "true or false",
+            int: "a whole number",
+            float: "a number",
+            str: "a text",
+            NoneType: "none",
+        }
+        parts = [
+            words[kind] for kind in self.types if kind in words and not (kind is int and float in self.types)
+        ]
+        if any(get_origin(kind) is tuple for kind in self.types):
+            parts.append("numbers")
+        if self.plugin is not None:
+            parts = [f"a {self.plugin.noun}", *(part for part in parts if part != "a text")]
+        if self.choices:
+            parts.append(("one of " if len(self.choices) > 1 else "") + ", ".join(map(str, self.choices)))
+        return " or ".join(parts) or "a value"
+
+    def default_text(self) -> str:
+        return "required" if self.default is MISSING else _text(self.default)
+
+    def read(self, text: str) -> object:
+        """The text as the setting's type wants it; what is no number, truth value or ``none`` stays text."""
+        if NoneType in self.types and text.lower() == "none":
+            return None
+        otherwise_text = str in self.types or bool(self.choices) or self.plugin is not None
+        for kind, reader in _READERS.items():
+            if kind in self.types:
+                try:
+                    return reader(text)
+                except (KeyError, ValueError):
+                    if not otherwise_text:
+                        raise InputError(f"{self.name} must be {self.type_text()}, not {text!r}") from None
+        if any(get_origin(kind) is tuple for kind in self.types):
+            try:
+                return tuple(_number(part) for part in text.split(":"))
+            except ValueError:
+                raise InputError(f"{self.name} must be numbers such as 0.2:0.6, not {text!r}") from None
+        return text
+
+    def checked(self, value: Any) -> Any:
+        """The value, plug-ins made from their specs; or an error that says what was expected."""
+        if self.plugin is not None and not isinstance(value, self.plugin) and value is not None:
+            return self.plugin.make(value)
+        if not any(_fits(value, kind) for kind in self.types):
+            least = f" of at least {self.least:g}" if self.least is not None and int in self.types else ""
+            if self.choices and len(self.types) == 1:
+                raise InputError(
+                    f"{self.name} must be one of {', '.join(map(str, self.choices))}, not {value!r}"
+                )
+            raise InputError(f"{self.name} must be {self.type_text()}{least}, not {value!r}")
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            self._check_bounds(value)
+        is_tuple = any(get_origin(kind) is tuple for kind in self.types)
+        return tuple(value) if isinstance(value, list) and is_tuple else value
+
+    def _check_bounds(self, value: float) -> None:
+        if self.least is not None and self.most is not None and not self.least <= value <= self.most:
+            raise InputError(f"{self.name} must lie between {self.least:g} and {self.most:g}, not {value}")
+        if self.least is not None and not value >= self.least:
+            whole = "a whole number of " if int in self.types and float not in self.types else ""
+            raise InputError(f"{self.name} must be {whole}at least {self.least:g}, not {value}")
+        if self.above is not None and not value > self.above:
+            more = "positive" if self.above == 0 else f"above {self.above:g}"
+            raise InputError(f"{self.name} must be {more}, not {value}")
+
+
+@cache
+def settings_of(kind: type[Plugin]) -> tuple[Setting, ...]:
+    """The settings of a class, in order.
+
+    >>> settings_of(Plugin)
+    ()
+    """
+    if not dataclasses.is_dataclass(kind):
+        return ()
+    hints = get_type_hints(kind)
+    return tuple(
+        Setting(field.name, _alternatives(hints[field.name]), field.default, **dict(field.metadata))
+        for field in dataclasses.fields(kind)
+    )
+
+
+def setting_names(kind: type[Plugin]) -> tuple[str, ...]:
+    return tuple(info.name for info in settings_of(kind))
+
+
+def check_names(owner: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse settings that are not known, with the nearest one that is."""
+    for key in given:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise InputError(
                 f"{owner} has no setting {key!r}.{hint} Its settings are: {', '.join(known) or 'none'}"
             )
+
+
+def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
+    """The settings written after a plug-in's name: ``key=value,key=value``, or its main setting alone."""
+    infos = {info.name: info for info in settings_of(kind)}
+    main = next((info for info in infos.values() if info.main), None)
+    known = [*kind.shortcuts, *infos]
+    first = text.partition("=")[0].strip().replace("-", "_")
+    if main is not None and text.strip() and first not in known:
+        return {main.name: main.read(text.strip())}
+    options: dict[str, Any] = {}
+    for part in split_outside_brackets(text):
+        key, equals, value = part.partition("=")
+        key = key.strip().replace("-", "_")
+        check_names(f"{kind.noun} {kind.name!r}", [key], known)
         if not equals:
-            raise InputError(f"{owner}: the setting {key!r} needs a value, {key}=...")
-        settings[key] = read_value(key, value.strip(), types[key])
-    return settings
+            raise InputError(f"{kind.noun} {kind.name!r}: the setting {key!r} needs a value, {key}=...")
+        options[key] = infos[key].read(value.strip()) if key in infos else value.strip()
+    return options
 
 
-def number(text: str) -> float:
+def split_outside_brackets(text: str) -> list[str]:
+    """The parts of a list with commas; a comma inside round brackets does not separate.
+
+    >>> split_outside_brackets("tv=0.1,fill=blur(sigma=3,kernel=5), grad-cam")
+    ['tv=0.1', 'fill=blur(sigma=3,kernel=5)', 'grad-cam']
+    """
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+# ---- values -----------------------------------------------------------------------------------------------------
+
+
+def _number(text: str) -> float:
     """A number as it is written: whole ones stay whole."""
     try:
         return int(text)
@@ -40,24 +322,47 @@ def number(text: str) -> float:
         return float(text)
 
 
-_READERS: Mapping[type, tuple[str, Callable[[str], object]]] = {
-    bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
-    int: ("a whole number", int),
-    float: ("a number", number),
+_READERS: Mapping[type, Any] = {
+    bool: lambda text: {"true": True, "false": False}[text.lower()],
+    int: int,
+    float: _number,
 }
 
 
-def read_value(key: str, text: str, kind: Any) -> object:
-    """The text as the setting's type wants it; what is no number, truth value or ``none`` stays text."""
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    if NoneType in kinds and text.lower() == "none":
-        return None
-    for wanted, (meant, read) in _READERS.items():
-        if wanted in kinds:
-            try:
-                return read(text)
-            except (KeyError, ValueError):
-                if str in kinds:
-                    continue
-                raise InputError(f"{key} must be {meant}, not {text!r}") from None
-    return text
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _fits(value: object, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if kind in (int, float):
+        return isinstance(value, (int,) if kind is int else (int, float)) and not isinstance(value, bool)
+    if get_origin(kind) is tuple:
+        return _fits_tuple(value, get_args(kind))
+    return isinstance(value, kind) if isinstance(kind, type) and kind is not Any else True
+
+
+def _fits_tuple(value: object, kinds: tuple[Any, ...]) -> bool:
+    if not isinstance(value, (tuple, list)):
+        return False
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        return all(_fits(item, kinds[0]) for item in value)
+    return len(value) == len(kinds) and all(map(_fits, value, kinds))
+
+
+def _plain_data(value: object) -> object:
+    if isinstance(value, Plugin):
+        return value.settings()
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _text(value: object) -> str:
+    """A value as it would be written in a spec."""
+    if isinstance(value, Plugin):
+        return value._nested_title()
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return ":".join(map(_text, value)) if isinstance(value, tuple) else str(value)

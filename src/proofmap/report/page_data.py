@@ -197,7 +197,7 @@ def _metric_record(score: Score) -> dict[str, Any]:
     return {
         "name": score.name,
         "higher": score.higher_is_better,
-        "meaning": METRICS[known].meaning if known else "",
+        "meaning": METRICS[known].description if known else "",
         "settings": _plain(score.settings),
     }
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import one_line
-from proofmap.metrics.judge import BestEffort
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
+from proofmap.metrics.proof_scores import BestEffort
 from proofmap.results.records import EvaluationRecord, base_name
 from proofmap.results.statistics import Score
 

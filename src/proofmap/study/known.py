@@ -17,9 +17,12 @@ Described = tuple[str, bool, Mapping[str, object]]
 def described(ready: Ready) -> dict[str, list[Described]]:
     """A study's methods and metrics as the store registers them; code that is not ours is part of the settings."""
     return {
-        "methods": [(n, m.label_free, {**m.settings(), **foreign_code(m)}) for n, m in ready.methods.items()],
+        "methods": [
+            (n, m.label_free, {**m.record(), **foreign_code(m.method)}) for n, m in ready.methods.items()
+        ],
         "metrics": [
-            (n, m.higher_is_better, {**m.settings(), **foreign_code(m)}) for n, m in ready.metrics.items()
+            (n, m.higher_is_better, {**m.record(), **foreign_code(m.metric)})
+            for n, m in ready.metrics.items()
         ],
     }
 

@@ -11,8 +11,8 @@ import torch
 
 from proofmap.classifier import Classifier
 from proofmap.data.dataset import digest_of
-from proofmap.methods.method import Cost, Method
-from proofmap.metrics.judge import Metric
+from proofmap.methods.method import Cost, ReadyMethod
+from proofmap.metrics.metric import ReadyMetric
 from proofmap.study.setup import Ready
 from proofmap.study.store.database import ImageRow, Registered, Store
 from proofmap.study.store.maps import EXACT
@@ -66,7 +66,7 @@ def block_size(study: Study, classifier: Classifier, labels: int) -> int:
     if study.block is not None:
         return study.block
     fill_device = -(-2 * classifier.frozen().batches[1].size // max(1, labels))
-    fit_memory = max(1, _MAPS_AT_ONCE // (classifier.size[0] * classifier.size[1] * max(1, labels)))
+    fit_memory = max(1, _MAPS_AT_ONCE // (classifier.inputs.count * max(1, labels)))
     return max(1, min(fill_device, fit_memory, _LARGEST_BLOCK))
 
 
@@ -107,8 +107,8 @@ def work_of(
     made_by = {method.name: digest([context, dict(method.settings)]) for method in methods.values()}
     waiting: list[Unit] = []
     for block, members in sorted(blocks.items()):
-        subjects = tuple(Subject(image.name, image.digest, image.labels) for image in members)
-        content = digest([[s.name, s.digest, list(s.labels)] for s in subjects])
+        subjects = tuple(Subject(i.name, i.digest, i.labels, i.truth) for i in members)
+        content = digest([[s.name, s.digest, list(s.labels), s.truth] for s in subjects])
         for method in methods.values():
             key = digest_of(made_by[method.name], content)
             keys = {metric.name: done.get((method.id, block, metric.id)) for metric in metrics.values()}
@@ -133,16 +133,17 @@ def digest(content: object) -> str:
 # ---- cost -----------------------------------------------------------------------------------------------------
 
 
-def unit_cost(method: Method, metrics: Sequence[Metric], classifier: Classifier, labels: int) -> Cost | None:
-    """Passes for one image with so many labels: the maps, then every distinct game; None where nobody can tell."""
+def unit_cost(method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int) -> Cost | None:
+    """Passes for one image with so many labels: the maps, then every distinct game, then what metrics need beyond;
+    None where nobody can tell."""
     made = method.cost(labels)
-    if made is None:
+    beyond = [ready.metric.cost(labels, made) for ready in metrics]
+    if made is None or any(cost is None for cost in beyond):
         return None
-    games = {game for metric in metrics for game in metric.games()}
-    positions = classifier.size[0] * classifier.size[1]
+    games = {ready for metric in metrics for ready in metric.games.values()}
     maps = 1 if method.label_free else labels
-    played = sum(curve.passes(positions) * maps + 2 for _, curve in games)
-    return made + Cost(forward=played + 1)
+    played = sum(ready.game.passes(method.classifier.inputs.count) * maps + 2 for ready in games)
+    return sum((cost for cost in beyond if cost is not None), made + Cost(forward=played + 1))
 
 
 def make_plan(
@@ -161,12 +162,11 @@ def make_plan(
     for name, method in ready.methods.items():
         left = waiting.get(name, 0)
         share = left / blocks if blocks else 0
-        each = unit_cost(method, list(ready.metrics.values()), ready.classifier, labels)
+        each = unit_cost(method, list(ready.metrics.values()), labels)
         cost = None if each is None else each * round(images * share)
         plans.append(MethodPlan(name, blocks, blocks - left, cost))
         maps = 1 if method.label_free else labels_per_image
-        pixels = ready.classifier.size[0] * ready.classifier.size[1]
-        map_bytes += round(images * share * maps * pixels * per_value)
+        map_bytes += round(images * share * maps * ready.classifier.inputs.count * per_value)
     return Plan(images, labels_per_image, blocks, tuple(plans), map_bytes)
 
 

@@ -17,11 +17,9 @@ from proofmap.core.errors import InputError
 from proofmap.data.dataset import Dataset, random_choice
 from proofmap.data.samples import SAMPLES
 from proofmap.data.specs import open_data, rebuild_dataset
-from proofmap.fills import Fill, Images
-from proofmap.methods.controls import TopLabel
-from proofmap.methods.learned_mask import LearnedMask
-from proofmap.methods.method import Method
-from proofmap.metrics.judge import Metric
+from proofmap.fills import Images
+from proofmap.methods.method import Method, ReadyMethod
+from proofmap.metrics.metric import ReadyMetric, prepare_metrics
 from proofmap.models import load_classifier
 from proofmap.study.store import maps
 from proofmap.study.study import Selection, Study
@@ -35,8 +33,8 @@ class Ready:
 
     classifier: Classifier
     dataset: Dataset
-    methods: Mapping[str, Method]
-    metrics: Mapping[str, Metric]
+    methods: Mapping[str, ReadyMethod]
+    metrics: Mapping[str, ReadyMetric]
     left_out: tuple[str, ...] = ()
     """Sample photographs that are no distractors, because they are explained."""
 
@@ -76,7 +74,8 @@ class Setup:
             name: without_samples(method, left_out).prepare(classifier)
             for name, method in self.study.named_methods().items()
         }
-        metrics = {name: metric.prepare(classifier) for name, metric in self.study.named_metrics().items()}
+        described = self.study.named_metrics()
+        metrics = dict(zip(described, prepare_metrics(described.values(), classifier), strict=True))
         return Ready(classifier, dataset, methods, metrics, left_out)
 
     def _dataset(self) -> Dataset:
@@ -147,12 +146,4 @@ def explained_samples(dataset: Dataset, selection: Selection | None = None) -> t
 def without_samples(method: Method, left_out: Sequence[str]) -> Method:
     """The method with these sample photographs left out of its distractors, if any others are left."""
     others = tuple(name for name in SAMPLES if name not in left_out)
-    return with_fill(method, Images(source=others)) if left_out and others else method
-
-
-def with_fill(method: Method, fill: Fill) -> Method:
-    """The same method with other distractors, where it uses the usual ones."""
-    if isinstance(method, TopLabel):
-        return TopLabel(of=with_fill(method.of, fill))
-    usual = isinstance(method, LearnedMask) and method.fill == "images"
-    return replace(method, fill=fill) if isinstance(method, LearnedMask) and usual else method
+    return method.with_distractors(Images(source=others)) if left_out and others else method

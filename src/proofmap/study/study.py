@@ -31,10 +31,11 @@ from typing import Any, Literal, TypeVar, get_args
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
-from proofmap.methods.method import Method, MethodLike, build_method, make_method, title_of
-from proofmap.metrics.judge import Metric, build_metric, default_metrics, make_metric
+from proofmap.methods.method import METHODS, Method, MethodLike, make_method
+from proofmap.metrics.metric import METRICS, Metric, make_metric
+from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL
-from proofmap.plugins.python_file import is_python_file, split_python_file
+from proofmap.plugins.specs import with_files_in
 
 Thing = TypeVar("Thing")
 KeptMaps = Literal["none", "float16", "float32"]
@@ -172,16 +173,16 @@ class Study:
 
     def named_methods(self) -> dict[str, Method]:
         """The methods under the names that the study knows them by."""
-        made = [_method(entry) for entry in self.methods]
+        made = [_named_or_not(entry, make_method) for entry in self.methods]
         if not made:
             raise InputError("the study names no methods; see: proofmap methods")
-        return dict(_named("methods", made, title_of))
+        return dict(_named("methods", made, lambda method: method.title()))
 
     def named_metrics(self) -> dict[str, Metric]:
         """The metrics under the names of their scores."""
         if self.metrics:
             usual = {"thresholds": self.thresholds, "curve": self.curve}
-            made = [_metric(entry, usual) for entry in self.metrics]
+            made = [_named_or_not(entry, partial(make_metric, defaults=usual)) for entry in self.metrics]
         else:
             made = [("", metric) for metric in default_metrics(self.thresholds, self.curve)]
         return dict(_named("metrics", made, lambda metric: metric.name))
@@ -204,31 +205,12 @@ def _check_list(name: str, value: object, kinds: tuple[type, ...], words: str) -
             raise InputError(f"{name} must be a list of {words}; {entry!r} is none")
 
 
-def _method(entry: MethodLike | Mapping[str, Any]) -> tuple[str, Method]:
-    return _made("method", entry, make_method, build_method)
-
-
-def _metric(entry: str | Metric | Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[str, Metric]:
-    return _made("metric", entry, partial(make_metric, defaults=usual), partial(build_metric, defaults=usual))
-
-
-def _made(
-    what: str, entry: Any, make: Callable[[Any], Thing], build: Callable[[str, Mapping[str, Any]], Thing]
-) -> tuple[str, Thing]:
-    """The name a person gave (or none), and the method or metric of a spec, an object or a table."""
+def _named_or_not(entry: Any, make: Callable[[Any], Thing]) -> tuple[str, Thing]:
+    """The name that a table gives (or none), and what it describes."""
     if not isinstance(entry, Mapping):
         return "", make(entry)
     table = dict(entry)
-    name, kind = str(table.pop("name", "")), table.pop(what, None)
-    if kind is None:
-        raise InputError(
-            f'a {what}\'s table needs {what} = "NAME"; there is only {", ".join(table) or "nothing"}'
-        )
-    if not table:
-        return name, make(kind)
-    if not isinstance(kind, str):
-        raise InputError(f"{what} = {kind!r}: in a table with settings, the {what} is given by its name")
-    return name, build(kind, table)
+    return str(table.pop("name", "")), make(table)
 
 
 def _named(kind: str, made: Sequence[tuple[str, Any]], title: Any) -> list[tuple[str, Any]]:
@@ -264,22 +246,13 @@ def _beside(study: Study, folder: Path) -> Study:
     data = tuple(found(found(str(place)), cut=":") for place in study.data)
     weights = None if study.weights is None else found(str(study.weights))
     model = found(study.model) if ".py:" not in study.model else _model_file(study.model, folder)
-    methods = tuple(_own_file(entry, "method", folder) for entry in study.methods)
-    metrics = tuple(_own_file(entry, "metric", folder) for entry in study.metrics)
+
+    def file_beside(file: str) -> str:
+        return str(folder / file) if (folder / file).is_file() else file
+
+    methods = tuple(with_files_in(entry, METHODS, Method, file_beside) for entry in study.methods)
+    metrics = tuple(with_files_in(entry, METRICS, Metric, file_beside) for entry in study.metrics)
     return replace(study, data=data, weights=weights, model=model, methods=methods, metrics=metrics)
-
-
-def _own_file(entry: Any, kind: str, folder: Path) -> Any:
-    """A method or metric in a Python file beside the study file, found there."""
-    if isinstance(entry, Mapping):
-        return {**entry, kind: _own_file(entry[kind], kind, folder)} if kind in entry else entry
-    if not isinstance(entry, str) or not is_python_file(entry):
-        return entry
-    before, colon, rest = entry.rpartition("top-label:")
-    file, name, settings = split_python_file(rest)
-    if not (folder / file).is_file():
-        return entry
-    return f"{before}{colon}{folder / file}:{name}" + (f":{settings}" if settings else "")
 
 
 def _model_file(model: str, folder: Path) -> str:

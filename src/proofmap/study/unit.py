@@ -17,13 +17,14 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import ProofmapError
+from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_listed
-from proofmap.methods.method import Method
-from proofmap.metrics.block import BlockResult, judge_block
-from proofmap.metrics.judge import Metric
+from proofmap.methods.method import ReadyMethod
+from proofmap.metrics.block import BlockResult, Subjects, judge_block
+from proofmap.metrics.metric import ReadyMetric
 from proofmap.study.environment import environment
 from proofmap.study.store.schema import StoreError
 from proofmap.study.watchers.status import UnitProgress
@@ -31,11 +32,12 @@ from proofmap.study.watchers.status import UnitProgress
 
 @dataclass(frozen=True)
 class Subject:
-    """An image of a unit: its name, the digest it must have, and the labels it is judged for."""
+    """An image of a unit: its name, the digest it must have, the labels it is judged for, and its true label if known."""
 
     name: str
     digest: str
     labels: tuple[int, ...]
+    truth: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,8 @@ class Worker:
 
     classifier: Classifier
     dataset: Dataset
-    methods: Mapping[str, Method]
-    metrics: Mapping[str, Metric]
+    methods: Mapping[str, ReadyMethod]
+    metrics: Mapping[str, ReadyMetric]
     batches: tuple[int, int]
     seed: int = 0
     keep_maps: bool = True
@@ -118,9 +120,15 @@ class Worker:
         places = [place for place in range(len(unit.subjects)) if place not in failures]
         parts: list[Part] = []
         if places:
-            labels = label_table([unit.subjects[place].labels for place in places]).to(self.classifier.device)
-            maps = self._stored(unit, [unit.subjects[place].name for place in places])
-            parts = self._judged(unit, places, loaded.images, labels, maps, failures)
+            judged = [unit.subjects[place] for place in places]
+            subjects = Subjects(
+                loaded.images,
+                label_table([subject.labels for subject in judged]).to(self.classifier.device),
+                truth_table([subject.truth for subject in judged]),
+                loaded.boxes,
+            )
+            maps = self._stored(unit, [subject.name for subject in judged])
+            parts = self._judged(unit, places, subjects, maps, failures)
         fast = self.classifier.frozen()
         batches = (fast.batches[0].size, fast.batches[1].size)
         seconds = time.monotonic() - began
@@ -141,30 +149,25 @@ class Worker:
         self,
         unit: Unit,
         places: Sequence[int],
-        images: Tensor,
-        labels: Tensor,
+        subjects: Subjects,
         maps: Tensor | None,
         failures: dict[int, str],
     ) -> list[Part]:
         """Judge the images together; if that fails, in halves, until the failing image stands alone."""
-        method = self.methods[unit.method] if maps is None else _Stored(self.methods[unit.method], maps)
+        method = self.methods[unit.method]
         try:
             result = judge_block(
-                method,
-                self.classifier,
-                images,
-                labels,
+                method if maps is None else _StoredMaps(method.method, self.classifier, method, maps),
+                subjects,
                 [self.metrics[name] for name in unit.metrics],
-                len(images) if self.keep_maps and maps is None else 0,
-                self.seed,
-                self.progress,
                 names=unit.metrics,
+                keep_maps=len(subjects) if self.keep_maps and maps is None else 0,
                 curves=unit.curves,
+                seed=self.seed,
+                progress=self.progress,
             )
         except Exception as error:
-            if isinstance(
-                error, OutOfMemory
-            ):  # it leaves batches of one; the next image may be more fortunate
+            if isinstance(error, OutOfMemory):  # it leaves batches of one, and other images may need less
                 self.classifier.fix_batches(*self.batches)
             if len(places) == 1:
                 failures[places[0]] = reason_of(error)
@@ -176,9 +179,7 @@ class Worker:
         parts = []
         for start, stop in ((0, half), (half, len(places))):
             rest = None if maps is None else maps[start:stop]
-            parts += self._judged(
-                unit, places[start:stop], images[start:stop], labels[start:stop], rest, failures
-            )
+            parts += self._judged(unit, places[start:stop], subjects[start:stop], rest, failures)
         return parts
 
     def _images(self, subjects: tuple[Subject, ...]) -> _Loaded:
@@ -219,30 +220,41 @@ class Worker:
         )
         place_of = {index: place for place, index in chosen}
         failures |= {place_of[failure.index]: failure.reason for failure in block.failures}
-        return _Loaded(block.images, failures)
+        return _Loaded(block.images, block.boxes, failures)
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """The images that could be read, in order, and why the others could not, by place."""
+    """The images that could be read, in order, with their boxes, and why the others could not, by place."""
 
     images: Tensor
+    boxes: tuple[tuple[Box, ...], ...]
     failures: Mapping[int, str]
 
 
-class _Stored(Method):
-    """A method whose maps are there already."""
+@dataclass(frozen=True, eq=False)
+class _StoredMaps(ReadyMethod):
+    """A method whose maps of these images are there already; for any others it runs."""
 
-    name = "stored"
-    meaning = "maps made before"
+    original: ReadyMethod
+    maps: Tensor
 
-    def __init__(self, method: Method, maps: Tensor) -> None:
-        self.method, self.maps, self.label_free = method, maps, method.label_free
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        return self.maps[:, : labels.shape[1]].to(self.classifier.device)
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        return self.maps[:, : labels.shape[1]].to(classifier.device)
+    def record(self) -> dict[str, object]:
+        return self.original.record()
+
+
+def truth_table(truths: Sequence[int | None]) -> Tensor | None:
+    """True labels ``(N,)``, ``NO_LABEL`` where they are not known; None where none is.
+
+    >>> truth_table([3, None])
+    tensor([ 3, -1])
+    """
+    if all(truth is None for truth in truths):
+        return None
+    return torch.tensor([NO_LABEL if truth is None else truth for truth in truths])
 
 
 def label_table(labels: Sequence[Sequence[int]]) -> Tensor:

@@ -15,7 +15,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
-from proofmap.metrics.judge import default_metrics
+from proofmap.metrics.proof_scores import default_metrics
 from proofmap.report.figures.drawing import (
     COLOURS,
     MARKERS,

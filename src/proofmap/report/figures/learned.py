@@ -97,12 +97,12 @@ def tv_curves(
     labels = _chosen("top2", classifier, images)
     if labels.shape[1] < 2:
         raise InputError("tv-curves shows the second label; the classifier has a label set of one")
-    base = (method or LearnedMask()).prepare(classifier)
-    ready = [make_fill(fill).prepare(classifier) for fill in fills]
+    base = method or LearnedMask()
+    backgrounds = [make_fill(fill) for fill in fills]
     found: dict[tuple[int, int], list[Any]] = {}
     for tv in tvs:
         maps = replace(base, tv=tv)(classifier, images, labels, seed=seed, progress=progress)
-        for column, fill in enumerate(ready):
+        for column, fill in enumerate(backgrounds):
             curves = insertion(
                 classifier.frozen(), images, maps, labels, fill=fill, seed=seed, progress=progress
             )
@@ -111,7 +111,7 @@ def tv_curves(
     rows = [
         tuple(
             Panel(f"{label}, {_fill_name(fill)} behind", tuple(found[place, column]))
-            for column, fill in enumerate(ready)
+            for column, fill in enumerate(backgrounds)
         )
         for place, label in enumerate(_PLACES)
     ]
@@ -157,7 +157,7 @@ def artifacts(
     elif not bool((table == table[:1]).all()):
         raise InputError("artifact has a column per label: give a list of labels, or 'all'")
     at = proof.thresholds(thresholds)
-    base = (method or LearnedMask()).prepare(classifier)
+    base = method or LearnedMask()
     gray = classifier.gray.view(-1, 1, 1)
     rows: list[tuple[Shown | None, ...]] = []
     titles: list[str] = []
@@ -216,7 +216,7 @@ def masks_by_k(
     """Learn K masks for the top label of each image, for several K."""
     images = classifier.check_images(images)
     labels = _chosen("top1", classifier, images)
-    base = (method or LearnedMask()).prepare(classifier)
+    base = method or LearnedMask()
     f = classifier.frozen().probabilities(images).gather(1, labels)[:, 0].tolist()
     rows = [
         [shown_photo(image, classifier.names[int(a)], p)]
@@ -224,8 +224,10 @@ def masks_by_k(
     ]
     gaps, spans, column = [], [], 1
     for k in ks:
-        masks = replace(base, masks=k).each_mask(
-            classifier, images, labels, seed=seed, progress=progress or Silent()
+        masks = (
+            replace(base, masks=k)
+            .prepare(classifier)
+            .each_mask(images, labels, seed=seed, progress=progress or Silent())
         )
         for i, image in enumerate(images):
             for mask in masks[i, 0]:
@@ -248,18 +250,19 @@ def learned_settings(
     classifier: Classifier, method: LearnedMask, n: int, seed: int, varied: Sequence[str] = ()
 ) -> str:
     """What figures of learned masks depend on, as one sentence for their captions."""
-    shown = ("steps", "distractors", "rate", "scale", "tv", "objective", "masks")
+    shown = ("steps", "distractors", "learning_rate", "scale", "tv", "objective", "masks")
     learning = ", ".join(
-        f"{key} {value:g}" if isinstance(value := getattr(method, key), float) else f"{key} {value}"
+        f"{key.replace('_', ' ')} {value:g}"
+        if isinstance(value := getattr(method, key), float)
+        else f"{key} {value}"
         for key in shown
         if key not in varied and not (key == "masks" and method.masks == 1)
     )
-    fill = make_fill(method.fill)
     softmax = "renormalised over the label set" if classifier.renormalise else "softmax over all outputs"
     l1 = "1 / (H W)" if method.l1 is None else f"{method.l1:g}"
     return one_line(
         f"Settings: net {classifier.name} ({softmax}); {counted(n, 'image')}; learned mask with {learning}, l1 {l1}, on "
-        f"{_fill_name(fill)}; seed {seed}."
+        f"{_fill_name(method.fill)}; seed {seed}."
     )
 
 

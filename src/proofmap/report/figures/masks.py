@@ -15,7 +15,7 @@ from proofmap.core.progress import Progress
 from proofmap.core.text import one_line
 from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
-from proofmap.metrics.judge import default_metrics
+from proofmap.metrics.proof_scores import default_metrics
 from proofmap.report.figures.drawing import evaluation_settings
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown_photo, shown_proof
 from proofmap.report.pictures import OTHER_CURVE, amounts, judged_on_another_curve, kept

@@ -1,0 +1,126 @@
+"""Fills that need nothing but the input: one colour, a blur, noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
+from proofmap.fills.fill import FILLS, Fill, ReadyFill, rounded
+from proofmap.plugins.settings import setting
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class Gray(Fill):
+    """One colour everywhere: the classifier's own gray (which normalises to 0) unless another is given."""
+
+    name: ClassVar[str] = "gray"
+    description: ClassVar[str] = "one colour: the one that the classifier's normalisation makes zero"
+    color: tuple[float, ...] | None = setting(None, "another colour, one value per channel")
+
+    def prepare(self, classifier: Classifier) -> ReadyFill:
+        _colour("Gray color", self.color, classifier.inputs)
+        return super().prepare(classifier)
+
+    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+        return inputs.per_channel(_colour("Gray color", self.color, inputs).to(images)).expand_as(images)
+
+    def record(self, inputs: Inputs) -> dict[str, object]:
+        return {"fill": self.name, "color": rounded(_colour("Gray color", self.color, inputs))}
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class Blur(Fill):
+    """The input itself, blurred. The default is the substrate of RISE: an 11 x 11 kernel of sigma 5 whose mass
+    outside the window is folded back, and gray beyond the border (zero padding after normalisation)."""
+
+    name: ClassVar[str] = "blur"
+    description: ClassVar[str] = "the input itself, blurred; gray beyond the border"
+    sigma: float = setting(5.0, "of the Gaussian, in positions", above=0)
+    kernel: int = setting(11, "side of the window, odd", least=1)
+    border: tuple[float, ...] | None = setting(
+        None, "the colour beyond the border; the classifier's gray when none"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kernel % 2 == 0:
+            raise InputError(f"Blur needs an odd kernel, not {self.kernel}")
+
+    def weights(self) -> Tensor:
+        """The one-dimensional kernel: a Gaussian cut at 4 sigma, reflected at the window's edges; sums to 1."""
+        radius = int(4 * self.sigma + 0.5)
+        folded = torch.zeros(self.kernel, dtype=torch.float64)
+        for offset in range(-radius, radius + 1):
+            place = (self.kernel // 2 + offset) % (2 * self.kernel)
+            folded[min(place, 2 * self.kernel - 1 - place)] += math.exp(-0.5 * (offset / self.sigma) ** 2)
+        return (folded / folded.sum()).float()
+
+    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+        axes = len(inputs.positions)
+        if not inputs.has_neighbours or axes > 2:
+            raise InputError(
+                f"{inputs.noun} cannot be blurred: their {inputs.position_noun} have no neighbours"
+            )
+        border = inputs.per_channel(_colour("Blur border", self.border, inputs).to(images))
+        line, channels = self.weights().to(images), inputs.channels
+        convolve = F.conv2d if axes == 2 else F.conv1d
+        x = images - border  # so that zero padding means the border colour
+        for axis in range(axes):
+            shape, padding = [1] * axes, [0] * axes
+            shape[axis], padding[axis] = -1, len(line) // 2
+            kernel = line.view(1, 1, *shape)
+            x = convolve(x, kernel.expand(channels, *kernel.shape[1:]), padding=padding, groups=channels)
+        return x + border
+
+    def record(self, inputs: Inputs) -> dict[str, object]:
+        return {**self.settings(), "border": rounded(_colour("Blur border", self.border, inputs))}
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class Noise(Fill):
+    """Independent Gaussian values around the classifier's gray, clipped to the input's limits where it has any.
+
+    ``sigma`` is in the units of pictures; for inputs without limits, in standard deviations.
+    """
+
+    name: ClassVar[str] = "noise"
+    description: ClassVar[str] = "independent Gaussian noise around the gray"
+    random: ClassVar[bool] = True
+    sigma: float = setting(0.2, "standard deviation", above=0)
+    center: tuple[float, ...] | None = setting(
+        None, "the colour in the middle; the classifier's gray when none"
+    )
+
+    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+        draws = streams.normal(keys, images[0].numel()).view(-1, *images.shape[1:])
+        center = inputs.per_channel(_colour("Noise center", self.center, inputs).to(images))
+        if inputs.limits is None:
+            return center + self.sigma * inputs.per_channel(images.new_tensor(inputs.std)) * draws
+        return (center + self.sigma * draws).clamp(*inputs.limits)
+
+    def record(self, inputs: Inputs) -> dict[str, object]:
+        return {**self.settings(), "center": rounded(_colour("Noise center", self.center, inputs))}
+
+
+def _colour(what: str, given: tuple[float, ...] | None, inputs: Inputs) -> Tensor:
+    """The colour given, one value per channel within the limits, or the neutral one."""
+    if given is None:
+        return inputs.neutral
+    if len(given) != inputs.channels:
+        raise InputError(f"{what} has {len(given)} channels, the classifier takes {inputs.channels}")
+    low, high = inputs.limits or (-math.inf, math.inf)
+    if not all(low <= value <= high for value in given):
+        raise InputError(f"{what} must lie in [{low:g}, {high:g}] per channel, not {given}")
+    return torch.tensor(given)

@@ -1,0 +1,69 @@
+"""Metrics that are areas under a game's curve: insertion and deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from proofmap.metrics.context import Judged
+from proofmap.metrics.curves import Curves
+from proofmap.metrics.games import CurveSettings, DeletionGame, Game, InsertionGame, ReadyGame, Shortcuts
+from proofmap.metrics.metric import METRICS, Metric
+from proofmap.plugins.settings import setting_names
+
+
+@dataclass(frozen=True, kw_only=True)
+class GameMetric(CurveSettings, Metric):
+    """A metric that reads one game's curves; the settings of the curve are settings of the metric."""
+
+    plays: ClassVar[type[Game]] = InsertionGame
+
+    @property
+    def game(self) -> Game:
+        return self.plays(**self.curve())
+
+    def games(self) -> tuple[Game, ...]:
+        return (self.game,)
+
+    def curves(self, judged: Judged) -> Curves:
+        return judged.play(self.game)
+
+    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
+        own = {k: v for k, v in self.settings().items() if k not in setting_names(CurveSettings)}
+        return {**own, **games[self.game].record()}
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Insertion(GameMetric):
+    """AUC(x, a, M) of the first label: mean over s of f while the top s positions are shown."""
+
+    name: ClassVar[str] = "insertion"
+    kind: ClassVar[str] = "insertion"
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    description: ClassVar[str] = "area under the insertion curve of the first label"
+    reference: ClassVar[str] = "Petsiuk et al. 2018 (RISE); the paper's AUC"
+
+    def pairs(self, judged: Judged) -> Tensor:
+        return self.curves(judged).auc
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return self.pairs(judged)[:, 0]
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Deletion(Insertion):
+    """Mean over s of f of the first label while the top s positions are hidden."""
+
+    name: ClassVar[str] = "deletion"
+    kind: ClassVar[str] = "deletion"
+    plays: ClassVar[type[Game]] = DeletionGame
+    higher_is_better: ClassVar[bool] = False
+    description: ClassVar[str] = "area under the deletion curve of the first label"
+    reference: ClassVar[str] = "Petsiuk et al. 2018 (RISE)"
+    shortcuts: ClassVar[Shortcuts] = DeletionGame.shortcuts

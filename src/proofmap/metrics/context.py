@@ -1,0 +1,117 @@
+"""What a metric is given: one method's maps on some images, and everything that can be asked about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Box, Inputs
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress, Silent
+from proofmap.methods.method import ReadyMethod
+from proofmap.metrics.curves import Curves, play
+from proofmap.metrics.games import Game, ReadyGame
+
+MOST_LABELS_IN_MATRIX = 64
+"""The label x label matrix is kept up to so many labels: it costs no passes, but memory that grows with their square."""
+
+
+@dataclass
+class Judged:
+    """One method's maps on a block of images, and what was measured on them so far; each equal game is played once.
+
+    Attributes:
+        classifier: the net that judges.
+        images: ``(N, *shape)``.
+        labels: ``(N, L)``, -1 where an image has fewer.
+        maps: ``(N, L, *positions)``.
+        method: the method itself, to run it again: see :meth:`maps_again`. None where only its maps are known.
+        truth: the true labels ``(N,)``, -1 where the data does not know; None where it knows of no image.
+        boxes: where the true label's things are, for each image, in its own positions; empty where nobody knows.
+        seed: of everything that is drawn.
+        games: games that are ready, by their descriptions; others are made ready when they are asked for.
+    """
+
+    classifier: Classifier
+    images: Tensor
+    labels: Tensor
+    maps: Tensor
+    method: ReadyMethod | None = None
+    truth: Tensor | None = None
+    boxes: Sequence[Sequence[Box]] = ()
+    seed: int = 0
+    progress: Progress = field(default_factory=Silent)
+    games: Mapping[Game, ReadyGame] = field(default_factory=dict)
+    _played: dict[ReadyGame, Curves] = field(default_factory=dict, repr=False)
+    _probabilities: Tensor | None = field(default=None, repr=False)
+
+    @property
+    def inputs(self) -> Inputs:
+        return self.classifier.inputs
+
+    @property
+    def probabilities(self) -> Tensor:
+        """f(x, .) for all outputs, ``(N, A)``."""
+        if self._probabilities is None:
+            self._probabilities = self.classifier.probabilities(self.images)
+        return self._probabilities
+
+    @property
+    def f(self) -> Tensor:
+        """f(x, a) for the labels, ``(N, L)``; NaN where there is none."""
+        believed = self.probabilities.gather(1, self.labels.clamp_min(0))
+        return believed.masked_fill(self.labels == NO_LABEL, torch.nan)
+
+    @property
+    def top2(self) -> tuple[Tensor, Tensor]:
+        """The two most probable labels of the label set ``(N, 2)`` and their probabilities ``(N, 2)``."""
+        members = torch.tensor(self.classifier.label_set, device=self.probabilities.device)
+        order = self.probabilities[:, members].argsort(dim=1, descending=True, stable=True)[:, :2]
+        labels = members[order]
+        f = self.probabilities.gather(1, labels)
+        if labels.shape[1] < 2:  # a label set of one: there is no second label
+            labels, f = labels.expand(-1, 2), torch.cat([f, torch.zeros_like(f)], dim=1)
+        return labels, f
+
+    def play(self, game: Game) -> Curves:
+        """The game's curves; played once for equal games, whichever metric asks."""
+        ready = self.games.get(game) or game.prepare(self.classifier)
+        if ready not in self._played:
+            self._played[ready] = play(
+                ready,
+                self.classifier,
+                self.images,
+                self.maps,
+                self.labels,
+                matrix=self.labels.shape[1] <= MOST_LABELS_IN_MATRIX,
+                seed=self.seed,
+                progress=self.progress,
+            )
+        return self._played[ready]
+
+    def maps_again(
+        self,
+        images: Tensor | None = None,
+        labels: Tensor | None = None,
+        *,
+        classifier: Classifier | None = None,
+        seed: int | None = None,
+    ) -> Tensor:
+        """The method's maps ``(N, L, *positions)`` for other images, other labels, another net or another seed.
+
+        A metric that calls this says what it costs in :meth:`~proofmap.metrics.metric.Metric.cost`.
+        """
+        if self.method is None:
+            raise InputError("this metric runs the method again, but only its maps are known here")
+        method = self.method if classifier is None else self.method.method.prepare(classifier)
+        return method(
+            self.images if images is None else images,
+            self.labels if labels is None else labels,
+            seed=self.seed if seed is None else seed,
+            progress=self.progress,
+        )

@@ -1,0 +1,161 @@
+"""Games: positions are shown or hidden in the order of a map, and something is read off the net at every step.
+
+A game is an order of positions, a fill for the hidden ones, and what is read off. :class:`Game` is its description;
+``game.prepare(classifier)`` gives a :class:`ReadyGame`, and equal ready games are played once, whoever asks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.ranking import Ties, rank
+from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.metrics.quadrature import Quadrature, Rule
+from proofmap.plugins.registry import Registry
+from proofmap.plugins.settings import Plugin, setting, setting_names
+from proofmap.plugins.specs import make_plugin
+
+Shortcuts = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+CURVES: Mapping[str, Mapping[str, Any]] = {
+    "paper": {},
+    "released": {"points": 28, "rule": "right"},
+    "rise": {"fill": "blur", "points": 28, "rule": "trapezoid"},
+    "restricted": {"points": 32, "within": (0.2, 0.6)},
+}
+"""``paper``: mean over all s, gray. ``released``: 28 points, right Riemann, gray. ``rise``: trapezoid, blur for
+insertion (its deletion uses gray). ``restricted``: the paper's range 0.2 to 0.6."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveSettings(Plugin):
+    """How a curve is drawn: what games and the metrics that read them share."""
+
+    shortcuts: ClassVar[Shortcuts] = {"curve": CURVES}
+
+    fill: Fill = setting(Gray(), "what hidden positions show")
+    points: int | Literal["all"] = setting(32, "steps, or all positions one by one", least=1)
+    rule: Rule = setting("mean", "how the curve becomes one number")
+    within: tuple[float, float] = setting((0.0, 1.0), "the range of shares that counts, such as 0.2:0.6")
+    ties: Ties = setting("index", "which of two equal positions comes first")
+    draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.quadrature  # refuses what cannot be summed
+
+    @property
+    def quadrature(self) -> Quadrature:
+        return Quadrature(points=self.points, rule=self.rule, within=self.within)
+
+    def curve(self) -> dict[str, Any]:
+        """These settings alone."""
+        return {name: getattr(self, name) for name in setting_names(CurveSettings)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Game(CurveSettings):
+    """The description of a game. A subclass says which positions are shown after ``count`` of them were taken."""
+
+    noun: ClassVar[str] = "game"
+
+    @classmethod
+    def make(cls, spec: Any) -> Game:
+        return make_plugin(GAMES, Game, spec)
+
+    def order(self, maps: Tensor, keys: Tensor) -> Tensor:
+        """Ranks ``(P, n)`` of maps ``(P, *positions)``: 0 is taken first; ``keys`` ``(P,)`` decide ties by chance."""
+        return rank(maps, ties=self.ties, keys=keys)
+
+    def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
+        """Which positions ``(P, n)`` the net sees when ``count`` ``(P, 1)`` positions have been taken."""
+        raise NotImplementedError(f"{type(self).__name__} must say which positions are shown")
+
+    def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
+        """What is read off ``(B, A)``: a number for every label; its probability unless a game says otherwise."""
+        return classifier.log_softmax(logits).exp()
+
+    def prepare(self, classifier: Classifier) -> ReadyGame:
+        return ReadyGame(self, self.fill.prepare(classifier))
+
+    def passes(self, positions: int) -> int:
+        """Masked inputs that go through the net for one map; the ends, which all maps share, are not counted."""
+        counts = self.quadrature.nodes(positions).counts
+        inner = int(((counts > 0) & (counts < positions)).sum())
+        return inner * (self.draws if self.fill.random else 1)
+
+
+GAMES: Registry[Game] = Registry("game", "proofmap.games")
+
+
+@GAMES.register
+@dataclass(frozen=True, kw_only=True)
+class InsertionGame(Game):
+    """The top s positions are shown, the rest is filled: the paper's AUC is the mean over s."""
+
+    name: ClassVar[str] = "insertion"
+    description: ClassVar[str] = "the top positions are shown, best first; the rest is filled"
+    reference: ClassVar[str] = "Petsiuk et al. 2018 (RISE)"
+
+    def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
+        return ranks < count
+
+
+@GAMES.register
+@dataclass(frozen=True, kw_only=True)
+class DeletionGame(Game):
+    """The top s positions are hidden, s = 1 .. n."""
+
+    name: ClassVar[str] = "deletion"
+    description: ClassVar[str] = "the top positions are hidden, best first"
+    reference: ClassVar[str] = "Petsiuk et al. 2018 (RISE)"
+    shortcuts: ClassVar[Shortcuts] = {"curve": {**CURVES, "rise": {**CURVES["rise"], "fill": "gray"}}}
+
+    def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
+        return ranks >= count
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyGame:
+    """A game with its fill ready for one classifier; equal to another when the same numbers come out."""
+
+    game: Game
+    fill: ReadyFill
+
+    @property
+    def draws(self) -> int:
+        return self.game.draws if self.fill.random else 1
+
+    def record(self) -> dict[str, object]:
+        """What a score must carry to say how its curve was drawn."""
+        g = self.game
+        own = {k: v for k, v in g.settings().items() if k not in setting_names(CurveSettings)}
+        draws = {"draws": g.draws} if self.fill.random else {}
+        steps = {"points": g.points, "rule": g.rule, "within": list(g.within), "ties": g.ties}
+        return {**own, **self.fill.record(), **steps, **draws}
+
+    def _identity(self) -> str:
+        return json.dumps([type(self.game).__qualname__, self.record()], sort_keys=True, default=str)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReadyGame) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+
+def make_game(game: str | Game, **settings: Any) -> Game:
+    """A game from its name, with settings as text (``deletion:fill=blur``) or as values; ``curve=NAME`` is a preset.
+
+    >>> make_game("insertion", curve="released", fill="blur").points
+    28
+    """
+    if isinstance(game, Game):
+        return game.changed(**settings)
+    return Game.make({"game": game, **settings})

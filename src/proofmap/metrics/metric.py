@@ -1,0 +1,150 @@
+"""What a metric is: a description that says what it measures and how it is read, and gives values.
+
+Values come per image (a mean over images with an interval is the score), per (image, label) pair behind them, or per
+run, from the values of all methods together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.methods.method import Cost
+from proofmap.metrics.context import Judged
+from proofmap.metrics.games import Game, ReadyGame
+from proofmap.plugins.registry import Registry
+from proofmap.plugins.settings import Plugin
+from proofmap.plugins.specs import make_plugin
+
+Level = Literal["image", "run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric(Plugin):
+    """The description of a metric: one value per image from a :class:`Judged`; NaN where an image does not count.
+
+    Attributes:
+        kind: what it measures, which tables and pages go by, never by its name: ``completeness``, ``soundness``,
+            ``best-effort``, ``insertion``, ``deletion`` or a word of your own; its name when empty.
+        higher_is_better: the direction.
+        limits: the least and the greatest value.
+        intrinsic: judged by the net itself: nothing is trained, and no data but the images is used.
+        level: whether values are per ``image`` or per ``run``.
+    """
+
+    noun: ClassVar[str] = "metric"
+    kind: ClassVar[str] = ""
+    higher_is_better: ClassVar[bool]
+    limits: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    intrinsic: ClassVar[bool] = True
+    level: ClassVar[Level] = "image"
+
+    @classmethod
+    def make(cls, spec: Any) -> Metric:
+        return make_metric(spec)
+
+    def __call__(self, judged: Judged) -> Tensor:
+        """Values ``(N,)``."""
+        raise NotImplementedError(f"{type(self).__name__} gives no values per image")
+
+    def pairs(self, judged: Judged) -> Tensor | None:
+        """Values ``(N, L)`` behind the per-image ones, where there are any."""
+        return None
+
+    def games(self) -> tuple[Game, ...]:
+        """The games this metric needs played; equal ones are played once."""
+        return ()
+
+    def cost(self, labels: int, method: Cost | None) -> Cost | None:
+        """Passes for one image beyond the games, where the method costs ``method``; None where nobody can tell."""
+        return Cost()
+
+    def settings(self) -> dict[str, object]:
+        """Every setting as plain data; the name stands beside it."""
+        return {key: value for key, value in super().settings().items() if key != self.noun}
+
+    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
+        """What a score must carry: the settings, with what was found for the net."""
+        return self.settings()
+
+    def prepare(self, classifier: Classifier) -> ReadyMetric:
+        return prepare_metrics([self], classifier)[0]
+
+
+@dataclass(frozen=True)
+class RunValues:
+    """What all methods of a run scored: the values of each by the names of the scores, ``(N,)``; NaN: not counted."""
+
+    values: Mapping[str, Mapping[str, Tensor]]
+    higher_is_better: Mapping[str, bool] = field(default_factory=dict)
+    """The direction of every score."""
+
+
+@dataclass(frozen=True)
+class RunValue:
+    """One number about a run: what it is about, the number, and how many images it is from."""
+
+    subject: str
+    value: float
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMetric(Metric):
+    """The description of a metric of a whole run: agreement, reliability, anything that needs all methods at once."""
+
+    level: ClassVar[Level] = "run"
+
+    def over_run(self, run: RunValues) -> Sequence[RunValue]:
+        """The numbers, each with its subject, such as the score or the pair of methods that it is about."""
+        raise NotImplementedError(f"{type(self).__name__} gives no values per run")
+
+
+METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics")
+
+
+def make_metric(spec: Any, defaults: Mapping[str, Any] | None = None) -> Metric:
+    """A metric from its spec (:mod:`proofmap.plugins.specs`), a table, or as given.
+
+    >>> make_metric("soundness:thresholds=released,curve=rise,points=16").settings()["points"]
+    16
+    """
+    return make_plugin(METRICS, Metric, spec, defaults=defaults)
+
+
+@dataclass(frozen=True)
+class ReadyMetric:
+    """A metric with its games ready for one net."""
+
+    metric: Metric
+    games: Mapping[Game, ReadyGame]
+
+    @property
+    def kind(self) -> str:
+        return self.metric.kind or self.metric.name
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.metric.higher_is_better
+
+    def record(self) -> dict[str, object]:
+        return self.metric.record(self.games)
+
+
+def prepare_metrics(metrics: Iterable[Metric], classifier: Classifier) -> list[ReadyMetric]:
+    """The metrics for one net; games that are described alike share one fill."""
+    games: dict[Game, ReadyGame] = {}
+    ready = []
+    for metric in metrics:
+        own = {}
+        for game in metric.games():
+            if game not in games:
+                games[game] = game.prepare(classifier)
+            own[game] = games[game]
+        ready.append(ReadyMetric(metric, own))
+    return ready

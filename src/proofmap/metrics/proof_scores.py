@@ -1,0 +1,108 @@
+"""The paper's scores as metrics: worst-case completeness and soundness, and best effort."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from proofmap.metrics import proof
+from proofmap.metrics.areas import Deletion, GameMetric, Insertion
+from proofmap.metrics.context import Judged
+from proofmap.metrics.games import CURVES, Shortcuts
+from proofmap.metrics.metric import METRICS, Metric
+from proofmap.plugins.settings import setting
+
+REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofMetric(GameMetric):
+    """A metric of the paper's definition, with its thresholds."""
+
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = REFERENCE
+    shortcuts: ClassVar[Shortcuts] = {
+        "thresholds": {name: asdict(pair) for name, pair in proof.THRESHOLDS.items()},
+        "curve": CURVES,
+    }
+
+    e1: float = setting(
+        0.01, "floor of the AUC in completeness: labels with f <= e1 count as proved", least=0, most=1
+    )
+    e2: float = setting(0.001, "floor of f in soundness, which is never below it", least=0, most=1)
+
+    @classmethod
+    def expand_shortcut(cls, key: str, value: Any) -> Mapping[str, Any]:
+        return asdict(proof.thresholds(value)) if key == "thresholds" else super().expand_shortcut(key, value)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Completeness(ProofMetric):
+    """The smallest alpha(x, a) = min(max(AUC, e1) / f, 1) of an image's labels."""
+
+    name: ClassVar[str] = "completeness"
+    kind: ClassVar[str] = "completeness"
+    description: ClassVar[str] = (
+        "worst case over labels of min(max(AUC, e1) / f, 1): what the net believes is proved"
+    )
+
+    def pairs(self, judged: Judged) -> Tensor:
+        c = self.curves(judged)
+        return proof.completeness(c.auc, c.f, self.e1)
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return proof.worst_case(self.pairs(judged))
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Soundness(ProofMetric):
+    """The smallest beta(x, a) = min(max(f, e2) / AUC, 1) of an image's labels."""
+
+    name: ClassVar[str] = "soundness"
+    kind: ClassVar[str] = "soundness"
+    description: ClassVar[str] = (
+        "worst case over labels of min(max(f, e2) / AUC, 1): what it does not believe is not"
+    )
+
+    def pairs(self, judged: Judged) -> Tensor:
+        c = self.curves(judged)
+        return proof.soundness(c.auc, c.f, self.e2)
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return proof.worst_case(self.pairs(judged))
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class BestEffort(ProofMetric):
+    """The smallest alpha(x, a) of the labels with f >= e1 other than the top one."""
+
+    name: ClassVar[str] = "best-effort"
+    kind: ClassVar[str] = "best-effort"
+    description: ClassVar[str] = "worst completeness over the labels with f >= e1 other than the top one"
+
+    def __call__(self, judged: Judged) -> Tensor:
+        c = self.curves(judged)
+        top2, f = judged.top2
+        return proof.best_effort(c.auc, c.f, c.labels, top2, f[:, 1], self.e1)
+
+
+def default_metrics(
+    thresholds: str | tuple[float, float] | proof.Thresholds = "paper",
+    curve: str | Mapping[str, Any] = "paper",
+) -> list[Metric]:
+    """Completeness, soundness and best effort at these thresholds, insertion and deletion, on these curves.
+
+    ``curve`` is a preset's name, or settings of a curve by name: ``{"fill": "blur", "points": 16}``.
+    """
+    drawn = {"curve": curve} if isinstance(curve, str) else dict(curve)
+    proofs = [
+        kind.build({"thresholds": thresholds, **drawn}) for kind in (Completeness, Soundness, BestEffort)
+    ]
+    return [*proofs, Insertion.build(drawn), Deletion.build(drawn)]

@@ -1,0 +1,142 @@
+"""Plug-ins from what a person writes.
+
+NAME                          with its defaults
+NAME:KEY=VALUE,KEY=VALUE      with settings; NAME(KEY=VALUE,...) where it is itself a setting's value
+NAME:SPEC                     around another one, such as top-label:grad-cam
+FILE.py:NAME                  a class or function in a file of the user's, with settings after another colon
+{NOUN = NAME, KEY = VALUE}    a table, in a study file
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from proofmap.core.errors import InputError
+from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
+from proofmap.plugins.registry import Registry
+from proofmap.plugins.settings import (
+    Plugin,
+    read_options,
+    setting_names,
+    settings_of,
+    split_outside_brackets,
+)
+
+P = TypeVar("P", bound=Plugin)
+
+
+def make_plugin(
+    registry: Registry[P],
+    base: type[P],
+    spec: Any,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    adopt: Callable[[Any], P] | None = None,
+) -> P:
+    """The plug-in of a spec, a table or an object.
+
+    Args:
+        defaults: settings to take where the plug-in has them and the spec does not say otherwise.
+        adopt: makes one from another object, such as a function; there is none such when left out.
+    """
+    if isinstance(spec, base):
+        return spec
+    if isinstance(spec, Mapping):
+        table = dict(spec)
+        inner = table.pop(base.noun, None)
+        if inner is None:
+            there = ", ".join(table) or "nothing"
+            raise InputError(f'a {base.noun}\'s table needs {base.noun} = "NAME"; there is only {there}')
+        if not table:
+            return make_plugin(registry, base, inner, defaults=defaults, adopt=adopt)
+        if not isinstance(inner, str):
+            raise InputError(
+                f"{base.noun} = {inner!r}: in a table with settings, the {base.noun} is given by its name"
+            )
+        return _from_text(registry, base, inner, table, defaults, adopt)
+    if isinstance(spec, str):
+        return _from_text(registry, base, spec, {}, defaults, adopt)
+    if isinstance(spec, type):
+        raise InputError(f"{spec.__name__} is a class; pass an instance of it, {spec.__name__}(...)")
+    if adopt is not None and callable(spec):
+        return adopt(spec)
+    more = " or a function" if adopt is not None else ""
+    raise InputError(f"a {base.noun} is a name, a {base.__name__}{more}, not {type(spec).__name__}")
+
+
+def _from_text(
+    registry: Registry[P],
+    base: type[P],
+    spec: str,
+    settings: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None,
+    adopt: Callable[[Any], P] | None,
+) -> P:
+    name, rest = _name_and_rest(spec.strip(), registry)
+    if not is_python_file(name):
+        return _built(registry[name], rest, settings, defaults)
+    file, called, _ = split_python_file(name)
+    found = from_python_file(file, called, base.noun)
+    if isinstance(found, type) and issubclass(found, base):
+        return _built(found, rest, settings, defaults)
+    if (rest or settings) and not isinstance(found, type):
+        raise InputError(f"{name} is not a class of {base.noun}s, so it has no settings; write {name} alone")
+    if isinstance(found, type) or (adopt is None and not isinstance(found, base)):
+        raise InputError(
+            f"{name} is not a class of {base.noun}s (a subclass of {base.__module__}.{base.__name__})"
+        )
+    return make_plugin(registry, base, found, defaults=defaults, adopt=adopt)
+
+
+def _name_and_rest(spec: str, registry: Registry[Any]) -> tuple[str, str]:
+    """The name (with its file, if it has one) and the text of the settings."""
+    if spec.endswith(")") and "(" in spec and "=" not in spec.partition("(")[0]:
+        name, _, inner = spec[:-1].partition("(")
+        return name.strip(), inner
+    name, _, rest = spec.partition(":")
+    if is_python_file(spec) and name not in registry:  # top-label:FILE.py:NAME is top-label's own business
+        file, called, rest = split_python_file(spec)
+        return f"{file}:{called}", rest
+    return name.strip(), rest
+
+
+def _built(kind: type[P], text: str, settings: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> P:
+    known = {*kind.shortcuts, *setting_names(kind)}
+    usual = {key: value for key, value in (defaults or {}).items() if key in known}
+    return kind.build({**usual, **read_options(kind, text), **settings})
+
+
+def split_specs(text: str, noun: str = "method") -> list[str]:
+    """Specs from a list with commas, where ``key=value`` parts belong to the spec before them.
+
+    >>> split_specs("learned-mask:tv=0.1,scale=8,grad-cam")
+    ['learned-mask:tv=0.1,scale=8', 'grad-cam']
+    """
+    specs: list[str] = []
+    for part in split_outside_brackets(text):
+        if "=" in part and ":" not in part.partition("=")[0] and "(" not in part.partition("=")[0]:
+            if not specs:
+                raise InputError(f"{part!r} in {text!r} is a setting without a {noun} before it")
+            specs[-1] += ("," if "=" in specs[-1] else ":") + part
+        else:
+            specs.append(part)
+    if not specs:
+        raise InputError(f"no {noun} was named; see: proofmap {noun}s")
+    return specs
+
+
+def with_files_in(spec: Any, registry: Registry[Any], base: type[Plugin], found: Callable[[str], str]) -> Any:
+    """The spec with every Python file in it, also of plug-ins inside it, replaced by what ``found`` says it is."""
+    if isinstance(spec, Mapping):
+        return {key: with_files_in(value, registry, base, found) for key, value in spec.items()}
+    if not isinstance(spec, str) or not is_python_file(spec):
+        return spec
+    name, colon, rest = spec.partition(":")
+    if name in registry:
+        kind: type[Plugin] = registry[name]
+        main = next((info for info in settings_of(kind) if info.main), None)
+        inside = main is not None and main.plugin is base
+        return f"{name}{colon}{with_files_in(rest, registry, base, found)}" if inside else spec
+    file, called, settings = split_python_file(spec)
+    return f"{found(file)}:{called}" + (f":{settings}" if settings else "")
