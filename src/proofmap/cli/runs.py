@@ -13,6 +13,7 @@ from proofmap.report.runs import write_run_report
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.compare import compare as compare_scores
 from proofmap.study import Run, export_run, verify_run
+from proofmap.study.manifest import Manifest
 
 
 def compare(
@@ -129,10 +130,15 @@ def verify(
     if not problems:
         stderr.print(f"{run} is intact", markup=False)
         return
+    outdated = Manifest.read(run).outdated
+    again = "cannot compute it again" if outdated else "computes it again"
+    after = f"the same evaluate command {again}" + (
+        ", since an earlier Proofmap made this run" if outdated else ""
+    )
     if repair:
-        stderr.print("removed; run the same evaluate command again to compute it again")
+        stderr.print(f"removed; {after}")
         return
-    stderr.print("run verify with --repair to remove what is damaged, then evaluate again")
+    stderr.print(f"verify --repair removes what is damaged; {after}")
     raise typer.Exit(1)
 
 

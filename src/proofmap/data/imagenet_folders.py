@@ -56,9 +56,9 @@ def imagenette(path: str | Path, *, split: str = "val", labels: str = "imagenet"
     root, photos = _split_folder(path, split)
     files = find_files(photos)
     folders = [file.partition("/")[0] for file in files]
-    strange = sorted(set(folders) - IMAGENETTE.keys())
-    if strange or not files:
-        found = f"has {strange[0]!r}" if strange else "holds no images"
+    unexpected = sorted(set(folders) - IMAGENETTE.keys())
+    if unexpected or not files:
+        found = f"has {unexpected[0]!r}" if unexpected else "holds no images"
         raise InputError(f"{photos} is not Imagenette: it {found}; expected folders such as n01440764/")
     ten_way = {wnid: k for k, wnid in enumerate(IMAGENETTE)}
     names = imagenet_names()
@@ -214,7 +214,7 @@ def _order_of_folders(present: list[str], places: Sequence[Path], photos: Path) 
     if set(present) <= IMAGENETTE.keys():
         return {index: wnid for wnid, index in IMAGENETTE.items()}
     raise InputError(
-        f"{photos} has {len(present)} of ImageNet's 1000 folders, so their outputs cannot be told; put a file "
+        f"{photos} has {len(present)} of ImageNet's 1000 folders, so their outputs are ambiguous; put a file "
         f"{CLASSES} beside them, with the WordNet ids of all outputs in order, one on each line"
     )
 

@@ -74,7 +74,7 @@ class ModelSpec:
 
     @property
     def title(self) -> str:
-        """The model without the folder its weights lie in, which is nothing a record of results should tell.
+        """The model without the folder of its weights, which does not belong in a record of results.
 
         >>> ModelSpec.parse("cifar10-resnet56@nets/56.safetensors").title
         'cifar10-resnet56@56.safetensors'
