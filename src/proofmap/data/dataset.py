@@ -62,7 +62,7 @@ class Dataset(ABC):
     def stamp(self, i: int) -> str:
         """What changes when picture ``i`` is stored again, without reading it; empty where there is no such thing.
 
-        While the stamp is what it was, the digest is taken to be, too.
+        An unchanged stamp is taken to mean an unchanged digest.
         """
         return ""
 
@@ -144,7 +144,7 @@ def truths(
 
 
 def random_choice(names: Sequence[str], n: int, *, seed: int = 0) -> list[int]:
-    """``n`` of the pictures at random, as indices, by name: the order in which they are listed plays no part.
+    """``n`` of the pictures at random, as indices, by name: the order in which they are listed does not matter.
 
     The first ``n`` of a larger choice are the choice of ``n``, so a study can grow without starting again.
 

@@ -203,11 +203,11 @@ def _imagenet_table(table: Path, split: str) -> ImageFiles:
 
 def _order_of_folders(present: list[str], places: Sequence[Path], photos: Path) -> dict[int, str]:
     """WordNet ids by output index, for a folder per class."""
-    if (listed := _first(places, CLASSES)) is not None:
-        order = _listed_wnids(listed)
+    if (classes := _first(places, CLASSES)) is not None:
+        order = _read_wnids(classes)
         missing = set(present) - set(order)
         if missing:
-            raise InputError(f"{listed} does not list {min(missing)}, which is a folder of {photos}")
+            raise InputError(f"{classes} does not list {min(missing)}, which is a folder of {photos}")
         return dict(enumerate(order))
     if len(present) == 1000:
         return dict(enumerate(present))
@@ -230,8 +230,8 @@ def _labels_of_devkit(
             f"Add it, or a table {TABLE} with the columns file,class_index, or a folder per class"
         )
     wnid_of = _devkit_synsets(synset_file)
-    listed = _first(places, CLASSES)
-    order = sorted(wnid_of.values()) if listed is None else _listed_wnids(listed)
+    classes = _first(places, CLASSES)
+    order = sorted(wnid_of.values()) if classes is None else _read_wnids(classes)
     index = {wnid: k for k, wnid in enumerate(order)}
     numbers = text_of(truth_file).split()
     labels = []
@@ -247,7 +247,7 @@ def _labels_of_devkit(
         if wnid is None or wnid not in index:
             raise InputError(
                 f"line {line} of {truth_file} is {wnid or numbers[line - 1]!r}, which "
-                f"{listed if wnid else synset_file} does not list"
+                f"{classes if wnid else synset_file} does not list"
             )
         labels.append(index[wnid])
     return labels, dict(enumerate(order))
@@ -275,7 +275,7 @@ def _devkit_synsets(path: Path) -> dict[int, str]:
     return wnids
 
 
-def _listed_wnids(path: Path) -> list[str]:
+def _read_wnids(path: Path) -> list[str]:
     """The WordNet ids that start the lines of a text file, in its order."""
     words = [line.split()[0] for line in text_of(path).splitlines() if line.strip()]
     if not words or not all(map(_WNID.fullmatch, words)) or len(set(words)) != len(words):

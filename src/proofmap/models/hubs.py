@@ -1,7 +1,7 @@
 """Nets from elsewhere, each with the preprocessing and the label names of its own hub.
 
 A hub's function returns a :class:`HubNet`: the net, and what a Classifier must know besides. The packages are
-imported only here and only when asked for. Checkpoints that a hub downloads are read as plain tensors:
+imported only here and only when needed. Checkpoints that a hub downloads are read as plain tensors:
 pickled code is refused.
 """
 

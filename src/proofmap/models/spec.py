@@ -28,7 +28,7 @@ _NAMED = re.compile(
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model string taken apart.
+    """The parts of a model string.
 
     Attributes:
         text: as it was written.
@@ -48,7 +48,7 @@ class ModelSpec:
 
     @classmethod
     def parse(cls, text: str) -> ModelSpec:
-        """Take a model string apart.
+        """Parse a model string.
 
         >>> spec = ModelSpec.parse("cifar10-resnet56@nets/56.safetensors")
         >>> spec.name, spec.weights.name

@@ -134,9 +134,9 @@ def _weights_in(content: Any, path: Path) -> State:
 
 
 def _a_few(keys: Iterable[str], most: int = 3) -> str:
-    listed = list(keys)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more
+    names = list(keys)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def first_line(error: Exception) -> str:

@@ -61,7 +61,7 @@ def preview(setup: Setup, out: Path) -> Preview:
 
 
 def _done(store: Store, ready: Ready) -> dict[str, int]:
-    """Blocks finished by each method, with every metric that is asked for."""
+    """Blocks finished by each method, with every metric of the study."""
     metrics = store.registered("metrics")
     if not all(name in metrics for name in ready.metrics):
         return {}

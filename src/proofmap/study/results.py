@@ -123,10 +123,10 @@ class Run:
         notes = environment_notes(self.manifest.environments)
         lacking = self.unfinished()
         if lacking:
-            listed = ", ".join(
+            missing = ", ".join(
                 f"{name} lacks {n} of {len(self.images)} images" for name, n in lacking.items()
             )
-            notes.append(f"not finished, so means are over different images: {listed}")
+            notes.append(f"not finished, so means are over different images: {missing}")
         failures = self.failures()
         unreadable = sum(not failure.method for failure in failures)
         if unreadable:

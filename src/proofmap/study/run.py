@@ -1,4 +1,4 @@
-"""Run a study: plan it, compute the units that are missing, store them. A run that was stopped continues where it left off."""
+"""Run a study: plan it, compute the missing units, store them. A run that was stopped continues where it left off."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ class _Run:
         self.store.add_unit(row)
 
     def _record_environment(self, result: UnitResult) -> None:
-        """Add a new machine to the manifest, and batch sizes that were halved for lack of memory: a resumed run starts from them."""
+        """Keep a new machine, and batch sizes halved for lack of memory, in the manifest: a resumed run uses them."""
         manifest = self.manifest.continued(result.environment)
         forward, gradient = map(min, result.batches, manifest.batches)
         manifest = replace(manifest, batches=(forward, gradient))

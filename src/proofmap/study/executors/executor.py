@@ -9,8 +9,8 @@ Every executor keeps the same contract, which ``tests/contract/test_executors.py
   has taken, so a slow consumer slows the workers down and no queue grows.
 - A worker reports the failure of a unit in its result. An exception from a worker, or from ``make_worker``, is an error in
   the setup: it ends the run and is raised unchanged.
-- When the generator ends or is closed, everything that the executor started has stopped. Close the generator if you may leave the
-  loop early::
+- When the generator ends or is closed, everything that the executor started has stopped. Close it if you may leave
+  the loop early::
 
       with contextlib.closing(executor.run(make_worker, units)) as results:
           for unit, result in results:

@@ -259,8 +259,9 @@ class _Pool(Generic[Unit, Result]):
         )
         if not placed:
             raise ProofmapError(
-                f"the Ray cluster made no room for a worker ({describe_resources(self._required)}) within {PLACEMENT_TIMEOUT:.0f} s; "
-                f"free are {describe_resources(self._ray.available_resources())}. Wait until other jobs are done, or ask for less"
+                f"the Ray cluster made no room for a worker ({describe_resources(self._required)}) within "
+                f"{PLACEMENT_TIMEOUT:.0f} s; free are {describe_resources(self._ray.available_resources())}. "
+                "Wait until other jobs are done, or ask for less"
             )
 
     def _hand_out(self) -> None:

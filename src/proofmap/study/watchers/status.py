@@ -58,7 +58,7 @@ class Status:
     """The unit that finished last, in words."""
     device: str = "cpu"
     files: tuple[Path, ...] = ()
-    """What the study has written for people to keep; known at its end."""
+    """The files that ``on_end`` wrote; known at the end."""
 
     @property
     def units_ended(self) -> int:
