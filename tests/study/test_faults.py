@@ -338,7 +338,7 @@ def test_a_missing_database_is_reported_and_computed_again(run: tuple[Study, Pat
     before = facts(folder)
     (folder / DATABASE).unlink()
     (problem,) = verify_run(folder, repair=True)
-    assert "gone" in problem.what
+    assert "missing" in problem.what
     with pytest.raises(StoreError, match=f"it has no {DATABASE}"):
         Run(folder)
     assert run_study(study, folder).units == 9 and facts(folder) == before
