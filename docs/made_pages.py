@@ -17,9 +17,9 @@ CODES = """
 |---|---|
 | 0 | all went well |
 | 1 | an audit missed a bar, or `verify` found damage |
-| 2 | something in the input can be mended; the message says what |
+| 2 | something in the input must be fixed; the message says what |
 | 3 | a study is done, but some image or unit failed |
-| 130 | interrupted; a study goes on where it was |
+| 130 | interrupted; the same command continues a study where it stopped |
 """
 
 

@@ -11,12 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_output, distinct_names, file_name, output_folder, whole_file, write_text
+from proofmap.core.files import (
+    atomic_write,
+    check_output,
+    distinct_names,
+    file_name,
+    output_folder,
+    write_text,
+)
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    with whole_file(path) as part:
+    with atomic_write(path) as part:
         part.write_text("{}")
         assert not path.exists()
     assert path.read_text() == "{}"
@@ -26,7 +33,7 @@ def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_a_failure_leaves_nothing_behind(tmp_path: Path, error: type[BaseException]) -> None:
     def fail() -> None:
-        with whole_file(tmp_path / "result.json") as part:
+        with atomic_write(tmp_path / "result.json") as part:
             part.write_text("{ half")
             raise error
 
@@ -40,7 +47,7 @@ def test_a_failure_leaves_the_older_file_as_it_was(tmp_path: Path) -> None:
     path.write_text("old")
 
     def fail() -> None:
-        with whole_file(path) as part:
+        with atomic_write(path) as part:
             part.write_text("new")
             raise ValueError
 
@@ -53,13 +60,13 @@ def test_a_failure_leaves_the_older_file_as_it_was(tmp_path: Path) -> None:
 
 def test_a_file_gets_the_permissions_of_any_new_file(tmp_path: Path) -> None:
     (tmp_path / "usual").touch()
-    with whole_file(tmp_path / "private") as part:
+    with atomic_write(tmp_path / "private") as part:
         part.chmod(0o600)
     assert (tmp_path / "private").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
 def test_the_unfinished_file_has_the_same_suffix_for_writers_that_go_by_it(tmp_path: Path) -> None:
-    with whole_file(tmp_path / "picture.png") as part:
+    with atomic_write(tmp_path / "picture.png") as part:
         assert part.suffix == ".png"
         assert part.parent == tmp_path
         part.touch()
@@ -67,7 +74,7 @@ def test_the_unfinished_file_has_the_same_suffix_for_writers_that_go_by_it(tmp_p
 
 def test_a_file_has_the_usual_permissions_whatever_its_writer_gave_it(tmp_path: Path) -> None:
     (tmp_path / "usual").touch()
-    with whole_file(tmp_path / "secretive") as part:
+    with atomic_write(tmp_path / "secretive") as part:
         part.unlink()  # some writers put another file in its place
         part.write_text("done")
         part.chmod(0o600)

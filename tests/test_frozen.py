@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.frozen import Affine, _sped_up, freeze
+from proofmap.classifier.frozen import Affine, _optimised, freeze
 from proofmap.classifier.frozen_conv import FrozenConv2d
 from proofmap.classifier.view import copied
 from proofmap.core.errors import InputError, MissingExtra
@@ -121,7 +121,7 @@ def test_freezing_a_net_we_ship_is_exact_but_for_rounding(name: str) -> None:
     size = 64 + int(name[-1]) if name.startswith("efficientnet") else 32  # even and odd: it pads differently
     x = torch.randn(1, 3, size, size, dtype=torch.float64)
     net = lively(f.net.double(), like=x)
-    fast = _sped_up(copied(net), x, torch.float32)
+    fast = _optimised(copied(net), x, torch.float32)
     assert FrozenConv2d in kinds(fast)
     (out, gradient), (expected, exact) = outputs_and_gradient(fast, x), outputs_and_gradient(net, x)
     assert (out - expected).abs().max() <= 1e-10 * expected.abs().max()

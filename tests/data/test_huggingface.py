@@ -21,7 +21,7 @@ from proofmap.data.dataset import digest_of
 from tests.data.made_up import bomb, jpeg, noise, save
 from tests.toys import conv_classifier
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # what their library warns of is not ours to mend
+pytestmark = pytest.mark.filterwarnings("ignore")  # what their library warns of is not ours to fix
 
 
 @pytest.fixture(scope="module")

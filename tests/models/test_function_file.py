@@ -79,7 +79,7 @@ def test_a_classifier_may_be_given_another_device_and_batch_size(file: Path) -> 
 @pytest.mark.parametrize(
     "function, told",
     [
-        ("net", r"bare net Sequential, which does not tell its input size.*return a proofmap\.Classifier"),
+        ("net", r"bare net Sequential, which does not have its input size.*return a proofmap\.Classifier"),
         ("nothing", r"returned None; return a proofmap\.Classifier"),
         ("no_size", "size is missing"),
         ("misspelt", "unknown: meen.*size, mean, std"),

@@ -48,7 +48,7 @@ def run(whole: tuple[Study, Path], tmp_path: Path) -> tuple[Study, Path]:
     return study, shutil.copytree(folder, tmp_path / "run")
 
 
-def only_left_overs(folder: Path) -> bool:
+def only_unused_files(folder: Path) -> bool:
     return all("belongs to no finished unit" in str(problem) for problem in verify_run(folder))
 
 
@@ -75,7 +75,7 @@ def test_killed_twenty_times_a_run_ends_as_if_it_never_was(processes: Processes,
         assert child.result() is None, "the run was over before it could be killed"
         kills += 1
         if (tmp_path / "run" / "manifest.json").exists():
-            assert only_left_overs(tmp_path / "run") or not (tmp_path / "run" / DATABASE).exists()
+            assert only_unused_files(tmp_path / "run") or not (tmp_path / "run" / DATABASE).exists()
         if (tmp_path / "run" / DATABASE).exists():
             done = len(facts(tmp_path / "run")["units"])
     before = facts(tmp_path / "run")["units"]
@@ -114,7 +114,7 @@ def test_where_files_may_not_grow_the_error_is_clear_and_the_run_goes_on_later(
         assert "cannot be written" in answer["text"] and "make room" in answer["text"]
         told.add(next(name for name in ("manifest.json", DATABASE, "maps") if name in answer["text"]))
         if (tmp_path / "run" / DATABASE).exists():
-            assert only_left_overs(tmp_path / "run")
+            assert only_unused_files(tmp_path / "run")
     assert {"manifest.json", DATABASE} <= told
     left = processes.run(study, tmp_path / "run")
     assert left is not None
@@ -156,7 +156,7 @@ def test_on_a_full_disk_the_error_is_clear_and_the_run_goes_on_later(
         assert again.get("error") == "StoreError", again
         ballast.unlink()
         subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True)
-        assert verify_run(disk / "run") == [] or only_left_overs(disk / "run")
+        assert verify_run(disk / "run") == [] or only_unused_files(disk / "run")
         assert (processes.run(study, disk / "run") or {}).get("failed") == 0
         assert facts(disk / "run") == facts(tmp_path / "whole")
         assert verify_run(disk / "run") == []
@@ -333,12 +333,12 @@ def run_and_read(study: Study, folder: Path) -> None:
     pytest.fail("nothing was noticed")
 
 
-def test_a_missing_database_is_told_and_made_anew(run: tuple[Study, Path]) -> None:
+def test_a_missing_database_is_reported_and_computed_again(run: tuple[Study, Path]) -> None:
     study, folder = run
     before = facts(folder)
     (folder / DATABASE).unlink()
     (problem,) = verify_run(folder, repair=True)
-    assert "gone" in problem.what
+    assert "missing" in problem.what
     with pytest.raises(StoreError, match=f"it has no {DATABASE}"):
         Run(folder)
     assert run_study(study, folder).units == 9 and facts(folder) == before

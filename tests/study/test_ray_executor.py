@@ -174,7 +174,7 @@ def test_the_workers_that_can_start_go_on_alone(
             yield unit
             unit += 1
 
-    with pytest.warns(RuntimeWarning, match="die while they start; 1 go on") as caught:
+    with pytest.warns(RuntimeWarning, match="die while they start; continuing with 1") as caught:
         results = list(RayExecutor(workers=2).run(partial(make_single, tmp_path / "first"), units()))
     assert sorted(results) == [(unit, unit) for unit in range(len(results))]
 
@@ -222,7 +222,7 @@ def test_what_no_machine_has_is_refused_at_once(ray: ModuleType, asked: dict[str
 def test_a_cluster_without_room_is_not_waited_for_for_ever(
     ray: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(module, "PLACEMENT_TIMEOUT", 0.1)
     other = ray.remote(num_cpus=2)(_Actor).remote()
     ray.get(other.__ray_ready__.remote())
     with pytest.raises(ProofmapError, match="made no room for a worker"):
@@ -334,12 +334,12 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], complaint: s
 
 def test_jobs_that_came_back_go_first_and_some_go_alone() -> None:
     jobs = _Jobs(iter("abcdefg"))
-    assert jobs.stock(5) == 5
+    assert jobs.fill(5) == 5
     first = jobs.take(3)
     assert [job.unit for job in first] == ["a", "b", "c"]
     first[1].alone = True
     jobs.give_back(first)
-    assert jobs.stock(99) == 7
+    assert jobs.fill(99) == 7
     assert [[job.unit for job in jobs.take(2)] for _ in range(5)] == [
         ["a"],
         ["b"],
@@ -347,9 +347,9 @@ def test_jobs_that_came_back_go_first_and_some_go_alone() -> None:
         ["e", "f"],
         ["g"],
     ]
-    assert jobs.stock(1) == 0
+    assert jobs.fill(1) == 0
     jobs.give_back([_Job("z")])
-    assert jobs.stock(9) == 1 and [job.unit for job in jobs.take(9)] == ["z"]
+    assert jobs.fill(9) == 1 and [job.unit for job in jobs.take(9)] == ["z"]
 
 
 def test_an_actor_hands_back_what_it_does_not_reach_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

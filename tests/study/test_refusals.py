@@ -40,7 +40,7 @@ def test_a_refused_study_leaves_the_run_as_it_was(tmp_path: Path) -> None:
     assert Manifest.read(tmp_path / "run").selection.number == 2
 
 
-def test_an_attempt_that_came_to_nothing_binds_nobody(tmp_path: Path) -> None:
+def test_a_run_without_results_may_be_replaced(tmp_path: Path) -> None:
     study = toy_study(tmp_path, 3, methods=["random"])
     with pytest.raises(InputError, match="no picture is left to study"):
         run_study(replace(study, images=Selection(second=1.0)), tmp_path / "run")
@@ -74,7 +74,7 @@ def test_a_run_that_is_not_finished_says_so_and_passes_no_audit(
     assert audit() == 0
 
 
-def test_a_mended_picture_is_looked_at_again_and_only_those_that_mattered_count(tmp_path: Path) -> None:
+def test_a_repaired_picture_is_looked_at_again_and_only_those_that_mattered_count(tmp_path: Path) -> None:
     study = toy_study(tmp_path, 3, methods=["random"])
     good = (tmp_path / "photos" / "01.png").read_bytes()
     (tmp_path / "photos" / "01.png").write_bytes(b"no picture")
@@ -88,7 +88,7 @@ def test_a_mended_picture_is_looked_at_again_and_only_those_that_mattered_count(
     assert run_study(first, tmp_path / "one").complete, "a picture that nobody asked for does not count"
 
 
-def test_values_without_a_unit_are_named_and_taken_away(tmp_path: Path) -> None:
+def test_values_without_a_unit_are_named_and_removed(tmp_path: Path) -> None:
     study = toy_study(tmp_path, 3, methods=["random"])
     run_study(study, tmp_path / "run")
     before = facts(tmp_path / "run")["per_label"]

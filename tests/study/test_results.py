@@ -143,7 +143,7 @@ def test_pictures_need_no_net_and_run_no_code(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no run directory"):
         Run(tmp_path / "nowhere")
-    with pytest.raises(StoreError, match=r"is no run of proofmap: it has no manifest\.json"):
+    with pytest.raises(StoreError, match=r"is not a run directory of proofmap: it has no manifest\.json"):
         Run(tmp_path)
 
 
@@ -152,7 +152,7 @@ def test_a_run_without_results_says_how_to_go_on(processes: Processes, tmp_path:
     for k in (20, 40, 60):  # before the tables, in the survey, before the first unit
         folder = tmp_path / f"run-{k}"
         assert processes.run(study, folder, kill_at=k) is None
-        with pytest.raises(StoreError, match=r"has no results yet|stopped before it began"):
+        with pytest.raises(StoreError, match=r"has no results yet|stopped before it stored anything"):
             _evaluation(folder)
 
 

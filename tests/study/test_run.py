@@ -29,7 +29,7 @@ from proofmap.study import Plan, Run, Selection, Study, run_study, verify_run
 from proofmap.study.manifest import Manifest
 from proofmap.study.store.database import Store
 from proofmap.study.store.maps import read_maps, write_maps
-from proofmap.study.watchers.status import Standing
+from proofmap.study.watchers.status import Status
 from tests.data.made_up import save
 from tests.study.studies import METHODS, classifier_of, facts, photos, toy_study, values
 from tests.toys import MEAN, STD, Counted, Tally, conv_classifier, conv_net, counted_classifier, pixels
@@ -394,6 +394,38 @@ def test_the_same_maps_are_the_same_file(tmp_path: Path) -> None:
     assert torch.equal(read_maps(tmp_path / one.name, ["a"])["a"], maps[0])
 
 
+@pytest.mark.parametrize(
+    "dtype, digest",
+    [
+        (torch.float16, "15386aa01eea55cc608512c5718e0503"),
+        (torch.float32, "2669d010be9406b245adb2718d03b44a"),
+    ],
+)
+def test_maps_of_pictures_are_stored_as_the_same_bytes_in_every_version(
+    dtype: torch.dtype, digest: str, tmp_path: Path
+) -> None:
+    """The digests are those of version 0.1.0: files are named by them, and stored runs refer to them."""
+    maps = torch.arange(120, dtype=torch.float32).view(2, 3, 4, 5) / 8 - 3
+    assert write_maps(tmp_path, maps, ["0", "1"], dtype).digest == digest
+
+
+@pytest.mark.parametrize("positions", [(7,), (4, 5), (2, 3, 4)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_maps_of_any_number_of_position_axes_are_read_as_they_were_written(
+    dtype: torch.dtype, positions: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Each map has a scale of its own: small values are kept beside a map of large ones, in the same series."""
+    maps = torch.stack(
+        [torch.arange(math.prod(positions)).view(positions) - 3.0] * 2
+    )  # one input, two labels
+    maps = torch.stack([maps, maps * torch.tensor([1e-9, 1e9]).view(2, *[1] * len(positions))])
+    file = write_maps(tmp_path, maps, ["a", "b"], dtype)
+    found = read_maps(tmp_path / file.name, ["a", "b"])
+    assert found["b"].shape == (2, *positions)
+    assert torch.equal(found["a"], maps[0]), "small whole numbers are exact in half precision"
+    torch.testing.assert_close(found["b"], maps[1], rtol=2**-10, atol=0)
+
+
 # ---- failures -------------------------------------------------------------------------------------------------
 
 
@@ -601,7 +633,7 @@ def test_a_unit_goes_on_in_smaller_batches_when_memory_runs_out(tmp_path: Path) 
     study = toy_study(tmp_path, 4, methods=["gradient"])
     roomy, small = (Classifier(Small(n), size=8, mean=MEAN, std=STD, batch_size=64) for n in (64, 6))
     run_study(study, tmp_path / "roomy", classifier=roomy)
-    with pytest.warns(BatchSizeWarning, match="going on with batches of"):
+    with pytest.warns(BatchSizeWarning, match="continuing with batches of"):
         outcome = run_study(study, tmp_path / "run", classifier=small)
     assert (outcome.failed, outcome.units) == (0, 2)
     expected = values(tmp_path / "roomy")
@@ -694,13 +726,13 @@ def test_a_net_that_counts_is_counted_right(counted: tuple[Study, Classifier, Ta
 def test_an_added_metric_counts_no_image_twice(metrics: tuple[str, ...], tmp_path: Path) -> None:
     study = toy_study(tmp_path, 4, methods=["random"], metrics=["insertion"])
     run_study(study, tmp_path / "run")
-    told: list[Standing] = []
+    told: list[Status] = []
 
     class Listener:
-        def begin(self, study: object, standing: Standing) -> None: ...
-        def update(self, standing: Standing) -> None: ...
-        def end(self, standing: Standing) -> None:
-            told.append(standing)
+        def begin(self, study: object, status: Status) -> None: ...
+        def update(self, status: Status) -> None: ...
+        def end(self, status: Status) -> None:
+            told.append(status)
 
     run_study(replace(study, metrics=metrics), tmp_path / "run", watchers=[Listener()])
     assert told[0].images == {"random": 4} and told[0].units_done == 2

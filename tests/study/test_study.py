@@ -207,7 +207,7 @@ def test_methods_and_metrics_keep_their_names_apart() -> None:
         ("a = 1\na = 2", "is not TOML"),
     ],
 )
-def test_a_mistake_is_named_with_the_file_and_the_mend(text: str, told: str, tmp_path: Path) -> None:
+def test_a_mistake_is_named_with_the_file_and_the_fix(text: str, told: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
     with pytest.raises(InputError, match=told) as caught:
         Study.from_toml(path)

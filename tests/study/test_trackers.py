@@ -16,20 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofmap.core.errors import InputError, MissingExtra
-from proofmap.study.watchers.status import Standing, Watcher, Watchers
-from proofmap.study.watchers.trackers import MEMORY, TRACKERS, Tracker, make_tracker, safe
+from proofmap.study.watchers.status import Status, Watcher, Watchers
+from proofmap.study.watchers.trackers import RUN_IDS, TRACKERS, Tracker, make_tracker, safe_name
 
 SETTINGS = {"model": {"name": "tiny"}, "methods": ["grad-cam", "learned-mask:tv=0.1"], "workers": 1}
-SURVEYING = Standing(state="surveying")
-AWKWARD = safe("learned-mask:tv=0.1")
+SURVEYING = Status(state="surveying")
+AWKWARD = safe_name("learned-mask:tv=0.1")
 
 
-def standing(done: int, before: int = 0) -> Standing:
+def status(done: int, before: int = 0) -> Status:
     scores = {
         "grad-cam": {"soundness": done / 10, "insertion": float("nan")},
         "learned-mask:tv=0.1": {"soundness": 0.5},
     }
-    return Standing(
+    return Status(
         state="running", units_total=4, units_done=done, units_before=before, scores=scores if done else {}
     )
 
@@ -38,8 +38,8 @@ def first_run(tracker: Watcher) -> None:
     """Two units of four, with passes reported inside them, then an interruption."""
     tracker.begin(SETTINGS, SURVEYING)
     for done in (0, 1, 1, 1, 2, 2):
-        tracker.update(standing(done))
-    tracker.end(replace(standing(2), state="interrupted"))
+        tracker.update(status(done))
+    tracker.end(replace(status(2), state="interrupted"))
 
 
 def second_run(tracker: Watcher, *files: Path) -> None:
@@ -47,8 +47,8 @@ def second_run(tracker: Watcher, *files: Path) -> None:
     tracker.begin({**SETTINGS, "workers": 2, "seed": 0}, SURVEYING)
     tracker.update(replace(SURVEYING, last="10 pictures looked at"))
     for done in (2, 3, 3, 4):
-        tracker.update(standing(done, before=2))
-    tracker.end(replace(standing(4, before=2), state="finished", files=files))
+        tracker.update(status(done, before=2))
+    tracker.end(replace(status(4, before=2), state="finished", files=files))
 
 
 @pytest.fixture
@@ -108,14 +108,14 @@ def test_trackers_of_others_are_made_from_the_same_text(
 
 @given(st.text(max_size=300))
 def test_a_safe_name_is_one_that_all_trackers_allow(name: str) -> None:
-    made = safe(name)
+    made = safe_name(name)
     assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_. -]*", made) and len(made) <= 109
-    assert safe(made) == made  # so a name is either kept or cannot be mistaken for a kept one
+    assert safe_name(made) == made  # so a name is either kept or cannot be mistaken for a kept one
 
 
 @given(st.sets(st.text(alphabet="ab:=/. _", max_size=6), max_size=50))
 def test_two_names_never_become_one(names: set[str]) -> None:
-    assert len({safe(name) for name in names}) == len(names)
+    assert len({safe_name(name) for name in names}) == len(names)
 
 
 # When a run is opened.
@@ -130,14 +130,14 @@ class Notebook(Tracker):
         super().__init__()
         self.lines: list[tuple[object, ...]] = []
 
-    def open(self, settings: Mapping[str, str], standing: Standing) -> None:
-        self.lines.append(("open", settings["workers"], standing.units_done))
+    def open(self, settings: Mapping[str, str], status: Status) -> None:
+        self.lines.append(("open", settings["workers"], status.units_done))
 
     def write(self, values: Mapping[str, float], step: int) -> None:
         self.lines.append(("write", step))
 
-    def close(self, standing: Standing) -> None:
-        self.lines.append(("close", standing.state))
+    def close(self, status: Status) -> None:
+        self.lines.append(("close", status.state))
 
 
 def test_a_run_is_opened_when_it_is_known_how_many_units_were_done_before() -> None:
@@ -148,7 +148,7 @@ def test_a_run_is_opened_when_it_is_known_how_many_units_were_done_before() -> N
 
 def test_a_study_that_is_not_surveyed_opens_its_run_at_once() -> None:
     tracker = Notebook()
-    tracker.begin(SETTINGS, standing(2, before=2))
+    tracker.begin(SETTINGS, status(2, before=2))
     assert tracker.lines == [("open", "1", 2)]
 
 
@@ -157,7 +157,7 @@ def test_a_study_that_fails_in_its_survey_is_opened_and_closed() -> None:
     tracker.begin(SETTINGS, SURVEYING)
     tracker.update(SURVEYING)
     assert tracker.lines == []
-    tracker.end(Standing(state="failed"))
+    tracker.end(Status(state="failed"))
     assert tracker.lines == [("open", "1", 0), ("close", "failed")]
 
 
@@ -165,14 +165,14 @@ def test_a_run_that_cannot_be_opened_is_tried_once() -> None:
     tried: list[str] = []
 
     class Shut(Notebook):
-        def open(self, settings: Mapping[str, str], standing: Standing) -> None:
-            tried.append(standing.state)
+        def open(self, settings: Mapping[str, str], status: Status) -> None:
+            tried.append(status.state)
             raise OSError("no such server")
 
     watchers = Watchers(Shut())
     watchers.begin(SETTINGS, SURVEYING)
     with pytest.warns(RuntimeWarning, match="no such server"):
-        watchers.update(standing(0))
+        watchers.update(status(0))
     assert tried == ["running"] and watchers.watchers == []
 
 
@@ -217,17 +217,17 @@ def test_a_resumed_study_keeps_its_curve_even_if_it_fails_in_its_survey(tmp_path
     tracker = make_tracker("tensorboard", tmp_path)
     tracker.begin(SETTINGS, SURVEYING)
     for done in range(6):
-        tracker.update(standing(done))
-    tracker.end(replace(standing(5), state="interrupted"))
+        tracker.update(status(done))
+    tracker.end(replace(status(5), state="interrupted"))
     failing = make_tracker("tensorboard", tmp_path)
     failing.begin(SETTINGS, SURVEYING)
-    failing.end(Standing(state="failed"))
+    failing.end(Status(state="failed"))
     assert curve() == [1, 2, 3, 4, 5]
     resumed = make_tracker("tensorboard", tmp_path)
     resumed.begin(SETTINGS, SURVEYING)
-    resumed.update(standing(5, before=5))
-    resumed.update(standing(6, before=5))
-    resumed.end(replace(standing(6, before=5), state="finished"))
+    resumed.update(status(5, before=5))
+    resumed.update(status(6, before=5))
+    resumed.end(replace(status(6, before=5), state="finished"))
     assert curve() == [1, 2, 3, 4, 5, 6]
     assert len(texts(events(tmp_path / "tensorboard"), "settings")) == 3
 
@@ -260,7 +260,7 @@ def mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.filterwarnings("default")  # what MLflow deprecates is its own business
 def test_mlflow_holds_one_run_of_both_parts(mlflow: Any, tmp_path: Path, files: list[Path]) -> None:
     first_run(make_tracker("mlflow:proofs", tmp_path))
-    (run_id,) = json.loads((tmp_path / MEMORY).read_text()).values()
+    (run_id,) = json.loads((tmp_path / RUN_IDS).read_text()).values()
     client = mlflow.MlflowClient()
     assert client.get_run(run_id).info.status == "KILLED"
     second_run(make_tracker("mlflow:proofs", tmp_path), *files)
@@ -281,19 +281,19 @@ def test_mlflow_holds_one_run_of_both_parts(mlflow: Any, tmp_path: Path, files: 
 
 @pytest.mark.filterwarnings("default")
 def test_a_run_that_mlflow_has_lost_is_begun_anew_and_said(mlflow: Any, tmp_path: Path) -> None:
-    (tmp_path / MEMORY).write_text(json.dumps({"mlflow:": "0123456789abcdef0123456789abcdef"}))
-    with pytest.warns(UserWarning, match="0123456789abcdef cannot go on, a new one begins"):
+    (tmp_path / RUN_IDS).write_text(json.dumps({"mlflow:": "0123456789abcdef0123456789abcdef"}))
+    with pytest.warns(UserWarning, match="0123456789abcdef cannot be continued, a new one is started"):
         second_run(make_tracker("mlflow", tmp_path))
-    run_id = json.loads((tmp_path / MEMORY).read_text())["mlflow:"]
+    run_id = json.loads((tmp_path / RUN_IDS).read_text())["mlflow:"]
     assert mlflow.MlflowClient().get_run(run_id).info.status == "FINISHED"
 
 
 @pytest.mark.filterwarnings("default")
 def test_mlflow_takes_more_settings_than_fit_one_request(mlflow: Any, tmp_path: Path) -> None:
     tracker = make_tracker("mlflow", tmp_path)
-    tracker.begin({f"setting {i}": "x" * 10_000 for i in range(250)}, standing(0))
-    tracker.end(standing(0))
-    (run_id,) = json.loads((tmp_path / MEMORY).read_text()).values()
+    tracker.begin({f"setting {i}": "x" * 10_000 for i in range(250)}, status(0))
+    tracker.end(status(0))
+    (run_id,) = json.loads((tmp_path / RUN_IDS).read_text()).values()
     run = mlflow.MlflowClient().get_run(run_id)
     assert len(run.data.params) == 250 and run.info.status == "FAILED"
 
@@ -314,7 +314,7 @@ def test_wandb_keeps_one_run_id_and_all_values(
     first_run(make_tracker("wandb:proofs", tmp_path))
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "2"))
     second_run(make_tracker("wandb:proofs", tmp_path), *files)
-    (run_id,) = json.loads((tmp_path / MEMORY).read_text()).values()
+    (run_id,) = json.loads((tmp_path / RUN_IDS).read_text()).values()
     parts = sorted(tmp_path.glob(f"*/wandb/offline-run-*-{run_id}/run-{run_id}.wandb"))
     records = [record for part in parts for record in wandb_records(part)]
     curve = [

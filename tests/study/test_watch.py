@@ -16,16 +16,15 @@ import pytest
 import torch
 from rich.console import Console
 
-from proofmap.cli.console import EVERY
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Progress
+from proofmap.core.progress import EVERY, Progress
 from proofmap.study.watchers import views
-from proofmap.study.watchers.status import Standing, UnitProgress, Watcher, Watchers, in_words, memory_of
+from proofmap.study.watchers.status import Status, UnitProgress, Watcher, Watchers, memory_of, status_line
 from proofmap.study.watchers.views import LiveView, PlainLines, ProgressFile, watcher_for
 
 METRICS = ("completeness", "soundness", "best-effort", "insertion", "deletion", "area", "entropy")
 METHODS = ("learned-mask", "grad-cam", "learned-mask:preset=paper,grid=28,objective=printed [red]")
-RUNNING = Standing(
+RUNNING = Status(
     state="running",
     units_total=70,
     units_done=12,
@@ -60,13 +59,13 @@ class Diary:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
+    def begin(self, study: Mapping[str, object], status: Status) -> None:
         self.told.append("begin")
 
-    def update(self, standing: Standing) -> None:
+    def update(self, status: Status) -> None:
         self.told.append("update")
 
-    def end(self, standing: Standing) -> None:
+    def end(self, status: Status) -> None:
         self.told.append("end")
 
 
@@ -75,16 +74,16 @@ class Faulty(Diary):
         super().__init__()
         self.moment = moment
 
-    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
-        super().begin(study, standing)
+    def begin(self, study: Mapping[str, object], status: Status) -> None:
+        super().begin(study, status)
         self._fail("begin")
 
-    def update(self, standing: Standing) -> None:
-        super().update(standing)
+    def update(self, status: Status) -> None:
+        super().update(status)
         self._fail("update")
 
-    def end(self, standing: Standing) -> None:
-        super().end(standing)
+    def end(self, status: Status) -> None:
+        super().end(status)
         self._fail("end")
 
     def _fail(self, moment: str) -> None:
@@ -92,7 +91,7 @@ class Faulty(Diary):
             raise RuntimeError("no connection")
 
 
-# A standing and what follows from it.
+# A status and what follows from it.
 
 
 def test_time_left_goes_by_passes_where_their_number_is_known() -> None:
@@ -101,20 +100,20 @@ def test_time_left_goes_by_passes_where_their_number_is_known() -> None:
 
 
 def test_time_left_goes_by_the_units_of_this_run_where_passes_are_unknown() -> None:
-    standing = replace(RUNNING, passes_total=None)  # 12 + 3 - 5 units took 9 s, and 55 are left
-    assert standing.seconds_left == pytest.approx(55 * 9 / 10)
+    status = replace(RUNNING, passes_total=None)  # 12 + 3 - 5 units took 9 s, and 55 are left
+    assert status.seconds_left == pytest.approx(55 * 9 / 10)
 
 
 @pytest.mark.parametrize(
-    "standing",
+    "status",
     [
-        Standing(state="surveying"),
-        Standing(state="running", units_total=70, units_done=5, units_before=5, seconds=9.0),
+        Status(state="surveying"),
+        Status(state="running", units_total=70, units_done=5, units_before=5, seconds=9.0),
         replace(RUNNING, state="interrupted"),
     ],
 )
-def test_no_time_is_told_that_is_not_known(standing: Standing) -> None:
-    assert standing.seconds_left is None
+def test_no_time_is_told_that_is_not_known(status: Status) -> None:
+    assert status.seconds_left is None
 
 
 def test_more_passes_than_planned_leave_no_negative_time() -> None:
@@ -155,7 +154,7 @@ def test_all_watchers_hear_of_the_end_even_when_warnings_are_errors() -> None:
 
 def test_an_interrupt_inside_a_watcher_is_not_swallowed() -> None:
     class Interrupted(Diary):
-        def update(self, standing: Standing) -> None:
+        def update(self, status: Status) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -167,7 +166,7 @@ def test_watchers_are_told_one_thing_at_a_time() -> None:
     together = threading.Barrier(4)
 
     class Counter(Diary):
-        def update(self, standing: Standing) -> None:
+        def update(self, status: Status) -> None:
             nonlocal inside, most
             inside += 1
             Path(".").stat()  # a system call lets another thread in, if it may come
@@ -234,7 +233,7 @@ def test_a_tick_that_makes_passes_does_not_tick_again() -> None:
 
 
 def test_a_line_says_all_that_is_known() -> None:
-    assert in_words(RUNNING) == (
+    assert status_line(RUNNING) == (
         "12/70 units, 3 failed, 5 from before, 5,310 passes, 590/s, 3 min left, last: grad-cam on images 32-63"
     )
 
@@ -242,14 +241,14 @@ def test_a_line_says_all_that_is_known() -> None:
 def test_lines_come_at_the_beginning_at_intervals_and_at_the_end() -> None:
     clock, stream = Clock(), io.StringIO()
     lines = PlainLines(stream, every=10, clock=clock)
-    lines.begin({}, Standing(state="surveying"))
+    lines.begin({}, Status(state="surveying"))
     for _ in range(5):
         clock.now += 5
         lines.update(RUNNING)
-    lines.end(Standing(state="finished", units_done=70, units_total=70, passes_done=8000, seconds=800))
+    lines.end(Status(state="finished", units_done=70, units_total=70, passes_done=8000, seconds=800))
     first, *middle, last = stream.getvalue().splitlines()
     assert first == "surveying: looking at the pictures"
-    assert middle == [in_words(RUNNING)] * 2
+    assert middle == [status_line(RUNNING)] * 2
     assert last == "finished: 70/70 units, 8,000 passes, 10/s, 13 min in all"
 
 
@@ -277,7 +276,7 @@ def test_an_interval_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_the_file_holds_where_the_study_stands(tmp_path: Path) -> None:
     clock = Clock()
     file = ProgressFile(tmp_path / "progress.json", clock=clock, now=clock.date)
-    file.begin({}, Standing(state="surveying"))
+    file.begin({}, Status(state="surveying"))
     clock.now += 60
     broken = {**RUNNING.scores, "random": {"soundness": float("nan"), "insertion": 0.1}}
     file.end(replace(RUNNING, scores=broken))
@@ -361,11 +360,11 @@ def test_a_reader_never_meets_half_a_file(tmp_path: Path) -> None:
 # The live view.
 
 
-def drawn(standing: Standing, width: int, height: int = 24, since: float = 0.0) -> list[str]:
+def drawn(status: Status, width: int, height: int = 24, since: float = 0.0) -> list[str]:
     clock = Clock()
     console = Console(file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None)
     view = LiveView(console, clock=clock)
-    view.update(standing)
+    view.update(status)
     clock.now += since
     console.print(view.picture())
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
@@ -373,18 +372,18 @@ def drawn(standing: Standing, width: int, height: int = 24, since: float = 0.0) 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 140])
 @pytest.mark.parametrize(
-    "standing",
+    "status",
     [
-        Standing(state="surveying"),
+        Status(state="surveying"),
         RUNNING,
         replace(RUNNING, passes_done=10**9, seconds=10**6, device="cuda:0"),
     ],
     ids=["surveying", "running", "large"],
 )
-def test_every_line_of_the_view_fits_the_terminal(width: int, standing: Standing) -> None:
-    lines = drawn(standing, width)
+def test_every_line_of_the_view_fits_the_terminal(width: int, status: Status) -> None:
+    lines = drawn(status, width)
     assert max(map(len, lines)) <= width
-    assert len(lines) == (4 + 1 + len(METHODS) if standing.scores else 2)
+    assert len(lines) == (4 + 1 + len(METHODS) if status.scores else 2)
 
 
 def test_a_terminal_of_60_columns_shows_all_that_matters() -> None:
@@ -420,7 +419,7 @@ def test_a_low_terminal_shows_the_methods_that_began_last() -> None:
 def test_the_view_vanishes_at_the_end() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     view = LiveView(console)
-    view.begin({}, Standing(state="surveying"))
+    view.begin({}, Status(state="surveying"))
     view.update(RUNNING)
     view.end(replace(RUNNING, state="interrupted"))
     text = console.file.getvalue()  # type: ignore[attr-defined]

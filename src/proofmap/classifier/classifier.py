@@ -28,7 +28,7 @@ class Classifier:
     """A net together with everything that makes its output a probability f(x, a).
 
     Images are ``(N, C, H, W)`` floats in [0, 1]; normalisation ``(x - mean) / std`` happens inside. A net that takes
-    something else says so with ``inputs`` (:class:`~proofmap.core.inputs.Series`, ``Rows``). Labels are
+    something else declares it with ``inputs`` (:class:`~proofmap.core.inputs.Series`, ``Rows``). Labels are
     indices into the net's outputs. ``label_set`` names the outputs that count: with ``renormalise`` the softmax
     runs over them alone (as the released code of the paper does), otherwise over all outputs.
 
@@ -155,10 +155,10 @@ class Classifier:
         return self._batches
 
     def fix_batches(self, forward: int, gradient: int) -> None:
-        """Take these batch sizes from now on, shared by every frozen view: they decide the last bits of a result."""
-        self._take_batches((forward, gradient), (BatchSize(forward), BatchSize(gradient)))
+        """Use these batch sizes from now on, also in every frozen view: they affect the last bits of a result."""
+        self._set_batches((forward, gradient), (BatchSize(forward), BatchSize(gradient)))
 
-    def _take_batches(
+    def _set_batches(
         self, fixed: tuple[int, int] | None, batches: tuple[BatchSize, BatchSize] | None
     ) -> None:
         for view in (self, *self._frozen.values()):

@@ -3,7 +3,7 @@
 None of the changes alters the function: batch-norm is folded into the convolution before it (or becomes one
 multiply-add), the memory layout is channels-last, and on a CPU convolutions are replaced by
 :class:`~proofmap.classifier.frozen_conv.FrozenConv2d` together with their padding and rectifier. Where a net does something
-that this cannot carry over, and its output would be another, the net stays as it is.
+that this does not preserve, so that its output would differ, the net stays as it is.
 """
 
 from __future__ import annotations
@@ -57,22 +57,22 @@ def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
     net = copied(net).eval().requires_grad_(False)
     frozen = Frozen(net, torch.contiguous_format)
     if not _has_hooks(net):
-        expected = _outcome(frozen, example)
+        expected = _output_and_gradient(frozen, example)
         for layout in (torch.channels_last, torch.contiguous_format):
-            fast = Frozen(_sped_up(copied(net), example, dtype), layout)
+            fast = Frozen(_optimised(copied(net), example, dtype), layout)
             if _agree(fast, expected, example):
                 frozen = fast
                 break
     return frozen.to(dtype=dtype)
 
 
-def _sped_up(net: nn.Module, example: Tensor, dtype: torch.dtype) -> nn.Module:
+def _optimised(net: nn.Module, example: Tensor, dtype: torch.dtype) -> nn.Module:
     on_cpu = example.device.type == "cpu" and dtype == torch.float32
     traced = _traced(net)
     if traced is not None:
         _fold_batch_norm(traced)
         if on_cpu:
-            _take_in_padding_and_rectifiers(traced, example)
+            _absorb_padding_and_rectifiers(traced, example)
         net = traced
     _replace(net, lambda m: type(m) is nn.BatchNorm2d and m.running_mean is not None, Affine)
     if on_cpu:
@@ -85,7 +85,7 @@ def _has_hooks(net: nn.Module) -> bool:
     return any(getattr(module, kind) for module in net.modules() for kind in kinds)
 
 
-def _outcome(net: nn.Module, example: Tensor) -> tuple[Tensor, Tensor | None]:
+def _output_and_gradient(net: nn.Module, example: Tensor) -> tuple[Tensor, Tensor | None]:
     """Output and input gradient for two noisy images; two, because torch's batch-norm may err on one alone."""
     noise = torch.randn(2, *example.shape[1:], generator=torch.Generator().manual_seed(0)).to(example)
     with torch.enable_grad(), steady_kernels(tf32=False):
@@ -103,7 +103,7 @@ def _agree(fast: nn.Module, expected: tuple[Tensor, Tensor | None], example: Ten
     an activation over its kink (3 % of a random ResNet-164's)."""
     tolerance = 0.001 if example.dtype in (torch.float32, torch.float64) else 0.02
     try:
-        out, gradient = _outcome(fast, example)
+        out, gradient = _output_and_gradient(fast, example)
         if bool((out - expected[0]).abs().max() > tolerance * expected[0].abs().max()):
             return False
         if gradient is None or expected[1] is None:
@@ -172,12 +172,12 @@ def _fold_batch_norm(traced: fx.GraphModule) -> None:
             node.replace_all_uses_with(before)
             traced.graph.erase_node(node)
         else:
-            _put(traced, str(node.target), Affine(norm))
+            _set_submodule(traced, str(node.target), Affine(norm))
     traced.recompile()
     traced.delete_all_unused_submodules()
 
 
-def _take_in_padding_and_rectifiers(traced: fx.GraphModule, example: Tensor) -> None:
+def _absorb_padding_and_rectifiers(traced: fx.GraphModule, example: Tensor) -> None:
     """Turn each ``pad -> conv -> rectifier`` (pad and rectifier optional) into one frozen convolution."""
     pads = _PadAmounts(traced)
     try:
@@ -202,7 +202,7 @@ def _take_in_padding_and_rectifiers(traced: fx.GraphModule, example: Tensor) -> 
             (rectifier,) = node.users
             rectifier.replace_all_uses_with(node)
             traced.graph.erase_node(rectifier)
-        _put(traced, str(node.target), frozen)
+        _set_submodule(traced, str(node.target), frozen)
     for node in reversed(list(traced.graph.nodes)):
         if not node.users and node not in idle:
             traced.graph.erase_node(node)
@@ -212,7 +212,7 @@ def _take_in_padding_and_rectifiers(traced: fx.GraphModule, example: Tensor) -> 
     for node in traced.graph.nodes:
         conv = calls.module(node)
         if isinstance(conv, FrozenConv2d) and len(node.users) == 1:
-            # the one reader is a frozen convolution, whose backward makes a tensor nobody else sees
+            # the one reader is a frozen convolution, whose backward makes a tensor that is used nowhere else
             conv.owns_gradient = isinstance(calls.module(next(iter(node.users))), FrozenConv2d)
 
 
@@ -254,9 +254,9 @@ class _PadAmounts(fx.Interpreter):
 def _replace(net: nn.Module, fits: Callable[[nn.Module], bool], by: Callable[[Any], nn.Module]) -> None:
     for name, module in list(net.named_modules()):
         if name and fits(module):
-            _put(net, name, by(module))
+            _set_submodule(net, name, by(module))
 
 
-def _put(root: nn.Module, name: str, module: nn.Module) -> None:
+def _set_submodule(root: nn.Module, name: str, module: nn.Module) -> None:
     parent, _, leaf = name.rpartition(".")
     setattr(root.get_submodule(parent), leaf, module)

@@ -5,8 +5,8 @@ fixed weights w is itself a convolution, with w flipped and its channels exchang
 
     dL/dx = conv(dL/dy, flip(w)^T)          (a transposed convolution where the stride is not 1)
 
-A rectifier behind the convolution and uneven zero padding before it are taken in: large tensors are then neither
-copied nor allocated anew, which costs as much as the arithmetic.
+A rectifier behind the convolution and uneven zero padding before it are included: large tensors are then neither
+copied nor allocated again, which would cost as much as the arithmetic.
 """
 
 from __future__ import annotations

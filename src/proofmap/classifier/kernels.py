@@ -1,4 +1,4 @@
-"""Kernels that give the same bits each time, and float32 that means it, on NVIDIA GPUs; nothing elsewhere."""
+"""Deterministic kernels and full float32 precision on NVIDIA GPUs; no effect on other devices."""
 
 from __future__ import annotations
 

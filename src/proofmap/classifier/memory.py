@@ -11,7 +11,7 @@ from torch import Tensor
 from proofmap.core.batching import BatchSize
 
 _LARGEST_ON_CPU = 40 * 2**20
-"""A C library hands larger blocks back to the system when freed; touching them anew costs more than computing them."""
+"""A C library returns larger blocks to the system when freed; paging them in again costs more than computing them."""
 _LIMIT = 4096
 
 
@@ -55,7 +55,7 @@ def _saved_bytes(forward: Callable[[Tensor], Tensor], image: Tensor, weights: It
 
 
 def device_memory(device: torch.device) -> int:
-    """Bytes of memory that a device has, as its driver or the operating system tells it."""
+    """Bytes of memory that a device has, as its driver or the operating system reports it."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     try:

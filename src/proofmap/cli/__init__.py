@@ -11,7 +11,7 @@ import typer
 
 import proofmap as pm
 from proofmap.cli import evaluate, explain, figures, lists, runs
-from proofmap.cli.options import people
+from proofmap.cli.options import stderr
 from proofmap.core.batching import BatchSizeWarning
 
 app = typer.Typer(
@@ -39,8 +39,8 @@ for command in (
     app.command()(command)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"proofmap {pm.__version__}")
         raise typer.Exit
 
@@ -48,7 +48,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass
@@ -65,21 +65,23 @@ def _interrupt(*_: object) -> None:
 def main() -> None:
     """Run the command line.
 
-    Exit codes: 0 for success, 1 for an audit or verification that fails, 2 for input that can be mended, 3 when some
+    Exit codes: 0 for success, 1 for an audit or verification that fails, 2 for input that can be fixed, 3 when some
     image or unit of a study failed, 130 when interrupted.
     """
     signal.signal(signal.SIGINT, _interrupt)
     with warnings.catch_warnings():
         warnings.simplefilter("always", BatchSizeWarning)
-        warnings.showwarning = lambda message, *_, **__: people.print(f"note: {message}", markup=False)
+        warnings.showwarning = lambda message, *_, **__: stderr.print(f"note: {message}", markup=False)
         try:
             app()
         except pm.ProofmapError as error:
-            people.print("[bold red]error:[/]", end=" ")
-            people.print(str(error), markup=False)
+            stderr.print("[bold red]error:[/]", end=" ")
+            stderr.print(str(error), markup=False)
             sys.exit(2)
         except _Interrupted:
-            people.print("stopped; nothing half-written was left behind, and a study goes on where it was")
+            stderr.print(
+                "stopped; no partial files were left behind, and the same command continues a study where it stopped"
+            )
             sys.exit(130)
 
 

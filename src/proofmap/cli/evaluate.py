@@ -22,10 +22,10 @@ from proofmap.cli.options import (
     Format,
     Quiet,
     check_format,
+    command_line,
     device_named,
-    listed,
-    people,
-    typed,
+    split_list,
+    stderr,
 )
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
@@ -95,9 +95,9 @@ def evaluate(
     pictures: Annotated[bool, typer.Option(help="Write sheets and charts.")] = True,
     quiet: Quiet = False,
 ) -> None:
-    """Judge methods over many images; stopped at any moment, the same command goes on where it was."""
+    """Judge methods over many images; if stopped, the same command continues where it left off."""
     check_format(format, (*FORMATS, "latex"))
-    asked = Study.from_toml(study) if study is not None else Study()
+    config = Study.from_toml(study) if study is not None else Study()
     changes: dict[str, Any] = {
         "data": data,
         "model": model,
@@ -111,26 +111,26 @@ def evaluate(
         "seed": seed,
         "methods": None if methods is None else split_specs(methods),
         "metrics": None if metrics is None else split_specs(metrics, "metric"),
-        "label_set": None if label_set is None else listed(label_set),
+        "label_set": None if label_set is None else split_list(label_set),
     }
     selection: dict[str, Any] = {"number": number, "correct": correct, "second": second}
-    asked = replace(
-        asked,
-        images=replace(asked.images, **{k: v for k, v in selection.items() if v is not None}),
+    config = replace(
+        config,
+        images=replace(config.images, **{k: v for k, v in selection.items() if v is not None}),
         **{k: v for k, v in changes.items() if v is not None},
     )
-    if not asked.methods:
-        asked = replace(asked, methods=tuple(split_specs(COMPARED)))
-    if not asked.data:
+    if not config.methods:
+        config = replace(config, methods=tuple(split_specs(COMPARED)))
+    if not config.data:
         raise InputError("no data was named: give --data, or a study file with data = ...")
     folder = out or Path(study.stem if study is not None else "evaluation")
     check_output(folder)
-    chosen, elsewhere = _devices(executor, gpus, device)
+    device_here, worker_device = _devices(executor, gpus, device)
     if dry_run:
-        print(preview_text(preview(Setup(study=asked, device=chosen, threads=threads), folder)))
+        print(preview_text(preview(Setup(study=config, device=device_here, threads=threads), folder)))
         return
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
-        threads = 1  # a core for each worker, unless the run has begun otherwise
+        threads = 1  # a core for each worker, unless the run was started with another number
 
     found: list[tuple[pm.Evaluation, list[Path]]] = []
 
@@ -140,39 +140,39 @@ def evaluate(
         return found[0][1]
 
     outcome = run_study(
-        asked,
+        config,
         folder,
         executor=_executor(executor, address, workers, gpus, threads, folder),
-        device=chosen,
-        worker_device=elsewhere,
+        device=device_here,
+        worker_device=worker_device,
         batch_size=batch_size,
         threads=threads,
         watchers=[
-            watcher_for(people, quiet),
+            watcher_for(stderr, quiet),
             ProgressFile(folder / "progress.json"),
             *[make_tracker(text, folder) for text in tracker or []],
         ],
-        on_plan=None if quiet else _say_plan,
+        on_plan=None if quiet else _print_plan,
         on_end=write,
         wait=wait,
         retry=retry,
-        command=typed(),
+        command=command_line(),
     )
     print_scores(found[0][0], format)
-    _say_end(outcome)
+    _print_outcome(outcome)
 
 
 def _devices(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:
     """Where the net runs here and in Ray's workers, which see the GPUs that they ask for and no other."""
     if executor != "ray":
         return device_named(device), None
-    elsewhere = device or ("cuda" if gpus else "cpu")
-    if elsewhere == "cpu" or torch.cuda.is_available():
-        return elsewhere, elsewhere
-    people.print(
+    worker_device = device or ("cuda" if gpus else "cpu")
+    if worker_device == "cpu" or torch.cuda.is_available():
+        return worker_device, worker_device
+    stderr.print(
         "note: this machine has no GPU, so batch sizes are measured on its CPU; give --batch-size for the workers"
     )
-    return "cpu", elsewhere
+    return "cpu", worker_device
 
 
 def _executor(
@@ -192,23 +192,23 @@ def _executor(
     return LocalExecutor()
 
 
-def _say_end(outcome: Outcome) -> None:
+def _print_outcome(outcome: Outcome) -> None:
     with Run(outcome.folder) as run:
         for note in run.notes():
-            people.print(note, markup=False)
+            stderr.print(note, markup=False)
         failures = run.failures()
-    people.print(f"\nwritten: {', '.join(map(str, outcome.files))}", markup=False)
+    stderr.print(f"\nwritten: {', '.join(map(str, outcome.files))}", markup=False)
     for failure in failures[:10]:
         place = f"{failure.method} on {failure.image}" if failure.method else failure.image
-        people.print(f"failed: {place}: {failure.reason}", markup=False)
+        stderr.print(f"failed: {place}: {failure.reason}", markup=False)
     for method, images in outcome.given_up.items():
-        people.print(
+        stderr.print(
             f"given up: {method} failed on every image of three units in a row; {images} images were not tried",
             markup=False,
         )
     if failures:
         more = f" ({len(failures) - 10} more are in the report)" if len(failures) > 10 else ""
-        people.print(f"{len(failures)} failed{more}; the same command with --retry tries them again")
+        stderr.print(f"{len(failures)} failed{more}; the same command with --retry tries them again")
         raise typer.Exit(FAILED)
 
 
@@ -226,15 +226,15 @@ def print_scores(found: pm.Evaluation, format: str) -> None:
         print(found.table())
 
 
-def _say_plan(plan: Plan) -> None:
+def _print_plan(plan: Plan) -> None:
     left = plan.units - plan.done
     if not left:
-        people.print(f"nothing is to do: {plan.units} units are done", markup=False)
+        stderr.print(f"nothing left to do: all {plan.units} units are done", markup=False)
         return
     cost = plan.cost
     passes = "" if cost is None else f", {cost.passes:,} passes"
     done = f" ({plan.done} are done)" if plan.done else ""
-    people.print(
+    stderr.print(
         f"{plan.images} images x {plan.labels_per_image:.3g} labels x {len(plan.methods)} methods: "
         f"{left} units to do{done}{passes}",
         markup=False,
@@ -242,7 +242,7 @@ def _say_plan(plan: Plan) -> None:
 
 
 def preview_text(found: Preview) -> str:
-    """The plan as a person wants to read it before spending hours."""
+    """The plan, its cost and its estimated time as text."""
     plan, speed = found.plan, found.speed
     rows = [
         [m.name, str(m.units), str(m.done), "?" if m.cost is None else f"{m.cost.passes:,}"]
@@ -262,10 +262,10 @@ def preview_text(found: Preview) -> str:
 def _cost_lines(plan: Plan, speed: Any, seconds: float | None) -> Sequence[str]:
     rates = f"{speed.forward:,.0f} passes/s forward, {speed.gradient:,.0f} with gradient, measured now"
     if plan.done == plan.units:
-        return ["nothing is to do"]
+        return ["nothing left to do"]
     about = (
         f"about {duration(seconds)} ({rates})"
         if seconds is not None
-        else f"time unknown: a method does not tell its passes ({rates})"
+        else f"time unknown: a method does not report its passes ({rates})"
     )
     return [about, f"maps: {plan.map_bytes / 1e9:.2g} GB on disk (--maps none saves them)"]

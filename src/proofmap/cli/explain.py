@@ -23,12 +23,12 @@ from proofmap.cli.options import (
     Seed,
     ThresholdsOption,
     Weights,
+    command_line,
     device_named,
-    listed,
-    people,
-    say_if_no_charts,
-    say_written,
-    typed,
+    print_written,
+    split_list,
+    stderr,
+    warn_if_no_charts,
 )
 from proofmap.core.files import check_output
 from proofmap.data.loader import load_blocks
@@ -66,13 +66,13 @@ def explain(
         model, weights=weights, device=device_named(device), batch_size=batch_size
     )
     if label_set is not None:
-        classifier = classifier.restricted(listed(label_set), renormalise=renormalise)
+        classifier = classifier.restricted(split_list(label_set), renormalise=renormalise)
     check_output(out)
     (block,) = load_blocks(photos, classifier, block_size=len(photos))
     if not block.indices:
         raise pm.InputError(block.failures[0].reason)
     if (out / "evaluation.json").exists():
-        people.print(f"note: what an earlier explain left in {out}/ is replaced", markup=False)
+        stderr.print(f"note: the files of an earlier explain in {out}/ are replaced", markup=False)
     proof = pm.explain(
         classifier,
         block.images,
@@ -82,16 +82,19 @@ def explain(
         curve=curve,
         names=[Path(photos.names[i]).stem for i in block.indices],
         seed=seed,
-        progress=progress_for(people, quiet),
+        progress=progress_for(stderr, quiet),
     )
     print(proof)
     written = proof.save(out)
     report = write_report(
-        proof.evaluation, out / "report.html", title=f"What do the maps of {method} prove?", command=typed()
+        proof.evaluation,
+        out / "report.html",
+        title=f"What do the maps of {method} prove?",
+        command=command_line(),
     )
-    say_written([*written, report])
+    print_written([*written, report])
     for failure in block.failures:
-        people.print(f"failed: {failure.reason}", markup=False)
+        stderr.print(f"failed: {failure.reason}", markup=False)
     if block.failures:
         raise typer.Exit(3)
 
@@ -108,7 +111,7 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Everything at once on real photographs and a real ImageNet net: pictures, curves, table, report."""
-    dataset = photographs([f"sample:{name}" for name in listed(photos)])
+    dataset = photographs([f"sample:{name}" for name in split_list(photos)])
     classifier = pm.load_classifier(DEFAULT_MODEL, device=device_named(device))
     left_out = explained_samples(dataset)
     chosen = [without_samples(pm.make_method(spec), left_out) for spec in split_specs(methods)]
@@ -121,12 +124,12 @@ def demo(
         labels=labels,
         names=dataset.names,
         seed=seed,
-        progress=progress_for(people, quiet),
+        progress=progress_for(stderr, quiet),
     )
     print(f"what the maps of {found.results[0].name} prove\n\n{tables.pair_table(found, methods=1)}\n")
     print(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
     written = found.save(out)
-    report = write_report(found, out / "report.html", command=typed())
-    say_written([*written, report])
-    say_if_no_charts(out)
-    people.print(f"open {report} in a browser: every picture, with a slider", markup=False)
+    report = write_report(found, out / "report.html", command=command_line())
+    print_written([*written, report])
+    warn_if_no_charts(out)
+    stderr.print(f"open {report} in a browser: every picture, with a slider", markup=False)

@@ -18,9 +18,9 @@ from proofmap.cli.options import (
     Seed,
     Weights,
     device_named,
-    listed,
-    people,
-    say_written,
+    print_written,
+    split_list,
+    stderr,
 )
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
@@ -72,7 +72,7 @@ def figures(
     wanted = _wanted(names, found)
     if any(FIGURES[name].needs == "images" for name in wanted):
         found |= _images(data, number, model, weights, device, seed)
-    settings: dict[str, Any] = {"seed": seed, "progress": progress_for(people, quiet)}
+    settings: dict[str, Any] = {"seed": seed, "progress": progress_for(stderr, quiet)}
     written: list[Path] = []
     for name in wanted:
         needs = FIGURES[name].needs
@@ -80,8 +80,8 @@ def figures(
             key: value for key, value in found.items() if (key == "evaluation") == (needs == "evaluation")
         }
         chosen = {**settings, **_choices(name, labels, method)} if needs == "images" else {}
-        written += draw_figure(name, out=out, formats=listed(formats), **given, **chosen)
-    say_written(written)
+        written += draw_figure(name, out=out, formats=split_list(formats), **given, **chosen)
+    print_written(written)
 
 
 def _choices(name: str, labels: str | None, method: str | None) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _choices(name: str, labels: str | None, method: str | None) -> dict[str, Any
         if "labels" not in takes:
             raise InputError(f"the figure {name} chooses its labels itself; leave out --labels")
         rule = labels == "all" or labels.startswith(("top", "p>="))
-        chosen["labels"] = labels if rule else listed(labels)
+        chosen["labels"] = labels if rule else split_list(labels)
     elif "labels" in takes and takes["labels"].default is inspect.Parameter.empty:
         raise InputError(f"the figure {name} needs --labels: the things it shall find, by name or index")
     if method is not None:
@@ -108,7 +108,7 @@ def _wanted(names: str | None, found: dict[str, Any]) -> list[str]:
         if not found:
             raise InputError("name a run, or figures with --names; see: proofmap figures --list")
         return figures_of(found["evaluation"])
-    wanted = listed(names)
+    wanted = split_list(names)
     unknown = [name for name in wanted if name not in FIGURES]
     if unknown or not wanted:
         raise InputError(f"no figure is named {(unknown or [names])[0]!r}; known are {', '.join(FIGURES)}")

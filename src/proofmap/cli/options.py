@@ -1,4 +1,4 @@
-"""What the commands share: their options, where people are spoken to, and the device."""
+"""What the commands share: their options, the console on stderr, and the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 
 from proofmap.core.errors import InputError
 
-people = Console(stderr=True, highlight=False, soft_wrap=True)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 COMPARED = "learned-mask,top-label:learned-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
 
@@ -41,8 +41,12 @@ RunFolder = Annotated[Path, typer.Argument(help="A run directory, made by evalua
 FORMATS = ("table", "md", "csv", "json")
 
 
-def listed(text: str) -> list[str]:
-    """The parts of a list with commas."""
+def split_list(text: str) -> list[str]:
+    """The parts of a text that are separated by commas.
+
+    >>> split_list("cat, dog,")
+    ['cat', 'dog']
+    """
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
@@ -62,16 +66,16 @@ def device_named(name: str | None) -> str:
     return name
 
 
-def typed() -> str:
-    """The command as a person would type it again."""
+def command_line() -> str:
+    """This command line, quoted so that it can be typed again."""
     return shlex.join(["proofmap", *sys.argv[1:]])
 
 
-def say_written(paths: Sequence[Path]) -> None:
+def print_written(paths: Sequence[Path]) -> None:
     folder = paths[0].parent
-    people.print(f"\nwritten to {folder}/: {', '.join(p.name for p in paths)}", markup=False)
+    stderr.print(f"\nwritten to {folder}/: {', '.join(p.name for p in paths)}", markup=False)
 
 
-def say_if_no_charts(out: Path) -> None:
+def warn_if_no_charts(out: Path) -> None:
     if not (out / "curves.png").is_file():
-        people.print("no charts were drawn: pip install 'proofmap\\[figures]' brings matplotlib")
+        stderr.print("no charts were drawn: pip install 'proofmap\\[figures]' brings matplotlib")

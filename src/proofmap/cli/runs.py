@@ -1,4 +1,4 @@
-"""Commands on finished runs: compare, audit, report, figures, export, verify."""
+"""Commands on finished runs: compare, audit, report, export, verify."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from proofmap.cli.options import Format, RunFolder, check_format, listed, people, say_written
+from proofmap.cli.options import Format, RunFolder, check_format, print_written, split_list, stderr
 from proofmap.core.errors import InputError
 from proofmap.report.runs import write_run_report
-from proofmap.results.audit import audit as hold_against
-from proofmap.results.compare import compare as paired
+from proofmap.results.audit import audit as audit_scores
+from proofmap.results.compare import compare as compare_scores
 from proofmap.study import Run, export_run, verify_run
+from proofmap.study.manifest import Manifest
 
 
 def compare(
@@ -30,12 +31,12 @@ def compare(
     for folder in runs:
         with Run(folder) as run:
             found[folder.name or str(folder)] = run.evaluation()
-            _say_notes(run)
+            _print_notes(run)
     if len(found) < len(runs):
-        raise InputError("two of the run directories have the same name; rename one, to tell them apart")
+        raise InputError("two of the run directories have the same name; rename one of them")
     evaluations = next(iter(found.values())) if len(found) == 1 else found
-    names = None if metrics is None else listed(metrics)
-    result = paired(evaluations, baseline=baseline, metrics=names, anyway=anyway)
+    names = None if metrics is None else split_list(metrics)
+    result = compare_scores(evaluations, baseline=baseline, metrics=names, anyway=anyway)
     _print_result(result, format)
 
 
@@ -70,7 +71,7 @@ def audit(
     if min_completeness is None and min_soundness is None and min_best_effort is None and not bars:
         raise InputError("an audit needs a bar, such as --min-completeness 0.8 or --bar insertion=0.5")
     with Run(run) as opened:
-        result = hold_against(
+        result = audit_scores(
             opened.evaluation(),
             min_completeness=min_completeness,
             min_soundness=min_soundness,
@@ -79,12 +80,12 @@ def audit(
             method=method,
             use="interval" if interval else "mean",
         )
-        _say_notes(opened)
-        whole = unfinished or not opened.unfinished()
+        _print_notes(opened)
+        complete = unfinished or not opened.unfinished()
     _print_result(result, format)
-    if not whole:
-        people.print("the run is not finished, so it does not pass; --unfinished takes it as it is")
-    if not result.passes or not whole:
+    if not complete:
+        stderr.print("the run is not finished, so it does not pass; --unfinished accepts it as it is")
+    if not result.passes or not complete:
         raise typer.Exit(1)
 
 
@@ -100,7 +101,7 @@ def report(
     """One HTML file with everything: verdict, table, pictures with a slider; needs no network and no server."""
     with Run(run) as opened:
         path = write_run_report(opened, out or run / "report.html", worst=worst, random=random, title=title)
-    people.print(f"written: {path}", markup=False)
+    stderr.print(f"written: {path}", markup=False)
 
 
 def export(
@@ -113,13 +114,13 @@ def export(
 ) -> None:
     """Every number for other programs: scores with intervals, values per image and per label."""
     with Run(run) as opened:
-        say_written(export_run(opened, out or run / "export", format, listed(tables)))
+        print_written(export_run(opened, out or run / "export", format, split_list(tables)))
 
 
 def verify(
     run: RunFolder,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Take damaged units back; the next evaluate makes them anew.")
+        bool, typer.Option("--repair", help="Remove damaged units; the next evaluate computes them again.")
     ] = False,
 ) -> None:
     """Check every stored number and map against its digest: exit code 1 if something is damaged."""
@@ -127,12 +128,17 @@ def verify(
     for problem in problems:
         print(problem)
     if not problems:
-        people.print(f"{run} is whole", markup=False)
+        stderr.print(f"{run} is intact", markup=False)
         return
+    outdated = Manifest.read(run).outdated
+    again = "cannot compute it again" if outdated else "computes it again"
+    after = f"the same evaluate command {again}" + (
+        ", since an earlier Proofmap made this run" if outdated else ""
+    )
     if repair:
-        people.print("taken back; run the same evaluate command again to make it anew")
+        stderr.print(f"removed; {after}")
         return
-    people.print("run verify with --repair to take this back, then evaluate again")
+    stderr.print(f"verify --repair removes what is damaged; {after}")
     raise typer.Exit(1)
 
 
@@ -141,6 +147,6 @@ def _print_result(result: object, format: str) -> None:
     print(getattr(result, text)().rstrip("\n"))
 
 
-def _say_notes(run: Run) -> None:
+def _print_notes(run: Run) -> None:
     for note in run.notes():
-        people.print(f"note: {run.folder.name}: {note}", markup=False)
+        stderr.print(f"note: {run.folder.name}: {note}", markup=False)

@@ -1,4 +1,4 @@
-"""Work cut into batches that fit the device: out-of-memory halves the batch, says so once, and goes on."""
+"""Work cut into batches that fit the device: running out of memory halves the batch, warns once, and tries again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BatchSize:
     """
 
     size: int
-    told: bool = field(default=False, repr=False)
+    warned: bool = field(default=False, repr=False)
 
     def halve(self, item: str) -> None:
         if self.size <= 1:
@@ -40,13 +40,13 @@ class BatchSize:
                 "Use a smaller input, a smaller net, fewer distractors, or another device."
             )
         self.size //= 2
-        if not self.told:
+        if not self.warned:
             warnings.warn(
-                f"out of memory: going on with batches of {self.size}. Set batch_size={self.size} to avoid the retry.",
+                f"out of memory: continuing with batches of {self.size}. Set batch_size={self.size} to avoid the retry.",
                 BatchSizeWarning,
                 stacklevel=4,
             )
-            self.told = True
+            self.warned = True
 
 
 def is_out_of_memory(error: BaseException) -> bool:

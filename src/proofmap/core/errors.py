@@ -1,4 +1,4 @@
-"""What can go wrong, in few kinds; every message says what was expected, what was given, and the mend."""
+"""The few kinds of errors; every message says what was expected, what was given, and how to fix it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 class ProofmapError(Exception):
-    """Anything the caller can mend; the command line prints it and exits with code 2."""
+    """Anything the caller can fix; the command line prints it and exits with code 2."""
 
 
 class InputError(ProofmapError, ValueError):

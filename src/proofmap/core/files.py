@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Files that are written completely or not at all, and names for them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LONGEST = (
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to; it becomes ``path`` when the block ends well, and vanishes otherwise.
+def atomic_write(path: Path) -> Iterator[Path]:
+    """A temporary path to write to; it replaces ``path`` when the block ends, and is removed if it raises.
 
     The file gets the permissions that the umask gives any new file, whatever its writer gave it.
     """
@@ -34,13 +34,13 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
-    with whole_file(path) as part:
+    """Write a text file atomically."""
+    with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
 def check_output(path: str | Path) -> Path:
-    """The folder, if it is or can become one to write in; nothing is made yet, so a failed run leaves nothing."""
+    """The folder, if it can be written to or created; it is not created yet, so a failed run leaves nothing behind."""
     folder = Path(path)
     nearest = next(p for p in (folder, *folder.absolute().parents) if os.path.exists(p))
     if not nearest.is_dir():

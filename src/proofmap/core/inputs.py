@@ -1,8 +1,8 @@
 """What a net takes, and what a position of it is: pictures, series, rows of a table.
 
 A *position* is a place of the input that is shown or hidden as a whole, and that a map has one value for: a pixel of a
-picture (all channels together), a time step of a series, a column of a table's row. Whoever ranks positions, composes
-a shown and a hidden input, reads data or draws a result asks the classifier's :class:`Inputs`; nobody else knows how
+picture (all channels together), a time step of a series, a column of a table's row. Code that ranks positions, composes
+a shown and a hidden input, reads data or draws a result uses the classifier's :class:`Inputs`; no other code knows how
 many axes there are.
 """
 
@@ -184,7 +184,7 @@ class Inputs(ABC):
 
     @abstractmethod
     def record(self) -> dict[str, object]:
-        """What a record of results must carry, from which :func:`inputs_of` makes the same again."""
+        """What a record of results must carry; :func:`inputs_of` rebuilds the inputs from it."""
 
     @abstractmethod
     def picture(self, x: Tensor) -> np.ndarray:
@@ -383,7 +383,7 @@ _KINDS: Mapping[str, type[Inputs]] = {kind.kind: kind for kind in (Pictures, Ser
 
 
 def inputs_of(record: Mapping[str, Any]) -> Inputs:
-    """The inputs that a classifier's settings tell of: enough to show what it saw, and no code of the user's is run.
+    """The inputs that a classifier's settings describe: enough to show what it saw, without running the user's code.
 
     >>> inputs_of(
     ...     {"size": [2, 3], "mean": [0.5], "std": [1.0], "resize": None, "interpolation": "box"}

@@ -31,8 +31,8 @@ def label_index(label: int | str, names: Sequence[str]) -> int:
     if isinstance(label, int) and 0 <= label < len(names):
         return int(label)
     text = str(label).strip()
-    plain = [_plain(name) for name in names]
-    found = [i for i, name in enumerate(plain) if name == _plain(text)]
+    known = [canonical_name(name) for name in names]
+    found = [i for i, name in enumerate(known) if name == canonical_name(text)]
     if re.fullmatch(r"[+-]?\d+", text):
         index = int(text)
         if isinstance(label, str) and found and found != [index]:
@@ -48,13 +48,18 @@ def label_index(label: int | str, names: Sequence[str]) -> int:
         raise InputError(
             f"label {text!r} names {len(found)} outputs ({', '.join(map(str, found))}); give the index"
         )
-    containing = [name for name in plain if _plain(text) in name]
-    close = containing[:3] or difflib.get_close_matches(_plain(text), plain, n=3)
-    hint = f" Did you mean {', '.join(repr(names[plain.index(c)]) for c in close)}?" if close else ""
+    containing = [name for name in known if canonical_name(text) in name]
+    close = containing[:3] or difflib.get_close_matches(canonical_name(text), known, n=3)
+    hint = f" Did you mean {', '.join(repr(names[known.index(c)]) for c in close)}?" if close else ""
     raise InputError(f"no label is named {text!r}.{hint}")
 
 
-def _plain(name: str) -> str:
+def canonical_name(name: str) -> str:
+    """The form in which names of labels are compared: lower case, ``_`` as a space, single spaces.
+
+    >>> canonical_name("Tiger_Cat")
+    'tiger cat'
+    """
     return " ".join(name.replace("_", " ").lower().split())
 
 
@@ -73,18 +78,18 @@ class LabelRule:
 
     kind: Literal["all", "top", "probable", "list"]
     number: float = 0.0
-    listed: tuple[int, ...] = ()
+    indices: tuple[int, ...] = ()
 
     @classmethod
     def parse(cls, rule: Labels, names: Sequence[str]) -> LabelRule:
-        """Read a rule as a person writes it; a string may also list names or indices separated by commas."""
+        """Parse a rule; a string may also list names or indices separated by commas."""
         if isinstance(rule, Tensor):
             raise InputError("a tensor of labels is already a choice; a rule is a string or a list")
         if not isinstance(rule, str):
-            listed = tuple(dict.fromkeys(label_index(a, names) for a in rule))
-            if not listed:
+            indices = tuple(dict.fromkeys(label_index(a, names) for a in rule))
+            if not indices:
                 raise InputError("labels is an empty list; name at least one label, or use 'top5'")
-            return cls("list", listed=listed)
+            return cls("list", indices=indices)
         text = rule.strip()
         if text == "all":
             return cls("all")
@@ -114,10 +119,10 @@ class LabelRule:
         """
         members = torch.tensor(list(label_set), device=probabilities.device)
         if self.kind == "list":
-            outside = [a for a in self.listed if a not in set(label_set)]
+            outside = [a for a in self.indices if a not in set(label_set)]
             if outside:
                 raise InputError(f"label {outside[0]} is not in the classifier's label set")
-            row = torch.tensor(self.listed, device=probabilities.device)
+            row = torch.tensor(self.indices, device=probabilities.device)
             return row.expand(len(probabilities), -1).clone()
         f = probabilities[:, members]
         order = f.argsort(dim=1, descending=True, stable=True)
@@ -135,7 +140,7 @@ class LabelRule:
             return f"top{int(self.number)}"
         if self.kind == "probable":
             return f"p>={self.number}"
-        return "all" if self.kind == "all" else ",".join(map(str, self.listed))
+        return "all" if self.kind == "all" else ",".join(map(str, self.indices))
 
 
 def check_labels(

@@ -53,7 +53,7 @@ def read_image(path: str | Path) -> Image.Image:
 
 
 def decode_image(source: str | Path | bytes, name: str) -> Image.Image:
-    """A file, or the bytes of one, as upright RGB (RGBA where it is transparent); errors call it ``name``."""
+    """A file, or the bytes of one, as upright RGB (RGBA where it is transparent); error messages call it ``name``."""
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as file:
             # Pillow only warns between one and two times this limit

@@ -1,4 +1,4 @@
-"""Progress that a long job reports and someone else shows: passes of the net done, out of how many."""
+"""Progress of a long job, reported here and shown elsewhere: passes of the net done, out of how many."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Task(Protocol):
     """One running job; a context manager."""
 
     def advance(self, passes: int, note: str = "") -> None:
-        """``passes`` more are done; ``note`` is the latest thing worth seeing, such as the loss."""
+        """``passes`` more are done; ``note`` is the latest value to show, such as the loss."""
 
     def __enter__(self) -> Self: ...
 
@@ -56,7 +56,7 @@ class SilentTask:
 
 
 def seconds_between_lines() -> float:
-    """How often plain lines come: what the environment says, or every ten seconds."""
+    """Seconds between plain lines of progress: from the environment, or ten."""
     try:
         return float(os.environ.get(EVERY, 10))
     except ValueError:
@@ -82,13 +82,13 @@ class _LinesTask(SilentTask):
     def __init__(self, what: str, total: int, stream: IO[str], every: float) -> None:
         self.what, self.total, self.stream, self.every = what, total, stream, every
         self.done, self.began = 0, time.monotonic()
-        self.told = self.began
+        self.printed_at = self.began
 
     def advance(self, passes: int, note: str = "") -> None:
         self.done += passes
         now = time.monotonic()
-        if now - self.told >= self.every:
-            self.told = now
+        if now - self.printed_at >= self.every:
+            self.printed_at = now
             rate = self.done / max(now - self.began, 1e-9)
             left = (self.total - self.done) / max(rate, 1e-9)
             tail = f", {note}" if note else ""

@@ -1,3 +1,3 @@
-"""The version, where everyone may read it."""
+"""The version, where every room can import it."""
 
 __version__ = "0.1.0"

@@ -36,7 +36,7 @@ class ArrayImages(Dataset):
         images: the array; it may be memory-mapped.
         labels: integers ``(N,)``; negative ones are not known.
         label_names: what the integers stand for.
-        layout: ``nhwc`` or ``nchw``; ``auto`` tells them apart by the channels.
+        layout: ``nhwc`` or ``nchw``; ``auto`` infers it from the number of channels.
         prefix: of the pictures' names, such as ``test-00017``.
     """
 

@@ -56,7 +56,7 @@ def _array_maker() -> Callable[..., NDArray[Any]]:
     return from_buffer
 
 
-# Made anew for each use: a pickle can set the attributes of a function that it is given.
+# Made again for each use: a pickle can set the attributes of a function that it is given.
 _REPLACED: dict[tuple[str, str], Callable[[], Callable[..., Any]]] = {
     ("_codecs", "encode"): _encoder,
     ("numpy._core.numeric", "_frombuffer"): _array_maker,

@@ -11,6 +11,7 @@ from typing import Any
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Pictures
+from proofmap.core.labels import canonical_name
 
 
 class Dataset(ABC):
@@ -38,8 +39,8 @@ class Dataset(ABC):
 
     @abstractmethod
     def read(self, i: int) -> Any:
-        """Item ``i`` as :meth:`proofmap.core.inputs.Inputs.prepare` takes it: a picture in RGB or RGBA, or an array; an
-        InputError that names the file if it cannot be had.
+        """Item ``i`` as :meth:`proofmap.core.inputs.Inputs.prepare` takes it: a picture in RGB or RGBA, or an array; raises
+        an InputError that names the file if it cannot be read.
         """
 
     @abstractmethod
@@ -59,9 +60,9 @@ class Dataset(ABC):
         return ()
 
     def stamp(self, i: int) -> str:
-        """What changes when picture ``i`` is stored anew, without reading it; empty where there is no such thing.
+        """What changes when picture ``i`` is stored again, without reading it; empty where there is no such thing.
 
-        While the stamp is what it was, the digest is taken to be, too.
+        An unchanged stamp is taken to mean an unchanged digest.
         """
         return ""
 
@@ -104,10 +105,10 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
     (0, 1)
     """
     where: dict[str, int | None] = {str(k): k for k in range(len(outputs))}
-    for k, name in enumerate(map(_plain, outputs)):
+    for k, name in enumerate(map(canonical_name, outputs)):
         if not name.isdecimal():
-            where[name] = None if name in where else k  # a name that two outputs share tells nothing
-    found = [where.get(_plain(name)) for name in label_names]
+            where[name] = None if name in where else k  # a name that two outputs share is ambiguous
+    found = [where.get(canonical_name(name)) for name in label_names]
     if len(label_names) == len(outputs) and all(at in (None, own) for own, at in enumerate(found)):
         return tuple(range(len(outputs)))
     return tuple(found)
@@ -143,9 +144,9 @@ def truths(
 
 
 def random_choice(names: Sequence[str], n: int, *, seed: int = 0) -> list[int]:
-    """``n`` of the pictures at random, as indices, by name: the order in which they are listed plays no part.
+    """``n`` of the pictures at random, as indices, by name: the order in which they are listed does not matter.
 
-    The first ``n`` of a larger choice are the choice of ``n``, so a study can grow without starting anew.
+    The first ``n`` of a larger choice are the choice of ``n``, so a study can grow without starting again.
 
     >>> random_choice(["a", "b", "c", "d"], 3)[:2] == random_choice(["a", "b", "c", "d"], 2)
     True
@@ -169,10 +170,6 @@ def choose_names(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
             hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {_some(names)}"
             raise InputError(f"no picture is named {name!r}; {hint}")
     return [where[name] for name in wanted]
-
-
-def _plain(name: str) -> str:
-    return " ".join(name.replace("_", " ").lower().split())
 
 
 def _some(names: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ class ImageFiles(Dataset):
         files: as they are found below it.
         labels: one per file, indices into ``label_names``; None for files without one.
         names: what the pictures are called; the files themselves when left out.
-        settings: what :meth:`settings` tells.
+        settings: what :meth:`settings` returns.
         boxes: one JSON list of ``[x0, y0, x1, y1]`` per file, in pixels of the stored picture.
     """
 
@@ -77,7 +77,7 @@ class ImageFiles(Dataset):
         return f"{about.st_size} {about.st_mtime_ns}"
 
     def boxes(self, i: int) -> tuple[Box, ...]:
-        """Where the label's objects are, ``(x0, y0, x1, y1)`` in pixels of the stored picture; none where untold."""
+        """Where the label's objects are, ``(x0, y0, x1, y1)`` in pixels of the stored picture; none where unknown."""
         text = "" if self._boxes is None else self._boxes[i]
         try:
             rows = [tuple(map(float, row)) for row in json.loads(text or "[]")]

@@ -62,13 +62,13 @@ class HuggingFaceImages(Dataset):
             if content is None and path is not None:
                 content = Path(path).read_bytes()
         except OSError as error:
-            raise InputError(f"{self._called(i)}: {path} cannot be read: {error.strerror}") from None
+            raise InputError(f"{self._description(i)}: {path} cannot be read: {error.strerror}") from None
         if content is None:
-            raise InputError(f"{self._called(i)} is empty")
+            raise InputError(f"{self._description(i)} is empty")
         return bytes(content)
 
     def read(self, i: int) -> Image.Image:
-        return decode_image(self._content(i), self._called(i))
+        return decode_image(self._content(i), self._description(i))
 
     def truth(self, i: int) -> int | None:
         label = None if self._labels is None else self._labels[i]
@@ -85,7 +85,7 @@ class HuggingFaceImages(Dataset):
             )
         return dict(self._settings)
 
-    def _called(self, i: int) -> str:
+    def _description(self, i: int) -> str:
         return f"{self.names[i]} of {self.title}"
 
 

@@ -56,9 +56,9 @@ def imagenette(path: str | Path, *, split: str = "val", labels: str = "imagenet"
     root, photos = _split_folder(path, split)
     files = find_files(photos)
     folders = [file.partition("/")[0] for file in files]
-    strange = sorted(set(folders) - IMAGENETTE.keys())
-    if strange or not files:
-        found = f"has {strange[0]!r}" if strange else "holds no images"
+    unexpected = sorted(set(folders) - IMAGENETTE.keys())
+    if unexpected or not files:
+        found = f"has {unexpected[0]!r}" if unexpected else "holds no images"
         raise InputError(f"{photos} is not Imagenette: it {found}; expected folders such as n01440764/")
     ten_way = {wnid: k for k, wnid in enumerate(IMAGENETTE)}
     names = imagenet_names()
@@ -203,18 +203,18 @@ def _imagenet_table(table: Path, split: str) -> ImageFiles:
 
 def _order_of_folders(present: list[str], places: Sequence[Path], photos: Path) -> dict[int, str]:
     """WordNet ids by output index, for a folder per class."""
-    if (listed := _first(places, CLASSES)) is not None:
-        order = _listed_wnids(listed)
+    if (classes := _first(places, CLASSES)) is not None:
+        order = _read_wnids(classes)
         missing = set(present) - set(order)
         if missing:
-            raise InputError(f"{listed} does not list {min(missing)}, which is a folder of {photos}")
+            raise InputError(f"{classes} does not list {min(missing)}, which is a folder of {photos}")
         return dict(enumerate(order))
     if len(present) == 1000:
         return dict(enumerate(present))
     if set(present) <= IMAGENETTE.keys():
         return {index: wnid for wnid, index in IMAGENETTE.items()}
     raise InputError(
-        f"{photos} has {len(present)} of ImageNet's 1000 folders, so their outputs cannot be told; put a file "
+        f"{photos} has {len(present)} of ImageNet's 1000 folders, so their outputs are ambiguous; put a file "
         f"{CLASSES} beside them, with the WordNet ids of all outputs in order, one on each line"
     )
 
@@ -230,8 +230,8 @@ def _labels_of_devkit(
             f"Add it, or a table {TABLE} with the columns file,class_index, or a folder per class"
         )
     wnid_of = _devkit_synsets(synset_file)
-    listed = _first(places, CLASSES)
-    order = sorted(wnid_of.values()) if listed is None else _listed_wnids(listed)
+    classes = _first(places, CLASSES)
+    order = sorted(wnid_of.values()) if classes is None else _read_wnids(classes)
     index = {wnid: k for k, wnid in enumerate(order)}
     numbers = text_of(truth_file).split()
     labels = []
@@ -247,7 +247,7 @@ def _labels_of_devkit(
         if wnid is None or wnid not in index:
             raise InputError(
                 f"line {line} of {truth_file} is {wnid or numbers[line - 1]!r}, which "
-                f"{listed if wnid else synset_file} does not list"
+                f"{classes if wnid else synset_file} does not list"
             )
         labels.append(index[wnid])
     return labels, dict(enumerate(order))
@@ -275,7 +275,7 @@ def _devkit_synsets(path: Path) -> dict[int, str]:
     return wnids
 
 
-def _listed_wnids(path: Path) -> list[str]:
+def _read_wnids(path: Path) -> list[str]:
     """The WordNet ids that start the lines of a text file, in its order."""
     words = [line.split()[0] for line in text_of(path).splitlines() if line.strip()]
     if not words or not all(map(_WNID.fullmatch, words)) or len(set(words)) != len(words):

@@ -20,7 +20,7 @@ from proofmap.data.dataset import Dataset
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A picture that could not be had, and why."""
+    """A picture that could not be read, and why."""
 
     index: int
     name: str
@@ -80,7 +80,7 @@ def load_listed(
     workers: int | None = None,
     ahead: int = 2,
 ) -> Generator[Block, None, None]:
-    """The same for blocks that are listed one by one."""
+    """As :func:`load_blocks`, for blocks given as lists of indices."""
     outside = [i for members in blocks for i in members if not 0 <= i < len(dataset)]
     if outside:
         raise InputError(f"there is no picture {outside[0]}: {dataset.title} has 0 to {len(dataset) - 1}")
@@ -118,7 +118,7 @@ class _Reader:
     def __call__(
         self, index: int, place: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
     ) -> tuple[Box, ...] | Unreadable:
-        """The item's boxes, once its values are in place; or why it could not be had."""
+        """The item's boxes, once its values are in place; or why it could not be read."""
         try:
             item, cropped = self.dataset.read(index), self.dataset.cropped
             # copied by numpy: torch would start a team of its own threads in each of ours

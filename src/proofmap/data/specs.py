@@ -30,7 +30,7 @@ from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
 from proofmap.data.samples import SAMPLES, sample_path
 
-_KINDED = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
+_WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
 _PARTS = re.compile(
     r"(?P<place>[^?]*?)(?:\[(?P<split>[^\]?]*(?:\[[^\]]*\])?)\])?(?:\?(?P<options>.*))?", re.DOTALL
 )
@@ -70,7 +70,7 @@ def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
         ...
     proofmap.core.errors.InputError: there is no kind of dataset 'imagenet-corner'. Did you mean 'imagenette-corner'...
     """
-    kind, place, written = _taken_apart(str(spec))
+    kind, place, written = _parse(str(spec))
     doubled = [key for key in options if key in written and str(options[key]) != written[key]]
     if doubled:
         raise InputError(
@@ -136,7 +136,7 @@ def photographs(places: Sequence[str | Path]) -> ImageFiles:
 
 
 def open_data(data: str | Path | Sequence[str | Path]) -> Dataset:
-    """A dataset from what a person names: one dataset string, or photos and folders of photos."""
+    """A dataset from one dataset string, or from photos and folders of photos."""
     places = [data] if isinstance(data, (str, Path)) else list(data)
     if not places:
         raise InputError("no data was named; write a folder, photos, or one of 'proofmap datasets'")
@@ -149,18 +149,18 @@ def _is_table(place: str) -> bool:
     return Path(place).suffix.lower() in _BY_SUFFIX
 
 
-def _taken_apart(spec: str) -> tuple[str, str, dict[str, str]]:
+def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
     """Kind, place and settings of a dataset string."""
     text = spec.strip()
     if text == "samples":
         return "samples", "", {}
     if not text:
         raise InputError("no dataset was named; write a folder, or one of the forms of 'proofmap datasets'")
-    match = None if os.path.exists(text) else _KINDED.fullmatch(text)
+    match = None if os.path.exists(text) else _WITH_KIND.fullmatch(text)
     kind, rest = (match["kind"], match["rest"]) if match else ("", text)
     if kind and kind not in _KINDS:
         raise _unknown(kind)
-    place, options = _parted(rest, text)
+    place, options = _split_options(rest, text)
     if kind == "samples":
         raise InputError("samples are found where scikit-image is installed: write samples alone")
     if not kind:
@@ -175,7 +175,7 @@ def _taken_apart(spec: str) -> tuple[str, str, dict[str, str]]:
     return kind, place, options
 
 
-def _parted(rest: str, spec: str) -> tuple[str, dict[str, str]]:
+def _split_options(rest: str, spec: str) -> tuple[str, dict[str, str]]:
     if os.path.exists(rest):
         return rest, {}
     match = _PARTS.fullmatch(rest)

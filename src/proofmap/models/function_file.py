@@ -41,7 +41,7 @@ def call_function_file(
     where = f"{path.name}:{function}"  # without the folder, since it becomes the name in records of results
     if not path.is_file():
         raise ModelError(f"there is no file {str(path)!r} to take the model from")
-    with _told(where), importable(path.parent):
+    with _model_errors(where), importable(path.parent):
         make = getattr(_run(path), function, None)
         if not callable(make):
             raise ModelError(f"{str(path)!r} has no function {function!r}")
@@ -59,7 +59,7 @@ def _as_classifier(
     made: object, where: str, device: str | torch.device | None, batch_size: int | None
 ) -> Classifier:
     if isinstance(made, Classifier):
-        return made if device is None and batch_size is None else _again(made, device, batch_size)
+        return made if device is None and batch_size is None else _moved(made, device, batch_size)
     if isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], dict):
         net, arguments = made
         unknown = [str(key) for key in arguments if key not in _ACCEPTED]
@@ -69,13 +69,13 @@ def _as_classifier(
         given = {"device": device, "batch_size": batch_size}
         chosen = {key: value for key, value in given.items() if value is not None}
         return Classifier(net, **{"name": where, **arguments, **chosen})
-    bare = f"the bare net {type(made).__name__}, which does not tell its input size and preprocessing"
+    bare = f"the bare net {type(made).__name__}, which does not have its input size and preprocessing"
     raise ModelError(
         f"{where} returned {bare if isinstance(made, nn.Module) else repr(made)[:200]}; {_EXPECTED}"
     )
 
 
-def _again(f: Classifier, device: str | torch.device | None, batch_size: int | None) -> Classifier:
+def _moved(f: Classifier, device: str | torch.device | None, batch_size: int | None) -> Classifier:
     """The same classifier on another device or with another batch size."""
     return Classifier(
         f.net,
@@ -91,8 +91,8 @@ def _again(f: Classifier, device: str | torch.device | None, batch_size: int | N
 
 
 @contextmanager
-def _told(where: str) -> Iterator[None]:
-    """Whatever the user's code raises, said once and with its place."""
+def _model_errors(where: str) -> Iterator[None]:
+    """Turn whatever the user's code raises into a ModelError that names the model."""
     try:
         yield
     except ProofmapError:

@@ -1,7 +1,7 @@
 """Nets from elsewhere, each with the preprocessing and the label names of its own hub.
 
 A hub's function returns a :class:`HubNet`: the net, and what a Classifier must know besides. The packages are
-imported only here and only when asked for. Checkpoints that a hub downloads are read as plain tensors:
+imported only here and only when needed. Checkpoints that a hub downloads are read as plain tensors:
 pickled code is refused.
 """
 
@@ -41,7 +41,7 @@ def load_from_hub(spec: ModelSpec) -> HubNet:
         MissingExtra: the hub's package is not installed or cannot be imported.
     """
     download = spec.pretrained and spec.weights is None
-    with _plain_tensors_only(), _told(spec, download):
+    with _plain_tensors_only(), _model_errors(spec, download):
         return HUBS[spec.scheme](spec.name, download)
 
 
@@ -78,7 +78,7 @@ def _torchvision(name: str, pretrained: bool) -> HubNet:
         "std": tuple(preset.std),
         "names": distinct(weights.meta["categories"]),
     }
-    with warnings.catch_warnings():  # googlenet and inception speak of how they will be initialised
+    with warnings.catch_warnings():  # googlenet and inception warn of how they will be initialised
         warnings.simplefilter("ignore", FutureWarning)
         net = models.get_model(architecture, weights=weights if pretrained else None)
     return HubNet(net, arguments)
@@ -109,7 +109,7 @@ def _timm(name: str, pretrained: bool) -> HubNet:
 
 
 def _timm_names(timm: Any, net: Any) -> tuple[str, ...] | None:
-    subset = timm.data.infer_imagenet_subset(net)  # told from the number of outputs and the weights' tag
+    subset = timm.data.infer_imagenet_subset(net)  # inferred from the number of outputs and the weights' tag
     if subset is None:
         return None
     labels = timm.data.ImageNetInfo(subset)
@@ -153,7 +153,7 @@ def _hf_preprocessing(processor: Any, spec: str) -> tuple[dict[str, Any], bool]:
     """Size, mean and std measured on the processor itself, and whether it reverses the colour channels.
 
     Processors differ in how they rescale and normalise (some twice, some to [-1, 1]), but all are affine per
-    channel: black and white pixels tell the whole map, ``value = (pixel - mean) / std``.
+    channel: black and white pixels determine the whole map, ``value = (pixel - mean) / std``.
     """
     black, white, red = (_processed(processor, colour) for colour in ("black", "white", "red"))
     centre = (slice(None), black.shape[1] // 2, black.shape[2] // 2)
@@ -235,8 +235,8 @@ def _plain_tensors_only() -> Iterator[None]:
 
 
 @contextmanager
-def _told(spec: ModelSpec, download: bool) -> Iterator[None]:
-    """Whatever a hub raises, as one ModelError that says what to do."""
+def _model_errors(spec: ModelSpec, download: bool) -> Iterator[None]:
+    """Turn whatever a hub raises into a ModelError that says what to do."""
     try:
         yield
     except ProofmapError:

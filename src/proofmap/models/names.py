@@ -18,7 +18,7 @@ def imagenet_names() -> tuple[str, ...]:
     >>> len(names), names[0], names[134], names[517]
     (1000, 'tench', 'crane (bird)', 'crane (machine)')
     """
-    return _listed("imagenet_names.txt")
+    return _read_names("imagenet_names.txt")
 
 
 @cache
@@ -28,13 +28,13 @@ def cifar100_names() -> tuple[str, ...]:
     >>> cifar100_names()[:2]
     ('apple', 'aquarium fish')
     """
-    return _listed("cifar100_names.txt")
+    return _read_names("cifar100_names.txt")
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
     """The same names, with the index added to those that occur more than once.
 
-    Upper and lower case do not tell two labels apart, since people are not asked to mind it.
+    Names that differ only in upper and lower case count as equal, since labels are looked up without case.
 
     >>> distinct(["Cardigan", "cat", "cardigan"])
     ('Cardigan (0)', 'cat', 'cardigan (2)')
@@ -43,5 +43,5 @@ def distinct(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name} ({index})" if times[name.lower()] > 1 else name for index, name in enumerate(names))
 
 
-def _listed(file: str) -> tuple[str, ...]:
+def _read_names(file: str) -> tuple[str, ...]:
     return tuple(files("proofmap.models").joinpath(file).read_text(encoding="utf-8").splitlines())

@@ -1,4 +1,4 @@
-"""Model strings to Classifiers, and the list of what can be asked for."""
+"""Model strings to Classifiers, and the list of known models."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _NAMED = re.compile(
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model string taken apart.
+    """The parts of a model string.
 
     Attributes:
         text: as it was written.
@@ -48,7 +48,7 @@ class ModelSpec:
 
     @classmethod
     def parse(cls, text: str) -> ModelSpec:
-        """Take a model string apart.
+        """Parse a model string.
 
         >>> spec = ModelSpec.parse("cifar10-resnet56@nets/56.safetensors")
         >>> spec.name, spec.weights.name
@@ -74,7 +74,7 @@ class ModelSpec:
 
     @property
     def title(self) -> str:
-        """The model without the folder its weights lie in, which is nothing a record of results should tell.
+        """The model without the folder of its weights, which does not belong in a record of results.
 
         >>> ModelSpec.parse("cifar10-resnet56@nets/56.safetensors").title
         'cifar10-resnet56@56.safetensors'

@@ -76,9 +76,9 @@ def load_into(net: nn.Module, state: Mapping[str, Tensor], *, source: str) -> No
         if key in state and state[key].shape != own[key].shape
     ]
     faults = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
-    told = [f"{kind} {_a_few(keys)}" for kind, keys in faults.items() if keys]
-    if told:
-        raise ModelError(f"{source} does not fit the net {type(net).__name__}: {'; '.join(told)}")
+    problems = [f"{kind} {_a_few(keys)}" for kind, keys in faults.items() if keys]
+    if problems:
+        raise ModelError(f"{source} does not fit the net {type(net).__name__}: {'; '.join(problems)}")
     counters = {key: value for key, value in own.items() if key not in state}
     net.load_state_dict({**state, **counters}, strict=True)
 
@@ -134,9 +134,9 @@ def _weights_in(content: Any, path: Path) -> State:
 
 
 def _a_few(keys: Iterable[str], most: int = 3) -> str:
-    listed = list(keys)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more
+    names = list(keys)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def first_line(error: Exception) -> str:

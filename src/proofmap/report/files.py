@@ -11,7 +11,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from proofmap.core.errors import MissingExtra
-from proofmap.core.files import distinct_names, file_name, output_folder, whole_file, write_text
+from proofmap.core.files import atomic_write, distinct_names, file_name, output_folder, write_text
 from proofmap.core.version import __version__
 from proofmap.report import figures
 from proofmap.report.pictures import comparison_sheet, pictured_images, proof_sheet
@@ -81,7 +81,7 @@ def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
         "maps": result.maps.expand(-1, evaluation.labels.shape[1], -1, -1).contiguous(),
         "labels": evaluation.labels.cpu().contiguous(),
     }
-    with whole_file(out / "maps.safetensors") as part:
+    with atomic_write(out / "maps.safetensors") as part:
         save_file(tensors, part, metadata={"images": json.dumps(list(evaluation.image_names))})
     written.append(out / "maps.safetensors")
     sheets = zip(pictured_images(evaluation), _sheet_names(evaluation, result.name), strict=True)
@@ -107,6 +107,6 @@ def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
 
 
 def _save_picture(picture: Image.Image, path: Path) -> Path:
-    with whole_file(path) as part:
+    with atomic_write(path) as part:
         picture.save(part, optimize=True)
     return path

@@ -9,7 +9,7 @@ from proofmap.study.store.lock import RunBusy
 from proofmap.study.store.schema import StoreError
 from proofmap.study.study import Selection, Study
 from proofmap.study.verify import Problem, verify_run
-from proofmap.study.watchers.status import Standing, Watcher
+from proofmap.study.watchers.status import Status, Watcher
 
 __all__ = [
     "Executor",
@@ -22,7 +22,7 @@ __all__ = [
     "Run",
     "RunBusy",
     "Selection",
-    "Standing",
+    "Status",
     "StoreError",
     "Study",
     "Watcher",

@@ -12,7 +12,7 @@ from proofmap.core.version import __version__
 
 
 def environment(device: torch.device) -> dict[str, object]:
-    """This machine, as far as it may decide the last bits of a number."""
+    """What of this machine may affect the last bits of a number."""
     return {
         "proofmap": __version__,
         "torch": torch.__version__,
@@ -38,7 +38,11 @@ def environment_notes(environments: Sequence[Mapping[str, object]]) -> list[str]
     """
     keys = ("device", "device_name", "torch", "proofmap", "system")
     varied = [key for key in keys if len({str(e.get(key)) for e in environments}) > 1]
-    told = [f"{key} {' and '.join(dict.fromkeys(str(e.get(key)) for e in environments))}" for key in varied]
-    if not told:
+    changes = [
+        f"{key} {' and '.join(dict.fromkeys(str(e.get(key)) for e in environments))}" for key in varied
+    ]
+    if not changes:
         return []
-    return [f"made on more than one machine or version ({', '.join(told)}): numbers may differ in rounding"]
+    return [
+        f"made on more than one machine or version ({', '.join(changes)}): numbers may differ in rounding"
+    ]

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import output_folder, whole_file
+from proofmap.core.files import atomic_write, output_folder
 from proofmap.study.results import Run
 
 Format = Literal["csv", "json", "parquet"]
 TABLES = ("scores", "per_image", "per_label")
-_AT_ONCE = 50_000
+_ROWS_AT_ONCE = 50_000
 
 
 def export_run(run: Run, out: str | Path, format: str = "csv", tables: Sequence[str] = TABLES) -> list[Path]:
@@ -37,7 +37,7 @@ def export_run(run: Run, out: str | Path, format: str = "csv", tables: Sequence[
 def _table(run: Run, name: str) -> tuple[list[str], Iterator[tuple[object, ...]]]:
     if name == "scores":
         rows = [
-            _flat(result.name, score.record())
+            _score_row(result.name, score.record())
             for result in run.evaluation().results
             for score in result.scores
         ]
@@ -46,15 +46,15 @@ def _table(run: Run, name: str) -> tuple[list[str], Iterator[tuple[object, ...]]
     return [column[0] for column in cursor.description], iter(cursor)
 
 
-def _flat(method: str, record: Mapping[str, object]) -> dict[str, object]:
-    plain = {
+def _score_row(method: str, record: Mapping[str, object]) -> dict[str, object]:
+    values = {
         k: None if v != v else v for k, v in record.items() if k != "settings"
-    }  # as the other tables have NaN
-    return {"method": method, **plain, "settings": json.dumps(record["settings"], default=str)}
+    }  # NaN is empty, as in the other tables
+    return {"method": method, **values, "settings": json.dumps(record["settings"], default=str)}
 
 
 def _write(path: Path, format: str, columns: list[str], rows: Iterator[tuple[object, ...]]) -> Path:
-    with whole_file(path) as part:
+    with atomic_write(path) as part:
         if format == "parquet":
             _write_parquet(part, columns, rows)
         elif format == "csv":
@@ -86,7 +86,7 @@ def _write_parquet(path: Path, columns: Sequence[str], rows: Iterator[tuple[obje
     }
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
     with pq.ParquetWriter(path, schema) as writer:
-        while block := [row for _, row in zip(range(_AT_ONCE), rows, strict=False)]:
+        while block := [row for _, row in zip(range(_ROWS_AT_ONCE), rows, strict=False)]:
             arrays = [
                 pa.array(values, type=field.type)
                 for values, field in zip(zip(*block, strict=True), schema, strict=True)

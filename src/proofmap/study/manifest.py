@@ -1,7 +1,7 @@
-"""The manifest of a run: what it is a run of, in words that a year later still say it; ``manifest.json``.
+"""The manifest of a run, ``manifest.json``: the settings, the net, the machines and versions it was made with.
 
-A run only grows: methods, metrics and images may be added. Whatever else differs makes other numbers, so it is refused,
-with what differs.
+A run only grows: methods, metrics and images may be added. Whatever else differs makes other numbers, so it is
+refused with a list of what differs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from proofmap.study.store.schema import StoreError
 from proofmap.study.study import Selection, Study
 
 FILE = "manifest.json"
-SCHEMA = 1
+SCHEMA = 2
+"""Version of the manifest and of the records it belongs to. Runs of schema 1 (Proofmap 0.1.0) can be read, not continued."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +55,13 @@ class Manifest:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise StoreError(f"{folder} is no run of proofmap: it has no {FILE}") from None
+            raise StoreError(f"{folder} is not a run directory of proofmap: it has no {FILE}") from None
         except (OSError, ValueError) as error:
             raise StoreError(
                 f"{path} is damaged: {error}. Without it the run cannot be continued; choose another --out"
             ) from None
         try:
-            if content.get("schema", 0) > SCHEMA:
+            if content["schema"] > SCHEMA:
                 raise StoreError(f"{path} was written by a newer Proofmap; install that version")
             content["batches"] = tuple(content["batches"])
             content["environments"] = tuple(content["environments"])
@@ -82,8 +83,13 @@ class Manifest:
             raise StoreError(f"{folder / FILE} cannot be written: {error.strerror}") from None
 
     @property
+    def outdated(self) -> bool:
+        """Whether an earlier Proofmap made the run: its records differ from ours, so it can be read but not continued."""
+        return self.schema < SCHEMA
+
+    @property
     def left_out(self) -> tuple[str, ...]:
-        """Sample photographs that are no distractors, whatever is explained later."""
+        """Sample photographs that are not used as distractors, whatever is explained later."""
         names = self.study.get("left_out", ())
         assert isinstance(names, Sequence)
         return tuple(map(str, names))
@@ -93,16 +99,16 @@ class Manifest:
         images: Any = self.study["images"]
         return Selection(**images)
 
-    def grown(self, study: Study) -> Manifest:
-        """With the larger of the two numbers of images; all is more than any number."""
+    def extended(self, study: Study) -> Manifest:
+        """The manifest of the run extended by a study: with the larger of the two numbers of images, None being all."""
         if bool(self.selection.names) != bool(study.images.names):
             raise InputError(
                 "images.names: the run was begun "
                 + ("with names" if self.selection.names else "without names")
-                + ", and so it must go on; choose another --out"
+                + ", so it must be continued that way; choose another --out"
             )
-        mine, asked = self.selection.number, study.images.number
-        number = None if mine is None or asked is None else max(mine, asked)
+        mine, requested = self.selection.number, study.images.number
+        number = None if mine is None or requested is None else max(mine, requested)
         names = tuple(dict.fromkeys([*self.selection.names, *study.images.names]))
         images = asdict(replace(self.selection, number=number, names=names))
         return replace(self, study={**self.study, "images": images, "maps": study.maps})
@@ -115,7 +121,7 @@ class Manifest:
 
 
 def new_manifest(study: Study, ready: Ready, *, live: bool, threads: int, block: int) -> Manifest:
-    """``live``: the net is one of this process, which nobody else can load."""
+    """The manifest of a new run. ``live``: the net is an object of this process, which no other process can load."""
     forward, gradient = ready.classifier.frozen().batches
     settings = {
         "model": None if live else study.model,
@@ -145,7 +151,7 @@ def identity_of(study: Study, ready: Ready) -> dict[str, object]:
     """What two studies must share for their numbers to belong together, as plain data."""
     classifier = ready.classifier
     selection = study.images
-    plain = {
+    identity = {
         **classifier.settings(),
         "data": ready.dataset.title,
         "labels": str(LabelRule.parse(study.labels, classifier.names)),
@@ -155,12 +161,12 @@ def identity_of(study: Study, ready: Ready) -> dict[str, object]:
         "images.second": selection.second,
         "fingerprint": classifier.fingerprint(),
     }
-    again: dict[str, object] = json.loads(json.dumps(plain))  # as it will be read from the file
-    return again
+    as_read: dict[str, object] = json.loads(json.dumps(identity))  # as it will be read from the file
+    return as_read
 
 
 def check_same(folder: Path, old: Mapping[str, object], new: Mapping[str, object]) -> None:
-    """Refuse to go on with a run of something else, and say what differs."""
+    """Refuse to continue a run of something else, with a list of what differs."""
     lines = differences(old, new)
     if len(lines) > 1:  # the digest differs because the settings above it do
         lines = [line for line in lines if not line.startswith("fingerprint:")] or lines
@@ -170,7 +176,7 @@ def check_same(folder: Path, old: Mapping[str, object], new: Mapping[str, object
             + "\n".join(f"  {line}" for line in lines).replace(
                 "  fingerprint:", "  the net's weights or code:"
             )
-            + "\nChoose another --out, or go back to the settings of that run"
+            + "\nChoose another --out, or use the settings of that run"
         )
 
 
@@ -200,7 +206,7 @@ def _shown(value: object) -> str:
 def same_settings(
     kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
 ) -> None:
-    """Refuse a method or metric that bears a known name and has other settings."""
+    """Refuse a method or metric that has the name of one in the run, but other settings."""
     lines = differences(old, json.loads(json.dumps(new, default=str)))
     if lines:
         if any(line.startswith("code:") for line in lines):

@@ -1,23 +1,23 @@
-"""What a study would do, before it does anything: nothing is written."""
+"""A dry run: what a study would compute, and how long it would take. Nothing is written."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from proofmap.study.begin import decided_manifest, existing_manifest
 from proofmap.study.plan import Plan, Speed, make_plan, measure_speed
+from proofmap.study.resume import existing_manifest, resolve_manifest
 from proofmap.study.setup import Ready, Setup
 from proofmap.study.store.database import FILE as DATABASE
 from proofmap.study.store.database import ImageRow, Store
 from proofmap.study.survey import Survey, chosen_images
 
-_LOOKED_AT = 16  # pictures that tell how many labels an image has
+_LOOKED_AT = 16  # pictures read to estimate how many labels an image has
 
 
 @dataclass(frozen=True)
 class Preview:
-    """A plan with the speed of this machine; ``sure`` is False where the selection may leave fewer images."""
+    """A plan with the speed of this machine; ``sure`` is False where the selection may choose fewer images."""
 
     plan: Plan
     speed: Speed
@@ -36,7 +36,7 @@ def preview(setup: Setup, out: Path) -> Preview:
         setup = replace(setup, threads=existing.threads, left_out=existing.left_out)
     ready = setup.open()
     study, classifier = setup.study, ready.classifier
-    manifest, new = decided_manifest(out, setup, ready)
+    manifest, new = resolve_manifest(out, setup, ready)
     classifier.fix_batches(*manifest.batches)
     rows: list[ImageRow] = []
     done: dict[str, int] = {}
@@ -61,7 +61,7 @@ def preview(setup: Setup, out: Path) -> Preview:
 
 
 def _done(store: Store, ready: Ready) -> dict[str, int]:
-    """Blocks finished by each method, with every metric that is asked for."""
+    """Blocks finished by each method, with every metric of the study."""
     metrics = store.registered("metrics")
     if not all(name in metrics for name in ready.metrics):
         return {}

@@ -119,14 +119,14 @@ class Run:
         return lacking
 
     def notes(self) -> list[str]:
-        """What a reader of the numbers should know about how they came about."""
+        """What a reader of the numbers should know about how they were made."""
         notes = environment_notes(self.manifest.environments)
         lacking = self.unfinished()
         if lacking:
-            listed = ", ".join(
+            missing = ", ".join(
                 f"{name} lacks {n} of {len(self.images)} images" for name, n in lacking.items()
             )
-            notes.append(f"not finished, so means are over different images: {listed}")
+            notes.append(f"not finished, so means are over different images: {missing}")
         failures = self.failures()
         unreadable = sum(not failure.method for failure in failures)
         if unreadable:
@@ -135,9 +135,9 @@ class Run:
         reasons: dict[str, list[str]] = {}
         for failure in failures[unreadable:]:
             reasons.setdefault(failure.method, []).append(failure.reason)
-        for method, told in reasons.items():
+        for method, given in reasons.items():
             notes.append(
-                f"{method} failed on {len(told)} of {len(self.images)} images, first with: {told[0]}"
+                f"{method} failed on {len(given)} of {len(self.images)} images, first with: {given[0]}"
             )
         return notes
 
@@ -146,7 +146,7 @@ class Run:
         return "\n".join([self.evaluation().table(), *self.notes()])
 
     def maps_of(self, method: str, image: str) -> Tensor:
-        """The stored maps ``(L, H, W)`` of an image (L is 1 for a label-free method)."""
+        """The stored maps ``(L, *positions)`` of an image (L is 1 for a label-free method)."""
         rows = {row.name: row for row in self.images}
         if image not in rows or method not in self.methods:
             raise InputError(f"the run has no method {method!r} or no image {image!r}")
@@ -167,7 +167,7 @@ class Run:
         places, or those that a function chooses from the numbers. Images whose maps are not all there are left out.
         """
         if not self.images:
-            raise StoreError(f"{self.folder} has no results yet; go on with: proofmap evaluate")
+            raise StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
         bare = self._bare()
         wanted = pictured(bare) if callable(pictured) else pictured
         places = list(range(min(wanted, len(self.images)))) if isinstance(wanted, int) else list(wanted)
@@ -190,12 +190,12 @@ class Run:
         results = [self._result(method, table, context, names) for method in self.methods.values()]
         found = tuple(result for result in results if result is not None)
         if not found:
-            raise StoreError(f"{self.folder} has no results yet; go on with: proofmap evaluate")
+            raise StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
         return Evaluation(found, torch.empty(0), names, table, self.label_names, f, context)
 
     @cached_property
     def _place(self) -> dict[int, int]:
-        """Where each image stands, by its id."""
+        """The place of each image in ``images``, by its id."""
         return {image.id: k for k, image in enumerate(self.images)}
 
     def _surveyed(self, table: Tensor) -> np.ndarray:
@@ -330,7 +330,7 @@ class Run:
         return found
 
     def _pixels(self, places: Sequence[int], dataset: Dataset | None) -> dict[int, Tensor]:
-        """The pixels of some images, read again from where they are; those that are gone are left out."""
+        """The pixels of some images, read again from where they are; those that are missing are left out."""
         if not places:
             return {}
         settings: Any = self.manifest.study
@@ -360,7 +360,7 @@ def _floats(blob: bytes, *shape: int) -> np.ndarray:
 
 
 def _padded(maps: Tensor, wide: int) -> Tensor:
-    """Maps ``(L, H, W)`` with empty ones added up to ``wide``; stored blocks may have fewer labels than others."""
+    """Maps ``(L, *positions)`` with empty ones added up to ``wide``; stored blocks may have fewer labels than others."""
     if len(maps) >= wide:
         return maps[:wide]
     return torch.cat([maps, maps.new_zeros(wide - len(maps), *maps.shape[1:])])

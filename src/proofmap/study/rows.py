@@ -22,9 +22,9 @@ def unit_row(
     environment: int,
     game: str,
 ) -> UnitRow:
-    """What the store keeps of a unit on these images; its file of maps is added by whoever wrote it.
+    """What the store keeps of a unit on these images; its file of maps is added by the caller.
 
-    ``game`` is the note that tells the steps and settings of its curves.
+    ``game`` is the key of the note with the steps and settings of its curves.
     """
     image_scores: list[tuple[int, int, float]] = []
     label_scores: list[tuple[int, int, int, float]] = []

@@ -1,4 +1,4 @@
-"""Run a study: plan it, do what is still to do, store it. Stopped at any moment, it goes on where it was."""
+"""Run a study: plan it, compute the missing units, store them. A run that was stopped continues where it left off."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, output_folder
 from proofmap.data.dataset import Dataset
 from proofmap.metrics.curves import Curves
-from proofmap.study.begin import (
-    check_maps,
-    check_room,
-    decided_manifest,
-    existing_manifest,
-    remove_attempt,
-    say_what_is_kept,
-)
 from proofmap.study.environment import environment
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
-from proofmap.study.known import described, failed_units
 from proofmap.study.manifest import Manifest
 from proofmap.study.plan import Plan, Work, cut, digest, make_plan, work_of
+from proofmap.study.resume import (
+    check_disk_space,
+    check_stored_maps,
+    existing_manifest,
+    failed_units,
+    registrations,
+    remove_empty_run,
+    resolve_manifest,
+    warn_of_kept_settings,
+)
 from proofmap.study.rows import unit_row
 from proofmap.study.setup import Ready, Setup
 from proofmap.study.store.database import ImageRow, Registered, Store
@@ -41,7 +42,7 @@ from proofmap.study.watchers.status import State, Watcher, Watchers
 from proofmap.study.watchers.tally import Tally
 
 GIVE_UP_AFTER = 3
-"""A method that fails on every image of so many units in a row is not tried further in this run."""
+"""A method that fails on every image of this many units in a row is not tried further in this run."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Outcome:
         return self.unreadable == 0 and self.failed == 0
 
     def __str__(self) -> str:
-        done = f"{self.units} of {self.plan.units} units were done now"
+        done = f"{self.units} of {self.plan.units} units were computed now"
         failed = f"{self.failed} (method, image) pairs failed, {self.unreadable} pictures could not be read"
         return (
             f"{done}; {failed}; read it with pm.Run({str(self.folder)!r}), or: proofmap report {self.folder}"
@@ -90,18 +91,18 @@ def run_study(
     retry: bool = False,
     command: str = "",
 ) -> Outcome:
-    """Do all of a study that is not done yet, into the run directory ``out``.
+    """Compute all of a study that is not done yet, into the run directory ``out``.
 
     Args:
         classifier, dataset: a net and pictures of this process, in place of the study's model and data.
         executor: where units are computed; this process when left out.
         device, worker_device: where the net runs here, and in other processes if that is somewhere else.
-        batch_size, threads: fix what decides the last bits; a run keeps those it began with.
-        watchers: who is told how it goes.
+        batch_size, threads: they affect the last bits of a result; a run keeps those it began with.
+        watchers: receive the progress.
         on_plan: called with the plan before the work starts.
-        on_end: called when all is done, before watchers hear of the end; it returns the files it wrote for people.
-        wait: wait for another process that works on this directory, instead of refusing.
-        retry: do again what failed before.
+        on_end: called when all is done, before the watchers' last call; returns the files it wrote.
+        wait: wait for another process that works on this directory, instead of raising.
+        retry: compute again what failed before.
         command: the command line, for the manifest.
     """
     check_output(out)
@@ -111,7 +112,7 @@ def run_study(
         setup = Setup(study=study, classifier=classifier, dataset=dataset, device=device, threads=threads)
         existing = existing_manifest(Path(out))
         if existing is not None:
-            say_what_is_kept(existing, study, batch_size, threads)
+            warn_of_kept_settings(existing, study, batch_size, threads)
             setup = replace(setup, threads=existing.threads, left_out=existing.left_out)
         ready = setup.open()
         if existing is None and batch_size is not None:
@@ -119,11 +120,11 @@ def run_study(
         folder = output_folder(out)
         with locked(folder, wait=wait):
             run = _Run(folder, setup, ready, executor or LocalExecutor(), watchers, worker_device)
-            return run.go(on_plan, on_end, retry, command)
+            return run.execute(on_plan, on_end, retry, command)
     finally:
         torch.set_num_threads(before)
         if classifier is not None and batches_before is not None:
-            classifier._take_batches(*batches_before)
+            classifier._set_batches(*batches_before)
 
 
 class _Run:
@@ -140,12 +141,12 @@ class _Run:
         self.folder, self.setup, self.ready, self.executor = folder, setup, ready, executor
         self.watchers = Watchers(*watchers)
         self.tally = Tally(str(ready.classifier.device))
-        self.tally.progress.tick = lambda: self._tell("running")
+        self.tally.progress.tick = lambda: self._notify("running")
         self._games: set[str] = set()
 
-    # ---- the whole ----------------------------------------------------------------------------------------------
+    # ---- the stages ---------------------------------------------------------------------------------------------
 
-    def go(
+    def execute(
         self,
         on_plan: Callable[[Plan], None] | None,
         on_end: Callable[[Outcome], Sequence[Path]] | None,
@@ -154,11 +155,11 @@ class _Run:
     ) -> Outcome:
         self.manifest = self._begin(command, retry)
         outcome: Outcome | None = None
-        self.watchers.begin(self.manifest.study, self.tally.standing("surveying"))
+        self.watchers.begin(self.manifest.study, self.tally.status("surveying"))
         state: State = "failed"
         try:
             with Store(self.folder, create=True) as self.store:
-                outcome = self._go(on_plan, retry)
+                outcome = self._execute(on_plan, retry)
                 self.store.checkpoint()
             if on_end is not None:
                 outcome = replace(outcome, files=tuple(on_end(outcome)))
@@ -171,43 +172,43 @@ class _Run:
             raise
         finally:
             files = () if outcome is None else outcome.files
-            self.watchers.end(replace(self.tally.standing(state), files=files))
+            self.watchers.end(replace(self.tally.status(state), files=files))
 
-    def _go(self, on_plan: Callable[[Plan], None] | None, retry: bool) -> Outcome:
+    def _execute(self, on_plan: Callable[[Plan], None] | None, retry: bool) -> Outcome:
         if retry:
-            self.store.forget_units(failed_units(self.store, self.ready))
-        check_maps(self.folder, self.store)
+            self.store.delete_units(failed_units(self.store, self.ready))
+        check_stored_maps(self.folder, self.store)
         images = self._images(retry)
         self.methods, self.metrics = self._register()
         context = digest(self.manifest.identity)  # what every unit's result depends on
         work = work_of(self.store, images, self.methods, self.metrics, context)
         plan = self._plan(images, work)
-        check_room(self.folder, plan)
+        check_disk_space(self.folder, plan)
         if on_plan is not None:
             on_plan(plan)
         passes = None if plan.cost is None else plan.cost.passes
         self.tally.start(self.store, work.units, len(work.waiting), passes)
-        self._tell("running")
+        self._notify("running")
         given_up = self._work(work) if work.waiting else {}
         ((failed,),) = self.store.rows("SELECT count(*) FROM failures")
         failed += sum(given_up.values())
         return Outcome(self.folder, plan, self.tally.computed, self.unreadable, failed, given_up)
 
     def _begin(self, command: str, retry: bool) -> Manifest:
-        """All that can be refused is refused here, before anything is written."""
-        manifest, new = decided_manifest(self.folder, self.setup, self.ready, retry)
+        """Check everything that can be refused, then write the manifest."""
+        manifest, new = resolve_manifest(self.folder, self.setup, self.ready, retry)
         labels = self.setup.study.labels
         self.survey = Survey(self.ready.dataset, self.ready.classifier, manifest.selection, labels)
         if new:
-            remove_attempt(self.folder)
-        # also here: another process may have begun the run while we waited for the lock
+            remove_empty_run(self.folder)
+        # again, since another process may have started the run while we waited for the lock
         torch.set_num_threads(manifest.threads)
         self.ready.classifier.fix_batches(*manifest.batches)
         self.setup = replace(
             self.setup, batches=manifest.batches, threads=manifest.threads, folder=self.folder
         )
-        self.here = environment(self.ready.classifier.device)
-        manifest = manifest.continued(self.here, command)
+        self.environment = environment(self.ready.classifier.device)
+        manifest = manifest.continued(self.environment, command)
         manifest.write(self.folder)
         return manifest
 
@@ -221,17 +222,17 @@ class _Run:
             more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
             raise InputError(
                 f"the pictures are not those of {self.folder}: {'; '.join(problems[:5])}{more}. "
-                "Bring them back, or choose another --out"
+                "Restore them, or choose another --out"
             )
         if stamps:
             self.store.set_stamps(stamps)
         self.store.set_label_names(self.ready.classifier.names)
 
-        def tell(looked_at: int) -> None:
+        def report_survey(looked_at: int) -> None:
             self.tally.last = f"{looked_at} pictures looked at"
-            self._tell("surveying")
+            self._notify("surveying")
 
-        self.survey.complete(self.store, retry=retry, tell=tell)
+        self.survey.complete(self.store, retry=retry, on_progress=report_survey)
         rows = self.store.images()
         self.unreadable = len(unreadable_images(rows, selection))
         chosen = chosen_images(rows, selection)
@@ -249,10 +250,10 @@ class _Run:
 
     def _register(self) -> tuple[dict[str, Registered], dict[str, Registered]]:
         """The run's methods and metrics, those of this study added."""
-        for kind, things in described(self.ready).items():
+        for kind, things in registrations(self.ready).items():
             self.store.register(kind, things)
         methods, metrics = (self.store.registered(kind) for kind in ("methods", "metrics"))
-        # what earlier runs judged stays; this run does what its own study names
+        # what earlier runs judged stays; this run computes what its own study names
         return (
             {name: methods[name] for name in self.ready.methods},
             {name: metrics[name] for name in self.ready.metrics},
@@ -266,7 +267,7 @@ class _Run:
     # ---- the work -----------------------------------------------------------------------------------------------
 
     def _work(self, work: Work) -> dict[str, int]:
-        """Do the units; returns methods that kept failing, and on how many images they were not tried."""
+        """Compute the units; returns methods that kept failing, and on how many images they were not tried."""
         failing: Counter[str] = Counter()
         given_up: list[Unit] = []
 
@@ -284,14 +285,14 @@ class _Run:
         ):
             for unit, result in results:
                 if isinstance(result, Lost):
-                    everyone = dict.fromkeys(range(len(unit.subjects)), result.reason)
-                    result = UnitResult((), everyone, 0.0, 0, self.manifest.batches, self.here)
+                    reasons = dict.fromkeys(range(len(unit.subjects)), result.reason)
+                    result = UnitResult((), reasons, 0.0, 0, self.manifest.batches, self.environment)
                 if stored is not None:
                     stored.result()
                 stored = writer.submit(self._store, unit, result, work.images[unit.block])
                 failing[unit.method] = 0 if result.parts else failing[unit.method] + 1
                 self._count(unit, result)
-                self._tell("running")
+                self._notify("running")
             if stored is not None:
                 stored.result()
         untried: Counter[str] = Counter()
@@ -311,29 +312,29 @@ class _Run:
             for name, found in part.result.values.items():
                 values[name] += found.tolist()
         judged = sum(len(part.places) for part in result.parts)
-        elsewhere = 0 if isinstance(self.executor, LocalExecutor) else result.passes
+        remote_passes = 0 if isinstance(self.executor, LocalExecutor) else result.passes
         self.tally.unit(
             str(unit),
             unit.method,
             values,
             failed=not result.parts,
             images=judged if unit.curves else 0,  # otherwise only metrics were added
-            elsewhere=elsewhere,
+            remote_passes=remote_passes,
         )
 
     def _store(self, unit: Unit, result: UnitResult, images: Sequence[ImageRow]) -> None:
         curves = result.parts[0].result.insertion if result.parts else None
         game = "" if curves is None else self._game(curves)
-        self._note_machine(result)
-        machine = self.manifest.environments.index(result.environment)
-        row = unit_row(unit, result, images, self.methods[unit.method], self.metrics, machine, game)
+        self._record_environment(result)
+        place = self.manifest.environments.index(result.environment)
+        row = unit_row(unit, result, images, self.methods[unit.method], self.metrics, place, game)
         file = self._write_maps(result, images)
         if file is not None:
             row = replace(row, maps=file.name, maps_bytes=file.size, maps_digest=file.digest)
         self.store.add_unit(row)
 
-    def _note_machine(self, result: UnitResult) -> None:
-        """A machine that is new to the run, and batches that memory made smaller: a resumed run starts from those."""
+    def _record_environment(self, result: UnitResult) -> None:
+        """Keep a new machine, and batch sizes halved for lack of memory, in the manifest: a resumed run uses them."""
         manifest = self.manifest.continued(result.environment)
         forward, gradient = map(min, result.batches, manifest.batches)
         manifest = replace(manifest, batches=(forward, gradient))
@@ -342,7 +343,7 @@ class _Run:
             self.manifest = manifest
 
     def _game(self, curves: Curves) -> str:
-        """The key of a note that tells these curves' steps and settings: the metrics of a unit decide on them."""
+        """The key of the note with the steps and settings of these curves, which depend on the metrics of the unit."""
         about = {
             "counts": curves.counts.tolist(),
             "positions": curves.positions,
@@ -363,5 +364,5 @@ class _Run:
         dtype = torch.float32 if self.setup.study.maps == "float32" else torch.float16
         return write_maps(self.folder, maps, names, dtype)
 
-    def _tell(self, state: State) -> None:
-        self.watchers.update(self.tally.standing(state))
+    def _notify(self, state: State) -> None:
+        self.watchers.update(self.tally.status(state))

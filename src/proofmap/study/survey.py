@@ -1,4 +1,4 @@
-"""The survey: look once at the pictures a study may take, choose those it wants, and remember what was seen.
+"""The survey: read each picture that a study may take once, choose those it wants, and store what was found.
 
 Every picture looked at becomes a row: its digest, its labels under the study's rule with their probabilities, whether it
 passes the selection, or why it cannot be read. The rows are kept, so nothing is looked at twice.
@@ -17,11 +17,11 @@ from proofmap.study.store.database import ImageRow, Store
 from proofmap.study.study import Selection
 
 CHUNK = 64
-"""Pictures looked at together, and remembered together."""
+"""Pictures looked at and stored together."""
 
 
 class Survey:
-    """Looks at a dataset's pictures through a net, in the order that the selection says."""
+    """Runs a net on a dataset's pictures, in the order of the selection."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Survey:
         return random_choice(names, len(names), seed=selection.seed)
 
     def complete(
-        self, store: Store, *, retry: bool = False, tell: Callable[[int], None] | None = None
+        self, store: Store, *, retry: bool = False, on_progress: Callable[[int], None] | None = None
     ) -> None:
         """Look at pictures until enough are chosen; those in the store are not looked at again.
 
-        ``retry`` looks again at those that could not be read. ``tell`` hears how many were looked at.
+        ``retry`` looks again at those that could not be read. ``on_progress`` is called with how many were looked at.
         """
         if retry:
             unread = [row.name for row in store.images() if row.failure is not None]
@@ -72,8 +72,8 @@ class Survey:
             store.add_images(found)
             chosen += sum(row.eligible for row in found)
             looked_at += len(found)
-            if tell is not None:
-                tell(looked_at)
+            if on_progress is not None:
+                on_progress(looked_at)
 
     def look(self, indices: Sequence[int]) -> Iterator[ImageRow]:
         """Rows of these pictures, in their order."""
@@ -95,7 +95,7 @@ class Survey:
         seconds = sorted_f[:, 1].tolist() if len(label_set) > 1 else [0.0] * len(f)
         best = order[:, 0].tolist()
         for k, (index, row) in enumerate(zip(block.indices, labels.tolist(), strict=True)):
-            chosen = [label for label in row if label != NO_LABEL]  # what is missing is missing at the end
+            chosen = [label for label in row if label != NO_LABEL]  # missing labels are at the end
             truth = self.truths[index]
             right = truth is not None and label_set[best[k]] == truth
             yield ImageRow(
@@ -139,9 +139,9 @@ def unreadable_images(rows: Sequence[ImageRow], selection: Selection) -> list[Im
 
 
 def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str], dict[str, str]]:
-    """What no longer is as it was surveyed, in words; and new stamps of pictures that only look newer.
+    """A message for each picture that changed since the survey; and new stamps of pictures that only look newer.
 
-    A picture whose stamp is what it was is not read.
+    A picture with an unchanged stamp is not read.
     """
     index = {name: i for i, name in enumerate(dataset.names)}
     problems: list[str] = []

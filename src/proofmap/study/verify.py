@@ -1,4 +1,4 @@
-"""Check a run directory to the last byte, and take back what is damaged, so that the next run makes it anew."""
+"""Check every byte of a run directory, and remove what is damaged, so that the next run computes it again."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 from proofmap.study.manifest import Manifest
 from proofmap.study.store.database import FILE, Store, blobs_digest, image_seal, seal_of, values_digest
 from proofmap.study.store.lock import locked
-from proofmap.study.store.maps import FOLDER, left_over, problem_with
+from proofmap.study.store.maps import FOLDER, problem_with, unused_files
 from proofmap.study.store.schema import Damaged, migrate
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is not as it was written; ``unit`` is None where it is no unit's."""
+    """Damage to a file; ``unit`` is None where it belongs to no unit."""
 
     path: Path
     what: str
@@ -30,28 +30,28 @@ class Problem:
 
 
 def verify_run(folder: str | Path, *, repair: bool = False) -> list[Problem]:
-    """What is damaged in a run directory. With ``repair``, damaged units are taken back and files without a unit are
-    removed; a database that cannot be read is set aside. Nothing is computed: the next run does that.
+    """What is damaged in a run directory. With ``repair``, damaged units and files without a unit are removed;
+    a database that cannot be read is renamed. Nothing is computed: the next run does that.
     """
     folder = Path(folder)
     Manifest.read(folder)
     with locked(folder):
         if not (folder / FILE).exists():
-            return [Problem(folder / FILE, "it is gone; the next run makes it anew")]
+            return [Problem(folder / FILE, "it is missing; the next run computes it again")]
         try:
             with Store(
                 folder, create=True
-            ) as store:  # one that was stopped before its tables were made is sound
+            ) as store:  # create: one that was stopped before its tables were made is not damaged
                 _check_database(store)
-                problems = [*_units(store, folder), *_left_over(store, folder)]
+                problems = [*_units(store, folder), *_unused_files(store, folder)]
                 if repair:
-                    store.forget_units([p.unit for p in problems if p.unit is not None])
-                    store.forget_orphans()
+                    store.delete_units([p.unit for p in problems if p.unit is not None])
+                    store.delete_orphans()
                     for problem in problems:
                         if problem.path.parent.name == FOLDER:
                             problem.path.unlink(missing_ok=True)
                 return problems
-        except (Damaged, sqlite3.Error) as error:  # neither a newer version's nor one that is in use
+        except (Damaged, sqlite3.Error) as error:  # but not for a newer version or a database in use
             problem = Problem(folder / FILE, str(error.__cause__ or error))
             if repair:
                 _set_aside(folder)
@@ -59,7 +59,7 @@ def verify_run(folder: str | Path, *, repair: bool = False) -> list[Problem]:
 
 
 def _check_database(store: Store) -> None:
-    """Raise if the whole cannot be relied upon: its pages, or what all units share."""
+    """Raise if the database as a whole is damaged: its pages, its tables, or rows that all units share."""
     answers = [text for (text,) in store.rows("PRAGMA integrity_check(5)")]
     if answers != ["ok"]:
         raise Damaged("; ".join(answers))
@@ -73,11 +73,11 @@ def _check_database(store: Store) -> None:
     }
     for table, columns in sealed.items():
         for *row, seal in store.rows(f"SELECT {columns}, seal FROM {table}"):
-            if _or_nothing(seal_of, row) != seal:
+            if _digest_or_empty(seal_of, row) != seal:
                 raise Damaged(f"a row of {table} is not what was written")
     seals = dict(store.rows("SELECT id, seal FROM images"))
     for image in store.images():
-        if _or_nothing(image_seal, image) != seals[image.id]:
+        if _digest_or_empty(image_seal, image) != seals[image.id]:
             raise Damaged(f"what is stored of the picture {image.name} is not what was written")
 
 
@@ -91,8 +91,8 @@ def _definitions() -> list[tuple[str, ...]]:
         return database.execute(_DEFINITIONS).fetchall()
 
 
-def _or_nothing(digest: Callable[..., str], *values: object) -> str:
-    """A digest, or nothing where damage has left values of another type."""
+def _digest_or_empty(digest: Callable[..., str], *values: object) -> str:
+    """A digest; empty if damaged values have another type."""
     try:
         return digest(*values)
     except (TypeError, ValueError, AttributeError, struct.error):
@@ -118,7 +118,7 @@ def _units(store: Store, folder: Path) -> Iterator[Problem]:
         yield Problem(folder / FILE, "it has values of no finished unit")
     query = "SELECT id, digest, maps, maps_bytes, maps_digest FROM units"
     for unit, digest, maps, size, maps_digest in store.rows(query):
-        if _or_nothing(values_digest, image_scores[unit], label_scores[unit]) != digest:
+        if _digest_or_empty(values_digest, image_scores[unit], label_scores[unit]) != digest:
             yield Problem(folder / FILE, f"the values of unit {unit} are not those that were written", unit)
         problem = maps and problem_with(folder, maps, size, maps_digest, thorough=True)
         if problem:
@@ -129,13 +129,13 @@ def _units(store: Store, folder: Path) -> Iterator[Problem]:
         "JOIN units ON units.method = curves.method AND units.block = images.block"
     )
     for _, image, unit, digest, game, *blobs in store.rows(query):
-        if _or_nothing(blobs_digest, game, blobs) != digest:
+        if _digest_or_empty(blobs_digest, game, blobs) != digest:
             yield Problem(folder / FILE, f"the curves of image {image} are not those that were written", unit)
 
 
-def _left_over(store: Store, folder: Path) -> Iterator[Problem]:
+def _unused_files(store: Store, folder: Path) -> Iterator[Problem]:
     known = {name for (name,) in store.rows("SELECT maps FROM units WHERE maps IS NOT NULL")}
-    for path in left_over(folder, known):
+    for path in unused_files(folder, known):
         yield Problem(path, "it belongs to no finished unit (a run was stopped); the next run removes it")
 
 

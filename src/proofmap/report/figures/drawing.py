@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import whole_file
+from proofmap.core.files import atomic_write
 from proofmap.core.text import one_line
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.tables import number
@@ -86,7 +86,7 @@ def draw(figure: Figure, path: str | Path) -> Path:
     with plt.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a label's name in a rare script
         drawn = figure.drawn(plt)
-        with whole_file(path) as part:
+        with atomic_write(path) as part:
             drawn.savefig(part, dpi=DPI, metadata=undated)
         plt.close(drawn)
     return path

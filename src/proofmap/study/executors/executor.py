@@ -1,15 +1,16 @@
 """Executors: where the units of a study are computed. This one computes in this process.
 
-Every executor keeps the same promises, and ``tests/contract/test_executors.py`` holds them to it:
+Every executor keeps the same contract, which ``tests/contract/test_executors.py`` checks:
 
 - ``make_worker`` is called once per process, and not at all when there are no units. It may be slow and its worker
-  large, for it loads the net.
-- Each unit comes back exactly once, with what the worker made of it or with :class:`Lost`.
+  large, since it loads the net.
+- Each unit is yielded exactly once, with its result or with :class:`Lost`.
 - ``units`` may be any iterator. It is drawn from in the consumer's thread and only a little ahead of what the consumer
-  has taken, so a slow consumer slows the workers down and nothing piles up.
-- A worker tells a unit's failure in its result. An exception out of a worker, or out of ``make_worker``, is a mistake in
-  the set-up: it ends the run and comes out as itself.
-- When the generator ends or is closed, nothing that the executor started is left. Who may leave a loop early closes it::
+  has taken, so a slow consumer slows the workers down and no queue grows.
+- A worker reports the failure of a unit in its result. An exception from a worker, or from ``make_worker``, is an error in
+  the setup: it ends the run and is raised unchanged.
+- When the generator ends or is closed, everything that the executor started has stopped. Close it if you may leave
+  the loop early::
 
       with contextlib.closing(executor.run(make_worker, units)) as results:
           for unit, result in results:
@@ -52,8 +53,8 @@ class Executor(Protocol):
 class LocalExecutor:
     """This process, in the consumer's own thread, unit after unit.
 
-    A thread of our own would cost more than it saves: a C library gives it another pool of memory, from which large
-    tensors are paged in anew at every use. If the worker has a method ``prefetch``, it is called with the next unit
+    A separate thread would cost more than it saves: the C library gives it another memory pool, in which large tensors
+    are paged in again at every use. If the worker has a method ``prefetch``, it is called with the next unit
     before the current one is run, so that pictures are read meanwhile.
 
     >>> [result for _, result in LocalExecutor().run(lambda: abs, [-1, 2, -3])]

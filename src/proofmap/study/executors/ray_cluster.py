@@ -1,4 +1,4 @@
-"""The Ray cluster that an executor works on: found or started, measured, and left as it was."""
+"""The Ray cluster of an executor: connect to it or start one, find its capacity, and disconnect."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ OBJECT_STORE = 512 * 2**20  # bytes, on this machine; results only pass through
 
 @contextmanager
 def connected(ray: Any, address: str | None) -> Iterator[None]:
-    """A connection to a cluster; what was not there before is gone afterwards."""
+    """A connection to a cluster. A connection or cluster that this opened is closed at the end."""
     if ray.is_initialized():
         yield
         return
-    with _ray_keeping_quiet(ray):
+    with _quiet_ray(ray):
         try:
-            _knock(address)
+            _check_reachable(address)
             own = {"include_dashboard": False, "object_store_memory": OBJECT_STORE} if address is None else {}
             ray.init(address or "local", log_to_driver=False, logging_level=logging.CRITICAL, **own)
         except Exception as error:
@@ -38,16 +38,16 @@ def connected(ray: Any, address: str | None) -> Iterator[None]:
             ray.shutdown()
 
 
-def _knock(address: str | None) -> None:
-    """Fail at once where nobody listens; Ray itself would try for many minutes."""
+def _check_reachable(address: str | None) -> None:
+    """Raise at once if nothing listens at the address; Ray itself would try for many minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 @contextmanager
-def _ray_keeping_quiet(ray: Any) -> Iterator[None]:
-    """No usage statistics, no worker deaths told on stdout; and Ray's handler of SIGTERM goes when Ray goes."""
+def _quiet_ray(ray: Any) -> Iterator[None]:
+    """No usage statistics and no messages about workers on stdout; Ray's SIGTERM handler is removed at the end."""
     before = os.environ.get("RAY_USAGE_STATS_ENABLED")
     handler = signal.getsignal(signal.SIGTERM)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -63,27 +63,27 @@ def _ray_keeping_quiet(ray: Any) -> Iterator[None]:
             signal.signal(signal.SIGTERM, handler)
 
 
-def told(resources: dict[str, float]) -> str:
+def describe_resources(resources: dict[str, float]) -> str:
     return f"{resources.get('CPU', 0):g} CPU, {resources.get('GPU', 0):g} GPU"
 
 
-def places(ray: Any, asked: dict[str, float]) -> int:
-    """How many actors the cluster has room for when nobody else is there."""
+def capacity(ray: Any, required: dict[str, float]) -> int:
+    """How many actors fit on the cluster when nothing else runs there."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    room = [
-        min(int(node.get(kind, 0) / amount + 1e-9) for kind, amount in asked.items() if amount)
+    fitting = [
+        min(int(node.get(kind, 0) / amount + 1e-9) for kind, amount in required.items() if amount)
         for node in nodes
     ]
-    if not any(room):
+    if not any(fitting):
         raise InputError(
-            f"a Ray worker asks for {told(asked)}, and no machine of the cluster has them: "
-            f"{'; '.join(map(told, nodes))}. Lower cpus_per_worker or gpus_per_worker"
+            f"a Ray worker asks for {describe_resources(required)}, and no machine of the cluster has them: "
+            f"{'; '.join(map(describe_resources, nodes))}. Lower cpus_per_worker or gpus_per_worker"
         )
-    return sum(room)
+    return sum(fitting)
 
 
-def own_folders() -> list[str]:
-    """Where this process finds modules beyond those installed: Ray passes on only two of these folders."""
+def import_folders() -> list[str]:
+    """The folders from which this process imports modules that are not installed: Ray passes on only two of them."""
     return [
         os.path.abspath(folder)
         for folder in sys.path

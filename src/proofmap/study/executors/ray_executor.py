@@ -1,12 +1,12 @@
 """The executor for several processes and machines: Ray actors, each with a worker of its own.
 
-The driver, in the consumer's thread, hands out groups of units and takes back their results. A group is one unit as long
-as units take their time, and more when they prove so short that the calls would cost more than the work. An actor works
-on a group for a slice of time and hands back what it did not reach, so a wrong guess costs nothing.
+The driver, in the consumer's thread, hands out groups of units and takes back their results. A group is one unit at
+first, and grows when units are so short that the calls would cost more than the work. An actor works
+on a group for a slice of time and hands back the rest, so a wrong guess costs nothing.
 
-An actor answers its calls in order, so when it dies, the oldest unanswered group is the suspect: most likely it was
-under way, or else its answer was on the way. Each of its units runs again alone, on an actor that has nothing else to
-do, and only a death there is the unit's own. All other groups go back as they were, and a new actor takes the place.
+An actor answers its calls in order, so when it dies, the oldest unanswered group is the likely cause: it was being
+computed, or its answer was being sent. Each of its units runs again alone, on an actor without other work, and only a
+death there counts against the unit. All other groups are queued again unchanged, and a new actor is started.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ import torch
 
 from proofmap.core.errors import InputError, ProofmapError, require
 from proofmap.study.executors.executor import Lost, Result, Unit, Worker
-from proofmap.study.executors.ray_cluster import connected, own_folders, places, told
+from proofmap.study.executors.ray_cluster import capacity, connected, describe_resources, import_folders
 
 SLICE = 0.1  # seconds an actor works before it answers; a call costs about one hundredth of that
 LARGEST_GROUP = 256  # units in a call
 FAILED_STARTS = 3  # in a row; then no further actor is tried
-PATIENCE = 120.0  # seconds for a busy cluster to make room for the first actor
+PLACEMENT_TIMEOUT = 120.0  # seconds to wait until a busy cluster has room for the first actor
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class RayExecutor:
 class _Actor(Generic[Unit, Result]):
     """A process with a worker.
 
-    What goes in and out is pickled by us: arrays then arrive as from a local worker, writable and the driver's own,
-    and exceptions as themselves.
+    Arguments and results are pickled here, not by Ray: so arrays arrive writable and owned by the driver, as from a local
+    worker, and exceptions arrive unchanged.
     """
 
     def start(self, make_worker: bytes, threads: int) -> bytes:
@@ -133,15 +133,15 @@ def _answer(call: Callable[[], object]) -> bytes:
         answer: bytes = cloudpickle.dumps(call())
     except Exception as error:
         where = f"In a Ray worker:\n{traceback.format_exc()}"
-        if not isinstance(error, ProofmapError):  # its message says all
+        if not isinstance(error, ProofmapError):  # its message is complete
             error.add_note(where)
         try:
             answer = cloudpickle.dumps(_Raised(error))
             cloudpickle.loads(answer)
-        except Exception:  # pickling does not bring every exception back; its words must do then
-            told = RuntimeError(f"{type(error).__name__}: {error}")
-            told.add_note(where)
-            answer = cloudpickle.dumps(_Raised(told))
+        except Exception:  # not every exception can be unpickled; then one with the same message
+            substitute = RuntimeError(f"{type(error).__name__}: {error}")
+            substitute.add_note(where)
+            answer = cloudpickle.dumps(_Raised(substitute))
     return answer
 
 
@@ -150,7 +150,7 @@ def _answer(call: Callable[[], object]) -> bytes:
 
 @dataclass(eq=False)
 class _Job(Generic[Unit]):
-    """A unit, whether it must run alone, and how often it died so."""
+    """A unit, whether it must run alone, and how often its process died when it did."""
 
     unit: Unit
     alone: bool = False
@@ -158,29 +158,29 @@ class _Job(Generic[Unit]):
 
 
 class _Jobs(Generic[Unit]):
-    """What is still to be handed out: a stock of jobs, those that came back in front, and the units behind it."""
+    """The jobs to hand out: a queue, with returned jobs at its front, that is filled from the units."""
 
     def __init__(self, units: Iterator[Unit]) -> None:
         self._units = units
-        self._stock: deque[_Job[Unit]] = deque()
+        self._queue: deque[_Job[Unit]] = deque()
 
-    def stock(self, size: int) -> int:
-        """Draw units until there are ``size`` jobs, if there are so many; how many there are."""
-        self._stock.extend(_Job(unit) for unit in islice(self._units, max(0, size - len(self._stock))))
-        return len(self._stock)
+    def fill(self, size: int) -> int:
+        """Fill the queue from the units up to ``size`` jobs; returns how many it holds."""
+        self._queue.extend(_Job(unit) for unit in islice(self._units, max(0, size - len(self._queue))))
+        return len(self._queue)
 
     def next_goes_alone(self) -> bool:
-        return self._stock[0].alone
+        return self._queue[0].alone
 
     def take(self, size: int) -> list[_Job[Unit]]:
-        """The next group of the stock: one job that must be alone, or up to ``size`` others."""
-        group = [self._stock.popleft()]
-        while self._stock and len(group) < size and not (group[0].alone or self._stock[0].alone):
-            group.append(self._stock.popleft())
+        """The next group of the queue: one job that must be alone, or up to ``size`` others."""
+        group = [self._queue.popleft()]
+        while self._queue and len(group) < size and not (group[0].alone or self._queue[0].alone):
+            group.append(self._queue.popleft())
         return group
 
     def give_back(self, jobs: list[_Job[Unit]]) -> None:
-        self._stock.extendleft(reversed(jobs))
+        self._queue.extendleft(reversed(jobs))
 
 
 @dataclass(eq=False)
@@ -194,7 +194,7 @@ class _Host(Generic[Unit]):
 
 
 class _Pool(Generic[Unit, Result]):
-    """The actors, and who does what."""
+    """The actors, and the jobs of each."""
 
     def __init__(
         self,
@@ -207,8 +207,8 @@ class _Pool(Generic[Unit, Result]):
         self._hosts: list[_Host[Unit]] = []
         self._size, self._failed_starts = 1, 0
         self._make_worker = ray.put(ray.cloudpickle.dumps(make_worker))
-        self._asked = {"CPU": wanted.cpus_per_worker, "GPU": wanted.gpus_per_worker}
-        most = places(ray, self._asked)
+        self._required = {"CPU": wanted.cpus_per_worker, "GPU": wanted.gpus_per_worker}
+        most = capacity(ray, self._required)
         threads = str(wanted.cpus_per_worker)
         self._new_actor = ray.remote(
             num_cpus=wanted.cpus_per_worker,
@@ -219,7 +219,7 @@ class _Pool(Generic[Unit, Result]):
                 "env_vars": {
                     "OMP_NUM_THREADS": threads,
                     "MKL_NUM_THREADS": threads,
-                    "PYTHONPATH": os.pathsep.join([*own_folders(), "${PYTHONPATH}"]),
+                    "PYTHONPATH": os.pathsep.join([*import_folders(), "${PYTHONPATH}"]),
                 }
             },
         )(_Actor).remote
@@ -233,7 +233,7 @@ class _Pool(Generic[Unit, Result]):
             self._hand_out()
             while finished:
                 yield finished.popleft()
-            if not any(host.calls for host in self._hosts if host.started) and not self._jobs.stock(1):
+            if not any(host.calls for host in self._hosts if host.started) and not self._jobs.fill(1):
                 return
             for host in self._answering():
                 finished.extend(self._take(host))
@@ -254,11 +254,14 @@ class _Pool(Generic[Unit, Result]):
             self._ray.kill(host.actor, no_restart=True)
 
     def _wait_for_room(self) -> None:
-        placed, _ = self._ray.wait([host.placed for host in self._hosts], num_returns=1, timeout=PATIENCE)
+        placed, _ = self._ray.wait(
+            [host.placed for host in self._hosts], num_returns=1, timeout=PLACEMENT_TIMEOUT
+        )
         if not placed:
             raise ProofmapError(
-                f"the Ray cluster made no room for a worker ({told(self._asked)}) within {PATIENCE:.0f} s; "
-                f"free are {told(self._ray.available_resources())}. Wait until others are done, or ask for less"
+                f"the Ray cluster made no room for a worker ({describe_resources(self._required)}) within "
+                f"{PLACEMENT_TIMEOUT:.0f} s; free are {describe_resources(self._ray.available_resources())}. "
+                "Wait until other jobs are done, or ask for less"
             )
 
     def _hand_out(self) -> None:
@@ -268,12 +271,12 @@ class _Pool(Generic[Unit, Result]):
             for host in self._hosts:
                 if not host.started or len(host.calls) > waiting:
                     continue
-                stock = self._jobs.stock(plenty)
-                if not stock or (waiting and stock < plenty):
+                queued = self._jobs.fill(plenty)
+                if not queued or (waiting and queued < plenty):
                     return
                 if host.calls and (self._jobs.next_goes_alone() or host.calls[-1][1][0].alone):
                     continue
-                size = self._size if stock >= plenty else min(self._size, -(-stock // len(self._hosts)))
+                size = self._size if queued >= plenty else min(self._size, -(-queued // len(self._hosts)))
                 group = self._jobs.take(size)
                 units = self._ray.cloudpickle.dumps([job.unit for job in group])
                 host.calls.append((host.actor.work.remote(units), group))
@@ -292,7 +295,7 @@ class _Pool(Generic[Unit, Result]):
         try:
             answer = self._ray.cloudpickle.loads(self._ray.get(call))
         except self._ray.exceptions.RayError as error:
-            return self._bury(host, group, _reason(error))
+            return self._replace_dead(host, group, _reason(error))
         if isinstance(answer, _Raised):
             raise answer.error
         if not host.started:
@@ -309,21 +312,23 @@ class _Pool(Generic[Unit, Result]):
         elif given >= self._size and seconds < SLICE / 2:
             self._size = min(2 * self._size, LARGEST_GROUP)
 
-    def _bury(self, host: _Host[Unit], group: list[_Job[Unit]], reason: str) -> list[tuple[Unit, Lost]]:
-        """Replace a dead actor; its jobs go back but for one that has died too often."""
+    def _replace_dead(
+        self, host: _Host[Unit], group: list[_Job[Unit]], reason: str
+    ) -> list[tuple[Unit, Lost]]:
+        """Replace a dead actor; its jobs are queued again, except those that died too often."""
         self._kill(host)
         self._hosts.remove(host)
         self._failed_starts = 0 if host.started else self._failed_starts + 1
         for job in group:
             job.alone, job.deaths = True, job.deaths + job.alone
         lost = [job for job in group if job.deaths >= self._wanted.retries]
-        innocent = [job for _, jobs in host.calls for job in jobs]
-        self._jobs.give_back([job for job in group if job not in lost] + innocent)
+        unaffected = [job for _, jobs in host.calls for job in jobs]
+        self._jobs.give_back([job for job in group if job not in lost] + unaffected)
         if self._failed_starts < FAILED_STARTS:
             self._add_host()
         elif self._hosts:
             warnings.warn(
-                f"Ray workers die while they start; {len(self._hosts)} go on. {reason}",
+                f"Ray workers die while they start; continuing with {len(self._hosts)}. {reason}",
                 RuntimeWarning,
                 stacklevel=1,
             )
@@ -339,6 +344,6 @@ class _Pool(Generic[Unit, Result]):
 
 
 def _reason(error: Exception) -> str:
-    """Ray's account of a death without the preamble and the guesses."""
-    words = " ".join(str(error).split())
-    return words.rpartition("Worker exit detail: ")[2].partition(" Some common causes")[0]
+    """Ray's explanation of a death, without its preamble and its list of common causes."""
+    text = " ".join(str(error).split())
+    return text.rpartition("Worker exit detail: ")[2].partition(" Some common causes")[0]

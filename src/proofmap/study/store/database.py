@@ -1,7 +1,7 @@
 """The scores of a run, in SQLite: what was surveyed, what is done, every value, and what failed.
 
 One process writes (it holds the run's lock); any number may read at the same time. A unit's values go in within one
-transaction, so after a crash a unit is there as a whole or not at all.
+transaction, so after a crash a unit is stored completely or not at all.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ImageRow:
 
 @dataclass(frozen=True)
 class Registered:
-    """A method or a metric as the run knows it; ``flag`` is label_free or higher_is_better."""
+    """A method or a metric as the run has stored it; ``flag`` is label_free or higher_is_better."""
 
     id: int
     name: str
@@ -68,7 +68,7 @@ class CurveRow:
 
 @dataclass(frozen=True)
 class UnitRow:
-    """All that a finished unit leaves, by the ids of images, metrics and places."""
+    """Everything stored of a finished unit, by the ids of images and metrics and the places of labels."""
 
     method: int
     block: int
@@ -94,17 +94,17 @@ class Store:
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.path = folder / FILE
         if not create and not self.path.is_file():
-            raise StoreError(f"{folder} is no run of proofmap: it has no {FILE}")
+            raise StoreError(f"{folder} is not a run directory of proofmap: it has no {FILE}")
         self.read_only = not create and not os.access(folder, os.W_OK)
-        # a folder that nothing can be written to cannot change, and has no room for SQLite's own files
+        # a read-only folder cannot change, and SQLite cannot write its own files there
         mode = "rwc" if create else "ro&immutable=1" if self.read_only else "rw"
-        with self._told():
+        with self._store_errors():
             uri = f"{self.path.resolve().as_uri()}?mode={mode}"
             self.database = sqlite3.connect(
                 uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False
-            )  # one thread at a time, but not always the same
+            )  # one thread at a time, but not always the same one
         try:
-            with self._told():
+            with self._store_errors():
                 self._prepare(create)
         except BaseException:
             self.database.close()
@@ -116,7 +116,7 @@ class Store:
         if tables and application != APPLICATION:
             raise Damaged(f"{self.path} is a database, but not one of proofmap")
         if not tables and not create:
-            raise StoreError(f"{self.path} is empty: the run was stopped before it began")
+            raise StoreError(f"{self.path} is empty: the run was stopped before it stored anything")
         if not self.read_only:
             self.database.execute("PRAGMA journal_mode = WAL")
             self.database.execute("PRAGMA synchronous = NORMAL")
@@ -132,8 +132,8 @@ class Store:
         self.close()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """What SQLite and the disk say, in words that name the file and the mend."""
+    def _store_errors(self) -> Iterator[None]:
+        """Turn errors of SQLite and the disk into ones that name the file and the fix."""
         try:
             yield
         except UnicodeDecodeError as error:
@@ -152,7 +152,7 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._told():
+        with self._store_errors():
             self.database.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -164,7 +164,7 @@ class Store:
 
     def rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        with self._told():
+        with self._store_errors():
             return self.database.execute(query, arguments).fetchall()
 
     # ---- notes, methods, metrics, labels ------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class Store:
             raise damaged(self.path, str(error)) from error
 
     def registered(self, kind: str) -> dict[str, Registered]:
-        """The run's ``methods`` or ``metrics`` by name, in the order they came."""
+        """The run's ``methods`` or ``metrics`` by name, in the order they were added."""
         flag = {"methods": "label_free", "metrics": "higher_is_better"}[kind]
         found = self.rows(f"SELECT id, name, {flag}, settings FROM {kind} ORDER BY id")
         return {
@@ -283,8 +283,8 @@ class Store:
         query = "SELECT d.method, d.block, d.metric, units.key FROM done d JOIN units ON units.id = d.unit"
         return {(method, block, metric): key for method, block, metric, key in self.rows(query)}
 
-    def forget_orphans(self) -> None:
-        """Take values away that no finished unit owns."""
+    def delete_orphans(self) -> None:
+        """Delete values that belong to no finished unit."""
         owned = "SELECT 1 FROM done JOIN images ON images.block = done.block WHERE images.id = {0}.image AND "
         with self._transaction():
             for table in ("image_scores", "label_scores"):
@@ -292,7 +292,7 @@ class Store:
                 self.database.execute(f"DELETE FROM {table} WHERE NOT EXISTS ({owned.format(table)}{same})")
 
     def add_unit(self, unit: UnitRow) -> None:
-        """Store a finished unit, as a whole."""
+        """Store a finished unit in one transaction."""
         digest = values_digest(unit.image_scores, unit.label_scores)
         about = (unit.method, unit.block, unit.key, unit.environment, json.dumps(unit.batches), unit.seconds)
         maps = (unit.maps, unit.maps_bytes, unit.maps_digest)
@@ -329,8 +329,8 @@ class Store:
                 [(method, image, number, reason) for image, reason in unit.failures.items()],
             )
 
-    def forget_units(self, units: Sequence[int]) -> None:
-        """Take finished units back, with every unit of the same method and block: all of it will be made anew."""
+    def delete_units(self, units: Sequence[int]) -> None:
+        """Delete finished units, with every unit of the same method and block: all of it will be computed again."""
         with self._transaction():
             for unit in units:
                 found = self.database.execute(
@@ -350,8 +350,8 @@ class Store:
                     )
 
     def checkpoint(self) -> None:
-        """Bring everything into the one file, so that it can be copied alone."""
-        with self._told():
+        """Write everything into the one file, so that it can be copied alone."""
+        with self._store_errors():
             self.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -404,7 +404,7 @@ def disk_full(path: Path, text: str) -> StoreError:
 def damaged(path: Path, text: str, folder: Path | None = None) -> Damaged:
     return Damaged(
         f"{path} is damaged: {text}. See what is lost with: proofmap verify {folder or path.parent}; "
-        "with --repair it is set aside, to be computed anew"
+        "with --repair it is set aside, to be computed again"
     )
 
 

@@ -1,4 +1,4 @@
-"""One writer per run directory: a lock that the operating system lets go of when its holder dies."""
+"""One writer per run directory: a lock that the operating system releases when its holder dies."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class RunBusy(ProofmapError):
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = False, every: float = 0.5) -> Iterator[None]:
-    """Hold the run directory; a second process is refused, or waits for the first."""
+    """Hold the lock of a run directory; a second process raises :class:`RunBusy`, or waits for the first."""
     try:
         number = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise StoreError(f"{folder / 'lock'} cannot be written: {error.strerror}") from None
     with open(number, "r+b", buffering=0) as file:  # unbuffered: closing it writes nothing
-        while not _taken(file):
+        while not _try_lock(file):
             if not wait:
                 file.seek(0)
                 holder = file.read(100).decode(errors="replace").strip()
@@ -35,17 +35,17 @@ def locked(folder: Path, *, wait: bool = False, every: float = 0.5) -> Iterator[
                     f"another process{by} is working on {folder}. Wait for it with --wait, or choose another --out"
                 )
             time.sleep(every)
-        with suppress(OSError):  # a disk that is full: who holds the lock stays untold
+        with suppress(OSError):  # on a full disk the holder stays unnamed
             file.seek(0)
             file.truncate()
             file.write(f"{os.getpid()}\n".encode())
-        yield  # closing the file lets go of the lock
+        yield  # closing the file releases the lock
 
 
 if sys.platform == "win32":
     import msvcrt
 
-    def _taken(file: IO[bytes]) -> bool:
+    def _try_lock(file: IO[bytes]) -> bool:
         try:
             file.seek(1_000_000)  # far beyond the text, which stays readable for the process that is refused
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
@@ -56,7 +56,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _taken(file: IO[bytes]) -> bool:
+    def _try_lock(file: IO[bytes]) -> bool:
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,6 +1,6 @@
 """Maps on disk: one safetensors file per unit, named by a digest of its content.
 
-So a file is never written over by another one, and whoever reads it can tell that it is what was written.
+So a file is never overwritten by another one, and reading it detects damage.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from proofmap.core.files import whole_file
+from proofmap.core.files import atomic_write
 from proofmap.data.dataset import digest_of
 from proofmap.study.store.database import damaged, disk_full, is_disk_full
 from proofmap.study.store.schema import StoreError
@@ -34,13 +34,14 @@ class MapsFile:
 
 
 def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.dtype) -> MapsFile:
-    """Store a unit's maps ``(n, L, H, W)`` (L is 1 for a label-free method) of these images, whole or not at all.
+    """Store a unit's maps ``(n, L, *positions)`` (L is 1 for a label-free method) of these images, atomically.
 
     In float16 each map is divided by a power of two, kept beside it, so that neither large nor tiny values are lost.
     """
-    scale = torch.ones(*maps.shape[:2], 1, 1)
+    positions = tuple(range(2, maps.ndim))
+    scale = torch.ones(*maps.shape[:2], *[1] * len(positions))
     if dtype == torch.float16 and maps.numel():
-        exponent = maps.abs().amax(dim=(2, 3), keepdim=True).float().frexp().exponent
+        exponent = maps.abs().amax(dim=positions, keepdim=True).float().frexp().exponent
         scale = torch.exp2(exponent.float() - 15).clamp_min(2.0**-100)
     content = save(
         {"maps": (maps / scale).to(dtype).contiguous(), "scale": scale},
@@ -50,7 +51,7 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
     name = f"{FOLDER}/{digest}{EXACT if dtype == torch.float32 else ''}.safetensors"
     try:
         (folder / FOLDER).mkdir(exist_ok=True)
-        with whole_file(folder / name) as part:
+        with atomic_write(folder / name) as part:
             part.write_bytes(content)
     except OSError as error:
         if is_disk_full(error):
@@ -60,11 +61,11 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
 
 
 def read_maps(path: Path, images: Sequence[str]) -> dict[str, Tensor]:
-    """The stored maps ``(L, H, W)``, float32, of those images that are in the file."""
+    """The stored maps ``(L, *positions)``, float32, of those images that are in the file."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise damaged(path, "it is gone", path.parent.parent) from None
+        raise damaged(path, "it is missing", path.parent.parent) from None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from None
     if digest_of(content) != path.name.partition(".")[0]:
@@ -80,7 +81,7 @@ def read_maps(path: Path, images: Sequence[str]) -> dict[str, Tensor]:
 
 
 def _metadata(content: bytes) -> dict[str, str]:
-    """What was written beside the tensors: at the start of the file, after the length of this text."""
+    """The metadata of a safetensors file: in the JSON header, which follows its own length in 8 bytes."""
     length = int.from_bytes(content[:8], "little")
     about: dict[str, str] = json.loads(content[8 : 8 + length])["__metadata__"]
     return about
@@ -99,7 +100,7 @@ def problem_with(folder: Path, name: str, size: int, digest: str, *, thorough: b
     return ""
 
 
-def left_over(folder: Path, known: Collection[str]) -> list[Path]:
-    """Files of maps, whole or not, that no unit has: those of a run that was stopped, or of units taken back."""
+def unused_files(folder: Path, known: Collection[str]) -> list[Path]:
+    """Files of maps that belong to no unit: of a run that was stopped, or of units that were deleted."""
     files = sorted((folder / FOLDER).glob("*.safetensors"))
     return [path for path in files if f"{FOLDER}/{path.name}" not in known]

@@ -1,1 +1,1 @@
-"""Who is told how a study goes: a live view, lines in a log, a file, TensorBoard, MLflow, W&B."""
+"""Progress of a running study: a live view, lines in a log, a file, TensorBoard, MLflow, W&B."""

@@ -1,7 +1,7 @@
-"""Watching a study: where it stands, and who is told.
+"""The status of a running study, and the watchers that receive it.
 
-A watcher is told three things: the study begins, it stands here now, it has ended. ``views.py`` has those for
-people and programs close by, ``trackers.py`` those of other packages. Whatever a watcher does, the study goes on.
+A watcher is called when the study begins, when its status changes, and when it has ended. ``views.py`` has the terminal,
+the log and the progress file, ``trackers.py`` the trackers of other packages. A watcher that fails never stops a study.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from proofmap.core.progress import SilentTask, Task
 
 State = Literal["surveying", "running", "finished", "failed", "interrupted"]
 Clock = Callable[[], float]
-"""Seconds that only grow, from any beginning."""
+"""Returns seconds, as ``time.monotonic`` does."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
-    """Where a study stands, as plain data.
+class Status:
+    """The progress of a study, as plain data.
 
-    >>> now = Standing(state="running", units_total=10, units_done=4, units_before=2, seconds=60.0)
+    >>> now = Status(state="running", units_total=10, units_done=4, units_before=2, seconds=60.0)
     >>> now.seconds_left  # 6 units are left, and 2 took a minute
     180.0
     """
@@ -39,7 +39,7 @@ class Standing:
     units_total: int = 0
     """Of the whole study, whatever run does them."""
     units_done: int = 0
-    """Finished well, those of earlier runs included."""
+    """Finished without failure, those of earlier runs included."""
     units_failed: int = 0
     """Given up in this run; not among those done."""
     units_before: int = 0
@@ -47,7 +47,7 @@ class Standing:
     passes_done: int = 0
     """Images through the net in this run, those of unfinished units included."""
     passes_total: int | None = None
-    """What this run will need; None where a method cannot tell."""
+    """What this run will need; None where a method does not know its passes."""
     seconds: float = 0.0
     """Since this run began."""
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -58,11 +58,11 @@ class Standing:
     """The unit that finished last, in words."""
     device: str = "cpu"
     files: tuple[Path, ...] = ()
-    """What the study has written for people to keep; known at its end."""
+    """The files that ``on_end`` wrote; known at the end."""
 
     @property
-    def units_over(self) -> int:
-        """Units that nothing more will be done for in this run."""
+    def units_ended(self) -> int:
+        """Units that are done or failed."""
         return self.units_done + self.units_failed
 
     @property
@@ -71,59 +71,59 @@ class Standing:
 
     @property
     def seconds_left(self) -> float | None:
-        """By passes where their total is known, else by units; None while nothing can be said."""
+        """By passes where their total is known, else by units; None while it is unknown."""
         if self.state != "running":
             return 0.0 if self.state == "finished" else None
         rate = self.passes_per_second
         if self.passes_total is not None and rate:
             return max(0, self.passes_total - self.passes_done) / rate
-        over = self.units_over - self.units_before
-        return (self.units_total - self.units_over) * self.seconds / over if over > 0 else None
+        over = self.units_ended - self.units_before
+        return (self.units_total - self.units_ended) * self.seconds / over if over > 0 else None
 
 
 class Watcher(Protocol):
-    """Someone who is told how a study goes. Calls come one at a time, but from any thread."""
+    """Receives the progress of a study. Calls come one at a time, but from any thread."""
 
-    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
-        """The study begins, or goes on; ``study`` holds its settings."""
+    def begin(self, study: Mapping[str, object], status: Status) -> None:
+        """The study starts or resumes; ``study`` holds its settings."""
 
-    def update(self, standing: Standing) -> None:
+    def update(self, status: Status) -> None:
         """A unit has finished, or passes were made inside one: several times a second at most."""
 
-    def end(self, standing: Standing) -> None:
-        """Nothing more will come. Called also when the study failed or was interrupted."""
+    def end(self, status: Status) -> None:
+        """The last call, also when the study failed or was interrupted."""
 
 
 class Watchers:
-    """Several watchers as one. One that raises is named in a warning and told nothing more."""
+    """Several watchers as one. One that raises is named in a warning and removed."""
 
     def __init__(self, *watchers: Watcher) -> None:
         self.watchers = list(watchers)
-        self._one_at_a_time = threading.RLock()
+        self._lock = threading.RLock()
 
-    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
-        self._tell(lambda watcher: watcher.begin(study, standing), standing)
+    def begin(self, study: Mapping[str, object], status: Status) -> None:
+        self._notify(lambda watcher: watcher.begin(study, status), status)
 
-    def update(self, standing: Standing) -> None:
-        self._tell(lambda watcher: watcher.update(standing), standing)
+    def update(self, status: Status) -> None:
+        self._notify(lambda watcher: watcher.update(status), status)
 
-    def end(self, standing: Standing) -> None:
-        self._tell(lambda watcher: watcher.end(standing), standing, closing=True)
+    def end(self, status: Status) -> None:
+        self._notify(lambda watcher: watcher.end(status), status, closing=True)
 
-    def _tell(self, what: Callable[[Watcher], None], standing: Standing, closing: bool = False) -> None:
+    def _notify(self, call: Callable[[Watcher], None], status: Status, closing: bool = False) -> None:
         problems = []
-        with self._one_at_a_time:
+        with self._lock:
             for watcher in list(self.watchers):
                 try:
-                    what(watcher)
+                    call(watcher)
                 except Exception as error:
                     self.watchers.remove(watcher)
                     name = getattr(watcher, "name", type(watcher).__name__)
                     problems.append(f"{name} no longer follows the study: {type(error).__name__}: {error}")
                     if not closing:
-                        with suppress(Exception):  # a last chance to close files and give the terminal back
-                            watcher.end(standing)
-        for problem in problems:  # at the end, since a warning may be made an error
+                        with suppress(Exception):  # a last chance to close files and restore the terminal
+                            watcher.end(status)
+        for problem in problems:  # after all calls, since a warning may be turned into an error
             warnings.warn(problem, RuntimeWarning, stacklevel=3)
 
 
@@ -165,31 +165,31 @@ class _UnitTask(SilentTask):
         self.progress._advance(passes)
 
 
-def in_words(standing: Standing) -> str:
-    """A standing as one line.
+def status_line(status: Status) -> str:
+    """The status as one line of text.
 
-    >>> in_words(
-    ...     Standing(state="running", units_done=12, units_total=70, passes_done=5310, seconds=9, last="rise")
+    >>> status_line(
+    ...     Status(state="running", units_done=12, units_total=70, passes_done=5310, seconds=9, last="rise")
     ... )
     '12/70 units, 5,310 passes, 590/s, 44 s left, last: rise'
     """
-    left, rate, running = standing.seconds_left, standing.passes_per_second, standing.state == "running"
-    state = "" if running else f"{standing.state}: "
-    if standing.state == "surveying":
-        return f"surveying: {standing.last or 'looking at the pictures'}"
-    parts = [f"{state}{standing.units_done}/{standing.units_total} units"]
-    if standing.units_failed:
-        parts.append(f"{standing.units_failed} failed")
-    if standing.units_before:
-        parts.append(f"{standing.units_before} from before")
+    left, rate, running = status.seconds_left, status.passes_per_second, status.state == "running"
+    state = "" if running else f"{status.state}: "
+    if status.state == "surveying":
+        return f"surveying: {status.last or 'looking at the pictures'}"
+    parts = [f"{state}{status.units_done}/{status.units_total} units"]
+    if status.units_failed:
+        parts.append(f"{status.units_failed} failed")
+    if status.units_before:
+        parts.append(f"{status.units_before} from before")
     if rate is not None:
-        parts.append(f"{standing.passes_done:,} passes, {rate:,.0f}/s")
+        parts.append(f"{status.passes_done:,} passes, {rate:,.0f}/s")
     if running and left is not None:
         parts.append(f"{duration(left)} left")
-    if running and standing.last:
-        parts.append(f"last: {standing.last}")
-    if standing.state in ("finished", "failed", "interrupted"):
-        parts.append(f"{duration(standing.seconds)} in all")
+    if running and status.last:
+        parts.append(f"last: {status.last}")
+    if status.state in ("finished", "failed", "interrupted"):
+        parts.append(f"{duration(status.seconds)} in all")
     return ", ".join(parts)
 
 
@@ -221,7 +221,7 @@ class Memory:
 
 
 def memory_of(device: str) -> Memory | None:
-    """Memory in use, without waking a device that this process has not touched; None where it cannot be told."""
+    """Memory in use, without initialising a device that this process does not use; None where it is unknown."""
     kind = device.partition(":")[0]
     if kind == "cuda":
         if not torch.cuda.is_initialized():  # the units run in other processes

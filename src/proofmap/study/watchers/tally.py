@@ -1,4 +1,4 @@
-"""What a running study has reached so far, counted as units come in, from any thread."""
+"""Counts what a running study has done so far, as units come in, from any thread."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from proofmap.study.store.database import Store
-from proofmap.study.watchers.status import Standing, State, UnitProgress
+from proofmap.study.watchers.status import State, Status, UnitProgress
 
 
 class Tally:
-    """Counts units, passes and running scores; :meth:`standing` is a picture of them for watchers."""
+    """Counts units, passes and running scores; :meth:`status` is a snapshot of them for watchers."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -21,14 +21,14 @@ class Tally:
         self.progress = UnitProgress()
         self.passes_total: int | None = None
         self.last = ""
-        self._elsewhere = 0
+        self._remote_passes = 0
         self._units = Counter({"total": 0, "before": 0, "done": 0, "failed": 0})
         self._sums: dict[str, dict[str, tuple[float, int]]] = {}
         self._images: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def start(self, store: Store, units: int, waiting: int, passes: int | None) -> None:
-        """Begin with what the run has from before."""
+        """Begin with what earlier runs have stored."""
         query = "SELECT method, metric, sum(value), count(value) FROM per_image GROUP BY method, metric"
         means = store.rows(query)
         query = (
@@ -51,13 +51,13 @@ class Tally:
         *,
         failed: bool,
         images: int,
-        elsewhere: int = 0,
+        remote_passes: int = 0,
     ) -> None:
-        """A unit is over: ``images`` have values for the first time; ``elsewhere`` are another process's passes."""
+        """A unit has ended: ``images`` have values for the first time; ``remote_passes`` were made in another process."""
         with self._lock:
             self._units["failed" if failed else "done"] += 1
             self._images[method] += images
-            self._elsewhere += elsewhere
+            self._remote_passes += remote_passes
             self.last = name
             sums = self._sums.setdefault(method, {})
             for metric, some in values.items():
@@ -67,18 +67,18 @@ class Tally:
 
     @property
     def computed(self) -> int:
-        """Units that this run finished well."""
+        """Units that this run finished without failure."""
         return self._units["done"] - self._units["before"]
 
-    def standing(self, state: State) -> Standing:
+    def status(self, state: State) -> Status:
         with self._lock:
-            return Standing(
+            return Status(
                 state=state,
                 units_done=self._units["done"],
                 units_total=self._units["total"],
                 units_failed=self._units["failed"],
                 units_before=self._units["before"],
-                passes_done=self.progress.passes_done + self._elsewhere,
+                passes_done=self.progress.passes_done + self._remote_passes,
                 passes_total=self.passes_total,
                 seconds=time.monotonic() - self.began,
                 scores={

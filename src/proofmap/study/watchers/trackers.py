@@ -1,7 +1,7 @@
 """Trackers of other packages as watchers: TensorBoard, MLflow, Weights & Biases.
 
 Each gets the settings once, the running scores as ``METHOD/METRIC`` at step = units done, and at the end the files.
-A study that goes on after a pause goes on in the same run: ids are kept in ``trackers.json`` of its folder.
+A resumed study continues in the same run of the tracker: its id is kept in ``trackers.json`` of the study's folder.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Any, ClassVar, TypeVar
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import write_text
 from proofmap.plugins.registry import Registry
-from proofmap.study.watchers.status import Standing, Watcher, finite
+from proofmap.study.watchers.status import Status, Watcher, finite
 
 T = TypeVar("T")
 
 TRACKERS: Registry[Watcher] = Registry("tracker", "proofmap.trackers")
 """Classes of watchers with a ``name``, made as ``tracker(where, folder)``."""
 
-MEMORY = "trackers.json"
+RUN_IDS = "trackers.json"
 
 
 def make_tracker(text: str, folder: Path | None = None) -> Watcher:
     """A tracker from ``NAME`` or ``NAME:WHERE``; ``folder`` is the study's.
 
-    ``tensorboard[:LOGDIR]``, ``mlflow[:EXPERIMENT]`` and ``wandb[:PROJECT]`` are ours. Servers and keys are set as
-    these packages want it, by their own environment variables.
+    ``tensorboard[:LOGDIR]``, ``mlflow[:EXPERIMENT]`` and ``wandb[:PROJECT]`` are ours. Servers and keys are
+    configured by the environment variables of these packages.
     """
     name, colon, where = text.partition(":")
     if colon and not where:
@@ -45,9 +45,9 @@ def make_tracker(text: str, folder: Path | None = None) -> Watcher:
 
 
 class Tracker(ABC):
-    """What ours have in common: one record per finished unit, safe names, the memory of the run.
+    """What our trackers share: one record per finished unit, safe names, the id of the run.
 
-    A run is opened when the survey is over, since only then it is known how many units were done before.
+    A run is opened after the survey, since only then it is known how many units were done before.
     """
 
     name: ClassVar[str]
@@ -58,43 +58,43 @@ class Tracker(ABC):
         self._waiting: Mapping[str, str] | None = None  # the settings, until the run is opened
 
     @abstractmethod
-    def open(self, settings: Mapping[str, str], standing: Standing) -> None:
-        """Start a run, or go on with the one that is remembered."""
+    def open(self, settings: Mapping[str, str], status: Status) -> None:
+        """Start a run, or continue the one that :meth:`remembered` names."""
 
     @abstractmethod
     def write(self, values: Mapping[str, float], step: int) -> None:
         """Record values under names that every tracker allows."""
 
     @abstractmethod
-    def close(self, standing: Standing) -> None:
-        """Keep the files, and end the run as the study ended."""
+    def close(self, status: Status) -> None:
+        """Store the files, and end the run with the state of the study."""
 
-    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
-        self._waiting = flat(study)
-        self._open_if_surveyed(standing)
+    def begin(self, study: Mapping[str, object], status: Status) -> None:
+        self._waiting = flatten_settings(study)
+        self._open_if_surveyed(status)
 
-    def update(self, standing: Standing) -> None:
-        if self._open_if_surveyed(standing) and standing.units_done != self._recorded[0]:
-            self._record(standing)
+    def update(self, status: Status) -> None:
+        if self._open_if_surveyed(status) and status.units_done != self._recorded[0]:
+            self._record(status)
 
-    def end(self, standing: Standing) -> None:
-        if self._open_if_surveyed(standing):
-            self._record(standing)
-            self.close(standing)
+    def end(self, status: Status) -> None:
+        if self._open_if_surveyed(status):
+            self._record(status)
+            self.close(status)
 
-    def _open_if_surveyed(self, standing: Standing) -> bool:
-        """Open the run if that is still to be done and can be; whether there is one to write to."""
+    def _open_if_surveyed(self, status: Status) -> bool:
+        """Open the run if it is not open yet and the survey is over; returns whether there is one to write to."""
         if self._waiting is None:
             return True
-        if standing.state == "surveying":
+        if status.state == "surveying":
             return False
-        settings, self._waiting = self._waiting, None  # also if it fails: nobody tries a second time
-        self._recorded = standing.units_done, {}
-        self.open(settings, standing)
+        settings, self._waiting = self._waiting, None  # also if it fails, so that it is not tried again
+        self._recorded = status.units_done, {}
+        self.open(settings, status)
         return True
 
-    def _record(self, standing: Standing) -> None:
-        record = standing.units_done, scalars(standing)
+    def _record(self, status: Status) -> None:
+        record = status.units_done, scalars(status)
         if record[1] and record != self._recorded:
             self.write(record[1], record[0])
         self._recorded = record
@@ -106,18 +106,18 @@ class Tracker(ABC):
     def remember(self, run: str) -> None:
         if self.folder:
             runs = {**self._runs(), f"{self.name}:{self.where}": run}
-            write_text(self.folder / MEMORY, json.dumps(runs, indent=1) + "\n")
+            write_text(self.folder / RUN_IDS, json.dumps(runs, indent=1) + "\n")
 
     def _runs(self) -> dict[str, str]:
-        if self.folder is None or not (self.folder / MEMORY).exists():
+        if self.folder is None or not (self.folder / RUN_IDS).exists():
             return {}
-        runs: dict[str, str] = json.loads((self.folder / MEMORY).read_text(encoding="utf-8"))
+        runs: dict[str, str] = json.loads((self.folder / RUN_IDS).read_text(encoding="utf-8"))
         return runs
 
 
 @TRACKERS.register
 class TensorBoard(Tracker):
-    """Event files in LOGDIR, or in ``tensorboard/`` of the study's folder. They hold no files, so these are named."""
+    """Event files in LOGDIR, or in ``tensorboard/`` of the study's folder. Files are only listed by name."""
 
     name = "tensorboard"
 
@@ -128,23 +128,23 @@ class TensorBoard(Tracker):
             "torch.utils.tensorboard", extra="tensorboard", purpose="the tracker tensorboard"
         )
 
-    def open(self, settings: Mapping[str, str], standing: Standing) -> None:
+    def open(self, settings: Mapping[str, str], status: Status) -> None:
         place = self.where or str((self.folder or Path()) / "tensorboard")
-        # A new event file in the same folder goes on where the last one ended; what lies beyond is forgotten.
-        # A study that failed before its units were counted says nothing about them, so nothing is forgotten.
-        counted = standing.state == "running" or standing.units_done > 0
-        purge = standing.units_done + 1 if counted else None
+        # A new event file in the same folder continues the last one; later steps are purged.
+        # A study that failed before its units were counted does not know the step, so nothing is purged.
+        counted = status.state == "running" or status.units_done > 0
+        purge = status.units_done + 1 if counted else None
         self._writer = self._package.SummaryWriter(place, purge_step=purge)
         rows = "".join(f"| {_cell(name)} | {_cell(value)} |\n" for name, value in settings.items())
-        self._writer.add_text("settings", "| setting | value |\n|---|---|\n" + rows, standing.units_done)
+        self._writer.add_text("settings", "| setting | value |\n|---|---|\n" + rows, status.units_done)
 
     def write(self, values: Mapping[str, float], step: int) -> None:
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
 
-    def close(self, standing: Standing) -> None:
-        ending = "".join(f"- {file}\n" for file in standing.files)
-        self._writer.add_text("end", f"{standing.state}\n\n{ending}", standing.units_done)
+    def close(self, status: Status) -> None:
+        ending = "".join(f"- {file}\n" for file in status.files)
+        self._writer.add_text("end", f"{status.state}\n\n{ending}", status.units_done)
         self._writer.close()
 
 
@@ -163,12 +163,12 @@ class MLflow(Tracker):
         super().__init__(where, folder)
         self._package = require("mlflow", extra="mlflow", purpose="the tracker mlflow")
 
-    def open(self, settings: Mapping[str, str], standing: Standing) -> None:
+    def open(self, settings: Mapping[str, str], status: Status) -> None:
         self._client = self._package.MlflowClient()
         self._run = self._reopened() or self._new()
         self.remember(self._run)
         known = self._client.get_run(self._run).data.params  # MLflow refuses to change a parameter
-        values = {safe(name): value[:6000] for name, value in settings.items()}
+        values = {safe_name(name): value[:6000] for name, value in settings.items()}
         kind = self._package.entities.Param
         for some in _pieces([kind(name, value) for name, value in values.items() if name not in known]):
             self._client.log_batch(self._run, params=some)
@@ -180,7 +180,9 @@ class MLflow(Tracker):
         try:
             self._client.update_run(run, status="RUNNING")
         except Exception as error:  # deleted, or on another server
-            warnings.warn(f"MLflow's run {run} cannot go on, a new one begins: {error}", stacklevel=2)
+            warnings.warn(
+                f"MLflow's run {run} cannot be continued, a new one is started: {error}", stacklevel=2
+            )
             return None
         return run
 
@@ -195,10 +197,10 @@ class MLflow(Tracker):
         for some in _pieces([kind(name, value, now, step) for name, value in values.items()]):
             self._client.log_batch(self._run, metrics=some)
 
-    def close(self, standing: Standing) -> None:
-        for file in standing.files:
+    def close(self, status: Status) -> None:
+        for file in status.files:
             self._client.log_artifact(self._run, str(file))
-        self._client.set_terminated(self._run, self.endings.get(standing.state, "FAILED"))
+        self._client.set_terminated(self._run, self.endings.get(status.state, "FAILED"))
 
 
 def _pieces(things: Sequence[T], size: int = 100) -> Iterator[Sequence[T]]:
@@ -216,7 +218,7 @@ class WeightsAndBiases(Tracker):
         super().__init__(where, folder)
         self._package = require("wandb", extra="wandb", purpose="the tracker wandb")
 
-    def open(self, settings: Mapping[str, str], standing: Standing) -> None:
+    def open(self, settings: Mapping[str, str], status: Status) -> None:
         self._run = self._package.init(
             project=self.where or os.environ.get("WANDB_PROJECT") or "proofmap",
             id=self.remembered(),
@@ -229,49 +231,49 @@ class WeightsAndBiases(Tracker):
     def write(self, values: Mapping[str, float], step: int) -> None:
         self._run.log(dict(values), step=step)
 
-    def close(self, standing: Standing) -> None:
-        if standing.files:
-            base = os.path.commonpath([file.absolute().parent for file in standing.files])
-            for file in standing.files:
+    def close(self, status: Status) -> None:
+        if status.files:
+            base = os.path.commonpath([file.absolute().parent for file in status.files])
+            for file in status.files:
                 self._run.save(str(file.absolute()), base_path=base, policy="now")
-        self._run.finish(exit_code=0 if standing.state == "finished" else 1)
+        self._run.finish(exit_code=0 if status.state == "finished" else 1)
 
 
-def scalars(standing: Standing) -> dict[str, float]:
+def scalars(status: Status) -> dict[str, float]:
     """The running scores by tracker name.
 
-    >>> scalars(Standing(state="running", scores={"grad-cam": {"soundness": 0.5}}))
+    >>> scalars(Status(state="running", scores={"grad-cam": {"soundness": 0.5}}))
     {'grad-cam/soundness': 0.5}
     """
     return {
-        f"{safe(method)}/{safe(metric)}": value
-        for method, scores in standing.scores.items()
+        f"{safe_name(method)}/{safe_name(metric)}": value
+        for method, scores in status.scores.items()
         for metric, value in finite(scores).items()
     }
 
 
-def safe(name: str) -> str:
+def safe_name(name: str) -> str:
     """A name that every tracker allows. One that must change ends in a hash, so two names never become one.
 
-    >>> safe("grad-cam"), safe("learned-mask:tv=0.1")
+    >>> safe_name("grad-cam"), safe_name("learned-mask:tv=0.1")
     ('grad-cam', 'learned-mask_tv_0.1-71aec282')
     """
-    plain = re.sub(r"[^A-Za-z0-9_. -]+", "_", name)[:100].strip(". ")
-    if plain == name and plain:
+    allowed = re.sub(r"[^A-Za-z0-9_. -]+", "_", name)[:100].strip(". ")
+    if allowed == name and allowed:
         return name
-    return f"{plain or '_'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{allowed or '_'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def flat(settings: Mapping[str, object], before: str = "") -> dict[str, str]:
+def flatten_settings(settings: Mapping[str, object], before: str = "") -> dict[str, str]:
     """Nested settings as one level of texts.
 
-    >>> flat({"model": {"name": "tiny"}, "methods": ["rise", "random"], "seed": 0})
+    >>> flatten_settings({"model": {"name": "tiny"}, "methods": ["rise", "random"], "seed": 0})
     {'model.name': 'tiny', 'methods': 'rise, random', 'seed': '0'}
     """
     texts: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            texts |= flat(value, f"{before}{name}.")
+            texts |= flatten_settings(value, f"{before}{name}.")
         elif isinstance(value, list | tuple):
             texts[f"{before}{name}"] = ", ".join(map(str, value))
         else:

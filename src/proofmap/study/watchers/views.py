@@ -1,4 +1,4 @@
-"""How a running study looks: a live view on a terminal, lines in a log, a file for other programs."""
+"""Views of a running study: live on a terminal, as lines in a log, as a file for other programs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from proofmap.core.files import write_text
 from proofmap.core.progress import seconds_between_lines
 from proofmap.study.watchers.status import (
     Clock,
-    Standing,
+    Status,
     Watcher,
     Watchers,
     duration,
     finite,
-    in_words,
     memory_of,
+    status_line,
 )
 
 
@@ -49,25 +49,25 @@ class PlainLines:
         self, stream: IO[str] | None = None, every: float = 10.0, clock: Clock = time.monotonic
     ) -> None:
         self.stream, self.every, self.clock = stream, every, clock
-        self._told = -math.inf
+        self._printed_at = -math.inf
 
-    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
-        self._say(standing)
+    def begin(self, study: Mapping[str, object], status: Status) -> None:
+        self._print(status)
 
-    def update(self, standing: Standing) -> None:
-        if self.clock() - self._told >= self.every:
-            self._say(standing)
+    def update(self, status: Status) -> None:
+        if self.clock() - self._printed_at >= self.every:
+            self._print(status)
 
-    def end(self, standing: Standing) -> None:
-        self._say(standing)
+    def end(self, status: Status) -> None:
+        self._print(status)
 
-    def _say(self, standing: Standing) -> None:
-        self._told = self.clock()
-        print(in_words(standing), file=self.stream or sys.stderr, flush=True)
+    def _print(self, status: Status) -> None:
+        self._printed_at = self.clock()
+        print(status_line(status), file=self.stream or sys.stderr, flush=True)
 
 
 class ProgressFile:
-    """``progress.json`` for other programs: always a whole file, rewritten at most once in ``every`` seconds.
+    """``progress.json`` for other programs: replaced atomically, at most once in ``every`` seconds.
 
     ========== =======================================================================================
     schema     1; grows when a field changes its meaning
@@ -93,58 +93,58 @@ class ProgressFile:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.path, self.every, self.clock, self.now = path, every, clock, now
-        self._wrote, self._warned, self._began = -math.inf, False, ""
+        self._written_at, self._warned, self._began = -math.inf, False, ""
 
-    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
+    def begin(self, study: Mapping[str, object], status: Status) -> None:
         self._began = self.now().isoformat(timespec="seconds")
-        self._write(standing)
+        self._write(status)
 
-    def update(self, standing: Standing) -> None:
-        if self.clock() - self._wrote >= self.every:
-            self._write(standing)
+    def update(self, status: Status) -> None:
+        if self.clock() - self._written_at >= self.every:
+            self._write(status)
 
-    def end(self, standing: Standing) -> None:
-        self._write(standing)
+    def end(self, status: Status) -> None:
+        self._write(status)
 
-    def _write(self, standing: Standing) -> None:
-        self._wrote = self.clock()
+    def _write(self, status: Status) -> None:
+        self._written_at = self.clock()
         try:
-            write_text(self.path, json.dumps(self._record(standing), indent=1, allow_nan=False) + "\n")
-        except OSError as error:  # a full disk may have room again in a minute
+            write_text(self.path, json.dumps(self._record(status), indent=1, allow_nan=False) + "\n")
+        except OSError as error:  # a full disk may have space again later
             if not self._warned:
                 self._warned = True
                 warnings.warn(
                     f"{self.path} cannot be written just now: {error}", RuntimeWarning, stacklevel=4
                 )
 
-    def _record(self, standing: Standing) -> dict[str, Any]:
-        memory = memory_of(standing.device)
+    def _record(self, status: Status) -> dict[str, Any]:
+        memory = memory_of(status.device)
         return {
             "schema": self.schema,
-            "state": standing.state,
+            "state": status.state,
             "pid": os.getpid(),
             "began": self._began,
             "updated": self.now().isoformat(timespec="seconds"),
             "units": {
-                "done": standing.units_done,
-                "failed": standing.units_failed,
-                "before": standing.units_before,
-                "total": standing.units_total,
+                "done": status.units_done,
+                "failed": status.units_failed,
+                "before": status.units_before,
+                "total": status.units_total,
             },
             "passes": {
-                "done": standing.passes_done,
-                "total": standing.passes_total,
-                "per_second": _rounded(standing.passes_per_second),
+                "done": status.passes_done,
+                "total": status.passes_total,
+                "per_second": _rounded(status.passes_per_second),
             },
-            "seconds": _rounded(standing.seconds),
-            "seconds_left": _rounded(standing.seconds_left),
-            "device": standing.device,
+            "seconds": _rounded(status.seconds),
+            "seconds_left": _rounded(status.seconds_left),
+            "device": status.device,
             "memory": memory and {"used": memory.used, "peak": memory.peak},
             "methods": {
-                method: {"images": standing.images.get(method, 0), "scores": finite(scores)}
-                for method, scores in standing.scores.items()
+                method: {"images": status.images.get(method, 0), "scores": finite(scores)}
+                for method, scores in status.scores.items()
             },
-            "last": standing.last,
+            "last": status.last,
         }
 
 
@@ -153,30 +153,30 @@ def _rounded(value: float | None) -> float | None:
 
 
 class LiveView:
-    """A few lines that redraw themselves, four times a second at most, and vanish at the end."""
+    """A few lines, redrawn four times a second at most and cleared at the end."""
 
     widest = 100
     most_metrics = 5
 
     def __init__(self, console: Console, clock: Clock = time.monotonic) -> None:
         self.console, self.clock = console, clock
-        self.standing, self._taken = Standing(state="surveying"), clock()
+        self.status, self._updated_at = Status(state="surveying"), clock()
         self._live = Live(get_renderable=self.picture, console=console, refresh_per_second=4, transient=True)
 
-    def begin(self, study: Mapping[str, object], standing: Standing) -> None:
-        self.update(standing)
+    def begin(self, study: Mapping[str, object], status: Status) -> None:
+        self.update(status)
         self._live.start()
 
-    def update(self, standing: Standing) -> None:
-        self.standing, self._taken = standing, self.clock()
+    def update(self, status: Status) -> None:
+        self.status, self._updated_at = status, self.clock()
 
-    def end(self, standing: Standing) -> None:
-        self.update(standing)
+    def end(self, status: Status) -> None:
+        self.update(status)
         self._live.stop()
 
     def picture(self) -> RenderableType:
         """What is drawn: how far, how long, how fast, how much memory; then the scores so far."""
-        now, width = self.standing, min(self.console.width, self.widest)
+        now, width = self.status, min(self.console.width, self.widest)
         memory = memory_of(now.device)
         total = "" if now.passes_total is None else f"/{now.passes_total:,}"
         rate = "" if now.passes_per_second is None else f", {now.passes_per_second:,.0f}/s"
@@ -193,20 +193,20 @@ class LiveView:
             parts += [Text(), self._scores(now, width)]
         return Group(*parts)
 
-    def _bar(self, now: Standing, width: int) -> Table:
-        since = self.clock() - self._taken  # time goes on inside a unit that reports nothing
-        taken, left = duration(now.seconds + since), now.seconds_left
+    def _bar(self, now: Status, width: int) -> Table:
+        since = self.clock() - self._updated_at  # time passes inside a unit that reports nothing
+        elapsed, left = duration(now.seconds + since), now.seconds_left
         if left is None:
-            times = [f"  {taken}", ""]
+            times = [f"  {elapsed}", ""]
         else:
             still = f"{duration(max(0.0, left - since))} left"
-            times = [f"  {taken}, {still}", f"  {still}", ""]
+            times = [f"  {elapsed}, {still}", f"  {still}", ""]
         failed = f", {now.units_failed} failed" if now.units_failed else ""
         units = f" {now.units_done}/{now.units_total} units{failed}" if now.units_total else f" {now.state}"
         words = next((units + time for time in times if len(units + time) <= width - 10), units)
         bar = ProgressBar(
             total=now.units_total or None,
-            completed=now.units_over,
+            completed=now.units_ended,
             width=max(1, width - len(words)),
             pulse=not now.units_total,
         )
@@ -214,8 +214,8 @@ class LiveView:
         line.add_row(bar, Text(words, no_wrap=True))
         return line
 
-    def _scores(self, now: Standing, width: int) -> Table:
-        """As many metrics and methods as there is room for: the first metrics, the methods that began last."""
+    def _scores(self, now: Status, width: int) -> Table:
+        """As many metrics and methods as fit: the first metrics, the methods that started last."""
         methods = list(now.scores)[-max(1, self.console.height - 8) :]
         metrics = list(dict.fromkeys(metric for scores in now.scores.values() for metric in scores))
         metrics = metrics[: self.most_metrics]

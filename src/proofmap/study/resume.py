@@ -1,0 +1,185 @@
+"""Before a run writes anything: what it continues, and every reason to refuse it."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from proofmap.core.errors import InputError
+from proofmap.core.labels import LabelRule
+from proofmap.plugins.code import foreign_code
+from proofmap.study.manifest import FILE as MANIFEST
+from proofmap.study.manifest import (
+    Manifest,
+    check_same,
+    differences,
+    identity_of,
+    new_manifest,
+    same_settings,
+)
+from proofmap.study.plan import Plan, block_size
+from proofmap.study.setup import Ready, Setup
+from proofmap.study.store.database import FILE as SCORES
+from proofmap.study.store.database import Store, damaged
+from proofmap.study.store.maps import problem_with, unused_files
+from proofmap.study.store.schema import StoreError
+from proofmap.study.study import Study
+
+Registration = tuple[str, bool, Mapping[str, object]]
+"""A method or metric as the store keeps it: name, flag (label_free or higher_is_better), settings."""
+
+
+# ---- the manifest ---------------------------------------------------------------------------------------------
+
+
+def existing_manifest(folder: Path) -> Manifest | None:
+    """The manifest of the run in this folder, if there is one; a run that cannot be continued is refused."""
+    if not (folder / MANIFEST).exists():
+        return None
+    manifest = Manifest.read(folder)
+    if manifest.outdated:
+        raise StoreError(
+            f"{folder} was made by an earlier Proofmap. It can be read (report, compare, audit, export), but not "
+            "continued; choose another --out"
+        )
+    return manifest
+
+
+def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = False) -> tuple[Manifest, bool]:
+    """The manifest of the run, and whether it is new (True) or the existing one, extended (False).
+
+    Nothing is written yet. An existing run without results does not bind: a study of something else replaces it.
+    """
+    study, existing = setup.study, existing_manifest(folder)
+    has_results = False
+    if existing is not None and (folder / SCORES).exists():
+        with Store(folder, create=True) as store:
+            has_results = bool(store.rows("SELECT 1 FROM units LIMIT 1"))
+            if has_results:
+                check_same(folder, existing.identity, identity_of(study, ready))
+            check_registered(folder, store, ready)
+            if retry:
+                failed_units(store, ready)
+    if existing is not None:
+        if has_results or not differences(existing.identity, identity_of(study, ready)):
+            return existing.extended(study), False
+    elif (folder / SCORES).exists():
+        raise StoreError(
+            f"{folder} has {SCORES} but no {MANIFEST}: it is unknown what its numbers are of, so nothing is added to "
+            "them; choose another --out"
+        )
+    manifest = new_manifest(
+        study,
+        ready,
+        live=setup.classifier is not None,
+        threads=torch.get_num_threads(),
+        block=block_size(study, ready.classifier, expected_labels(study, ready)),
+    )
+    return manifest, True
+
+
+def expected_labels(study: Study, ready: Ready) -> int:
+    """About how many labels an image has under the study's rule, before any image was read."""
+    rule = LabelRule.parse(study.labels, ready.classifier.names)
+    most = len(ready.classifier.label_set)
+    if rule.kind == "top":
+        return min(int(rule.number), most)
+    return {"all": most, "list": len(rule.indices)}.get(rule.kind, min(5, most))
+
+
+def remove_empty_run(folder: Path) -> None:
+    """Delete the manifest and the database of an earlier run that stored no results."""
+    for path in (folder / MANIFEST, *folder.glob(f"{SCORES}*")):
+        path.unlink(missing_ok=True)
+
+
+def warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, threads: int | None) -> None:
+    """Warn where the study asks for another block, batch size or number of threads than the run began with."""
+    requested = {
+        "block": (study.block, [run.block]),
+        "threads": (threads, [run.threads]),
+        "batch size": (batch_size, sorted(set(run.batches))),
+    }
+    for name, (wanted, kept) in requested.items():
+        if wanted is not None and [wanted] != kept:
+            shown = " and ".join(map(str, kept))
+            warnings.warn(f"the run keeps the {name} it began with, {shown}, not {wanted}", stacklevel=3)
+
+
+# ---- methods and metrics --------------------------------------------------------------------------------------
+
+
+def registrations(ready: Ready) -> dict[str, list[Registration]]:
+    """The study's ``methods`` and ``metrics`` for the store; the digest of code from outside is part of the settings."""
+    return {
+        "methods": [
+            (n, m.label_free, {**m.record(), **foreign_code(m.method)}) for n, m in ready.methods.items()
+        ],
+        "metrics": [
+            (n, m.higher_is_better, {**m.record(), **foreign_code(m.metric)})
+            for n, m in ready.metrics.items()
+        ],
+    }
+
+
+def check_registered(folder: Path, store: Store, ready: Ready) -> None:
+    """Refuse a method or metric that has the name of one in the run, but other settings or other code."""
+    for kind, things in registrations(ready).items():
+        known = store.registered(kind)
+        for name, _, settings in things:
+            if name in known:
+                same_settings(kind[:-1], folder, known[name].settings, settings, name)
+
+
+def failed_units(store: Store, ready: Ready) -> list[int]:
+    """The units to compute again: those of this study's methods in which an image failed.
+
+    A unit is computed again with all its metrics, so a study that does not name them all is refused.
+    """
+    query = (
+        "SELECT DISTINCT failures.unit, units.method, units.block, methods.name FROM failures "
+        "JOIN units ON units.id = failures.unit JOIN methods ON methods.id = units.method"
+    )
+    failed = [row for row in store.rows(query) if row[3] in ready.methods]
+    names = {metric.id: name for name, metric in store.registered("metrics").items()}
+    blocks = {(method, block) for _, method, block, _ in failed}
+    have = {names[metric] for method, block, metric in store.done() if (method, block) in blocks}
+    lacking = sorted(have - set(ready.metrics))
+    if lacking:
+        raise InputError(
+            f"what failed was also judged by {', '.join(lacking)}, which this study does not name; "
+            "to compute it again, name every metric of the run"
+        )
+    return [unit for unit, *_ in failed]
+
+
+# ---- the disk -------------------------------------------------------------------------------------------------
+
+
+def check_stored_maps(folder: Path, store: Store) -> None:
+    """Raise if a file of maps is missing or truncated, before hours of work depend on it.
+
+    Files that belong to no unit, left by a run that was killed, are removed.
+    """
+    query = "SELECT DISTINCT maps, maps_bytes, maps_digest FROM units WHERE maps IS NOT NULL"
+    known = store.rows(query)
+    for name, size, content in known:
+        problem = problem_with(folder, name, size, content, thorough=False)
+        if problem:
+            raise damaged(folder / name, problem, folder)
+    for path in unused_files(folder, {name for name, _, _ in known}):
+        path.unlink(missing_ok=True)
+
+
+def check_disk_space(folder: Path, plan: Plan) -> None:
+    """Refuse maps that do not fit on the disk, before hours of work."""
+    free = shutil.disk_usage(folder).free
+    if plan.map_bytes > free:
+        raise StoreError(
+            f"the maps will take {plan.map_bytes / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free in "
+            f"{folder}. Use --maps none, choose another --out, or make room"
+        )

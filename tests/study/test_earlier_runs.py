@@ -1,0 +1,97 @@
+"""Runs of version 0.1.0, whose manifest has schema 1: they can be read, but not continued."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofmap import cli
+from proofmap.study import Run, StoreError, Study, run_study, verify_run
+from proofmap.study.preview import preview
+from proofmap.study.setup import Setup
+from tests.study.studies import facts, toy_study
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
+    folder = tmp_path_factory.mktemp("earlier")
+    study = toy_study(folder, 4, methods=["random", "gradient"])
+    run_study(study, folder / "run", threads=1)
+    return study, folder / "run"
+
+
+@pytest.fixture
+def old_run(finished: tuple[Study, Path], tmp_path: Path) -> tuple[Study, Path]:
+    """A run as version 0.1.0 left it: its manifest has schema 1."""
+    study, folder = finished[0], shutil.copytree(finished[1], tmp_path / "run")
+    content = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**content, "schema": 1}))
+    return study, folder
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The exit code of a command line."""
+    monkeypatch.setattr(sys, "argv", ["proofmap", *arguments])
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+def test_an_earlier_run_is_read(old_run: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, folder = old_run
+    before = (folder / "manifest.json").read_text(), facts(folder)
+    with Run(folder) as run:
+        assert len(run.evaluation(pictured=2).pictured) == 2 and run.maps_of("random", "00.png").ndim == 3
+    assert verify_run(folder) == []
+    for arguments in (
+        ["report", "--out", str(folder / "page.html")],
+        ["compare"],
+        ["audit", "--min-soundness", "0"],
+        ["export", "--out", str(folder / "tables")],
+        ["verify"],
+    ):
+        assert command(monkeypatch, arguments[0], str(folder), *arguments[1:]) == 0, arguments
+    assert (folder / "page.html").is_file() and (folder / "tables" / "per_image.csv").is_file()
+    assert ((folder / "manifest.json").read_text(), facts(folder)) == before
+
+
+@pytest.mark.parametrize("change", [{}, {"methods": ("gradient-x-input",)}, {"seed": 5}])
+def test_an_earlier_run_is_not_continued(change: dict[str, Any], old_run: tuple[Study, Path]) -> None:
+    study, folder = old_run
+    before = (folder / "manifest.json").read_text(), facts(folder)
+    refusal = r"made by an earlier Proofmap.*can be read \(report, .*not continued; choose another --out"
+    with pytest.raises(StoreError, match=refusal):
+        run_study(replace(study, **change), folder)
+    with pytest.raises(StoreError, match=refusal):
+        preview(Setup(study=replace(study, **change)), folder)
+    assert ((folder / "manifest.json").read_text(), facts(folder)) == before
+
+
+def test_evaluate_into_an_earlier_run_says_why_it_is_refused(
+    old_run: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, folder = old_run
+    flags = ["--model", study.model, "--data", str(study.data[0]), "--labels", "top3", "--methods", "random"]
+    assert command(monkeypatch, "evaluate", *flags, "--out", str(folder)) == 2
+    printed = capsys.readouterr()
+    assert "earlier Proofmap" in printed.err and "choose another --out" in printed.err and not printed.out
+
+
+def test_damage_to_an_earlier_run_can_be_removed_but_not_computed_again(
+    old_run: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, folder = old_run
+    next((folder / "maps").iterdir()).write_bytes(b"damaged")
+    assert command(monkeypatch, "verify", str(folder)) == 1
+    assert command(monkeypatch, "verify", str(folder), "--repair") == 0
+    after = "cannot compute it again, since an earlier Proofmap made this run"
+    assert capsys.readouterr().err.count(after) == 2
+    assert verify_run(folder) == []
