@@ -33,6 +33,8 @@ for command in (
     explain.demo,
     lists.methods,
     lists.metrics,
+    lists.fills,
+    lists.games,
     lists.models,
     lists.datasets,
 ):

@@ -1,60 +1,131 @@
-"""The lists: methods, metrics, models and datasets."""
+"""The lists: methods, metrics, fills and games with their settings; models and datasets."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
 
 import proofmap as pm
 from proofmap.cli.options import AsJson
 from proofmap.data import list_datasets
+from proofmap.fills import FILLS
 from proofmap.methods import METHODS
-from proofmap.plugins.settings import setting_names
+from proofmap.metrics import GAMES, METRICS
+from proofmap.plugins.registry import Registry
+from proofmap.plugins.settings import Plugin, Setting, settings_of
 from proofmap.results import tables
 
+Name = Annotated[str | None, typer.Argument(help="Only this one, with all its settings.", show_default=False)]
 
-def methods(as_json: AsJson = False) -> None:
-    """The methods, what they are and their settings."""
-    records = [
-        {
-            "name": name,
-            "meaning": METHODS[name].description,
-            "needs": sorted(METHODS[name].needs),
-            "settings": setting_names(METHODS[name]),
-        }
-        for name in METHODS
-    ]
+
+def methods(name: Name = None, as_json: AsJson = False) -> None:
+    """The methods, what they are and their settings; of one by NAME everything."""
+    _list(METHODS, name, as_json, "learned-mask:tv=0.1,scale=4 or learned-mask:preset=paper")
+
+
+def metrics(name: Name = None, as_json: AsJson = False) -> None:
+    """The metrics, what they are, which way is better, and their settings; of one by NAME everything."""
+    _list(METRICS, name, as_json, "soundness:thresholds=released,curve=rise")
+
+
+def fills(name: Name = None, as_json: AsJson = False) -> None:
+    """What hidden pixels can show, and the settings; of one by NAME everything."""
+    _list(FILLS, name, as_json, "blur:sigma=3, or inside another's: insertion:fill=blur(sigma=3)")
+
+
+def games(name: Name = None, as_json: AsJson = False) -> None:
+    """The games that maps are judged by, and the settings; of one by NAME everything."""
+    _list(GAMES, name, as_json, "insertion:fill=blur,points=16")
+
+
+def _list(registry: Registry[Any], name: str | None, as_json: bool, example: str) -> None:
+    kinds: list[type[Plugin]] = [registry[key] for key in ([name] if name else registry)]
     if as_json:
-        print(json.dumps(records, indent=1))
+        print(json.dumps([_record(kind) for kind in kinds], indent=1))
         return
-    for record in records:
-        needs = f"; needs {', '.join(record['needs'])}" if record["needs"] else ""
-        print(f"{record['name']}\n    {record['meaning']}{needs}")
-        if record["settings"]:
-            print(f"    settings: {', '.join(record['settings'])}")
-    print("\nSettings follow a colon: learned-mask:tv=0.1,scale=4 or learned-mask:preset=paper")
+    if name:
+        print(_in_full(kinds[0]))
+    for kind in [] if name else kinds:
+        record = _record(kind)
+        facts = "".join(f"; {fact}" for fact in _facts(record))
+        print(f"{kind.name}\n    {kind.description}{facts}")
+        known = [*kind.shortcuts, *(setting["name"] for setting in record["settings"])]
+        if known:
+            print(f"    settings: {', '.join(known)}")
+    if not name:
+        print(f"\nSettings follow a colon: {example}\nAll about one: proofmap {registry.kind}s NAME")
 
 
-def metrics(as_json: AsJson = False) -> None:
-    """The metrics, what they are, which way is better, and their settings."""
-    kinds = [pm.METRICS[name] for name in pm.METRICS]
-    records = [
-        {
-            "name": kind.name,
-            "meaning": kind.description,
-            "better": "higher" if kind.higher_is_better else "lower",
-            "settings": [*kind.shortcuts, *setting_names(kind)],
-        }
-        for kind in kinds
-    ]
-    if as_json:
-        print(json.dumps(records, indent=1))
-        return
-    for record in records:
-        print(f"{record['name']} ({record['better']} is better)\n    {record['meaning']}")
-        if record["settings"]:
-            print(f"    settings: {', '.join(record['settings'])}")
-    print("\nSettings follow a colon: soundness:thresholds=released,curve=rise")
+def _record(kind: type[Plugin]) -> dict[str, Any]:
+    """A plug-in as plain data: what it states about itself, its shortcuts and its settings."""
+    stated = {
+        "needs": sorted(getattr(kind, "needs", ())),
+        "kind": getattr(kind, "kind", "") or None,
+        "per": getattr(kind, "per", None),
+        "better": {True: "higher", False: "lower"}.get(getattr(kind, "higher_is_better", None)),  # type: ignore[arg-type]
+        "limits": [limit if abs(limit) < float("inf") else None for limit in getattr(kind, "limits", ())],
+        "intrinsic": getattr(kind, "intrinsic", None),
+        "random": getattr(kind, "random", None),
+        "reference": kind.reference,
+    }
+    return {
+        "name": kind.name,
+        "description": kind.description,
+        **{key: value for key, value in stated.items() if value not in (None, "", [])},
+        "shortcuts": {
+            key: {value: _texts(kind, given) for value, given in values.items()}
+            for key, values in kind.shortcuts.items()
+        },
+        "settings": [
+            {
+                "name": info.name,
+                "type": info.type_text(),
+                "default": info.default_text(),
+                "help": info.help,
+            }
+            for info in settings_of(kind)
+        ],
+    }
+
+
+def _texts(kind: type[Plugin], given: Any) -> dict[str, str]:
+    """Settings of a shortcut as they would be written."""
+    infos = {info.name: info for info in settings_of(kind)}
+    return {name: Setting(name, infos[name].types, value).default_text() for name, value in given.items()}
+
+
+def _facts(record: dict[str, Any]) -> list[str]:
+    facts = [f"{record['better']} is better"] if "better" in record else []
+    if record.get("needs"):
+        facts.append(f"needs {', '.join(record['needs'])}")
+    return facts
+
+
+def _in_full(kind: type[Plugin]) -> str:
+    """Everything about one plug-in."""
+    record = _record(kind)
+    lines = [f"{kind.name}: {kind.description}"]
+    facts = [*_facts(record), *([kind.reference] if kind.reference else [])]
+    if "limits" in record and None not in record["limits"]:
+        low, high = record["limits"]
+        facts.insert(0, f"from {low:g} to {high:g}")
+    if record.get("intrinsic") is False:
+        facts.append("extrinsic: uses more than the net and the image")
+    lines += [f"    {fact}" for fact in facts]
+    for key, values in record["shortcuts"].items():
+        lines += ["", f"{key}=NAME sets several settings at once:"]
+        rows = [
+            [value, ", ".join(f"{k}={v}" for k, v in given.items()) or "the defaults"]
+            for value, given in values.items()
+        ]
+        lines += [f"    {line}" for line in tables.aligned([key, "stands for"], rows).splitlines()]
+    if record["settings"]:
+        rows = [[s["name"], s["default"], s["type"], s["help"]] for s in record["settings"]]
+        lines += ["", tables.aligned(["setting", "default", "is", "what it does"], rows)]
+    return "\n".join(lines)
 
 
 def models(as_json: AsJson = False) -> None:

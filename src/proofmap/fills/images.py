@@ -41,7 +41,7 @@ class Images(Fill):
     source: Any = setting(SAMPLES, "a folder, or samples: crops of scikit-image's photographs", main=True)
     size: int = setting(256, "pictures in the pool", least=1)
     crop: Crop = setting("random", "random resized crops and flips, or none")
-    seed: int = setting(0, "of the pool's crops")
+    seed: int = setting(0, "of the random crops")
 
     @property
     def is_usual(self) -> bool:

@@ -77,8 +77,8 @@ class LearnedMask(Method):
 
     steps: int = setting(100, "Adam steps", least=1)
     distractors: int = setting(2, "backgrounds per step, drawn anew each step", least=1)
-    learning_rate: float = setting(0.2, "of Adam", above=0)
-    decay: Decay = setting("cosine", "of the learning rate: none, or to zero as a half cosine")
+    learning_rate: float = setting(0.2, "step size of Adam", above=0)
+    decay: Decay = setting("cosine", "how the learning rate falls: not at all, or to zero as a half cosine")
     scale: float = setting(8, "how many times coarser than the input the grid of the mask is", least=1)
     l1: float | None = setting(
         None, "weight of the mask's sum; none means 1 / positions, the paper's choice", least=0

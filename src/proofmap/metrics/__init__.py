@@ -1,5 +1,6 @@
 """How maps are judged: games and their curves, proof scores, and everything that a metric may ask about a method."""
 
+from proofmap.metrics.agreement import RankingAgreement
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
 from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves, curves, deletion, insertion
@@ -53,6 +54,7 @@ __all__ = [
     "Judged",
     "Metric",
     "Quadrature",
+    "RankingAgreement",
     "ReadyGame",
     "ReadyMetric",
     "RunMetric",

@@ -21,7 +21,7 @@ from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin
 from proofmap.plugins.specs import make_plugin
 
-Level = Literal["image", "run"]
+Per = Literal["image", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Metric(Plugin):
         higher_is_better: the direction.
         limits: the least and the greatest value.
         intrinsic: judged by the net itself: nothing is trained, and no data but the images is used.
-        level: whether values are per ``image`` or per ``run``.
+        per: whether there is a value per ``image`` or per ``run``.
     """
 
     noun: ClassVar[str] = "metric"
@@ -42,7 +42,7 @@ class Metric(Plugin):
     higher_is_better: ClassVar[bool]
     limits: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     intrinsic: ClassVar[bool] = True
-    level: ClassVar[Level] = "image"
+    per: ClassVar[Per] = "image"
 
     @classmethod
     def make(cls, spec: Any) -> Metric:
@@ -98,7 +98,7 @@ class RunValue:
 class RunMetric(Metric):
     """The description of a metric of a whole run: agreement, reliability, anything that needs all methods at once."""
 
-    level: ClassVar[Level] = "run"
+    per: ClassVar[Per] = "run"
 
     def over_run(self, run: RunValues) -> Sequence[RunValue]:
         """The numbers, each with its subject, such as the score or the pair of methods that it is about."""
