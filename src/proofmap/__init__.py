@@ -16,7 +16,16 @@ from proofmap.data.photos import load_images
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.judging import evaluate, explain
 from proofmap.methods import METHODS, LearnedMask, Method, TopLabel, make_method
-from proofmap.metrics import METRICS, Curves, Metric, default_metrics, deletion, insertion, make_metric
+from proofmap.metrics import (
+    METRICS,
+    Curves,
+    Metric,
+    default_metrics,
+    deletion,
+    insertion,
+    make_game,
+    make_metric,
+)
 from proofmap.models import list_models, load_classifier
 from proofmap.results.display import Display, set_display
 from proofmap.results.evaluation import Evaluation
@@ -86,6 +95,7 @@ __all__ = [
     "list_models",
     "load_classifier",
     "load_images",
+    "make_game",
     "make_method",
     "make_metric",
     "run_study",

@@ -19,10 +19,13 @@ from typer.testing import CliRunner
 from proofmap.cli import app
 from proofmap.core.labels import LabelRule
 from proofmap.data import pool
-from proofmap.methods import METHODS, make_method, split_methods
-from proofmap.metrics import METRICS, make_metric
+from proofmap.fills import FILLS
+from proofmap.fills import images as image_fills
+from proofmap.methods import METHODS, make_method
+from proofmap.metrics import GAMES, METRICS, make_metric
 from proofmap.models import registry
 from proofmap.plugins.python_file import is_python_file
+from proofmap.plugins.specs import split_specs
 from proofmap.study import Study
 from tests.docs.pages import (
     DOCS,
@@ -49,8 +52,8 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_photos(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(registry._OWN, registry.DEFAULT_MODEL, tiny_model())
-    monkeypatch.setattr(pool, "build_pool", partial(few_distractors, pool.build_pool))
-    for known in (METHODS, METRICS):
+    monkeypatch.setattr(image_fills, "build_pool", partial(few_distractors, pool.build_pool))
+    for known in (METHODS, METRICS, FILLS, GAMES):
         monkeypatch.setattr(known, "_known", {name: known[name] for name in known})
     return tmp_path
 
@@ -104,11 +107,11 @@ def test_every_command_shown_exists_with_its_options(line: str) -> None:
     command = group.commands[name]
     given = command.make_context(name, list(words)).params
     for method in (
-        split_methods(given.get("methods") or given.get("method") or "random") if name != "audit" else []
+        split_specs(given.get("methods") or given.get("method") or "random") if name != "audit" else []
     ):
         if not is_python_file(method):  # files are there when the page's story is run
             make_method(method)
-    for metric in split_methods(given["metrics"]) if given.get("metrics") else []:
+    for metric in split_specs(given["metrics"]) if given.get("metrics") else []:
         make_metric(metric)
     if given.get("labels"):
         LabelRule.parse(given["labels"], ["tabby", "tiger cat", "Egyptian cat"])
