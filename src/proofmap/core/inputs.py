@@ -379,7 +379,7 @@ class Rows(Inputs):
         return page
 
 
-_KINDS: Mapping[str, type[Inputs]] = {kind.kind: kind for kind in (Pictures, Series, Rows)}
+KINDS: Mapping[str, type[Inputs]] = {kind.kind: kind for kind in (Pictures, Series, Rows)}
 
 
 def inputs_of(record: Mapping[str, Any]) -> Inputs:
@@ -390,7 +390,7 @@ def inputs_of(record: Mapping[str, Any]) -> Inputs:
     ... ).positions
     (2, 3)
     """
-    kind = _KINDS.get(str(record.get("inputs", Pictures.kind)))
+    kind = KINDS.get(str(record.get("inputs", Pictures.kind)))
     if kind is None:
         raise InputError(
             f"inputs of the kind {record['inputs']!r} are not known here; they need a newer Proofmap"

@@ -76,7 +76,7 @@ def drawn_ahead(executor: Executor, units: int = 5000) -> int:
             yield unit
 
     with closing(executor.run(make_squarer, endless())) as results:
-        for taken, _ in enumerate(itertools.islice(results, units)):
+        for taken, _ in enumerate(itertools.islice(results, units), start=1):
             furthest = max(furthest, drawn - taken)
     return furthest
 
