@@ -75,7 +75,7 @@ def it_equals_its_copy_and_can_be_a_key(method: Method) -> None:
 @check_method.promise
 def it_has_a_name_and_a_meaning(method: Method) -> None:
     plain = method.name == method.name.lower().strip() and not set(method.name) & set(" :,=")
-    assert method.name and plain, f"{method.name!r} must be lower case, without spaces and any of : , ="
+    assert method.name and plain, f"{method.name!r} must be lower case, without spaces or any of : , ="
     assert method.meaning, "meaning must say in a few words what a map shows"
     assert method.needs <= NEEDS, f"needs knows {sorted(NEEDS)}, not {sorted(method.needs - NEEDS)}"
 
