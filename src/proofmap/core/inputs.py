@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import torch
@@ -20,11 +20,13 @@ from PIL import Image
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.pictures import Interpolation, fit, fitted_size, to_pixels
+from proofmap.core.pictures import Interpolation, fit, fitted_size, in_colour, to_pixels
 
 _BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
 _INK, _PAPER, _GRID = 40, 250, 225
 _TOLERANCE = 1e-3
+_MERGED: Mapping[str, Callable[..., Tensor]] = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}
+_WIDEST = 2048  # pixels of a series' picture; longer ones are thinned out
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom, in positions; the last two are not inside."""
@@ -53,7 +55,8 @@ class Inputs(ABC):
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean", tuple(map(float, self.mean)))
         object.__setattr__(self, "std", tuple(map(float, self.std)))
-        if len(self.mean) == 0 or len(self.mean) != len(self.std) or min(self.std) <= 0:
+        finite = all(map(math.isfinite, (*self.mean, *self.std)))
+        if not finite or len(self.mean) == 0 or len(self.mean) != len(self.std) or min(self.std) <= 0:
             raise InputError(
                 f"mean and std need one entry per channel and std > 0, got {self.mean!r} and {self.std!r}"
             )
@@ -91,12 +94,9 @@ class Inputs(ABC):
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
         """Values of inputs ``(..., *shape)`` as one number per position ``(..., *positions)``: sum, mean or max."""
-        if self.channel_axis is None:
-            return values
-        axis = -len(self.positions) - 1
-        if how == "max":
-            return values.amax(dim=axis)
-        return values.sum(dim=axis) if how == "sum" else values.mean(dim=axis)
+        if how not in _MERGED:
+            raise InputError(f"channels are merged by {', '.join(_MERGED)}, not {how!r}")
+        return values if self.channel_axis is None else _MERGED[how](values, dim=-len(self.positions) - 1)
 
     # ---- values -------------------------------------------------------------------------------------------------
 
@@ -125,8 +125,10 @@ class Inputs(ABC):
         return self.per_channel(self.neutral).expand(n, *self.shape).clone()
 
     def probe(self) -> Tensor:
-        """One input ``(1, *shape)`` that is not constant, inside the limits: a ramp along the last axis."""
-        ramp = torch.linspace(0, 1, self.positions[-1]).expand(1, *self.shape)
+        """One input ``(1, *shape)`` that is not constant, inside the limits: a ramp along the last axis longer than one."""
+        axis = max((k for k, length in enumerate(self.positions) if length > 1), default=0)
+        ramp = torch.linspace(0, 1, self.positions[axis])
+        ramp = ramp.view(-1, *[1] * (len(self.positions) - 1 - axis)).expand(1, *self.shape)
         if self.limits is not None:
             return ramp
         mean, std = (self.per_channel(torch.tensor(v)) for v in (self.mean, self.std))
@@ -143,28 +145,22 @@ class Inputs(ABC):
             raise InputError(
                 f"{self.noun} must be (N, {', '.join(map(str, self.shape))}), got {tuple(inputs.shape)}"
             )
+        limits = "" if self.limits is None else f" in [{self.limits[0]:g}, {self.limits[1]:g}]"
         if not inputs.is_floating_point():
-            raise InputError(
-                f"{self.noun} must be floats{self._scale_hint()}, got {inputs.dtype}" + self._bytes_hint()
-            )
+            raise InputError(f"{self.noun} must be floats{limits}, got {inputs.dtype}" + self._bytes_hint())
         if len(inputs):
             low, high = (float(v) for v in inputs.aminmax())
-            least, most = self.limits or (-math.inf, math.inf)
-            if not (low >= least - _TOLERANCE and high <= most + _TOLERANCE):  # also refuses NaN
-                own = " (the classifier normalises them itself)"
-                raise InputError(
-                    f"{self.noun} must lie in {self._interval()}{own}, got [{low:.3g}, {high:.3g}]"
-                )
+            found = f"got [{low:.3g}, {high:.3g}]"
+            if self.limits is None:
+                if not (math.isfinite(low) and math.isfinite(high)):
+                    raise InputError(f"{self.noun} must be finite, {found}")
+            elif not (low >= self.limits[0] - _TOLERANCE and high <= self.limits[1] + _TOLERANCE):  # also NaN
+                own = "(the classifier normalises them itself)"
+                raise InputError(f"{self.noun} must lie{limits} {own}, {found}")
         return inputs
 
     def _form(self) -> str:
         return f"(N, {', '.join(map(str, self.shape))})"
-
-    def _interval(self) -> str:
-        return "the real numbers" if self.limits is None else f"[{self.limits[0]:g}, {self.limits[1]:g}]"
-
-    def _scale_hint(self) -> str:
-        return "" if self.limits is None else f" in {self._interval()}"
 
     def _bytes_hint(self) -> str:
         return ""
@@ -227,6 +223,9 @@ class Pictures(Inputs):
         object.__setattr__(self, "size", (int(size[0]), int(size[1])))
         if min(self.size) < 1:
             raise InputError(f"size must be positive, not {self.size!r}")
+        if self.interpolation not in get_args(Interpolation):
+            known = ", ".join(get_args(Interpolation))
+            raise InputError(f"interpolation must be one of {known}, not {self.interpolation!r}")
         super().__post_init__()
 
     @property
@@ -241,6 +240,7 @@ class Pictures(Inputs):
 
     def prepare(self, item: Image.Image, *, cropped: bool = False) -> Tensor:
         """A photo resized and centre-cropped; gray-scale becomes RGB, transparency shows the neutral gray."""
+        item = in_colour(item, "the picture")
         fitted = fit(item, self.size, None if cropped else self.resize, self.interpolation)
         pixels = to_pixels(fitted, self.neutral.expand(3).tolist() if item.mode == "RGBA" else None)
         if self.channels == 1:
@@ -313,8 +313,8 @@ class Series(Inputs):
         return {"inputs": self.kind, "length": self.length, "mean": list(self.mean), "std": list(self.std)}
 
     def picture_size(self) -> tuple[int, int]:
-        wide = self.length * max(1, 192 // self.length)
-        return max(64, wide // 2), wide
+        wide = min(self.length * max(1, 192 // self.length), _WIDEST)
+        return min(max(64, wide // 2), 192), wide
 
     def picture(self, x: Tensor) -> np.ndarray:
         """A line for each channel, the first the darkest, over two standard deviations around the mean or more."""
@@ -326,7 +326,9 @@ class Series(Inputs):
         reach = max(2.0, float(np.abs(scaled).max()))
         page[height // 2] = _GRID
         for k, line in reversed(list(enumerate(scaled))):
-            steps = np.interp(np.arange(width) * self.length / width, np.arange(self.length), line)
+            steps = np.interp(
+                (np.arange(width) + 0.5) * self.length / width - 0.5, np.arange(self.length), line
+            )
             rows = np.rint((0.5 - 0.46 * steps / reach) * (height - 1)).astype(int)
             ink = _INK + (170 - _INK) * k // max(1, self.channels)
             for column in range(width):  # joined to the line before, so that steep parts do not fall apart
@@ -379,7 +381,7 @@ class Rows(Inputs):
         return page
 
 
-_KINDS: Mapping[str, type[Inputs]] = {kind.kind: kind for kind in (Pictures, Series, Rows)}
+KINDS: Mapping[str, type[Inputs]] = {kind.kind: kind for kind in (Pictures, Series, Rows)}
 
 
 def inputs_of(record: Mapping[str, Any]) -> Inputs:
@@ -390,7 +392,7 @@ def inputs_of(record: Mapping[str, Any]) -> Inputs:
     ... ).positions
     (2, 3)
     """
-    kind = _KINDS.get(str(record.get("inputs", Pictures.kind)))
+    kind = KINDS.get(str(record.get("inputs", Pictures.kind)))
     if kind is None:
         raise InputError(
             f"inputs of the kind {record['inputs']!r} are not known here; they need a newer Proofmap"
@@ -401,9 +403,14 @@ def inputs_of(record: Mapping[str, Any]) -> Inputs:
 
 
 def _as_tensor(item: Any, shape: tuple[int, ...], noun: str) -> Tensor:
-    values = torch.as_tensor(np.asarray(item), dtype=torch.float32)
+    """The numbers of an item as a tensor of our own."""
+    try:
+        values = item.detach().clone() if isinstance(item, Tensor) else torch.tensor(np.asarray(item))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{noun} must be numbers: {error}") from None
     if tuple(values.shape) != shape:
         raise InputError(f"{noun} must have the shape {shape}, this one has {tuple(values.shape)}")
+    values = values.to("cpu", torch.float32)
     if not bool(values.isfinite().all()):
         raise InputError(f"one of the {noun} holds NaN or infinity")
     return values

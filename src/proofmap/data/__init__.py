@@ -17,6 +17,7 @@ from proofmap.data.specs import (
     rebuild_dataset,
     sample_photos,
 )
+from proofmap.data.tensors import TensorData
 
 __all__ = [
     "load_dataset",
@@ -45,6 +46,7 @@ __all__ = [
     "array_file",
     "cifar10",
     "cifar100",
+    "TensorData",
     "HuggingFaceImages",
     "hugging_face",
     "sample_photos",

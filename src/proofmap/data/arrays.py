@@ -57,7 +57,7 @@ class ArrayImages(Dataset):
         if images.dtype != np.uint8 and images.dtype.kind != "f":
             raise InputError(f"images must be bytes (uint8) or floats in [0, 1], not {images.dtype}")
         self._images, self._layout = images, _layout_of(images.shape, layout)
-        self._labels = None if labels is None else _checked_labels(labels, len(images), label_names)
+        self._labels = None if labels is None else checked_labels(labels, len(images), label_names)
         self.title, self.label_names = title, tuple(map(str, label_names))
         self.names = [f"{prefix}-{i:05d}" for i in range(len(images))]
         self._settings = settings
@@ -183,12 +183,13 @@ def _layout_of(shape: tuple[int, ...], layout: str) -> str:
     )
 
 
-def _checked_labels(labels: Array | Sequence[int], n: int, label_names: Sequence[str]) -> Array:
+def checked_labels(labels: Array | Sequence[int], n: int, label_names: Sequence[str]) -> Array:
+    """The labels of ``n`` items as integers ``(n,)``; negative ones are not known."""
     array = np.asarray(labels)
     if array.shape == (n, 1):  # as Keras keeps them
         array = array[:, 0]
     if array.shape != (n,) or array.dtype.kind not in "iu":
-        raise InputError(f"labels must be {n} integers, one per image, got {array.dtype} {array.shape}")
+        raise InputError(f"labels must be {n} integers, one per item, got {array.dtype} {array.shape}")
     if label_names and n and array.max() >= len(label_names):
         raise InputError(f"labels go up to {array.max()}, but there are {len(label_names)} label names")
     return array

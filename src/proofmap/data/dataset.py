@@ -71,7 +71,7 @@ class Dataset(ABC):
         """Plain data from which :func:`proofmap.data.rebuild_dataset` opens the same dataset in another process."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.title}, {len(self)} pictures, {len(self.label_names)} labels)"
+        return f"{type(self).__name__}({self.title}, {len(self)} {self.kind}, {len(self.label_names)} labels)"
 
 
 def digest_of(*parts: bytes | str) -> str:

@@ -1,11 +1,11 @@
-"""Every registered method, in the variants that differ, keeps the contract."""
+"""Every registered method, in the variants that differ, keeps the contract of methods."""
 
 from __future__ import annotations
 
 import pytest
 
-from proofmap.methods import METHODS, make_method
-from tests.contract.method_contract import CHECKS, Check
+from proofmap.methods import METHODS, Method, make_method
+from proofmap.testing import Check, check_method
 
 LEARNED = "learned-mask:steps=4,scale=2,fill=noise"
 VARIANTS = [
@@ -23,9 +23,9 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", check_method.checks, ids=str)
 @pytest.mark.parametrize("spec", VARIANTS)
-def test_method(spec: str, check: Check) -> None:
+def test_method(spec: str, check: Check[Method]) -> None:
     check(make_method(spec))
 
 

@@ -1,0 +1,102 @@
+"""Series and rows of tables that are held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.data.arrays import checked_labels
+from proofmap.data.dataset import Dataset, digest_of
+
+_FORMS = {
+    "series": ("(N, channels, time steps)", 3, "series"),
+    "rows": ("(N, columns)", 2, "row"),
+}
+"""For each kind: the shape of all values, its number of axes, and what one item is called."""
+
+
+class TensorData(Dataset):
+    """Series ``(N, C, T)`` or rows of a table ``(N, columns)``, held in memory. Pictures are
+    :class:`~proofmap.data.ArrayImages`.
+
+    Values are raw: the classifier's :class:`~proofmap.core.inputs.Series` or ``Rows`` normalises them. An item with NaN
+    or infinity cannot be read; the others can.
+
+    Args:
+        values: the numbers, a tensor or an array.
+        labels: integers ``(N,)``; negative ones are not known.
+        kind: ``series`` or ``rows``.
+        names: one per item, all distinct; ``series-00000`` or ``row-00000`` and so on when left out.
+        label_names: what the labels stand for.
+
+    >>> beats = TensorData([[[0.1, 0.9, 0.2]], [[0.3, 0.2, 0.1]]], [1, 0], kind="series", title="beats")
+    >>> beats
+    TensorData(beats, 2 series, 0 labels)
+    >>> beats.names[1], beats.truth(1), beats.read(1).shape
+    ('series-00001', 0, (1, 3))
+    """
+
+    def __init__(
+        self,
+        values: Tensor | NDArray[Any] | Sequence[Any],
+        labels: NDArray[Any] | Tensor | Sequence[int] | None = None,
+        *,
+        kind: str,
+        names: Sequence[str] | None = None,
+        label_names: Sequence[str] = (),
+        title: str = "tensors",
+    ) -> None:
+        if kind not in _FORMS:
+            hint = "; pictures are held by ArrayImages" if kind == "pictures" else ""
+            raise InputError(f"kind must be series or rows, not {kind!r}{hint}")
+        form, axes, singular = _FORMS[kind]
+        self._values = _numbers(values, kind)
+        if self._values.ndim != axes or min(self._values.shape[1:]) < 1:
+            raise InputError(f"{kind} must be {form}, got {self._values.shape}")
+        n = len(self._values)
+        self.kind, self.title, self.label_names = kind, title, tuple(map(str, label_names))
+        self.names = [f"{singular}-{i:05d}" for i in range(n)] if names is None else list(map(str, names))
+        if len(self.names) != n or len(set(self.names)) != n:
+            raise InputError(f"names must be {n} distinct names, one per item, got {len(set(self.names))}")
+        self._labels = None if labels is None else checked_labels(_array(labels), n, label_names)
+
+    def read(self, i: int) -> NDArray[np.float32]:
+        item: NDArray[np.float32] = self._values[i].copy()
+        if not np.isfinite(item).all():
+            raise InputError(f"{self.names[i]} of {self.title} has NaN or infinity")
+        return item
+
+    def truth(self, i: int) -> int | None:
+        label = -1 if self._labels is None else int(self._labels[i])
+        return label if label >= 0 else None
+
+    def digest(self, i: int) -> str:
+        item = self._values[i]
+        return digest_of(f"{self.kind} {item.shape}", item.tobytes())
+
+    def settings(self) -> dict[str, object]:
+        raise InputError(
+            f"{self.title} is held in memory, so another process cannot open it by its settings; "
+            "pass the dataset itself: run_study(..., dataset=...)"
+        )
+
+
+def _array(values: Any) -> NDArray[Any]:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def _numbers(values: Any, kind: str) -> NDArray[np.float32]:
+    """The values as float32; those too large for it become infinity."""
+    try:
+        array = _array(values.float() if isinstance(values, Tensor) else values)
+    except ValueError as error:  # lists of unequal lengths
+        raise InputError(f"the values of {kind} must be one array of numbers: {error}") from None
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"the values of {kind} must be numbers, not {array.dtype}")
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(array, dtype=np.float32)

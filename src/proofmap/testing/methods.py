@@ -1,0 +1,261 @@
+"""What every method promises: maps that depend on the net, the image, the label and the seed, and on nothing else."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.progress import SilentTask
+from proofmap.methods import Method
+from proofmap.plugins.settings import setting_names
+from proofmap.testing.contract import Contract, raises
+from proofmap.testing.nets import conv_classifier, conv_net, pixels
+
+check_method: Contract[Method] = Contract("method")
+
+N, SIZE = 3, (8, 10)
+LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
+NEEDS = {"gradients", "layer", "distractors", "masker"}
+
+
+def classifier(batch_size: int = 64) -> Classifier:
+    return conv_classifier(SIZE, batch_size=batch_size)
+
+
+def images() -> Tensor:
+    return pixels(N, SIZE)
+
+
+def assert_alike(maps: Tensor, expected: Tensor, when: str) -> None:
+    """Equal up to the rounding of another batch."""
+    assert maps.shape == expected.shape, f"maps {when} are {tuple(maps.shape)}, not {tuple(expected.shape)}"
+    largest = float(expected.abs().max())
+    assert torch.allclose(maps, expected, rtol=1e-3, atol=1e-3 * largest + 1e-12), (
+        f"maps change {when}, by up to {float((maps - expected).abs().max()):.2g} of {largest:.2g}"
+    )
+
+
+def hooks(net: nn.Module) -> int:
+    """How many hooks its modules have."""
+    return sum(
+        len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
+        for module in net.modules()
+    )
+
+
+# ---- what it is --------------------------------------------------------------------------------------------
+
+
+@check_method.promise
+def its_settings_are_frozen_keyword_only_and_recorded(method: Method) -> None:
+    assert dataclasses.is_dataclass(method), f"{type(method).__name__} is not a dataclass"
+    assert type(method).__dataclass_params__.frozen, "the dataclass is not frozen"
+    positional = [field.name for field in dataclasses.fields(method) if not field.kw_only]
+    assert not positional, f"these settings are not keyword-only: {', '.join(positional)}"
+    recorded = method.settings()
+    assert recorded["method"] == method.name, (
+        f"settings() calls it {recorded['method']!r}, not {method.name!r}"
+    )
+    expected = {"method", *setting_names(type(method))}
+    assert set(recorded) == expected, f"settings() has {sorted(recorded)}, expected {sorted(expected)}"
+    json.dumps(recorded)
+
+
+@check_method.promise
+def it_equals_its_copy_and_can_be_a_key(method: Method) -> None:
+    assert copy.deepcopy(method) == method, "its deep copy is not equal to it"
+    assert copy.deepcopy(method) in {method: 1}, "its deep copy has another hash"
+
+
+@check_method.promise
+def it_has_a_name_and_a_description(method: Method) -> None:
+    plain = method.name == method.name.lower().strip() and not set(method.name) & set(" :,=")
+    assert method.name and plain, f"{method.name!r} must be lower case, without spaces or any of : , ="
+    assert method.description, "description must say in a few words what a map shows"
+    assert method.needs <= NEEDS, f"needs knows {sorted(NEEDS)}, not {sorted(method.needs - NEEDS)}"
+
+
+# ---- what it returns ---------------------------------------------------------------------------------------
+
+
+@check_method.promise
+def maps_are_finite_float32_one_per_label(method: Method) -> None:
+    maps = method(classifier(), images(), LABELS)
+    expected = (*LABELS.shape, *SIZE)
+    assert maps.shape == expected, f"got maps {tuple(maps.shape)}, expected {expected}"
+    assert maps.dtype == torch.float32, f"maps are {maps.dtype}"
+    assert maps.device.type == "cpu", f"maps are on {maps.device}, the classifier is on the CPU"
+    assert bool(maps.isfinite().all()), "a map has NaN or infinity"
+    assert not maps.requires_grad, "maps still require a gradient; detach them"
+
+
+@check_method.promise
+def maps_are_not_constant(method: Method) -> None:
+    maps = method(classifier(), images(), LABELS).flatten(2)
+    constant = maps.amax(dim=2) == maps.amin(dim=2)
+    assert not bool(constant.any()), f"{int(constant.sum())} of {constant.numel()} maps have one value only"
+
+
+@check_method.promise
+def one_image_with_one_label_is_enough(method: Method) -> None:
+    shape = tuple(method(classifier(), images()[:1], LABELS[:1, :1]).shape)
+    assert shape == (1, 1, *SIZE), f"got maps {shape}, expected {(1, 1, *SIZE)}"
+
+
+@check_method.promise
+def label_free_means_one_map_for_all_labels(method: Method) -> None:
+    maps = method(classifier(), images(), LABELS)
+    same = torch.equal(maps[:, 0], maps[:, 1]) and torch.equal(maps[:, 0], maps[:, 2])
+    found = "the same" if same else "different"
+    assert same == method.label_free, f"label_free is {method.label_free}, but labels get {found} maps"
+
+
+@check_method.promise
+def stochastic_means_that_the_seed_matters(method: Method) -> None:
+    one, again, other = (method(classifier(), images(), LABELS, seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(one, again), "the same seed gives two different maps"
+    found = "the same map" if torch.equal(one, other) else "different maps"
+    assert torch.equal(one, other) != method.stochastic, (
+        f"stochastic is {method.stochastic}, but two seeds give {found}"
+    )
+
+
+@check_method.promise
+def places_without_a_label_are_zero_and_disturb_no_other(method: Method) -> None:
+    expected = method(classifier(), images(), LABELS)
+    padded = LABELS.clone()
+    padded[1, 1:], padded[2, 1] = -1, -1
+    maps = method(classifier(), images(), padded)
+    assert maps[padded < 0].count_nonzero() == 0, "a map for the label -1 is not zero"
+    assert_alike(maps[padded >= 0], expected[padded >= 0], "where another place has the label -1")
+
+
+# ---- what it does not depend on ----------------------------------------------------------------------------
+
+
+@check_method.promise
+def the_batch_size_changes_nothing(method: Method) -> None:
+    expected = method(classifier(), images(), LABELS)
+    for batch_size in (1, 5):
+        maps = method(classifier(batch_size), images(), LABELS)
+        assert_alike(maps, expected, f"with batches of {batch_size}")
+
+
+@check_method.promise
+def the_order_of_images_and_labels_changes_nothing(method: Method) -> None:
+    expected = method(classifier(), images(), LABELS)
+    turned, shuffled = torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])
+    maps = method(classifier(), images()[turned], LABELS[turned][:, shuffled])
+    assert_alike(maps, expected[turned][:, shuffled], "with the order")
+
+
+@check_method.promise
+def an_image_alone_gets_the_map_it_gets_among_others(method: Method) -> None:
+    together = method(classifier(), images(), LABELS)
+    alone = method(classifier(), images()[1:2], LABELS[1:2])
+    assert_alike(alone, together[1:2], "when an image is alone")
+
+
+@check_method.promise
+def it_works_where_gradients_are_switched_off(method: Method) -> None:
+    expected = method(classifier(), images(), LABELS)
+    with torch.no_grad():
+        maps = method(classifier(), images(), LABELS)
+        assert not torch.is_grad_enabled(), "gradients are left switched on"
+    assert_alike(maps, expected, "inside torch.no_grad()")
+
+
+# ---- what it leaves alone ----------------------------------------------------------------------------------
+
+
+@check_method.promise
+def the_net_is_afterwards_what_it_was(method: Method) -> None:
+    net = nn.Sequential(conv_net(), nn.Dropout(0.5)).train()
+    before = copy.deepcopy(net.state_dict())
+    method(Classifier(net, size=SIZE, batch_size=64), images(), LABELS)
+    assert all(module.training for module in net.modules()), "the net left its training mode"
+    weights = list(net.parameters())
+    assert all(weight.requires_grad for weight in weights), "weights require no gradient any more"
+    assert all(weight.grad is None for weight in weights), "weights were given a gradient"
+    changed = [key for key, value in net.state_dict().items() if not torch.equal(value, before[key])]
+    assert not changed, f"these weights changed: {', '.join(changed)}"
+    assert hooks(net) == 0, "a hook is left on the net"
+
+
+@check_method.promise
+def no_hook_is_left_on_the_classifier(method: Method) -> None:
+    f = classifier()
+    method(f, images(), LABELS)
+    assert isinstance(f.net, nn.Module) and hooks(f.net) == 0, "a hook is left on classifier.net"
+
+
+@check_method.promise
+def images_and_labels_stay_as_they_are(method: Method) -> None:
+    x, labels = images(), LABELS.clone()
+    method(classifier(), x, labels)
+    assert torch.equal(x, images()), "the images were changed"
+    assert not x.requires_grad, "the images require a gradient; work on a copy"
+    assert torch.equal(labels, LABELS), "the labels were changed"
+
+
+@check_method.promise
+def the_global_random_state_is_not_touched(method: Method) -> None:
+    f, x = classifier(), images()
+    with torch.random.fork_rng(devices=[]):
+        before = torch.manual_seed(1).get_state()
+        expected = method(f, x, LABELS)
+        assert torch.equal(torch.get_rng_state(), before), "torch's global generator was used or seeded"
+        torch.manual_seed(2)
+        maps = method(f, x, LABELS)
+    assert torch.equal(maps, expected), "maps depend on torch's global seed"
+
+
+# ---- what it reports ---------------------------------------------------------------------------------------
+
+
+class CountedProgress:
+    """Progress that counts the passes that are announced and those that are done."""
+
+    def __init__(self) -> None:
+        self.announced, self.done = 0, 0
+
+    def task(self, what: str, passes: int) -> CountedTask:
+        self.announced += passes
+        return CountedTask(self)
+
+
+class CountedTask(SilentTask):
+    def __init__(self, progress: CountedProgress) -> None:
+        self.progress = progress
+
+    def advance(self, passes: int, note: str = "") -> None:
+        self.progress.done += passes
+
+
+@check_method.promise
+def progress_does_what_it_announced(method: Method) -> None:
+    progress = CountedProgress()
+    method(classifier(2), images(), LABELS, progress=progress)
+    assert progress.done == progress.announced, (
+        f"{progress.announced} passes were announced and {progress.done} done"
+    )
+
+
+@check_method.promise
+def labels_and_images_that_do_not_fit_are_refused(method: Method) -> None:
+    refused: list[tuple[str, Any, Any]] = [
+        (r"labels must lie in 0 \.\. 3", images(), LABELS + 2),
+        (r"labels must be \(N, L\) with N = 3", images(), LABELS[:2]),
+        (r"images must be \(N, 3, 8, 10\)", images()[:, :, :7], LABELS),
+        (r"images must lie in \[0, 1\]", images() * 255, LABELS),
+    ]
+    for told, x, labels in refused:
+        with raises(InputError, told):
+            method(classifier(), x, labels)

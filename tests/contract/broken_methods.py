@@ -1,0 +1,139 @@
+"""For each promise of methods, one that breaks it and what the message says."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.methods import Gradient, Method, Random
+
+
+def method(kind: type[Method] = Gradient, /, **changes: Any) -> Method:
+    """A method with other attributes."""
+    return type("Changed", (kind,), changes)()
+
+
+def after(change: Callable[[Tensor], Tensor]) -> Method:
+    """Gradients whose maps are changed after all has been checked."""
+
+    def call(self: Method, *arguments: Any, **options: Any) -> Tensor:
+        return change(Gradient.__call__(self, *arguments, **options))
+
+    return method(__call__=call)
+
+
+def computing(compute: Callable[..., Tensor], kind: type[Method] = Gradient, **changes: Any) -> Method:
+    """A method with another ``compute(classifier, images, labels, seed, progress)``."""
+
+    def own(self: Method, f: Any, x: Tensor, labels: Tensor, *, seed: int, progress: Any) -> Tensor:
+        return compute(f, x, labels, seed, progress)
+
+    return method(kind, compute=own, **changes)
+
+
+def brightness(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
+    return x.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+
+def per_label(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
+    """Brightness to the power of label + 1: different for each label, and for -1 constant."""
+    return brightness(f, x, labels) ** (labels + 1)[:, :, None, None]
+
+
+def careless(what: Callable[[Any, Tensor, Tensor], object]) -> Method:
+    """A method that does something it must not do, beside its work."""
+
+    def compute(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
+        what(f, x, labels)
+        return per_label(f, x, labels)
+
+    return computing(compute)
+
+
+def with_own_settings() -> Method:
+    class Positional(Gradient):
+        power: float = 2.0
+
+    return dataclasses.dataclass(frozen=True)(Positional)()
+
+
+def announcing(f: Any, x: Tensor, labels: Tensor, seed: int, progress: Any) -> Tensor:
+    with progress.task("careless", 10) as task:
+        task.advance(9)
+    return per_label(f, x, labels)
+
+
+def enabling(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
+    torch.set_grad_enabled(True)
+    return per_label(f, x, labels)
+
+
+def unchecked(self: Method, f: Any, x: Tensor, labels: Tensor, **_: Any) -> Tensor:
+    return per_label(f, x, labels)
+
+
+def net_of(f: Any) -> Any:
+    return next(f.net.children())
+
+
+METHODS: dict[str, tuple[Method, str]] = {
+    "its_settings_are_frozen_keyword_only_and_recorded": (with_own_settings(), "not keyword-only: power"),
+    "it_equals_its_copy_and_can_be_a_key": (
+        method(__eq__=lambda a, b: a is b, __hash__=lambda a: 0),
+        "its deep copy is not equal",
+    ),
+    "it_has_a_name_and_a_description": (method(name="My Method"), "'My Method' must be lower case"),
+    "maps_are_finite_float32_one_per_label": (after(Tensor.double), "maps are torch.float64"),
+    "maps_are_not_constant": (after(torch.ones_like), "9 of 9 maps have one value only"),
+    "one_image_with_one_label_is_enough": (
+        after(lambda maps: maps.expand(maps.shape[0], 3, *maps.shape[2:])),
+        r"got maps \(1, 3, 8, 10\), expected \(1, 1, 8, 10\)",
+    ),
+    "label_free_means_one_map_for_all_labels": (
+        computing(brightness),
+        "label_free is False, but labels get the same maps",
+    ),
+    "stochastic_means_that_the_seed_matters": (
+        method(Random, stochastic=False),
+        "stochastic is False, but two seeds give different maps",
+    ),
+    "places_without_a_label_are_zero_and_disturb_no_other": (
+        method(__call__=unchecked),
+        "a map for the label -1 is not zero",
+    ),
+    "the_batch_size_changes_nothing": (
+        computing(lambda f, *rest: per_label(f, *rest) * f.batches[0].size),
+        "maps change with batches of 1",
+    ),
+    "the_order_of_images_and_labels_changes_nothing": (
+        computing(lambda f, x, labels, *_: per_label(f, x, labels) * (1 + labels[:, :1, None, None])),
+        "maps change with the order",
+    ),
+    "an_image_alone_gets_the_map_it_gets_among_others": (
+        computing(lambda f, x, labels, *_: per_label(f, x / x.mean(), labels)),
+        "maps change when an image is alone",
+    ),
+    "it_works_where_gradients_are_switched_off": (computing(enabling), "gradients are left switched on"),
+    "the_net_is_afterwards_what_it_was": (
+        careless(lambda f, x, labels: f.logits(x).sum() and next(f.net.parameters()).data.add_(1)),
+        "these weights changed: ",
+    ),
+    "no_hook_is_left_on_the_classifier": (
+        careless(lambda f, x, labels: net_of(f).register_forward_hook(print)),
+        r"a hook is left on classifier\.net",
+    ),
+    "images_and_labels_stay_as_they_are": (
+        careless(lambda f, x, labels: x.mul_(0.5)),
+        "the images were changed",
+    ),
+    "the_global_random_state_is_not_touched": (
+        careless(lambda f, x, labels: torch.manual_seed(0)),
+        "torch's global generator was used or seeded",
+    ),
+    "progress_does_what_it_announced": (computing(announcing), "10 passes were announced and 9 done"),
+    "labels_and_images_that_do_not_fit_are_refused": (method(__call__=unchecked), "InputError not raised"),
+}

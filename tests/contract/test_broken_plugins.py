@@ -1,0 +1,73 @@
+"""Each check fails for a plug-in that breaks its promise, and says what is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from proofmap.methods import Gradient
+from proofmap.testing import Check, Contract, check_dataset, check_executor, check_method, contract, executors
+from tests.contract.broken_datasets import DATASETS
+from tests.contract.broken_executors import EXECUTORS
+from tests.contract.broken_methods import METHODS, method
+
+CONTRACTS: list[tuple[Contract[Any], dict[str, Any]]] = [
+    (check_method, METHODS),
+    (check_executor, EXECUTORS),
+    (check_dataset, DATASETS),
+]
+
+
+@pytest.mark.parametrize(
+    "check, broken",
+    [pytest.param(check, broken, id=str(check)) for kind, broken in CONTRACTS for check in kind.checks],
+)
+def test_a_broken_promise_is_found(
+    check: Check[Any], broken: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "LONG", 0.2)
+    thing, told = broken[str(check)]
+    with pytest.raises(AssertionError, match=told) as caught:
+        check(thing)
+    assert str(caught.value).startswith(check.promise)
+
+
+def test_all_broken_promises_are_named_at_once() -> None:
+    check_method(Gradient())
+    with pytest.raises(AssertionError) as caught:
+        check_method(method(name="My Method", __repr__=lambda self: "MyMethod()", stochastic=True))
+    heading, *promises = str(caught.value).splitlines()
+    assert heading == f"MyMethod() breaks 2 of the {len(check_method.checks)} promises of every method:"
+    assert [line.partition(":")[0] for line in promises if line.startswith("- ")] == [
+        "- it has a name and a description",
+        "- stochastic means that the seed matters",
+    ]
+
+
+def run_python(program: str, *options: str) -> str:
+    done = subprocess.run([sys.executable, *options, "-c", program], capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def test_the_contracts_need_no_pytest() -> None:
+    program = """
+import sys
+sys.modules["pytest"] = None
+from proofmap.data import TensorData
+from proofmap.testing import check_dataset
+check_dataset(TensorData([[1.0], [2.0]], kind="rows"))
+print("passed")
+"""
+    assert run_python(program) == "passed\n"
+
+
+def test_nothing_passes_where_python_removes_assertions() -> None:
+    program = f"""
+import runpy
+runpy.run_path({contract.__file__!r}, run_name="contract")["Check"](print)("it ran")
+"""
+    assert run_python(program) == "it ran\n"
+    assert "RuntimeError: the checks are assertions" in run_python(program, "-O")

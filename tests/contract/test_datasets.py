@@ -1,0 +1,136 @@
+"""Every kind of dataset, good and with items that cannot be read, keeps the contract of datasets."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proofmap.data import ArrayImages, Dataset, HuggingFaceImages, TensorData, load_dataset, open_data
+from proofmap.data.specs import list_datasets
+from proofmap.testing import Check, check_dataset
+from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, save, saved
+from tests.toys import normal
+
+
+def folder(at: Path) -> Dataset:
+    return load_dataset(saved(at, "b.png", "a.jpg", "deep/c.png"))
+
+
+def labelled_folder(at: Path) -> Dataset:
+    saved(at, "dog/1.png", "cat/1.png", "cat/2.png")
+    (at / "cat" / "broken.jpg").write_bytes(b"not a picture")
+    return load_dataset(at)
+
+
+def csv(at: Path) -> Dataset:
+    saved(at, "b.png", "a.png")
+    (at / "list.csv").write_text(
+        "file;label;boxes_xyxy\nb.png;dog;[[0, 1, 8, 7.5]]\na.png;cat;[]\ngone.png;;[[1, 1, 2, 2]]\n"
+    )
+    return load_dataset(at / "list.csv")
+
+
+def npz(at: Path) -> Dataset:
+    np.savez(at / "a.npz", images=np.stack([noise(i) for i in range(3)]), labels=[2, -1, 1])
+    return load_dataset(at / "a.npz")
+
+
+def npy(at: Path) -> Dataset:
+    np.save(at / "a.npy", np.stack([noise(i) for i in range(20)]))
+    return load_dataset(f"npz:{at / 'a.npy'}?layout=nhwc")
+
+
+def cifar10(at: Path) -> Dataset:
+    cifar_batch(at / "test_batch", 3)
+    return load_dataset(f"cifar10:{at}")
+
+
+def cifar100(at: Path) -> Dataset:
+    cifar_batch(at / "test", 3, key="fine_labels")
+    return load_dataset(f"cifar100:{at}[test]")
+
+
+def imagenette(at: Path) -> Dataset:
+    return load_dataset(f"imagenette:{imagenette_at(at)}[train]?labels=imagenette")
+
+
+def imagenette_corner(at: Path) -> Dataset:
+    return load_dataset(f"imagenette-corner:{imagenette_at(at)}?seed=5")
+
+
+def imagenet(at: Path) -> Dataset:
+    return load_dataset(f"imagenet:{devkit_at(at)}")
+
+
+def photos(at: Path) -> Dataset:
+    saved(at, "one/a.png", "two/a.png", "b.png")
+    return open_data([at / "one", at / "two", at / "b.png"])
+
+
+def samples(at: Path) -> Dataset:
+    pytest.importorskip("skimage")
+    return load_dataset("samples")
+
+
+def huggingface(at: Path) -> Dataset:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what their library warns of is not ours to fix
+        library = pytest.importorskip("datasets")
+    features = library.Features(
+        {"picture": library.Image(), "kind": library.ClassLabel(names=["cat", "dog"])}
+    )
+    buffer = io.BytesIO()
+    Image.fromarray(noise(0)).save(buffer, "PNG")
+    cells = [buffer.getvalue(), str(save(at, "c.png", 2)), b"not a picture"]
+    rows = library.Dataset.from_dict({"picture": cells, "kind": [1, 0, -1]}, features=features)
+    return HuggingFaceImages(rows)
+
+
+def floats_in_memory(at: Path) -> Dataset:
+    images = np.stack([noise(i) for i in range(3)]) / 255
+    images[1, 2, 3] = np.nan
+    return ArrayImages(images, [1, 0, 1], label_names=["cat", "dog"])
+
+
+def series(at: Path) -> Dataset:
+    values = normal(5, 2, 30)
+    values[3, 1, 7] = np.inf
+    return TensorData(values, [0, 1, -1, 1, 0], kind="series", label_names=["rest", "beat"], title="beats")
+
+
+def table_rows(at: Path) -> Dataset:
+    return TensorData(normal(4, 6).numpy(), kind="rows", names=["a", "b", "c", "d"])
+
+
+KINDS: dict[str, list[Callable[[Path], Dataset]]] = {
+    "folder": [folder, labelled_folder],
+    "csv": [csv],
+    "npz": [npz, npy],
+    "imagenette": [imagenette],
+    "imagenette-corner": [imagenette_corner],
+    "imagenet": [imagenet],
+    "cifar10": [cifar10],
+    "cifar100": [cifar100],
+    "hf": [huggingface],
+    "photos": [photos],
+    "samples": [samples],
+    "in memory": [floats_in_memory, series, table_rows],
+}
+
+
+@pytest.mark.parametrize(
+    "make", [make for kind in KINDS.values() for make in kind], ids=lambda make: make.__name__
+)
+@pytest.mark.parametrize("check", check_dataset.checks, ids=str)
+def test_dataset(make: Callable[[Path], Dataset], check: Check[Dataset], tmp_path: Path) -> None:
+    check(make(tmp_path))
+
+
+def test_every_kind_is_among_them() -> None:
+    assert set(KINDS) == {info.name for info in list_datasets()} | {"in memory"}

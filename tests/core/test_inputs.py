@@ -1,0 +1,470 @@
+"""Pictures, series and rows: what a position is, how inputs are composed, checked, read and shown."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from PIL import Image
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import KINDS, Box, Inputs, Pictures, Rows, Series, inputs_of
+from tests.toys import normal, pixels
+
+PICTURES = Pictures(size=(4, 5), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
+SERIES = Series(length=6, mean=(1.0, -2.0), std=(3.0, 0.5))
+ROWS = Rows(columns=7, mean=tuple(range(7)), std=tuple(range(1, 8)))
+EVERY: dict[str, Inputs] = {"pictures": PICTURES, "series": SERIES, "rows": ROWS}
+
+every_kind = pytest.mark.parametrize("inputs", EVERY.values(), ids=EVERY)
+_sizes = st.integers(1, 9)
+_reals = st.floats(-1e3, 1e3)
+_positive = st.floats(1e-3, 1e3)
+
+
+@st.composite
+def any_inputs(draw: st.DrawFn) -> Inputs:
+    """Inputs of any kind, with any settings."""
+    kind = draw(st.sampled_from(list(KINDS.values())))
+    n = draw(_sizes)
+    mean, std = (tuple(draw(st.lists(v, min_size=n, max_size=n))) for v in (_reals, _positive))
+    if kind is Rows:
+        return Rows(columns=n, mean=mean, std=std)
+    if kind is Series:
+        return Series(length=draw(st.integers(1, 300)), mean=mean, std=std)
+    return Pictures(
+        size=(draw(_sizes), draw(_sizes)),
+        mean=mean,
+        std=std,
+        resize=draw(st.none() | _sizes),
+        interpolation=draw(st.sampled_from(["nearest", "bilinear", "bicubic", "lanczos", "box"])),
+    )
+
+
+def some(inputs: Inputs, *lead: int, seed: int = 0) -> Tensor:
+    """Inputs ``(*lead, *shape)`` with independent values, inside the limits."""
+    values = normal(*lead, *inputs.shape, seed=seed)
+    return values if inputs.limits is None else values.sigmoid()
+
+
+# ---- shapes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "inputs, positions, shape, count, channels",
+    [
+        (PICTURES, (4, 5), (3, 4, 5), 20, 3),
+        (Pictures(size=8, mean=(0.5,), std=(1,)), (8, 8), (1, 8, 8), 64, 1),  # type: ignore[arg-type]
+        (SERIES, (6,), (2, 6), 6, 2),
+        (ROWS, (7,), (7,), 7, 7),
+    ],
+    ids=str,
+)
+def test_positions_are_pixels_time_steps_and_columns(
+    inputs: Inputs, positions: tuple[int, ...], shape: tuple[int, ...], count: int, channels: int
+) -> None:
+    assert (inputs.positions, inputs.shape, inputs.count, inputs.channels) == (
+        positions,
+        shape,
+        count,
+        channels,
+    )
+
+
+@given(any_inputs())
+def test_shapes_agree_with_one_another(inputs: Inputs) -> None:
+    assert inputs.count == np.prod(inputs.positions)
+    assert inputs.shape[-len(inputs.positions) :] == inputs.positions
+    assert inputs.blank(3).shape == (3, *inputs.shape) and inputs.probe().shape == (1, *inputs.shape)
+    assert inputs.over_channels(torch.zeros(2, *inputs.positions)).ndim == 1 + len(inputs.shape)
+    assert inputs.merged_channels(torch.zeros(2, *inputs.shape)).shape == (2, *inputs.positions)
+
+
+@every_kind
+def test_values_per_position_meet_every_channel(inputs: Inputs) -> None:
+    values, x = normal(2, *inputs.positions), some(inputs, 2)
+    product = inputs.over_channels(values) * x
+    assert product.shape == x.shape
+    for index in itertools.product(*map(range, x.shape)):
+        position = index if inputs.channel_axis is None else (index[0], *index[2:])
+        assert product[index] == values[position] * x[index]
+
+
+@every_kind
+def test_values_per_channel_meet_every_position(inputs: Inputs) -> None:
+    values, x = normal(inputs.channels), some(inputs, 2)
+    product = inputs.per_channel(values) * x
+    assert product.shape == x.shape
+    for index in itertools.product(*map(range, x.shape)):
+        assert product[index] == values[index[1]] * x[index]  # the columns of a row are its channels
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "max"])
+@every_kind
+def test_channels_are_merged_into_one_number_per_position(inputs: Inputs, how: str) -> None:
+    x = normal(2, 3, *inputs.shape)
+    merged = inputs.merged_channels(x, how)
+    if inputs.channel_axis is None:
+        assert torch.equal(merged, x)
+        return
+    expected = getattr(np, how)(x.double().numpy(), axis=2)
+    assert merged.shape == (2, 3, *inputs.positions)
+    np.testing.assert_allclose(merged.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@every_kind
+def test_an_unknown_way_to_merge_channels_is_refused(inputs: Inputs) -> None:
+    with pytest.raises(InputError, match="merged by sum, mean, max, not 'median'"):
+        inputs.merged_channels(normal(*inputs.shape), "median")
+
+
+# ---- composites -------------------------------------------------------------------------------------------------
+
+
+def composed_in_a_loop(inputs: Inputs, keep: Tensor, shown: Tensor, hidden: Tensor) -> Tensor:
+    """keep * shown + (1 - keep) * hidden, number by number, in float64."""
+    result = np.zeros(shown.shape)
+    for index in itertools.product(*map(range, shown.shape)):
+        position = index if inputs.channel_axis is None else (index[0], *index[2:])
+        share = float(keep[position])
+        result[index] = share * float(shown[index]) + (1 - share) * float(hidden[index])
+    return torch.from_numpy(result).float()
+
+
+@every_kind
+def test_a_boolean_mask_shows_or_hides_each_position_exactly(inputs: Inputs) -> None:
+    shown, hidden = some(inputs, 3), some(inputs, 3, seed=1)
+    keep = normal(3, *inputs.positions, seed=2) > 0
+    composite = inputs.composite(keep, shown, hidden)
+    assert torch.equal(composite, composed_in_a_loop(inputs, keep, shown, hidden))
+    assert torch.equal(composite, inputs.composite(~keep, hidden, shown))
+    assert torch.equal(composite, inputs.composite(keep.float(), shown, hidden))
+
+
+@every_kind
+def test_a_soft_mask_mixes_at_each_position(inputs: Inputs) -> None:
+    shown, hidden = some(inputs, 3), some(inputs, 3, seed=1)
+    keep = normal(3, *inputs.positions, seed=2).sigmoid()
+    torch.testing.assert_close(
+        inputs.composite(keep, shown, hidden), composed_in_a_loop(inputs, keep, shown, hidden)
+    )
+
+
+@every_kind
+def test_masks_inputs_and_backgrounds_broadcast(inputs: Inputs) -> None:
+    x, background = some(inputs, 2, 1), inputs.blank(1)
+    keep = normal(2, 4, *inputs.positions) > 0
+    composite = inputs.composite(keep, x, background)
+    assert composite.shape == (2, 4, *inputs.shape)
+    for i, j in itertools.product(range(2), range(4)):
+        assert torch.equal(composite[i, j], inputs.composite(keep[i, j], x[i, 0], background[0]))
+
+
+@every_kind
+def test_a_soft_mask_passes_the_gradient_of_the_difference(inputs: Inputs) -> None:
+    shown, hidden = some(inputs), some(inputs, seed=1)
+    keep = torch.full(inputs.positions, 0.3, requires_grad=True)
+    inputs.composite(keep, shown, hidden).sum().backward()
+    assert keep.grad is not None
+    torch.testing.assert_close(keep.grad, inputs.merged_channels(shown - hidden))
+
+
+# ---- neutral values and probes ------------------------------------------------------------------------------------
+
+
+@given(any_inputs())
+def test_blank_inputs_normalise_to_zero_where_the_limits_allow(inputs: Inputs) -> None:
+    blank = inputs.check(inputs.blank(2))
+    mean, std = (inputs.per_channel(torch.tensor(v)) for v in (inputs.mean, inputs.std))
+    inside = mean if inputs.limits is None else mean.clamp(*inputs.limits)
+    assert torch.equal(blank, inside.expand(2, *inputs.shape))
+    if inputs.limits is None:
+        assert ((blank - mean) / std).count_nonzero() == 0
+
+
+@given(any_inputs())
+def test_a_probe_is_not_constant_and_inside_the_limits(inputs: Inputs) -> None:
+    assume(inputs.count > 1)
+    probe = inputs.check(inputs.probe())
+    mean, std = (inputs.per_channel(torch.tensor(v)) for v in (inputs.mean, inputs.std))
+    flat = inputs.merged_channels((probe - mean) / std).flatten()
+    assert bool((flat != flat[0]).any())
+
+
+# ---- settings and records -----------------------------------------------------------------------------------------
+
+
+@given(any_inputs())
+def test_a_record_in_json_gives_the_same_inputs(inputs: Inputs) -> None:
+    again = inputs_of(json.loads(json.dumps(inputs.record())))
+    assert again == inputs and hash(again) == hash(inputs)
+    assert again.record() == inputs.record()
+
+
+def test_a_record_without_a_kind_is_of_pictures() -> None:
+    record = {"size": [2, 3], "mean": [0.5], "std": [1.0], "name": "an older run", "resize": None}
+    assert inputs_of(record) == Pictures(size=(2, 3), mean=(0.5,), std=(1.0,))
+
+
+def test_a_record_of_an_unknown_kind_says_so() -> None:
+    with pytest.raises(InputError, match="inputs of the kind 'tokens' are not known here"):
+        inputs_of({"inputs": "tokens", "length": 3})
+
+
+@pytest.mark.parametrize(
+    "kind, settings, told",
+    [
+        (Series, {"length": 0}, r"the size of series must be positive, not \(0,\)"),
+        (Series, {"length": 3, "mean": (0, 0)}, "mean and std need one entry per channel"),
+        (Series, {"length": 3, "std": (0,)}, "std > 0"),
+        (Series, {"length": 3, "std": (float("nan"),)}, "std > 0, got .*nan"),
+        (Series, {"length": 3, "mean": (float("inf"),)}, r"got \(inf,\)"),
+        (Series, {"length": 3, "mean": (), "std": ()}, "one entry per channel"),
+        (Rows, {"columns": 3, "mean": (0, 0), "std": (1, 1)}, "rows of 3 columns need as many means, not 2"),
+        (Rows, {"columns": 0, "mean": (0,), "std": (1,)}, "the size of rows must be positive"),
+        (Pictures, {"size": 0}, r"size must be positive, not \(0, 0\)"),
+        (Pictures, {"size": (4, -1)}, "size must be positive"),
+        (Pictures, {"size": 4, "interpolation": "cubic"}, "one of nearest, bilinear, .*, not 'cubic'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(kind: Any, settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        kind(**settings)
+
+
+# ---- checks -------------------------------------------------------------------------------------------------------
+
+
+@every_kind
+def test_good_inputs_pass_as_they_are(inputs: Inputs) -> None:
+    for x in (some(inputs, 2), some(inputs, 2).double(), some(inputs, 0)):
+        assert inputs.check(x) is x
+
+
+@pytest.mark.parametrize(
+    "inputs, given_, told",
+    [
+        (
+            PICTURES,
+            np.zeros((1, 3, 4, 5)),
+            r"images must be a tensor \(N, C, H, W\), not ndarray; see load_images",
+        ),
+        (SERIES, [[0.0]], r"series must be a tensor \(N, 2, 6\), not list$"),
+        (ROWS, None, r"rows must be a tensor \(N, 7\), not NoneType$"),
+        (PICTURES, torch.zeros(1, 3, 5, 4), r"images must be \(N, 3, 4, 5\), got \(1, 3, 5, 4\)"),
+        (SERIES, torch.zeros(2, 6), r"series must be \(N, 2, 6\), got \(2, 6\)"),
+        (ROWS, torch.zeros(7), r"rows must be \(N, 7\), got \(7,\)"),
+        (
+            PICTURES,
+            torch.zeros(1, 3, 4, 5, dtype=torch.uint8),
+            r"images must be floats in \[0, 1\], got torch.uint8; divide 8-bit pixels by 255",
+        ),
+        (SERIES, torch.zeros(1, 2, 6, dtype=torch.int64), r"series must be floats, got torch.int64$"),
+        (
+            PICTURES,
+            torch.full((1, 3, 4, 5), 255.0),
+            r"images must lie in \[0, 1\] \(the classifier normalises them itself\), got \[255, 255\]",
+        ),
+        (PICTURES, torch.full((1, 3, 4, 5), float("nan")), r"images must lie in \[0, 1\].*got \[nan, nan\]"),
+        (SERIES, torch.full((1, 2, 6), float("nan")), r"series must be finite, got \[nan, nan\]"),
+        (SERIES, torch.tensor([float("inf")]).expand(1, 2, 6), r"series must be finite, got \[inf, inf\]"),
+        (ROWS, torch.tensor([-float("inf"), *[0.0] * 6])[None], r"rows must be finite, got \[-inf, 0\]"),
+    ],
+)
+def test_what_is_wrong_with_inputs_is_said(inputs: Inputs, given_: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        inputs.check(given_)
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inputs", [SERIES, ROWS], ids=["series", "rows"])
+def test_numbers_in_any_form_are_prepared_as_they_are(inputs: Inputs) -> None:
+    x = some(inputs)
+    frozen = x.numpy().copy()
+    frozen.flags.writeable = False
+    forms = [x, x.tolist(), x.double(), x.numpy(), frozen, x.clone().requires_grad_()]
+    for item in forms:
+        prepared = inputs.prepare(item)
+        assert prepared.dtype == torch.float32 and not prepared.requires_grad
+        assert torch.equal(prepared, x)
+    inputs.prepare(x).zero_()
+    assert x.count_nonzero(), "what is prepared is a copy"
+
+
+@pytest.mark.parametrize(
+    "item, told",
+    [
+        (torch.zeros(6, 2), r"series must have the shape \(2, 6\), this one has \(6, 2\)"),
+        ([[0.0] * 6, [float("nan")] * 6], "one of the series holds NaN or infinity"),
+        ([["a"] * 6] * 2, "series must be numbers: "),
+        ([[1.0], [1.0, 2.0]], "series must be numbers: "),
+    ],
+)
+def test_items_that_are_no_series_are_refused(item: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        SERIES.prepare(item)
+
+
+def test_a_picture_of_the_right_size_is_prepared_as_it_is() -> None:
+    bytes_ = (pixels(1, (4, 5))[0] * 255).round().byte()
+    item = Image.fromarray(bytes_.permute(1, 2, 0).numpy())
+    assert torch.equal((PICTURES.prepare(item) * 255).round().byte(), bytes_)
+
+
+def test_gray_pictures_become_three_equal_channels_and_colours_one_brightness() -> None:
+    gray = Image.fromarray((pixels(1, (4, 5), channels=1)[0, 0] * 255).round().byte().numpy())
+    prepared = PICTURES.prepare(gray)
+    assert torch.equal(prepared, (pixels(1, (4, 5), channels=1)[0]).expand(3, -1, -1))
+    one = Pictures(size=(4, 5), mean=(0.5,), std=(1.0,))
+    torch.testing.assert_close(one.prepare(gray), prepared[:1])
+    red = one.prepare(Image.new("RGB", (5, 4), (255, 0, 0)))
+    torch.testing.assert_close(red, torch.full((1, 4, 5), 0.299))
+
+
+def test_transparency_shows_the_neutral_gray() -> None:
+    clear = PICTURES.prepare(Image.new("RGBA", (5, 4), (255, 0, 0, 0)))
+    torch.testing.assert_close(clear, PICTURES.blank(1)[0])
+
+
+def test_nets_that_no_picture_fits_are_refused_before_reading() -> None:
+    with pytest.raises(InputError, match="pictures have 1 or 3 channels, but the classifier takes 4"):
+        Pictures(size=4, mean=(0,) * 4, std=(1,) * 4).check_readable()  # type: ignore[arg-type]
+    for inputs in EVERY.values():
+        inputs.check_readable()
+
+
+# ---- boxes ----------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def painted(draw: st.DrawFn) -> tuple[Image.Image, Box]:
+    """A black picture with a white box."""
+    wide, high = draw(st.integers(20, 90)), draw(st.integers(20, 90))
+    x0, y0 = draw(st.integers(0, wide - 2)), draw(st.integers(0, high - 2))
+    x1, y1 = draw(st.integers(x0 + 1, wide)), draw(st.integers(y0 + 1, high))
+    picture = Image.new("RGB", (wide, high))
+    picture.paste((255, 255, 255), (x0, y0, x1, y1))
+    return picture, (x0, y0, x1, y1)
+
+
+@given(
+    painted(),
+    st.tuples(st.integers(8, 40), st.integers(8, 40)),
+    st.none() | st.integers(8, 60),
+    st.booleans(),
+)
+def test_a_box_moves_with_the_picture(
+    given_: tuple[Image.Image, Box], size: tuple[int, int], resize: int | None, cropped: bool
+) -> None:
+    """A pixel that lies inside the moved box is white, and one that lies outside is black; the edge may be either."""
+    picture, box = given_
+    inputs = Pictures(size=size, resize=resize, interpolation="box")
+    white = inputs.prepare(picture, cropped=cropped)[0]
+    covered = torch.zeros(size)
+    for x0, y0, x1, y1 in inputs.moved_boxes([box], picture, cropped=cropped):
+        assert 0 <= x0 < x1 <= size[1] and 0 <= y0 < y1 <= size[0]
+        covered = _share(y0, y1, size[0])[:, None] * _share(x0, x1, size[1])
+    assert bool((white[covered > 0.999] == 1).all())
+    assert bool((white[covered < 0.001] == 0).all())
+
+
+def _share(start: float, end: float, length: int) -> Tensor:
+    """How much of each unit interval of ``0 .. length`` lies between start and end."""
+    left = torch.arange(length, dtype=torch.float64)
+    return (torch.clamp(left + 1, max=end) - torch.clamp(left, min=start)).clamp(min=0).float()
+
+
+def test_a_box_that_is_cut_off_is_dropped_and_one_on_the_edge_is_clipped() -> None:
+    picture = Image.new("RGB", (40, 10))  # only the middle 10 of 40 columns are kept
+    inputs = Pictures(size=10)  # type: ignore[arg-type]
+    boxes: list[Box] = [(0, 0, 15, 10), (30, 2, 40, 8), (10, 2, 20, 8), (18, 0, 22, 10)]
+    assert inputs.moved_boxes(boxes, picture) == ((0, 2, 5, 8), (3, 0, 7, 10))
+
+
+def test_the_margin_before_the_crop_moves_boxes_unless_the_picture_is_cut_already() -> None:
+    picture = Image.new("RGB", (20, 20))
+    inputs = Pictures(size=20, resize=40)  # type: ignore[arg-type]
+    assert inputs.moved_boxes([(5, 5, 10, 10)], picture) == ((0, 0, 10, 10),)
+    assert inputs.moved_boxes([(5, 5, 10, 10)], picture, cropped=True) == ((5, 5, 10, 10),)
+
+
+@pytest.mark.parametrize("inputs", [SERIES, ROWS], ids=["series", "rows"])
+def test_boxes_of_other_kinds_are_in_positions_already(inputs: Inputs) -> None:
+    assert inputs.moved_boxes([(1, 0, 4, 1)], some(inputs)) == ((1, 0, 4, 1),)
+
+
+# ---- pictures for people --------------------------------------------------------------------------------------------
+
+
+@given(any_inputs())
+def test_a_picture_and_its_positions_have_one_size(inputs: Inputs) -> None:
+    height, width = inputs.picture_size()
+    drawn, positions = inputs.picture(some(inputs)), inputs.pixel_positions()
+    assert drawn.shape == (height, width, 3) and drawn.dtype == np.uint8
+    assert positions.shape == (height, width)
+    assert positions.unique().tolist() == list(range(inputs.count)), "each position has a pixel"
+
+
+def test_the_picture_of_a_picture_is_itself() -> None:
+    bytes_ = (pixels(1, (4, 5))[0] * 255).round().byte()
+    assert np.array_equal(PICTURES.picture(bytes_.float() / 255), bytes_.permute(1, 2, 0).numpy())
+    assert PICTURES.picture(torch.full((3, 4, 5), 0.9999)).min() == 255, "the nearest byte, not the one below"
+    assert PICTURES.picture_size() == (4, 5)
+    assert PICTURES.pixel_positions().flatten().tolist() == list(range(20))
+    one, five = (Pictures(size=(4, 5), mean=(0.5,) * n, std=(1,) * n) for n in (1, 5))
+    assert np.array_equal(one.picture(bytes_[:1] / 255)[:, :, 2], bytes_[0].numpy())
+    assert np.array_equal(
+        five.picture(pixels(1, (4, 5), channels=5)[0])[:, :, 2],
+        (pixels(1, (4, 5), channels=5)[0, 2] * 255).round().byte().numpy(),
+    )
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 50, 192, 500, 3000, 10**6])
+def test_a_series_has_a_picture_of_bounded_size_in_order_of_time(length: int) -> None:
+    height, width = Series(length=length).picture_size()
+    assert 64 <= height <= 192 and width <= 2048
+    positions = Series(length=length).pixel_positions()
+    assert positions.min() == 0 and positions.max() < length
+    assert bool((positions[:, 1:] >= positions[:, :-1]).all())
+
+
+@pytest.mark.parametrize("length", [2, 7, 50, 192, 500])
+def test_a_series_is_drawn_where_its_time_steps_are(length: int) -> None:
+    inputs = Series(length=length)
+    for step in {0, length // 2, length - 1}:
+        x = torch.zeros(1, length)
+        x[0, step] = 3.0
+        ink = inputs.picture(x)[:, :, 0] < 200
+        top = np.flatnonzero(ink.argmax(axis=0) == ink.argmax(axis=0).min())
+        own = np.flatnonzero(inputs.pixel_positions()[0].numpy() == step)
+        assert top[0] in own
+        if 0 < step < length - 1:
+            assert top.mean() == pytest.approx(own.mean(), abs=1)
+
+
+def test_a_row_is_drawn_as_bars_up_and_down() -> None:
+    inputs = Rows(columns=3, mean=(10.0, 10.0, 10.0), std=(2.0, 2.0, 2.0))
+    ink = inputs.picture(torch.tensor([12.0, 10.0, 6.0]))[:, :, 0] < 200
+    columns, middle = inputs.pixel_positions()[0].numpy(), inputs.picture_size()[0] // 2
+    up, flat, down = (ink[:, columns == k].any(axis=1) for k in range(3))
+    assert up[:middle].sum() > 0 and up[middle + 1 :].sum() == 0
+    assert flat.sum() == 0
+    assert down[:middle].sum() == 0 and down[middle + 1 :].sum() == pytest.approx(
+        2 * up[:middle].sum(), abs=1
+    )
+
+
+@every_kind
+def test_inputs_far_from_the_mean_still_fit_into_the_picture(inputs: Inputs) -> None:
+    x = some(inputs) if inputs.limits else 1e6 * some(inputs)
+    drawn = inputs.picture(x)
+    assert drawn.shape == (*inputs.picture_size(), 3) and len(np.unique(drawn)) > 1
