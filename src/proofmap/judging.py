@@ -12,7 +12,8 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
-from proofmap.core.labels import NO_LABEL, LabelRule, Labels, check_labels
+from proofmap.core.inputs import Box
+from proofmap.core.labels import NO_LABEL, LabelRule, Labels, check_labels, label_index
 from proofmap.core.progress import Progress, Silent
 from proofmap.methods.method import MethodLike, make_method
 from proofmap.metrics.block import Subjects, join_blocks, judge_block, score_infos
@@ -43,6 +44,19 @@ def given_labels(labels: Labels) -> Labels:
     return torch.as_tensor(labels) if nested else labels
 
 
+def truth_of(
+    classifier: Classifier, truth: Sequence[int | str | None] | Tensor | None, n: int
+) -> Tensor | None:
+    """True labels ``(N,)`` from names or indices; -1 where not known."""
+    if truth is None:
+        return None
+    given = truth.tolist() if isinstance(truth, Tensor) else list(truth)
+    if len(given) != n:
+        raise InputError(f"{len(given)} true labels were given for {n} images")
+    unknown = (None, NO_LABEL)
+    return torch.tensor([NO_LABEL if a in unknown else label_index(a, classifier.names) for a in given])
+
+
 def image_names_for(images: Tensor, names: Sequence[str] | None) -> tuple[str, ...]:
     """One distinct name per image."""
     if names is None:
@@ -60,6 +74,8 @@ def evaluate(
     labels: Labels = "top5",
     metrics: Sequence[str | Metric] | None = None,
     names: Sequence[str] | None = None,
+    truth: Sequence[int | str | None] | Tensor | None = None,
+    boxes: Sequence[Sequence[Box]] = (),
     keep_maps: int | None = 50,
     seed: int = 0,
     progress: Progress | None = None,
@@ -73,6 +89,8 @@ def evaluate(
         labels: ``"all"``, ``"top5"``, ``"p>=0.01"``, a list of names or indices, or a tensor ``(N, L)``.
         metrics: what to judge by, names and specs too; :func:`default_metrics` when left out.
         names: one per image, for tables and files.
+        truth: the true label of each image, by name or index, for metrics that ask for it; None or -1 where not known.
+        boxes: for each image where its true label's things are, ``(left, top, right, bottom)`` in the input's pixels.
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
     """
     if len(images) == 0:
@@ -101,7 +119,9 @@ def evaluate(
     }
     kept = len(images) if keep_maps is None else min(keep_maps, len(images))
     titles = distinct_names([m.title() for m in chosen])
-    subjects = Subjects(images, label_table)
+    if boxes and len(boxes) != len(images):
+        raise InputError(f"{len(boxes)} lists of boxes were given for {len(images)} images")
+    subjects = Subjects(images, label_table, truth_of(classifier, truth, len(images)), boxes)
     results = []
     for method, title in zip(chosen, titles, strict=True):
         began = time.monotonic()

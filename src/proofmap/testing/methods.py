@@ -56,7 +56,7 @@ def hooks(net: nn.Module) -> int:
 @check_method.promise
 def its_settings_are_frozen_keyword_only_and_recorded(method: Method) -> None:
     assert dataclasses.is_dataclass(method), f"{type(method).__name__} is not a dataclass"
-    assert type(method).__dataclass_params__.frozen, "the dataclass is not frozen"
+    assert vars(type(method))["__dataclass_params__"].frozen, "the dataclass is not frozen"
     positional = [field.name for field in dataclasses.fields(method) if not field.kw_only]
     assert not positional, f"these settings are not keyword-only: {', '.join(positional)}"
     recorded = method.settings()
