@@ -18,7 +18,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
 from proofmap.metrics.proof import completeness, soundness
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.records import MethodResult, base_name
+from proofmap.results.records import COMPLETENESS, SOUNDNESS, MethodResult
 
 # The matplotlib colour map "inferno" (CC0) at nine places: perceptually uniform, readable when colour-blind.
 _INFERNO = np.array(
@@ -223,7 +223,7 @@ def amounts(evaluation: Evaluation, result: MethodResult, index: int, place: int
     Where there is no such score, or none for this label, they are those of the curve that is drawn.
     """
     f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
-    alpha, beta = (_scored(result, base, index, place) for base in ("completeness", "soundness"))
+    alpha, beta = (_scored(result, kind, index, place) for kind in (COMPLETENESS, SOUNDNESS))
     if math.isnan(alpha):
         alpha = float(completeness(auc, f, result.threshold("e1")))
     if math.isnan(beta):
@@ -231,9 +231,9 @@ def amounts(evaluation: Evaluation, result: MethodResult, index: int, place: int
     return alpha, beta
 
 
-def _scored(result: MethodResult, base: str, index: int, place: int) -> float:
+def _scored(result: MethodResult, kind: str, index: int, place: int) -> float:
     """The value that the first score of this kind has for one label; NaN where there is none."""
-    found = next((pairs for name, pairs in result.pairs.items() if base_name(name) == base), None)
+    found = result.pairs_of_kind(kind)
     return math.nan if found is None else float(found[index, place])
 
 
@@ -241,8 +241,8 @@ def judged_on_another_curve(evaluation: Evaluation) -> bool:
     """Whether completeness or soundness was scored on an insertion curve with other settings than the one drawn."""
     result = evaluation.results[0]
     drawn = result.insertion.settings
-    for base in ("completeness", "soundness"):
-        score = next((s for s in result.scores if base_name(s.name) == base), None)
+    for kind in (COMPLETENESS, SOUNDNESS):
+        score = result.first_score(kind)
         used = {} if score is None else score.settings
         if any(_stored(used[key]) != _stored(drawn[key]) for key in used.keys() & drawn.keys()):
             return True

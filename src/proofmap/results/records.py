@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,9 @@ from proofmap.metrics import proof
 from proofmap.metrics.block import BlockResult, ScoreInfo
 from proofmap.metrics.curves import Curves
 from proofmap.results.statistics import Score, mean_score
+
+COMPLETENESS, SOUNDNESS, BEST_EFFORT = "completeness", "soundness", "best-effort"
+"""The kinds of score that a verdict reads. Completeness and soundness are the two halves of the definition of a proof."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,6 +64,20 @@ class MethodResult:
             if score.name == name:
                 return score
         raise InputError(f"no score is named {name!r}; there are {', '.join(s.name for s in self.scores)}")
+
+    def first_score(self, kind: str) -> Score | None:
+        """The first score of this kind, whatever its name."""
+        return next((score for score in self.scores if score.kind == kind), None)
+
+    def pairs_of_kind(self, kind: str) -> Tensor | None:
+        """Values ``(N, L)`` of the first score of this kind that has values per label."""
+        found = (self.pairs[s.name] for s in self.scores if s.kind == kind and s.name in self.pairs)
+        return next(found, None)
+
+    @property
+    def values_by_kind(self) -> dict[str, Tensor]:
+        """Values ``(N,)`` of the first score of each kind."""
+        return {s.kind: self.values[s.name] for s in reversed(self.scores)}
 
     def threshold(self, which: str) -> float:
         """e1 or e2 as the scores used it; the paper's when none of them did."""
@@ -158,12 +174,3 @@ def method_result(
         image_names=image_names,
         label_names=label_names,
     )
-
-
-def base_name(metric: str) -> str:
-    """A metric's name without the number it carries where it was asked for with several settings.
-
-    >>> base_name("completeness-2"), base_name("best-effort")
-    ('completeness', 'best-effort')
-    """
-    return re.sub(r"-\d+$", "", metric)

@@ -11,15 +11,18 @@ from proofmap.study.manifest import same_settings
 from proofmap.study.setup import Ready
 from proofmap.study.store.database import Store
 
-Described = tuple[str, bool, Mapping[str, object]]
+Described = tuple[str, bool, Mapping[str, object], str]
 
 
 def described(ready: Ready) -> dict[str, list[Described]]:
     """A study's methods and metrics as the store registers them; code that is not ours is part of the settings."""
     return {
-        "methods": [(n, m.label_free, {**m.settings(), **foreign_code(m)}) for n, m in ready.methods.items()],
+        "methods": [
+            (n, m.label_free, {**m.settings(), **foreign_code(m)}, "") for n, m in ready.methods.items()
+        ],
         "metrics": [
-            (n, m.higher_is_better, {**m.settings(), **foreign_code(m)}) for n, m in ready.metrics.items()
+            (n, m.higher_is_better, {**m.settings(), **foreign_code(m)}, m.kind or m.name)
+            for n, m in ready.metrics.items()
         ],
     }
 
@@ -28,7 +31,7 @@ def check_known(folder: Path, store: Store, ready: Ready) -> None:
     """Refuse a method or metric that bears a name of the run and has other settings or other code."""
     for kind, things in described(ready).items():
         known = store.registered(kind)
-        for name, _, settings in things:
+        for name, _, settings, _ in things:
             if name in known:
                 same_settings(kind[:-1], folder, known[name].settings, settings, name)
 

@@ -22,11 +22,12 @@ from proofmap.report.figures.drawing import (
     plain,
 )
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
 
 Box = tuple[float, float, float, float]
 _WAY = tuple(k / 12 for k in range(13))
-_TITLES = {"completeness": "All labels", "best-effort": "Best effort"}
-_AXES = {"completeness": "completeness (worst case)", "best-effort": "completeness of the other labels"}
+_TITLES = {COMPLETENESS: "All labels", BEST_EFFORT: "Best effort"}
+_AXES = {COMPLETENESS: "completeness (worst case)", BEST_EFFORT: "completeness of the other labels"}
 
 
 @dataclass(frozen=True)
@@ -39,21 +40,23 @@ class Point:
     y: tuple[float, float, float]
 
 
-def proof_points(evaluation: Evaluation, x: str = "completeness", y: str = "soundness") -> list[Point]:
-    """Each method at two of its scores, with low and high ends."""
+def proof_points(evaluation: Evaluation, x: str = COMPLETENESS, y: str = SOUNDNESS) -> list[Point]:
+    """Each method at its first scores of two kinds, with low and high ends."""
     points = []
     for r in evaluation.results:
-        a, b = r.score(x), r.score(y)
+        a, b = r.first_score(x), r.first_score(y)
+        if a is None or b is None:
+            raise InputError(f"{r.name} was not judged by {x if a is None else y}")
         points.append(Point(r.name, r.label_free, (a.value, a.low, a.high), (b.value, b.low, b.high)))
     return points
 
 
 def scatter_panels(evaluation: Evaluation) -> list[str]:
-    """The scores that can be drawn against soundness; none unless both halves of a proof were judged."""
-    judged = {score.name for score in evaluation.results[0].scores}
-    if not {"completeness", "soundness"} <= judged:
+    """The kinds of score that can be drawn against soundness; none unless both halves of a proof were judged."""
+    judged = {score.kind for score in evaluation.results[0].scores}
+    if not {COMPLETENESS, SOUNDNESS} <= judged:
         return []
-    return [x for x in ("completeness", "best-effort") if x in judged]
+    return [x for x in (COMPLETENESS, BEST_EFFORT) if x in judged]
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class ScatterFigure(Figure):
         right = (
             " Right: the same against the completeness of all labels but the top one, over images whose second label "
             "has f of at least .01: was every label tried?"
-            if "best-effort" in self.panels
+            if BEST_EFFORT in self.panels
             else ""
         )
         hollow = (
