@@ -22,6 +22,7 @@ from proofmap.metrics.proof import completeness
 from proofmap.report import figures
 from proofmap.report.figures import drawing, grid, learned
 from proofmap.report.pictures import kept
+from proofmap.results.strength import strength
 from tests.toys import conv_classifier, pixels
 
 SIZE = 8
@@ -260,7 +261,7 @@ def test_signs_agree_with_the_scores() -> None:
     ]:
         alpha = float(completeness(torch.tensor(auc), torch.tensor(value), 0.01))
         beta = min(max(value, 0.001) / auc, 1) if auc else 1.0
-        sign, _ = grid.strength(alpha, beta)
+        sign, _ = grid.SIGNS[strength(alpha, beta).word]
         assert sign == ("↓" if alpha < 0.8 else "↑" if beta < 0.8 else "=")
 
 

@@ -119,7 +119,7 @@ def test_verdicts_never_round_up_to_the_bar(evaluation: pm.Evaluation) -> None:
         )
         picture = page_pictures.picture_of(changed, 0, [0], page_pictures.slider_counts(20 * 28))
         label = picture.record["methods"][0]["labels"][0]
-        assert (label["kind"], label["below"]) == (kind, below)
+        assert (label["strength"], label["below"]) == (kind, below)
 
 
 def test_the_table_prints_what_the_terminal_prints(evaluation: pm.Evaluation, page: PageParts) -> None:
@@ -318,7 +318,11 @@ def test_the_page_calls_a_map_what_its_scores_call_it(evaluation: pm.Evaluation)
     counts = page_pictures.slider_counts(20 * 28)
     picture = page_pictures.picture_of(replace(evaluation, results=(changed,)), 0, [0, 1, 2], counts)
     labels = picture.record["methods"][0]["labels"]
-    assert [(a["kind"], a["below"]) for a in labels] == [("strong", 0.31), ("match", None), ("match", None)]
+    assert [(a["strength"], a["below"]) for a in labels] == [
+        ("strong", 0.31),
+        ("match", None),
+        ("match", None),
+    ]
     assert [a["auc"] for a in labels] == pytest.approx(auc[0, :3].tolist(), rel=1e-6)
 
 

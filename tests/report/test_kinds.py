@@ -13,12 +13,13 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.metrics.judge import BestEffort, Completeness, Soundness
-from proofmap.report import figures, page_data, pictures
+from proofmap.report import figures, page_data
 from proofmap.report.choice import choose_pictured, values_of
 from proofmap.report.html import write_report
 from proofmap.results import tables
 from proofmap.results.audit import audit
 from proofmap.results.statistics import Score
+from proofmap.results.strength import proof_values
 from tests.report.pages import PageParts, judged
 
 
@@ -77,7 +78,7 @@ def test_scores_under_other_names_give_the_same_verdict_panels_and_pictures(
     assert figures.scatter_panels(renamed) == ["completeness", "best-effort"]
     for a, b in zip(renamed.results, usual.results, strict=True):
         for i in range(4):
-            assert pictures.amounts(renamed, a, i, 1) == pictures.amounts(usual, b, i, 1)
+            assert proof_values(renamed, a, i, 1) == proof_values(usual, b, i, 1)
 
 
 def test_the_worst_images_are_chosen_by_kind(usual: pm.Evaluation, renamed: pm.Evaluation) -> None:

@@ -12,6 +12,7 @@ import torch
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
 from proofmap.report import pictures
+from proofmap.results import strength
 from tests.report.pages import judged
 
 
@@ -85,9 +86,11 @@ def test_the_verdict_of_a_map_is_that_of_its_scores() -> None:
     pairs = {"completeness": 0.3 * ones, "completeness-2": ones, "soundness": 0.4 * ones}
     pairs["soundness"][1, 1] = math.nan
     changed = replace(result, pairs=pairs, insertion=replace(result.insertion, auc=found.f.clone()))
-    assert pictures.amounts(found, changed, 0, 1) == pytest.approx((0.3, 0.4))
-    assert pictures.amounts(found, changed, 1, 1) == pytest.approx((0.3, 1.0))  # the drawn curve matches f
-    assert pictures.amounts(found, replace(changed, pairs={}), 0, 1) == pytest.approx((1.0, 1.0))
+    assert strength.proof_values(found, changed, 0, 1) == pytest.approx((0.3, 0.4))
+    assert strength.proof_values(found, changed, 1, 1) == pytest.approx(
+        (0.3, 1.0)
+    )  # the drawn curve matches f
+    assert strength.proof_values(found, replace(changed, pairs={}), 0, 1) == pytest.approx((1.0, 1.0))
 
 
 def test_the_verdicts_of_an_evaluation_are_those_of_its_own_curve() -> None:
@@ -95,8 +98,8 @@ def test_the_verdicts_of_an_evaluation_are_those_of_its_own_curve() -> None:
     result = found.results[0]
     for i in range(2):
         for j in range(3):
-            recomputed = pictures.amounts(found, replace(result, pairs={}), i, j)
-            assert pictures.amounts(found, result, i, j) == pytest.approx(recomputed, rel=1e-6)
+            recomputed = strength.proof_values(found, replace(result, pairs={}), i, j)
+            assert strength.proof_values(found, result, i, j) == pytest.approx(recomputed, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\ttab", "\r\n\x00\x1b[0m", "half \udcff name", "\n"])

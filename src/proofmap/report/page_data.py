@@ -14,11 +14,11 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
 from proofmap.report.page_pictures import plain
-from proofmap.report.pictures import BAR, OTHER_CURVE, judged_on_another_curve
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.statistics import Score
+from proofmap.results.strength import BAR, OTHER_CURVE, judged_on_another_curve
 
 PROOF = (COMPLETENESS, SOUNDNESS)
 """The two halves of the definition of a proof: a method passes by both or not at all."""

@@ -23,9 +23,10 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
-from proofmap.report.pictures import BAR, amounts, displayed, photo
+from proofmap.report.pictures import displayed, photo
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
+from proofmap.results.strength import proof_values, strength
 
 STEPS = 200
 """The slider's steps over all pixels: half a percent each."""
@@ -82,7 +83,7 @@ def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
     chosen = by_belief[: max(1, most - 1)]
     if most > 1:
         rest = [j for j in places if j not in chosen]
-        lowest = {j: min(amounts(evaluation, r, index, j)[1] for r in evaluation.results) for j in rest}
+        lowest = {j: min(proof_values(evaluation, r, index, j)[1] for r in evaluation.results) for j in rest}
         chosen.append(min(rest, key=lambda j: lowest[j]))
     return sorted(chosen)
 
@@ -147,13 +148,8 @@ def plain(value: float) -> float | None:
 
 def _label_record(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> dict[str, object]:
     auc = float(result.insertion.auc[index, place])
-    alpha, beta = amounts(evaluation, result, index, place)
-    kind, amount = ("weak", alpha) if alpha < BAR else ("strong", beta) if beta < BAR else ("match", None)
-    if math.isnan(alpha) or math.isnan(beta):
-        kind, amount = "unknown", None
-    # rounded down: .798 is below a bar of .8 and must not read as .80
-    below = None if amount is None else math.floor(100 * amount) / 100
-    return {"auc": plain(auc), "kind": kind, "below": below}
+    found = strength(*proof_values(evaluation, result, index, place))
+    return {"auc": plain(auc), "strength": found.word, "below": found.below}
 
 
 def _curves(

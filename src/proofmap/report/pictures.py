@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +14,8 @@ from torch import Tensor
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
-from proofmap.metrics.proof import completeness, soundness
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.records import COMPLETENESS, SOUNDNESS, MethodResult
+from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values, strength
 
 # The matplotlib colour map "inferno" (CC0) at nine places: perceptually uniform, readable when colour-blind.
 _INFERNO = np.array(
@@ -42,14 +39,9 @@ _NOTES = (
     "f: the net's probability for the label. AUC: its mean probability while the map's pixels are shown, best first.",
     "A proof has AUC close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
 )
-OTHER_CURVE = (
-    "Completeness and soundness were scored on another insertion curve than the one whose AUC is shown."
-)
 KEPT_SHARE = 0.2
 MOST_IMAGES, MOST_LABELS = 50, 8
 """Sheets are made of the first so many images, and show the first so many labels."""
-BAR = 0.8
-"""A map with completeness and soundness at or above this matches the net's belief."""
 
 
 def heat_colours(values: np.ndarray) -> np.ndarray:
@@ -108,18 +100,12 @@ class Cell:
 
 def verdict(completeness: float, soundness: float) -> Text:
     """What a map amounts to, in words: too weak, too strong, or exactly as strong as the net's belief."""
-    if math.isnan(completeness) or math.isnan(soundness):
-        return Text("not judged")
-    if completeness < BAR:
-        return Text(f"too weak: complete {_below(completeness)}", colour=_WEAK)
-    if soundness < BAR:
-        return Text(f"too strong: sound {_below(soundness)}", colour=_STRONG)
-    return Text("matches f", colour=_PROOF)
-
-
-def _below(value: float) -> str:
-    """Two decimals, rounded down: .798 is below a bar of .8 and must not read as .80."""
-    return f"{math.floor(100 * value) / 100:.2f}"
+    found = strength(completeness, soundness)
+    if found.word == "weak":
+        return Text(f"too weak: complete {found.below:.2f}", colour=_WEAK)
+    if found.word == "strong":
+        return Text(f"too strong: sound {found.below:.2f}", colour=_STRONG)
+    return Text("matches f", colour=_PROOF) if found.word == "match" else Text("not judged")
 
 
 def sheet(
@@ -162,7 +148,7 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         caption = (
             Text(evaluation.label_names[label], strong=True),
             Text(f"f = {f:.3f}   AUC = {auc:.3f}"),
-            verdict(*amounts(evaluation, result, index, j)),
+            verdict(*proof_values(evaluation, result, index, j)),
         )
         top.append(Cell(overlay(image, heat), caption))
         bottom.append(Cell(kept(image, heat)))
@@ -185,9 +171,10 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         row = [Cell(photo(image) if result is evaluation.results[0] else None, tuple(lines))]
         for j, _ in labels:
             auc = float(result.insertion.auc[index, j])
-            told = verdict(*amounts(evaluation, result, index, j))
             heat = overlay(image, evaluation.map_of(result, index, j))
-            row.append(Cell(heat, (Text(f"AUC = {auc:.3f}"), told)))
+            row.append(
+                Cell(heat, (Text(f"AUC = {auc:.3f}"), verdict(*proof_values(evaluation, result, index, j))))
+            )
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"
     return sheet(title, rows, sheet_notes(evaluation, index), side=190)
@@ -215,43 +202,6 @@ def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
     """(place, label) of the labels of this image that a sheet shows."""
     labels = [(j, a) for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
     return labels[:MOST_LABELS]
-
-
-def amounts(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
-    """Completeness and soundness of one map, as the first scores of these kinds have them.
-
-    Where there is no such score, or none for this label, they are those of the curve that is drawn.
-    """
-    f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
-    alpha, beta = (_scored(result, kind, index, place) for kind in (COMPLETENESS, SOUNDNESS))
-    if math.isnan(alpha):
-        alpha = float(completeness(auc, f, result.threshold("e1")))
-    if math.isnan(beta):
-        beta = float(soundness(auc, f, result.threshold("e2")))
-    return alpha, beta
-
-
-def _scored(result: MethodResult, kind: str, index: int, place: int) -> float:
-    """The value that the first score of this kind has for one label; NaN where there is none."""
-    found = result.pairs_of_kind(kind)
-    return math.nan if found is None else float(found[index, place])
-
-
-def judged_on_another_curve(evaluation: Evaluation) -> bool:
-    """Whether completeness or soundness was scored on an insertion curve with other settings than the one drawn."""
-    result = evaluation.results[0]
-    drawn = result.insertion.settings
-    for kind in (COMPLETENESS, SOUNDNESS):
-        score = result.first_score(kind)
-        used = {} if score is None else score.settings
-        if any(_stored(used[key]) != _stored(drawn[key]) for key in used.keys() & drawn.keys()):
-            return True
-    return False
-
-
-def _stored(setting: object) -> str:
-    """A setting as text that does not depend on whether it was stored and read again."""
-    return json.dumps(setting, sort_keys=True, default=str)
 
 
 def _wrapped(name: str, width: int = 26) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,11 @@ from proofmap.results.statistics import Score, mean_score
 
 COMPLETENESS, SOUNDNESS, BEST_EFFORT = "completeness", "soundness", "best-effort"
 """The kinds of score that a verdict reads. Completeness and soundness are the two halves of the definition of a proof."""
+
+
+def setting_text(setting: object) -> str:
+    """A setting as text that does not depend on whether it was stored and read again."""
+    return json.dumps(setting, sort_keys=True, default=str)
 
 
 @dataclass(frozen=True, repr=False)

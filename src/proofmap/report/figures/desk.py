@@ -28,8 +28,9 @@ from proofmap.report.figures.drawing import (
     plain_lines,
     short,
 )
-from proofmap.report.pictures import OTHER_CURVE, amounts, judged_on_another_curve, kept, photo
+from proofmap.report.pictures import kept, photo
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
 from proofmap.theory.desk import DESK, Belief, Case, Example
 
 SHARE = 0.3
@@ -167,7 +168,7 @@ def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
             for j, a in enumerate(labels)
         ]
         cases.append(Case(result.name, tuple(beliefs)))
-        judged.append(tuple(amounts(evaluation, result, index, j) for j in range(len(labels))))
+        judged.append(tuple(proof_values(evaluation, result, index, j) for j in range(len(labels))))
         pictures.append(
             tuple(
                 np.asarray(kept(image, evaluation.map_of(result, index, j), SHARE))

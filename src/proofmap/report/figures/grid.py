@@ -14,9 +14,16 @@ from torch import Tensor
 
 from proofmap.core.text import one_line
 from proofmap.report.figures.drawing import INK, SMALL, SOFT, WIDTH, Figure, plain, short, wrapped
-from proofmap.report.pictures import BAR, photo
+from proofmap.report.pictures import photo
+from proofmap.results.strength import Word, strength
 
-WEAK, STRONG, MATCHING = "#0064AA", "#BE4600", "#006E4B"
+SIGNS: dict[Word, tuple[str, str]] = {
+    "weak": ("↓", "#0064AA"),
+    "strong": ("↑", "#BE4600"),
+    "match": ("=", "#006E4B"),
+    "unknown": ("", SOFT),
+}
+"""Sign and colour of a proof of each strength."""
 MOST_COLUMN = 1.1
 """Inches: no picture is drawn wider, however few there are."""
 READING = (
@@ -48,23 +55,8 @@ def shown_photo(image: Tensor, label: str, f: float | None = None) -> Shown:
 
 def shown_proof(picture: Image.Image, auc: float, completeness: float, soundness: float) -> Shown:
     """A picture of a map, with its AUC and whether its proof is too weak (↓), too strong (↑) or as strong as f (=)."""
-    sign, colour = strength(completeness, soundness)
+    sign, colour = SIGNS[strength(completeness, soundness).word]
     return Shown(np.asarray(picture.convert("RGB")), f"{tiny(auc)} {sign}".rstrip(), colour)
-
-
-def strength(completeness: float, soundness: float) -> tuple[str, str]:
-    """Sign and colour of a proof of this strength.
-
-    >>> strength(0.2, 1.0)[0], strength(1.0, 0.2)[0], strength(1.0, 0.9)[0]
-    ('↓', '↑', '=')
-    """
-    if math.isnan(completeness) or math.isnan(soundness):
-        return "", SOFT
-    if completeness < BAR:
-        return "↓", WEAK
-    if soundness < BAR:
-        return "↑", STRONG
-    return "=", MATCHING
 
 
 def tiny(value: float) -> str:

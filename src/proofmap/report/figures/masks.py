@@ -18,8 +18,9 @@ from proofmap.methods.method import MethodLike
 from proofmap.metrics.judge import default_metrics
 from proofmap.report.figures.drawing import evaluation_settings
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown_photo, shown_proof
-from proofmap.report.pictures import OTHER_CURVE, amounts, judged_on_another_curve, kept
+from proofmap.report.pictures import kept
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
 
 SHARE = 0.3
 """The share of pixels that the paper's grids keep."""
@@ -156,7 +157,7 @@ def _kept_by_each(evaluation: Evaluation, i: int, place: int, share: float) -> l
     for result in evaluation.results:
         picture = kept(evaluation.image_of(i), evaluation.map_of(result, i, place), share)
         auc = float(result.insertion.auc[i, place])
-        cells.append(shown_proof(picture, auc, *amounts(evaluation, result, i, place)))
+        cells.append(shown_proof(picture, auc, *proof_values(evaluation, result, i, place)))
     return cells
 
 

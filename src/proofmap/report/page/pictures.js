@@ -59,7 +59,7 @@ class Cell {
       this.drawCurve(card.tops[place], `Insertion curve of ${name} for ${label.name}: AUC ${number(facts.auc)}, f ${number(label.f)}`),
       this.reading,
       make("p", {}, "AUC ", make("b", {}, number(facts.auc)), ` of f ${number(label.f)}`),
-      make("p", { class: facts.kind, title: WHY[facts.kind] }, VERDICTS[facts.kind], facts.below === null ? "" : ` ${number(facts.below)}`),
+      make("p", { class: facts.strength, title: WHY[facts.strength] }, VERDICTS[facts.strength], facts.below === null ? "" : ` ${number(facts.below)}`),
     );
   }
 
