@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from proofmap.core.labels import is_by_probability
 from proofmap.metrics.curves import Curves
 from proofmap.report.figures.drawing import (
     COLOURS,
@@ -66,8 +67,7 @@ def insertion_lines(evaluation: Evaluation, place: int) -> list[Line]:
 
 def curve_titles(evaluation: Evaluation) -> list[str]:
     """What the first two places of the label table hold; labels that a person listed are in that person's order."""
-    rule = str(evaluation.settings["labels"])
-    by_probability = rule == "all" or rule.startswith(("top", "p>="))
+    by_probability = is_by_probability(str(evaluation.settings["labels"]))
     titles = ["the top label" if by_probability else "the first label", "the second label"]
     return titles[: evaluation.labels.shape[1]]
 

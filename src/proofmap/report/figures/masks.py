@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL
+from proofmap.core.labels import NO_LABEL, is_by_probability
 from proofmap.core.progress import Progress
 from proofmap.core.text import one_line
 from proofmap.judging import evaluate
@@ -166,7 +166,7 @@ def _label(evaluation: Evaluation, i: int, place: int) -> int:
 
 
 def _place_name(evaluation: Evaluation, place: int) -> str:
-    by_probability = str(evaluation.settings["labels"]).startswith(("all", "top", "p>="))
+    by_probability = is_by_probability(str(evaluation.settings["labels"]))
     if place == 0:
         return "the top label" if by_probability else "the first label"
     nth = {1: "second", 2: "third"}.get(place, f"{place + 1}th")
