@@ -16,6 +16,7 @@ from proofmap.metrics import METRICS
 from proofmap.report.page_pictures import plain
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.label_matrix import label_matrices
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.statistics import Score
 from proofmap.results.strength import BAR, OTHER_CURVE, judged_on_another_curve
@@ -147,31 +148,20 @@ def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
 
     Row a, column b: the mean probability of label b while the pixels of a's map are shown, best first.
     """
-    matrices = [r.insertion.matrix for r in evaluation.results]
-    if any(m is None for m in matrices) or evaluation.labels.shape[1] < 2:
+    found = label_matrices(evaluation)
+    areas = [m for m in found.areas if m is not None]
+    if len(areas) < len(found.areas) or len(found.f) < 2:
         return None
-    labels, f = evaluation.labels.cpu(), evaluation.f.cpu()
-    order = labels.argsort(dim=1)
-    ordered = labels.gather(1, order)
-    shared = bool((ordered == ordered[:1]).all() and (labels != NO_LABEL).all())
-    if shared:
-        names = [evaluation.label_names[a] for a in ordered[0].tolist()]
-        f = f.gather(1, order)
-    else:
-        names = [f"label {k + 1}" for k in range(labels.shape[1])]
-    means = []
-    for matrix in matrices:
-        assert matrix is not None
-        values = matrix.cpu()
-        if shared:
-            rows = order[:, :, None].expand_as(values)
-            values = values.gather(1, rows).gather(2, order[:, None, :].expand_as(values))
-        means.append(_numbers_of(values.nanmean(dim=0)))
+    names = (
+        [f"label {k + 1}" for k in range(len(found.f))]
+        if found.labels is None
+        else [evaluation.label_names[a] for a in found.labels]
+    )
     return {
         "names": names,
-        "shared": shared,
-        "methods": means,
-        "f": _numbers_of(f.nanmean(dim=0)[None])[0],
+        "shared": found.labels is not None,
+        "methods": [_numbers_of(m) for m in areas],
+        "f": _numbers_of(found.f[None])[0],
         "images": len(evaluation),
     }
 
