@@ -243,7 +243,7 @@ def test_the_grid_shows_thirty_percent_of_each_methods_map(found: pm.Evaluation)
             for cell, result in zip(row[1:], found.results, strict=True):
                 heat = found.map_of(result, i, place)
                 assert cell is not None
-                assert (cell.pixels == np.asarray(kept(found.image_of(i), heat, 0.3))).all()
+                assert (cell.pixels == np.asarray(kept(found.image_of(i), heat, found.inputs, 0.3))).all()
                 assert int(keep_top(heat[None], 0.3).sum()) == 19  # of 64
                 auc = float(result.insertion.auc[i, place])
                 assert cell.below.split()[0] == grid.tiny(auc)
@@ -350,7 +350,9 @@ def test_masks_by_k_shows_every_mask_alone(f: pm.Classifier, images: Tensor) -> 
     top = f.probabilities(images).argmax(dim=1, keepdim=True)
     masks = dataclasses.replace(QUICK, masks=3).each_mask(f, images, top, seed=0, progress=learned.Silent())
     cell = record.rows[1][3]
-    assert cell is not None and (cell.pixels == np.asarray(kept(images[1], masks[1, 0, 1], 0.3))).all()
+    assert (
+        cell is not None and (cell.pixels == np.asarray(kept(images[1], masks[1, 0, 1], f.inputs, 0.3))).all()
+    )
     keep = keep_top(masks[1, 0, 1][None], 0.3)
     alone = f.probabilities(torch.where(keep, images[1], f.gray.view(-1, 1, 1))[None])[0, top[1, 0]]
     assert cell.below == grid.tiny(float(alone))

@@ -14,6 +14,7 @@ import torch
 import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top, rank
 from proofmap.metrics.curves import curve_settings
 from proofmap.report import page_data, page_pictures, scatter
@@ -454,6 +455,8 @@ def test_twenty_images_five_labels_four_methods_of_pure_noise_stay_below_thirty_
     noise = torch.stack([normal(224, 224, seed=k) for k in range(4)])
     counts = page_pictures.slider_counts(224 * 224)
     levels = page_pictures.levels_of(rank(noise), counts)
-    stored = len(page_pictures.levels_text(levels, 224, 224)) / 4
-    photo = len(page_pictures.photo_uri(torch.rand(3, 224, 224)))  # noise: larger than any photo
+    stored = len(page_pictures.levels_text(levels.reshape(-1, 224, 224))) / 4
+    photo = len(
+        page_pictures.photo_uri(torch.rand(3, 224, 224), Pictures(size=(224, 224)))
+    )  # noise: larger than any photo
     assert 20 * (5 * 4 * (stored + 1500) + photo) < 30e6

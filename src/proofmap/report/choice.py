@@ -44,6 +44,7 @@ def choose_pictured(
     completeness: int = 7,
     random: int = 6,
     seed: int = 0,
+    positions: str = "pixels",
     among: Sequence[int] | None = None,
 ) -> Choice:
     """The images worst in soundness, those worst in completeness, and a few at random.
@@ -55,6 +56,7 @@ def choose_pictured(
     Args:
         values: per-image values by method and kind of score.
         soundness, completeness, random: how many images of each kind.
+        positions: what the rule calls what an image is made of.
         among: the images that can be chosen; all when left out.
 
     >>> import torch
@@ -72,7 +74,7 @@ def choose_pictured(
     open_to = list(range(n)) if among is None else sorted(set(among))
     wanted = soundness + completeness + random
     if len(open_to) <= wanted:
-        return Choice(dict.fromkeys(open_to, ()), _all_rule(len(open_to), n))
+        return Choice(dict.fromkeys(open_to, ()), _all_rule(len(open_to), n, positions))
     reasons: dict[int, tuple[str, ...]] = {}
     rule = []
     for kind, count in ((SOUNDNESS, soundness), (COMPLETENESS, completeness)):
@@ -113,9 +115,9 @@ def _worst_in_turn(
     return worst
 
 
-def _all_rule(shown: int, n: int) -> str:
+def _all_rule(shown: int, n: int, positions: str) -> str:
     if shown == 0:
-        return f"No image is shown in full; the pixels of all {n} were left out."
+        return f"No image is shown in full; the {positions} of all {n} were left out."
     if shown == n:
         return "Every image is shown in full." if n > 1 else "The image is shown in full."
-    return f"Shown in full: the {shown} of {n} images whose pixels and maps were kept."
+    return f"Shown in full: the {shown} of {n} images whose {positions} and maps were kept."

@@ -51,7 +51,9 @@ def write_report(
     """
     record = page_record(evaluation, title=title, command=command, provenance=provenance, failures=failures)
     if choice is None:
-        choice = choose_pictured(values_of(evaluation), among=evaluation.pictured)
+        choice = choose_pictured(
+            values_of(evaluation), among=evaluation.pictured, positions=evaluation.inputs.position_noun
+        )
     pictures, drawing = _pictures(evaluation, list(choice.reasons), most_labels)
     for picture in pictures:
         picture.record["reasons"] = choice.reasons[picture.record["index"]]

@@ -117,7 +117,7 @@ def _costs(
     far = np.hypot(*(near - mark).T) / unit
     way = mark + np.linspace(0, 1, 13)[:, None, None] * (near - mark)  # (13, C, 2)
     inside = (others[:, :2] <= way[:, :, None]) & (way[:, :, None] <= others[:, 2:])
-    through = inside.all(axis=-1).sum(axis=(0, 2)) * (far > NEAR)
+    through = inside.all(axis=-1).any(axis=0).sum(axis=1) * (far > NEAR)
     hard = 40 * covered.sum(axis=1) / area + 100 * (covered > 0).sum(axis=1)
     soft = 2 * crossed.sum(axis=1) / area + 2 * through + _PREFERENCE
     costs: np.ndarray = hard + soft + 100 * _outside(boxes, frame) / unit

@@ -40,6 +40,7 @@ def page_record(
         "title": title,
         "subject": subject(evaluation),
         "bar": BAR,
+        "positions": evaluation.inputs.position_noun,
         "verdict": verdict_words(evaluation),
         "panels": scatter_panels(evaluation),
         "metrics": [

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
@@ -33,10 +33,11 @@ _INFERNO = np.array(
     dtype=np.float64,
 )
 _INK, _SOFT, _PAPER = (24, 24, 28), (96, 96, 104), (255, 255, 255)
+_HIDDEN = 219  # the gray of what is not kept
 _WEAK, _STRONG, _PROOF = (0, 100, 170), (190, 70, 0), (0, 110, 75)
 _GAP, _LINE = 18, 20
 _NOTES = (
-    "f: the net's probability for the label. AUC: its mean probability while the map's pixels are shown, best first.",
+    "f: the net's probability for the label. AUC: its mean probability while the map's {positions} are shown, best first.",
     "A proof has AUC close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
 )
 KEPT_SHARE = 0.2
@@ -51,7 +52,7 @@ def heat_colours(values: np.ndarray) -> np.ndarray:
 
 
 def displayed(heat: Tensor) -> np.ndarray:
-    """A map ``(H, W)`` scaled to [0, 1] for the eye: its 1st and 99th percentile become black and bright."""
+    """A map ``(*positions,)`` scaled to [0, 1] for the eye: its 1st and 99th percentile become black and bright."""
     values = heat.double().cpu().numpy()
     low, high = np.percentile(values, [1, 99])
     if high <= low:
@@ -62,23 +63,39 @@ def displayed(heat: Tensor) -> np.ndarray:
     return scaled
 
 
-def photo(image: Tensor) -> Image.Image:
-    """An image ``(C, H, W)`` in [0, 1] as a picture: its first three channels, or the mean of fewer as gray."""
-    colours = image[:3] if len(image) >= 3 else image.mean(dim=0).expand(3, -1, -1)
-    return Image.fromarray((colours.clamp(0, 1).cpu() * 255).round().to(torch.uint8).permute(1, 2, 0).numpy())
+def photo(image: Tensor, inputs: Inputs) -> Image.Image:
+    """An image as the net takes it, as a picture for people."""
+    return Image.fromarray(inputs.picture(image))
 
 
-def overlay(image: Tensor, heat: Tensor, strength: float = 0.65) -> Image.Image:
-    """The heat map in colour over the photo in gray."""
-    gray = np.asarray(photo(image).convert("L").convert("RGB"), dtype=np.float64)
-    mixed = (1 - strength) * gray + strength * heat_colours(displayed(heat))
+def overlay(image: Tensor, heat: Tensor, inputs: Inputs, strength: float = 0.65) -> Image.Image:
+    """The heat map in colour over the picture in gray."""
+    gray = np.asarray(photo(image, inputs).convert("L").convert("RGB"), dtype=np.float64)
+    mixed = (1 - strength) * gray + strength * heat_colours(per_pixel(displayed(heat), inputs))
     return Image.fromarray(mixed.round().astype(np.uint8))
 
 
-def kept(image: Tensor, heat: Tensor, share: float = KEPT_SHARE) -> Image.Image:
-    """The photo with only the top ``share`` of pixels; the rest is light gray."""
-    keep = keep_top(heat[None].to(image.device), share)[0]
-    return photo(torch.where(keep, image, image.new_tensor(0.86)))
+def kept(image: Tensor, heat: Tensor, inputs: Inputs, share: float = KEPT_SHARE) -> Image.Image:
+    """The picture with only the top ``share`` of positions; the rest is light gray."""
+    keep = per_pixel(keep_top(heat[None], share)[0].cpu().numpy(), inputs)
+    return Image.fromarray(np.where(keep[..., None], inputs.picture(image), np.uint8(_HIDDEN)))
+
+
+def per_pixel(values: np.ndarray, inputs: Inputs) -> np.ndarray:
+    """Values per position ``(*positions,)`` as values ``(h, w)`` per pixel of the picture."""
+    found: np.ndarray = values.reshape(-1)[inputs.pixel_positions().numpy()]
+    return found
+
+
+def input_word(inputs: Inputs) -> str:
+    """What a caption calls one input: a photo where it is one."""
+    return "photo" if isinstance(inputs, Pictures) else "input"
+
+
+def picture_ratio(inputs: Inputs) -> float:
+    """The room for the height of a picture, in shares of its width: photos have a square, whatever their shape."""
+    height, width = inputs.picture_size()
+    return 1.0 if isinstance(inputs, Pictures) else min(1.0, height / width)
 
 
 @dataclass(frozen=True)
@@ -109,13 +126,21 @@ def verdict(completeness: float, soundness: float) -> Text:
 
 
 def sheet(
-    title: str, rows: Sequence[Sequence[Cell]], notes: Sequence[str] = (), side: int = 224
+    title: str,
+    rows: Sequence[Sequence[Cell]],
+    notes: Sequence[str] = (),
+    side: int = 224,
+    ratio: float = 1.0,
 ) -> Image.Image:
-    """A grid of captioned pictures; a row without pictures is only as high as its text."""
+    """A grid of captioned pictures; a row without pictures is only as high as its text.
+
+    Pictures are ``side`` across (or along, if they are taller than wide), and have room for ``ratio * side`` of height.
+    """
+    tall = round(ratio * side)
     big, plain, small = (_font(size) for size in (20, 15, 13))
     wide = _GAP + max(len(cells) for cells in rows) * (side + _GAP)
     heights = [
-        _GAP + max((side + 4 if cell.picture else 0) + _LINE * len(cell.lines) for cell in cells)
+        _GAP + max((tall + 4 if cell.picture else 0) + _LINE * len(cell.lines) for cell in cells)
         for cells in rows
     ]
     page = Image.new("RGB", (wide, 58 + sum(heights) + 18 * len(notes) + 10), _PAPER)
@@ -127,7 +152,7 @@ def sheet(
             x, below = _GAP + column * (side + _GAP), y
             if cell.picture is not None:
                 page.paste(_enlarged(cell.picture, side), (x, y))
-                below = y + side + 4
+                below = y + tall + 4
             for k, line in enumerate(cell.lines):
                 colour = line.colour or (_INK if line.strong else _SOFT)
                 draw.text((x, below + _LINE * k), _shortened(draw, line.text, plain, side), colour, plain)
@@ -138,10 +163,11 @@ def sheet(
 
 
 def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
-    """One image, one method: for each label the heat map, the pixels kept, and what the map proves."""
-    result, image = evaluation.results[0], evaluation.image_of(index)
-    top = [Cell(photo(image), (Text("the photo", strong=True), Text(f"maps by {result.name}")))]
-    bottom = [Cell(None, (Text(f"the top {KEPT_SHARE:.0%} of pixels"), Text("of each map")))]
+    """One image, one method: for each label the heat map, the positions kept, and what the map proves."""
+    result, image, inputs = evaluation.results[0], evaluation.image_of(index), evaluation.inputs
+    about = (Text(f"the {input_word(inputs)}", strong=True), Text(f"maps by {result.name}"))
+    top = [Cell(photo(image, inputs), about)]
+    bottom = [Cell(None, (Text(f"the top {KEPT_SHARE:.0%} of {inputs.position_noun}"), Text("of each map")))]
     for j, label in _labels(evaluation, index):
         heat = evaluation.map_of(result, index, j)
         f, auc = float(evaluation.f[index, j]), float(result.insertion.auc[index, j])
@@ -150,15 +176,15 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
             Text(f"f = {f:.3f}   AUC = {auc:.3f}"),
             verdict(*proof_values(evaluation, result, index, j)),
         )
-        top.append(Cell(overlay(image, heat), caption))
-        bottom.append(Cell(kept(image, heat)))
+        top.append(Cell(overlay(image, heat, inputs), caption))
+        bottom.append(Cell(kept(image, heat, inputs)))
     title = f"{evaluation.image_names[index]}: what does each heat map prove?"
-    return sheet(title, [top, bottom], sheet_notes(evaluation, index))
+    return sheet(title, [top, bottom], sheet_notes(evaluation, index), ratio=picture_ratio(inputs))
 
 
 def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, all methods: a row per method, a column per label."""
-    image, labels = evaluation.image_of(index), _labels(evaluation, index)
+    image, inputs, labels = evaluation.image_of(index), evaluation.inputs, _labels(evaluation, index)
     head = [Cell(None)]
     for j, label in labels:
         belief = Text(f"f = {float(evaluation.f[index, j]):.3f}")
@@ -168,16 +194,16 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         lines = [Text(part, strong=True) for part in _wrapped(result.name)]
         if result.label_free:
             lines.append(Text("one map for all labels"))
-        row = [Cell(photo(image) if result is evaluation.results[0] else None, tuple(lines))]
+        row = [Cell(photo(image, inputs) if result is evaluation.results[0] else None, tuple(lines))]
         for j, _ in labels:
             auc = float(result.insertion.auc[index, j])
-            heat = overlay(image, evaluation.map_of(result, index, j))
+            heat = overlay(image, evaluation.map_of(result, index, j), inputs)
             row.append(
                 Cell(heat, (Text(f"AUC = {auc:.3f}"), verdict(*proof_values(evaluation, result, index, j))))
             )
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"
-    return sheet(title, rows, sheet_notes(evaluation, index), side=190)
+    return sheet(title, rows, sheet_notes(evaluation, index), side=190, ratio=picture_ratio(inputs))
 
 
 def pictured_images(evaluation: Evaluation) -> tuple[int, ...]:
@@ -195,7 +221,8 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
     if images > pictured:
         left_out.append(f"sheets of {pictured} of {images} images")
     other = [OTHER_CURVE] if judged_on_another_curve(evaluation) else []
-    return [*_NOTES, *other, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
+    notes = [note.format(positions=evaluation.inputs.position_noun) for note in _NOTES]
+    return [*notes, *other, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
 
 
 def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:

@@ -56,8 +56,15 @@ def shown(
     choices: list[Choice] = []
 
     def choose(numbers: Evaluation) -> tuple[int, ...]:
-        values = values_of(numbers)
-        choices.append(choose_pictured(values, soundness=worst, completeness=worst, random=random))
+        choices.append(
+            choose_pictured(
+                values_of(numbers),
+                soundness=worst,
+                completeness=worst,
+                random=random,
+                positions=numbers.inputs.position_noun,
+            )
+        )
         return choices[0].indices
 
     evaluation = run.evaluation(choose, dataset=dataset)

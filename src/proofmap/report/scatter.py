@@ -77,7 +77,8 @@ def marks(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Mark]:
     found = []
     for point, (x, y), (x_ends, y_ends), text, name in zip(drawn, places, ends, texts, named, strict=True):
         hollow, shown = point["label_free"], text if name.free else ""
-        line = name.line_end if name.free else None
+        end = name.line_end if name.free else None
+        line = None if end is None else (round(end[0], 1), round(end[1], 1))
         name_x, name_y, anchor = _anchored(name.box, x)
         found.append(Mark(point["method"], x, y, x_ends, y_ends, hollow, shown, name_x, name_y, anchor, line))
     return found

@@ -24,7 +24,10 @@ Verdict = Literal["better", "worse", "undecided"]
 MUST_AGREE = (
     "model",
     "fingerprint",
+    "inputs",
     "size",
+    "length",
+    "columns",
     "mean",
     "std",
     "resize",

@@ -10,6 +10,7 @@ from functools import cached_property
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs, inputs_of
 from proofmap.core.labels import NO_LABEL
 from proofmap.metrics import proof
 from proofmap.metrics.block import BlockResult, ScoreInfo
@@ -38,7 +39,7 @@ class MethodResult:
     pairs: Mapping[str, Tensor]
     """``(N, L)`` for each score that has values per label."""
     maps: Tensor
-    """``(P, L, H, W)`` of the pictured images; ``(P, 1, H, W)`` for a label-free method."""
+    """``(P, L, *positions)`` of the pictured images; ``(P, 1, *positions)`` for a label-free method."""
     insertion: Curves
     """Curves of all images; with the label x label matrix where there are few enough labels."""
     seconds: float
@@ -98,7 +99,7 @@ class EvaluationRecord:
     """What was found about methods, as data.
 
     Numbers are there for every image. Pixels and maps take room, so they are there for the ``pictured`` ones:
-    ``images`` is ``(P, C, H, W)`` and belongs to the rows ``pictured`` of ``image_names``, ``labels`` and ``f``.
+    ``images`` is ``(P, *shape)``, as :attr:`inputs` says, and belongs to the rows ``pictured`` of ``image_names``, ``labels`` and ``f``.
     """
 
     results: tuple[MethodResult, ...]
@@ -114,13 +115,22 @@ class EvaluationRecord:
         """The number of images."""
         return len(self.image_names)
 
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What the net took: how an image is composed and shown, and what its positions are called."""
+        return inputs_of(self.settings)
+
     def image_of(self, index: int) -> Tensor:
-        """The pixels ``(C, H, W)`` of a pictured image."""
+        """A pictured image as the net took it, such as ``(C, H, W)``."""
         return self.images[self._place(index)]
 
     def map_of(self, result: MethodResult, index: int, place: int) -> Tensor:
-        """The map ``(H, W)`` of a pictured image, for the label in this place of its row of labels."""
+        """The map ``(*positions,)`` of a pictured image, for the label in this place of its row of labels."""
         return result.maps[self._place(index), 0 if result.label_free else place]
+
+    def maps_of(self, result: MethodResult) -> Tensor:
+        """The maps ``(P, L, *positions)`` of all pictured images and labels."""
+        return result.maps.expand(-1, self.labels.shape[1], *result.maps.shape[2:])
 
     def _place(self, index: int) -> int:
         if index not in self.pictured:

@@ -146,7 +146,7 @@ class Run:
         return "\n".join([self.evaluation().table(), *self.notes()])
 
     def maps_of(self, method: str, image: str) -> Tensor:
-        """The stored maps ``(L, H, W)`` of an image (L is 1 for a label-free method)."""
+        """The stored maps ``(L, *positions)`` of an image (L is 1 for a label-free method)."""
         rows = {row.name: row for row in self.images}
         if image not in rows or method not in self.methods:
             raise InputError(f"the run has no method {method!r} or no image {image!r}")
@@ -360,7 +360,7 @@ def _floats(blob: bytes, *shape: int) -> np.ndarray:
 
 
 def _padded(maps: Tensor, wide: int) -> Tensor:
-    """Maps ``(L, H, W)`` with empty ones added up to ``wide``; stored blocks may have fewer labels than others."""
+    """Maps ``(L, *positions)`` with empty ones added up to ``wide``; stored blocks may have fewer labels than others."""
     if len(maps) >= wide:
         return maps[:wide]
     return torch.cat([maps, maps.new_zeros(wide - len(maps), *maps.shape[1:])])

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from proofmap.core.inputs import Inputs
 from proofmap.core.text import one_line
 from proofmap.report.figures.drawing import INK, SMALL, SOFT, WIDTH, Figure, plain, short, wrapped
 from proofmap.report.pictures import photo
@@ -47,10 +48,10 @@ def shown(picture: Image.Image, below: str = "", above: str = "") -> Shown:
     return Shown(np.asarray(picture.convert("RGB")), below, INK, above)
 
 
-def shown_photo(image: Tensor, label: str, f: float | None = None) -> Shown:
+def shown_photo(image: Tensor, inputs: Inputs, label: str, f: float | None = None) -> Shown:
     """A photo, with a label and what the net believes of it."""
     name = one_line(label)
-    return shown(photo(image), name if f is None else f"{name}\nf = {tiny(f)}".replace("= <", "< "))
+    return shown(photo(image, inputs), name if f is None else f"{name}\nf = {tiny(f)}".replace("= <", "< "))
 
 
 def shown_proof(picture: Image.Image, auc: float, completeness: float, soundness: float) -> Shown:
@@ -75,7 +76,8 @@ def tiny(value: float) -> str:
 @dataclass(frozen=True, eq=False)
 class GridFigure(Figure):
     """Rows of pictures under headings. ``gaps`` are columns with a wider space before them, ``breaks`` such rows;
-    ``spans`` are headings above several columns: (first, last, text)."""
+    ``spans`` are headings above several columns: (first, last, text). ``noun`` is what captions call one input, and
+    ``positions`` what it is made of."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Shown | None, ...], ...]
@@ -84,6 +86,8 @@ class GridFigure(Figure):
     gaps: tuple[int, ...] = ()
     breaks: tuple[int, ...] = ()
     spans: tuple[tuple[int, int, str], ...] = ()
+    noun: str = "photo"
+    positions: str = "pixels"
 
     @abstractmethod
     def about(self) -> str:

@@ -37,12 +37,13 @@ class LabelMatrix(Figure):
     by_place: bool
     left_out: str
     settings: str
+    positions: str = "pixels"
 
     def caption(self) -> str:
         order = "Labels are ordered by probability, image by image. " if self.by_place else ""
         return (
             "Mean AUC of every label (columns) under the map of every label (rows). The diagonal is a label's own proof and "
-            "should match f (bottom row); a column brighter than its f shows pixels that prove what the net does not "
+            f"should match f (bottom row); a column brighter than its f shows {self.positions} that prove what the net does not "
             f"believe. {order}{self.left_out}{self.settings}"
         )
 
@@ -131,4 +132,5 @@ def label_matrix(evaluation: Evaluation) -> LabelMatrix:
         by_place=found.labels is None,
         left_out=left_out + star,
         settings=evaluation_settings(evaluation, thresholds=False),
+        positions=evaluation.inputs.position_noun,
     )

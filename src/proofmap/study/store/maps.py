@@ -34,13 +34,14 @@ class MapsFile:
 
 
 def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.dtype) -> MapsFile:
-    """Store a unit's maps ``(n, L, H, W)`` (L is 1 for a label-free method) of these images, whole or not at all.
+    """Store a unit's maps ``(n, L, *positions)`` (L is 1 for a label-free method) of these images, whole or not at all.
 
     In float16 each map is divided by a power of two, kept beside it, so that neither large nor tiny values are lost.
     """
-    scale = torch.ones(*maps.shape[:2], 1, 1)
+    positions = tuple(range(2, maps.ndim))
+    scale = torch.ones(*maps.shape[:2], *(1 for _ in positions))
     if dtype == torch.float16 and maps.numel():
-        exponent = maps.abs().amax(dim=(2, 3), keepdim=True).float().frexp().exponent
+        exponent = maps.abs().amax(dim=positions, keepdim=True).float().frexp().exponent
         scale = torch.exp2(exponent.float() - 15).clamp_min(2.0**-100)
     content = save(
         {"maps": (maps / scale).to(dtype).contiguous(), "scale": scale},
@@ -60,7 +61,7 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
 
 
 def read_maps(path: Path, images: Sequence[str]) -> dict[str, Tensor]:
-    """The stored maps ``(L, H, W)``, float32, of those images that are in the file."""
+    """The stored maps ``(L, *positions)``, float32, of those images that are in the file."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
