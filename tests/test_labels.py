@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL, LabelRule, check_labels, label_index
+from proofmap.core.labels import NO_LABEL, LabelRule, check_labels, is_by_probability, label_index
 
 NAMES = ["tench", "tiger cat", "Egyptian_cat", "Great white shark, white shark", "crane", "crane", "cup"]
 F = torch.tensor([[0.05, 0.40, 0.30, 0.10, 0.05, 0.06, 0.04], [0.01, 0.01, 0.01, 0.90, 0.05, 0.01, 0.01]])
@@ -254,3 +254,11 @@ def test_a_name_that_looks_like_an_index_is_never_silently_taken_for_one() -> No
         label_index("1", names)
     assert label_index(1, names) == 1
     assert label_index("1", ["0", "1"]) == 1
+
+
+@pytest.mark.parametrize(
+    "rule", ["all", " top2", "top-3", "p>=0.1", "p > 1e-05", "tench", "0,1", "topaz", "pear"]
+)
+def test_a_rule_is_by_probability_exactly_where_it_is_no_list(rule: str) -> None:
+    parsed = LabelRule.parse(rule, [*NAMES, "topaz", "pear"])
+    assert is_by_probability(rule) == (parsed.kind != "list") == is_by_probability(str(parsed))

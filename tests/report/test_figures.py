@@ -22,6 +22,7 @@ from proofmap.metrics.proof import completeness
 from proofmap.report import figures
 from proofmap.report.figures import drawing, grid, learned
 from proofmap.report.pictures import kept
+from proofmap.results.strength import strength
 from tests.toys import conv_classifier, pixels
 
 SIZE = 8
@@ -242,7 +243,7 @@ def test_the_grid_shows_thirty_percent_of_each_methods_map(found: pm.Evaluation)
             for cell, result in zip(row[1:], found.results, strict=True):
                 heat = found.map_of(result, i, place)
                 assert cell is not None
-                assert (cell.pixels == np.asarray(kept(found.image_of(i), heat, 0.3))).all()
+                assert (cell.pixels == np.asarray(kept(found.image_of(i), heat, found.inputs, 0.3))).all()
                 assert int(keep_top(heat[None], 0.3).sum()) == 19  # of 64
                 auc = float(result.insertion.auc[i, place])
                 assert cell.below.split()[0] == grid.tiny(auc)
@@ -260,7 +261,7 @@ def test_signs_agree_with_the_scores() -> None:
     ]:
         alpha = float(completeness(torch.tensor(auc), torch.tensor(value), 0.01))
         beta = min(max(value, 0.001) / auc, 1) if auc else 1.0
-        sign, _ = grid.strength(alpha, beta)
+        sign, _ = grid.SIGNS[strength(alpha, beta).word]
         assert sign == ("↓" if alpha < 0.8 else "↑" if beta < 0.8 else "=")
 
 
@@ -353,7 +354,9 @@ def test_masks_by_k_shows_every_mask_alone(f: pm.Classifier, images: Tensor) -> 
         .each_mask(images, top, seed=0, progress=learned.Silent())
     )
     cell = record.rows[1][3]
-    assert cell is not None and (cell.pixels == np.asarray(kept(images[1], masks[1, 0, 1], 0.3))).all()
+    assert (
+        cell is not None and (cell.pixels == np.asarray(kept(images[1], masks[1, 0, 1], f.inputs, 0.3))).all()
+    )
     keep = keep_top(masks[1, 0, 1][None], 0.3)
     alone = f.probabilities(torch.where(keep, images[1], f.gray.view(-1, 1, 1))[None])[0, top[1, 0]]
     assert cell.below == grid.tiny(float(alone))

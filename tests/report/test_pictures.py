@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
 from proofmap.report import pictures
+from proofmap.results import strength
 from tests.report.pages import judged
 
 
@@ -19,7 +21,7 @@ def test_the_kept_picture_shows_exactly_the_top_pixels() -> None:
     generator = torch.Generator().manual_seed(0)
     image = torch.rand(3, 12, 10, generator=generator) * 0.5  # darker than the gray that hides
     heat = torch.rand(12, 10, generator=generator)
-    shown = np.asarray(pictures.kept(image, heat, 0.25))
+    shown = np.asarray(pictures.kept(image, heat, Pictures(size=(12, 10)), 0.25))
     gray = round(0.86 * 255)
     visible = (shown != gray).any(axis=2)
     assert visible.sum() == 30
@@ -55,13 +57,14 @@ def test_what_is_below_the_bar_never_reads_as_the_bar() -> None:
 
 
 def test_gray_scale_images_can_be_drawn() -> None:
-    assert pictures.overlay(torch.rand(1, 8, 8), torch.rand(8, 8)).size == (8, 8)
+    assert pictures.overlay(torch.rand(1, 8, 8), torch.rand(8, 8), Pictures(size=(8, 8))).size == (8, 8)
 
 
 def test_more_than_three_channels_show_the_first_three_and_two_their_mean_as_gray() -> None:
     image = torch.rand(5, 4, 4, generator=torch.Generator().manual_seed(0))
-    assert (np.asarray(pictures.photo(image)) == np.asarray(pictures.photo(image[:3]))).all()
-    gray = np.asarray(pictures.photo(image[:2]))
+    inputs = Pictures(size=(4, 4))
+    assert (np.asarray(pictures.photo(image, inputs)) == np.asarray(pictures.photo(image[:3], inputs))).all()
+    gray = np.asarray(pictures.photo(image[:2], inputs))
     expected = (255 * (image[0] + image[1]) / 2).round().numpy()
     assert (np.abs(gray - expected[..., None]) <= 1).all() and (gray == gray[..., :1]).all()
 
@@ -85,9 +88,11 @@ def test_the_verdict_of_a_map_is_that_of_its_scores() -> None:
     pairs = {"completeness": 0.3 * ones, "completeness-2": ones, "soundness": 0.4 * ones}
     pairs["soundness"][1, 1] = math.nan
     changed = replace(result, pairs=pairs, insertion=replace(result.insertion, auc=found.f.clone()))
-    assert pictures.amounts(found, changed, 0, 1) == pytest.approx((0.3, 0.4))
-    assert pictures.amounts(found, changed, 1, 1) == pytest.approx((0.3, 1.0))  # the drawn curve matches f
-    assert pictures.amounts(found, replace(changed, pairs={}), 0, 1) == pytest.approx((1.0, 1.0))
+    assert strength.proof_values(found, changed, 0, 1) == pytest.approx((0.3, 0.4))
+    assert strength.proof_values(found, changed, 1, 1) == pytest.approx(
+        (0.3, 1.0)
+    )  # the drawn curve matches f
+    assert strength.proof_values(found, replace(changed, pairs={}), 0, 1) == pytest.approx((1.0, 1.0))
 
 
 def test_the_verdicts_of_an_evaluation_are_those_of_its_own_curve() -> None:
@@ -95,8 +100,8 @@ def test_the_verdicts_of_an_evaluation_are_those_of_its_own_curve() -> None:
     result = found.results[0]
     for i in range(2):
         for j in range(3):
-            recomputed = pictures.amounts(found, replace(result, pairs={}), i, j)
-            assert pictures.amounts(found, result, i, j) == pytest.approx(recomputed, rel=1e-6)
+            recomputed = strength.proof_values(found, replace(result, pairs={}), i, j)
+            assert strength.proof_values(found, result, i, j) == pytest.approx(recomputed, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\ttab", "\r\n\x00\x1b[0m", "half \udcff name", "\n"])

@@ -22,6 +22,8 @@ from proofmap.data.photos import load_images
 from proofmap.results.evaluation import Evaluation
 from proofmap.study import Run, StoreError, Study, export_run, run_study
 from proofmap.study.manifest import Manifest
+from proofmap.study.store import schema
+from proofmap.study.verify import verify_run
 from tests.data.made_up import save
 from tests.study.processes import Processes
 from tests.study.studies import METHODS, NAMES, classifier_of, facts, toy_study
@@ -302,3 +304,125 @@ def test_a_run_can_be_read_where_nothing_can_be_written(
         assert sorted(p.name for p in (tmp_path / "run").iterdir()) == before
         with pytest.raises(StoreError):
             run.store.set_note("a", 1)
+
+
+# ---- kinds, and runs of the first form ------------------------------------------------------------------------
+
+
+def test_a_run_has_the_kinds_of_its_metrics(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import dataclass\n"
+        "from typing import ClassVar\n"
+        "from proofmap.metrics.judge import Soundness\n"
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class Mine(Soundness):\n"
+        "    name: ClassVar[str] = 'mine'\n"
+        "    kind: ClassVar[str] = 'soundness'\n"
+    )
+    metrics = ("completeness", f"{file}:Mine", "completeness:thresholds=released", "deletion")
+    study = toy_study(tmp_path, 2, methods=("gradient",), metrics=metrics)
+    run_study(study, tmp_path / "run")
+    expected = [
+        ("completeness", "completeness"),
+        ("mine", "soundness"),
+        ("completeness-2", "completeness"),
+        ("deletion", "deletion"),
+    ]
+    with Run(tmp_path / "run") as run:
+        assert [(s.name, s.kind) for s in run.evaluation().results[0].scores] == expected
+        assert [(m.name, m.kind) for m in run.metrics.values()] == expected
+    assert verify_run(tmp_path / "run") == []
+
+
+def first_form(folder: Path) -> None:
+    """Write the run's database again as it was made before metrics had kinds."""
+    path = folder / "scores.sqlite"
+    old = folder / "old.sqlite"
+    with closing(sqlite3.connect(old, isolation_level=None)) as database:
+        schema.migrate(database, schema.MIGRATIONS[:1])
+        database.execute("ATTACH ? AS new", (str(path),))
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            columns = ", ".join(row[1] for row in database.execute(f"PRAGMA main.table_info({table})"))
+            database.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
+        for row in database.execute("SELECT name, higher_is_better, settings FROM metrics").fetchall():
+            database.execute("UPDATE metrics SET seal = ? WHERE name = ?", (schema.seal_of(row), row[0]))
+        database.execute("DETACH new")
+        assert database.execute("PRAGMA user_version").fetchone() == (1,)
+    for ending in ("", "-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    old.rename(path)
+
+
+@pytest.fixture
+def old_run(tmp_path: Path) -> tuple[Path, str]:
+    """A run of the first form, and its table as it was printed before."""
+    metrics = ("soundness", "completeness", "completeness:thresholds=released", "best-effort")
+    run_study(toy_study(tmp_path, 3, metrics=metrics, methods=("gradient", "random")), tmp_path / "run")
+    with Run(tmp_path / "run") as run:
+        table = run.table()
+    first_form(tmp_path / "run")
+    return tmp_path / "run", table
+
+
+KINDS = {
+    "soundness": "soundness",
+    "completeness": "completeness",
+    "completeness-2": "completeness",
+    "best-effort": "best-effort",
+}
+
+
+def test_a_run_of_the_first_form_opens_with_the_same_numbers(old_run: tuple[Path, str]) -> None:
+    folder, table = old_run
+    for _ in range(2):
+        with Run(folder) as run:
+            assert run.table() == table
+            assert {m.name: m.kind for m in run.metrics.values()} == KINDS
+    assert verify_run(folder) == []
+
+
+def test_a_run_of_the_first_form_is_sound_and_damage_to_it_is_not_sealed_over(
+    old_run: tuple[Path, str],
+) -> None:
+    folder, _ = old_run
+    with closing(sqlite3.connect(folder / "scores.sqlite")) as database, database:
+        database.execute("UPDATE metrics SET settings = replace(settings, '0.01', '0.02')")
+    (problem,) = verify_run(folder)
+    assert "a row of metrics is not what was written" in str(problem)
+
+
+def test_a_changed_kind_is_damage(old_run: tuple[Path, str]) -> None:
+    folder, _ = old_run
+    assert verify_run(folder) == []
+    with closing(sqlite3.connect(folder / "scores.sqlite")) as database, database:
+        database.execute("UPDATE metrics SET kind = 'soundness' WHERE name = 'completeness'")
+    (problem,) = verify_run(folder)
+    assert "a row of metrics is not what was written" in str(problem)
+
+
+def test_a_run_of_the_first_form_can_be_read_where_nothing_can_be_written(
+    old_run: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, table = old_run
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    monkeypatch.setattr("proofmap.study.store.database.os.access", lambda *_: False)
+    with Run(folder) as run:
+        assert run.table() == table and {m.name: m.kind for m in run.metrics.values()} == KINDS
+        with pytest.raises(StoreError):
+            run.store.set_note("a", 1)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_names_that_only_look_numbered_stay_whole() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        schema.migrate(database, schema.MIGRATIONS[:1])
+        names = ["a-2", "a2", "a-b", "a-2-31", "7", "-7", "top-5x"]
+        for name in names:
+            database.execute(
+                "INSERT INTO metrics (name, higher_is_better, settings, seal) VALUES (?, 1, '', '')", (name,)
+            )
+        schema.migrate(database)
+        kinds = [kind for (kind,) in database.execute("SELECT kind FROM metrics ORDER BY id")]
+    assert kinds == ["a", "a2", "a-b", "a-2", "7", "-7", "top-5x"]

@@ -143,6 +143,16 @@ class LabelRule:
         return "all" if self.kind == "all" else ",".join(map(str, self.indices))
 
 
+def is_by_probability(rule: str) -> bool:
+    """Whether a rule, as text, puts labels in the order of their probability; a list has the order of whoever wrote it.
+
+    >>> [is_by_probability(rule) for rule in ("all", "top5", "p>=0.01", "tabby,topaz", "given")]
+    [True, True, True, False, False]
+    """
+    text = rule.strip()
+    return text == "all" or any(form.match(text) for form in (_TOP, _PROBABLE))
+
+
 def check_labels(
     labels: Tensor, n_images: int, n_outputs: int, label_set: Sequence[int] | None = None
 ) -> Tensor:

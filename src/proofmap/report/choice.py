@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.results.records import base_name
+from proofmap.results.records import COMPLETENESS, SOUNDNESS, EvaluationRecord
 
 Values = Mapping[str, Mapping[str, Tensor]]
-"""Per-image values ``(N,)`` by method and metric, as in ``{r.name: r.values for r in evaluation.results}``."""
+"""Per-image values ``(N,)`` by method and kind of score, as :func:`values_of` gives them."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Choice:
         return tuple(sorted(self.reasons))
 
 
+def values_of(evaluation: EvaluationRecord) -> Values:
+    """What images are chosen by: each method's values, those of the first score of each kind."""
+    return {result.name: result.values_by_kind for result in evaluation.results}
+
+
 def choose_pictured(
     values: Values,
     *,
@@ -39,6 +44,7 @@ def choose_pictured(
     completeness: int = 7,
     random: int = 6,
     seed: int = 0,
+    positions: str = "pixels",
     among: Sequence[int] | None = None,
 ) -> Choice:
     """The images worst in soundness, those worst in completeness, and a few at random.
@@ -48,8 +54,9 @@ def choose_pictured(
     shown, they are.
 
     Args:
-        values: per-image values by method and metric.
+        values: per-image values by method and kind of score.
         soundness, completeness, random: how many images of each kind.
+        positions: what the rule calls what an image is made of.
         among: the images that can be chosen; all when left out.
 
     >>> import torch
@@ -67,15 +74,15 @@ def choose_pictured(
     open_to = list(range(n)) if among is None else sorted(set(among))
     wanted = soundness + completeness + random
     if len(open_to) <= wanted:
-        return Choice(dict.fromkeys(open_to, ()), _all_rule(len(open_to), n))
+        return Choice(dict.fromkeys(open_to, ()), _all_rule(len(open_to), n, positions))
     reasons: dict[int, tuple[str, ...]] = {}
     rule = []
-    for name, count in (("soundness", soundness), ("completeness", completeness)):
-        worst = _worst_in_turn(values, name, open_to, count, taken=reasons)
+    for kind, count in ((SOUNDNESS, soundness), (COMPLETENESS, completeness)):
+        worst = _worst_in_turn(values, kind, open_to, count, taken=reasons)
         if worst:
-            rule.append(f"the {len(worst)} worst in {name} (each method's worst in turn)")
+            rule.append(f"the {len(worst)} worst in {kind} (each method's worst in turn)")
         for i, method in worst.items():
-            reasons[i] = (f"among the worst in {name} for {method}",)
+            reasons[i] = (f"among the worst in {kind} for {method}",)
     left = [i for i in open_to if i not in reasons]
     drawn = random_numbers.Random(seed).sample(left, min(wanted - len(reasons), len(left)))
     if drawn:
@@ -86,13 +93,13 @@ def choose_pictured(
 
 
 def _worst_in_turn(
-    values: Values, metric: str, among: Sequence[int], count: int, taken: Iterable[int]
+    values: Values, kind: str, among: Sequence[int], count: int, taken: Iterable[int]
 ) -> dict[int, str]:
-    """Image to method: each method's lowest value of the metric in turn, images already taken left out."""
+    """Image to method: each method's lowest value of this kind in turn, images already taken left out."""
     queues = []
     for method, found in values.items():
-        column = next((found[name].tolist() for name in found if base_name(name) == metric), None)
-        if column is not None:
+        if kind in found:
+            column = found[kind].tolist()
             counted = (i for i in among if column[i] == column[i])  # NaN is not equal to itself
             queues.append((method, iter(sorted(counted, key=column.__getitem__))))
     skipped = set(taken)
@@ -108,9 +115,9 @@ def _worst_in_turn(
     return worst
 
 
-def _all_rule(shown: int, n: int) -> str:
+def _all_rule(shown: int, n: int, positions: str) -> str:
     if shown == 0:
-        return f"No image is shown in full; the pixels of all {n} were left out."
+        return f"No image is shown in full; the {positions} of all {n} were left out."
     if shown == n:
         return "Every image is shown in full." if n > 1 else "The image is shown in full."
-    return f"Shown in full: the {shown} of {n} images whose pixels and maps were kept."
+    return f"Shown in full: the {shown} of {n} images whose {positions} and maps were kept."

@@ -78,7 +78,7 @@ def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
     written = _save_numbers(evaluation, out)
     result = evaluation.results[0]
     tensors = {
-        "maps": result.maps.expand(-1, evaluation.labels.shape[1], -1, -1).contiguous(),
+        "maps": evaluation.maps_of(result).contiguous(),
         "labels": evaluation.labels.cpu().contiguous(),
     }
     with atomic_write(out / "maps.safetensors") as part:

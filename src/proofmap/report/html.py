@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from proofmap.core.files import write_text
 from proofmap.report import scatter
-from proofmap.report.choice import Choice, choose_pictured
+from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.page_data import page_record
 from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
 from proofmap.results import tables
@@ -51,8 +51,9 @@ def write_report(
     """
     record = page_record(evaluation, title=title, command=command, provenance=provenance, failures=failures)
     if choice is None:
-        values = {r.name: r.values for r in evaluation.results}
-        choice = choose_pictured(values, among=evaluation.pictured)
+        choice = choose_pictured(
+            values_of(evaluation), among=evaluation.pictured, positions=evaluation.inputs.position_noun
+        )
     pictures, drawing = _pictures(evaluation, list(choice.reasons), most_labels)
     for picture in pictures:
         picture.record["reasons"] = choice.reasons[picture.record["index"]]

@@ -14,16 +14,17 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
 from proofmap.report.page_pictures import plain
-from proofmap.report.pictures import BAR, OTHER_CURVE, judged_on_another_curve
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.records import MethodResult, base_name
+from proofmap.results.label_matrix import label_matrices
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.statistics import Score
+from proofmap.results.strength import BAR, OTHER_CURVE, judged_on_another_curve
 
-PROOF = ("completeness", "soundness")
+PROOF = (COMPLETENESS, SOUNDNESS)
 """The two halves of the definition of a proof: a method passes by both or not at all."""
-HALVES = (*PROOF, "best-effort")
-"""What a proof must reach: the two halves of the definition, and where it was judged, that every label was tried."""
+VERDICT = (*PROOF, BEST_EFFORT)
+"""What a verdict reads: the two halves of the definition, and where it was judged, that every label was tried."""
 
 
 def page_record(
@@ -39,6 +40,7 @@ def page_record(
         "title": title,
         "subject": subject(evaluation),
         "bar": BAR,
+        "positions": evaluation.inputs.position_noun,
         "verdict": verdict_words(evaluation),
         "panels": scatter_panels(evaluation),
         "metrics": [
@@ -78,12 +80,12 @@ def verdict_words(evaluation: Evaluation) -> dict[str, str]:
     A method that lacks completeness or soundness never passes. One that lacks best effort may, and the line says so.
     """
     results = evaluation.results
-    if any(_score(r, half) is None for r in results for half in PROOF):
+    if any(r.first_score(half) is None for r in results for half in PROOF):
         detail = "Completeness and soundness were not both judged."
         return {"headline": "What the methods scored", "detail": detail}
-    whole = [r for r in results if all(_known(r, half) for half in PROOF)]
+    whole = [r for r in results if all(_has_value(r, half) for half in PROOF)]
     missing = _missing_words(results)
-    if not whole and not any(_known(r, half) for r in results for half in PROOF):
+    if not whole and not any(_has_value(r, half) for r in results for half in PROOF):
         return {"headline": "No image counted", "detail": "There is no value to judge the methods by."}
     if not whole:
         return {"headline": "What the methods scored", "detail": missing}
@@ -112,26 +114,26 @@ def verdict_words(evaluation: Evaluation) -> dict[str, str]:
 def _missing_words(results: Sequence[MethodResult]) -> str:
     """Which scores there are not, and what follows from that."""
     sentences = []
-    for half in HALVES:
-        unknown = [r.name for r in results if not _known(r, half)]
-        words = half.replace("-", " ")
-        if unknown and all(_score(r, half) is None for r in results):
+    for kind in VERDICT:
+        unknown = [r.name for r in results if not _has_value(r, kind)]
+        words = kind.replace("-", " ")
+        if unknown and all(r.first_score(kind) is None for r in results):
             sentences.append(f"{words.capitalize()} was not judged.")
         elif unknown:
-            follows = "which therefore cannot pass" if half in PROOF else "so the verdict leaves it out"
+            follows = "which therefore cannot pass" if kind in PROOF else "so the verdict leaves it out"
             sentences.append(f"No image counts for the {words} of {_listed(unknown)}, {follows}.")
     return " ".join(sentences)
 
 
 def scatter_panels(evaluation: Evaluation) -> list[dict[str, Any]]:
     """What is drawn against soundness: completeness, and best effort; once for every setting they were asked for."""
-    names = [s.name for s in evaluation.results[0].scores]
+    scores = evaluation.results[0].scores
+    names = {kind: [s.name for s in scores if s.kind == kind] for kind in VERDICT}
     panels: list[dict[str, Any]] = []
-    suffixes = list(dict.fromkeys(n[len(base_name(n)) :] for n in names if base_name(n) in HALVES))
-    for suffix in suffixes:
-        y = _nearest_name(names, "soundness", suffix)
-        for base in ("completeness", "best-effort"):
-            x = _nearest_name(names, base, suffix)
+    for k in range(max(map(len, names.values()))):
+        y = _nth_or_first(names[SOUNDNESS], k)
+        for kind in (COMPLETENESS, BEST_EFFORT):
+            x = _nth_or_first(names[kind], k)
             if x is None or y is None or any((p["x"], p["y"]) == (x, y) for p in panels):
                 continue
             points = [
@@ -147,31 +149,20 @@ def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
 
     Row a, column b: the mean probability of label b while the pixels of a's map are shown, best first.
     """
-    matrices = [r.insertion.matrix for r in evaluation.results]
-    if any(m is None for m in matrices) or evaluation.labels.shape[1] < 2:
+    found = label_matrices(evaluation)
+    areas = [m for m in found.areas if m is not None]
+    if len(areas) < len(found.areas) or len(found.f) < 2:
         return None
-    labels, f = evaluation.labels.cpu(), evaluation.f.cpu()
-    order = labels.argsort(dim=1)
-    ordered = labels.gather(1, order)
-    shared = bool((ordered == ordered[:1]).all() and (labels != NO_LABEL).all())
-    if shared:
-        names = [evaluation.label_names[a] for a in ordered[0].tolist()]
-        f = f.gather(1, order)
-    else:
-        names = [f"label {k + 1}" for k in range(labels.shape[1])]
-    means = []
-    for matrix in matrices:
-        assert matrix is not None
-        values = matrix.cpu()
-        if shared:
-            rows = order[:, :, None].expand_as(values)
-            values = values.gather(1, rows).gather(2, order[:, None, :].expand_as(values))
-        means.append(_numbers_of(values.nanmean(dim=0)))
+    names = (
+        [f"label {k + 1}" for k in range(len(found.f))]
+        if found.labels is None
+        else [evaluation.label_names[a] for a in found.labels]
+    )
     return {
         "names": names,
-        "shared": shared,
-        "methods": means,
-        "f": _numbers_of(f.nanmean(dim=0)[None])[0],
+        "shared": found.labels is not None,
+        "methods": [_numbers_of(m) for m in areas],
+        "f": _numbers_of(found.f[None])[0],
         "images": len(evaluation),
     }
 
@@ -192,12 +183,12 @@ def _image_table(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _metric_record(score: Score) -> dict[str, Any]:
-    base = base_name(score.name)
-    known = next((n for n in (score.name, base) if n in METRICS), None)
+    registered = next((name for name in (score.name, score.kind) if name in METRICS), None)
     return {
         "name": score.name,
+        "kind": score.kind,
         "higher": score.higher_is_better,
-        "meaning": METRICS[known].description if known else "",
+        "meaning": METRICS[registered].description if registered else "",
         "settings": _plain(score.settings),
     }
 
@@ -216,30 +207,26 @@ def _method_record(result: MethodResult) -> dict[str, Any]:
     }
 
 
-def _score(result: MethodResult, base: str) -> Score | None:
-    """The first score of this kind, whatever number its name carries."""
-    return next((s for s in result.scores if base_name(s.name) == base), None)
-
-
-def _known(result: MethodResult, base: str) -> bool:
-    """Whether there is such a score, and a number in it."""
-    score = _score(result, base)
+def _has_value(result: MethodResult, kind: str) -> bool:
+    """Whether there is a score of this kind, and a number in it."""
+    score = result.first_score(kind)
     return score is not None and not math.isnan(score.value)
 
 
 def _counted_scores(result: MethodResult) -> list[Score]:
     """The scores that a verdict counts and that are numbers."""
-    return [s for half in HALVES if (s := _score(result, half)) is not None and not math.isnan(s.value)]
+    found = (result.first_score(kind) for kind in VERDICT)
+    return [s for s in found if s is not None and not math.isnan(s.value)]
 
 
 def _extremes(evaluation: Evaluation) -> str:
     """Who is most complete, and who soundest: the two ends of the trade that the scatter shows."""
-    halves = {h: {r.name: s.value for r in evaluation.results if (s := _score(r, h))} for h in HALVES[:2]}
-    counted = [n for n in halves["completeness"] if all(half[n] == half[n] for half in halves.values())]
+    halves = {h: {r.name: s.value for r in evaluation.results if (s := r.first_score(h))} for h in PROOF}
+    counted = [n for n in halves[COMPLETENESS] if all(half[n] == half[n] for half in halves.values())]
     if not counted:
         return ""
-    first, second = (max(counted, key=lambda n: halves[h][n]) for h in HALVES[:2])
-    of = {n: [tables.number(halves[h][n]) for h in HALVES[:2]] for n in (first, second)}
+    first, second = (max(counted, key=lambda n: halves[h][n]) for h in PROOF)
+    of = {n: [tables.number(halves[h][n]) for h in PROOF] for n in (first, second)}
     if len(evaluation.results) == 1:
         return f"Its completeness is {of[first][0]}, its soundness {of[first][1]}."
     if first == second:
@@ -254,15 +241,13 @@ def _apart(evaluation: Evaluation) -> str:
     """That the means behind the verdict are over different images, where they are."""
     first = evaluation.results[0]
     uneven = dict(zip((s.name for s in first.scores), tables.different_images(evaluation), strict=True))
-    judged = [s.name for half in HALVES if (s := _score(first, half)) is not None]
+    judged = [s.name for kind in VERDICT if (s := first.first_score(kind)) is not None]
     return "These means are over different images." if any(uneven[name] for name in judged) else ""
 
 
-def _nearest_name(names: Sequence[str], base: str, suffix: str) -> str | None:
-    """The metric of this kind with the same number, otherwise the first of its kind."""
-    if base + suffix in names:
-        return base + suffix
-    return next((n for n in names if base_name(n) == base), None)
+def _nth_or_first(names: Sequence[str], k: int) -> str | None:
+    """The k-th name: scores of two kinds belong together by their order. The first where there are fewer."""
+    return next(iter(names[k : k + 1] or names[:1]), None)
 
 
 def _ends(score: Score) -> list[float | None]:

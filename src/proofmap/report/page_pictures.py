@@ -1,8 +1,8 @@
 """The pictures of a page as data: for each image the photo, and for each map one small number per pixel.
 
-A slider with K steps can show K + 1 different pictures of a map, one for each count of pixels. A pixel's *level* is the
-first step at which it is kept: ``level <= k`` exactly where ``rank < counts[k]``. One byte per pixel then says all that
-the slider can show, half of what the ranks take. Colour is a function of the level too, since a map's value falls with
+A slider with K steps can show K + 1 different pictures of a map, one for each count of positions. A position's *level*
+is the first step at which it is kept: ``level <= k`` exactly where ``rank < counts[k]``. One byte per pixel, the level of
+the position that it belongs to, then says all that the slider can show, half of what the ranks take. Colour is a function of the level too, since a map's value falls with
 the rank; so a heat map is the same bytes and a table of K + 1 colours.
 """
 
@@ -21,14 +21,16 @@ import torch
 from torch import Tensor
 
 from proofmap.core import streams
+from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
-from proofmap.report.pictures import BAR, amounts, displayed, photo
+from proofmap.report.pictures import displayed, per_pixel, photo
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
+from proofmap.results.strength import proof_values, strength
 
 STEPS = 200
-"""The slider's steps over all pixels: half a percent each."""
+"""The slider's steps over all positions: half a percent each."""
 _LOSSLESS = 128  # pixels: smaller photos are drawn enlarged, where a JPEG would show its blocks
 
 
@@ -42,7 +44,7 @@ class Picture:
 
 
 def slider_counts(positions: int, steps: int = STEPS) -> list[int]:
-    """How many pixels each step of the slider keeps, as :func:`proofmap.core.ranking.keep_top` rounds them.
+    """How many positions each step of the slider keeps, as :func:`proofmap.core.ranking.keep_top` rounds them.
 
     >>> slider_counts(1000, 4)
     [0, 250, 500, 750, 1000]
@@ -52,7 +54,7 @@ def slider_counts(positions: int, steps: int = STEPS) -> list[int]:
 
 
 def levels_of(ranks: Tensor, counts: Sequence[int]) -> np.ndarray:
-    """The level of each pixel ``(maps, n)``: the first k with ``rank < counts[k]``.
+    """The level of each position ``(maps, n)``: the first k with ``rank < counts[k]``.
 
     >>> levels_of(torch.tensor([[2, 0, 3, 1]]), [0, 2, 4])
     array([[2, 1, 2, 1]], dtype=uint8)
@@ -82,14 +84,15 @@ def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
     chosen = by_belief[: max(1, most - 1)]
     if most > 1:
         rest = [j for j in places if j not in chosen]
-        lowest = {j: min(amounts(evaluation, r, index, j)[1] for r in evaluation.results) for j in rest}
+        lowest = {j: min(proof_values(evaluation, r, index, j)[1] for r in evaluation.results) for j in rest}
         chosen.append(min(rest, key=lambda j: lowest[j]))
     return sorted(chosen)
 
 
 def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts: Sequence[int]) -> Picture:
     """Everything the page shows of one image."""
-    image = evaluation.image_of(index)
+    image, inputs = evaluation.image_of(index), evaluation.inputs
+    height, width = inputs.picture_size()
     order = evaluation.f[index].nan_to_num(-1).argsort(descending=True).tolist()
     levels: list[np.ndarray] = []
     methods = []
@@ -112,8 +115,8 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
     record = {
         "index": index,
         "name": evaluation.image_names[index],
-        "height": image.shape[-2],
-        "width": image.shape[-1],
+        "height": height,
+        "width": width,
         "labels": [
             {
                 "name": evaluation.label_names[int(evaluation.labels[index, j])],
@@ -127,8 +130,8 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         "methods": methods,
         "matrix": _matrices(evaluation, index, places),
     }
-    text = levels_text(np.stack(levels), image.shape[-2], image.shape[-1])
-    return Picture(record, photo_uri(image), text)
+    drawn = np.stack([per_pixel(level, inputs) for level in levels])
+    return Picture(record, photo_uri(image, inputs), levels_text(drawn))
 
 
 def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:
@@ -147,13 +150,8 @@ def plain(value: float) -> float | None:
 
 def _label_record(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> dict[str, object]:
     auc = float(result.insertion.auc[index, place])
-    alpha, beta = amounts(evaluation, result, index, place)
-    kind, amount = ("weak", alpha) if alpha < BAR else ("strong", beta) if beta < BAR else ("match", None)
-    if math.isnan(alpha) or math.isnan(beta):
-        kind, amount = "unknown", None
-    # rounded down: .798 is below a bar of .8 and must not read as .80
-    below = None if amount is None else math.floor(100 * amount) / 100
-    return {"auc": plain(auc), "kind": kind, "below": below}
+    found = strength(*proof_values(evaluation, result, index, place))
+    return {"auc": plain(auc), "strength": found.word, "below": found.below}
 
 
 def _curves(
@@ -189,22 +187,21 @@ def _tie_keys(evaluation: Evaluation, result: MethodResult, image: Tensor, n: in
     return streams.image_keys(image[None], seed, "ties").expand(n)
 
 
-def levels_text(levels: np.ndarray, height: int, width: int) -> str:
-    """Levels ``(maps, n)`` as text: each minus what its left and upper neighbours predict, modulo 256, deflated.
+def levels_text(levels: np.ndarray) -> str:
+    """Levels ``(maps, h, w)`` as text: each minus what its left and upper neighbours predict, modulo 256, deflated.
 
     Smooth maps shrink to a fifth or less, noise not at all.
     """
-    grid = levels.reshape(-1, height, width)
-    grid = np.diff(grid, axis=1, prepend=np.zeros_like(grid[:, :1]))
+    grid = np.diff(levels, axis=1, prepend=np.zeros_like(levels[:, :1]))
     grid = np.diff(grid, axis=2, prepend=np.zeros_like(grid[:, :, :1]))
     return _text(zlib.compress(grid.tobytes(), 6))
 
 
-def photo_uri(image: Tensor) -> str:
-    """The photo as text that an ``img`` shows: exact where it is small, a JPEG where it is not."""
+def photo_uri(image: Tensor, inputs: Inputs) -> str:
+    """The picture as text that an ``img`` shows: exact where it is small or drawn, a JPEG where it is a larger photo."""
     file = io.BytesIO()
-    picture = photo(image)
-    if max(picture.size) <= _LOSSLESS:
+    picture = photo(image, inputs)
+    if max(picture.size) <= _LOSSLESS or not isinstance(inputs, Pictures):
         picture.save(file, "PNG", optimize=True)
         return f"data:image/png;base64,{_text(file.getvalue())}"
     picture.save(file, "JPEG", quality=90, subsampling=0)

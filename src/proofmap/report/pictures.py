@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
-from proofmap.metrics.proof import completeness, soundness
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.records import MethodResult, base_name
+from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values, strength
 
 # The matplotlib colour map "inferno" (CC0) at nine places: perceptually uniform, readable when colour-blind.
 _INFERNO = np.array(
@@ -36,20 +33,16 @@ _INFERNO = np.array(
     dtype=np.float64,
 )
 _INK, _SOFT, _PAPER = (24, 24, 28), (96, 96, 104), (255, 255, 255)
+_HIDDEN = 219  # the gray of what is not kept
 _WEAK, _STRONG, _PROOF = (0, 100, 170), (190, 70, 0), (0, 110, 75)
 _GAP, _LINE = 18, 20
 _NOTES = (
-    "f: the net's probability for the label. AUC: its mean probability while the map's pixels are shown, best first.",
+    "f: the net's probability for the label. AUC: its mean probability while the map's {positions} are shown, best first.",
     "A proof has AUC close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
-)
-OTHER_CURVE = (
-    "Completeness and soundness were scored on another insertion curve than the one whose AUC is shown."
 )
 KEPT_SHARE = 0.2
 MOST_IMAGES, MOST_LABELS = 50, 8
 """Sheets are made of the first so many images, and show the first so many labels."""
-BAR = 0.8
-"""A map with completeness and soundness at or above this matches the net's belief."""
 
 
 def heat_colours(values: np.ndarray) -> np.ndarray:
@@ -59,7 +52,7 @@ def heat_colours(values: np.ndarray) -> np.ndarray:
 
 
 def displayed(heat: Tensor) -> np.ndarray:
-    """A map ``(H, W)`` scaled to [0, 1] for the eye: its 1st and 99th percentile become black and bright."""
+    """A map ``(*positions,)`` scaled to [0, 1] for the eye: its 1st and 99th percentile become black and bright."""
     values = heat.double().cpu().numpy()
     low, high = np.percentile(values, [1, 99])
     if high <= low:
@@ -70,23 +63,39 @@ def displayed(heat: Tensor) -> np.ndarray:
     return scaled
 
 
-def photo(image: Tensor) -> Image.Image:
-    """An image ``(C, H, W)`` in [0, 1] as a picture: its first three channels, or the mean of fewer as gray."""
-    colours = image[:3] if len(image) >= 3 else image.mean(dim=0).expand(3, -1, -1)
-    return Image.fromarray((colours.clamp(0, 1).cpu() * 255).round().to(torch.uint8).permute(1, 2, 0).numpy())
+def photo(image: Tensor, inputs: Inputs) -> Image.Image:
+    """An image as the net takes it, as a picture for people."""
+    return Image.fromarray(inputs.picture(image))
 
 
-def overlay(image: Tensor, heat: Tensor, strength: float = 0.65) -> Image.Image:
-    """The heat map in colour over the photo in gray."""
-    gray = np.asarray(photo(image).convert("L").convert("RGB"), dtype=np.float64)
-    mixed = (1 - strength) * gray + strength * heat_colours(displayed(heat))
+def overlay(image: Tensor, heat: Tensor, inputs: Inputs, strength: float = 0.65) -> Image.Image:
+    """The heat map in colour over the picture in gray."""
+    gray = np.asarray(photo(image, inputs).convert("L").convert("RGB"), dtype=np.float64)
+    mixed = (1 - strength) * gray + strength * heat_colours(per_pixel(displayed(heat), inputs))
     return Image.fromarray(mixed.round().astype(np.uint8))
 
 
-def kept(image: Tensor, heat: Tensor, share: float = KEPT_SHARE) -> Image.Image:
-    """The photo with only the top ``share`` of pixels; the rest is light gray."""
-    keep = keep_top(heat[None].to(image.device), share)[0]
-    return photo(torch.where(keep, image, image.new_tensor(0.86)))
+def kept(image: Tensor, heat: Tensor, inputs: Inputs, share: float = KEPT_SHARE) -> Image.Image:
+    """The picture with only the top ``share`` of positions; the rest is light gray."""
+    keep = per_pixel(keep_top(heat[None], share)[0].cpu().numpy(), inputs)
+    return Image.fromarray(np.where(keep[..., None], inputs.picture(image), np.uint8(_HIDDEN)))
+
+
+def per_pixel(values: np.ndarray, inputs: Inputs) -> np.ndarray:
+    """Values per position ``(*positions,)`` as values ``(h, w)`` per pixel of the picture."""
+    found: np.ndarray = values.reshape(-1)[inputs.pixel_positions().numpy()]
+    return found
+
+
+def input_word(inputs: Inputs) -> str:
+    """What a caption calls one input: a photo where it is one."""
+    return "photo" if isinstance(inputs, Pictures) else "input"
+
+
+def picture_ratio(inputs: Inputs) -> float:
+    """The room for the height of a picture, in shares of its width: photos have a square, whatever their shape."""
+    height, width = inputs.picture_size()
+    return 1.0 if isinstance(inputs, Pictures) else min(1.0, height / width)
 
 
 @dataclass(frozen=True)
@@ -108,28 +117,30 @@ class Cell:
 
 def verdict(completeness: float, soundness: float) -> Text:
     """What a map amounts to, in words: too weak, too strong, or exactly as strong as the net's belief."""
-    if math.isnan(completeness) or math.isnan(soundness):
-        return Text("not judged")
-    if completeness < BAR:
-        return Text(f"too weak: complete {_below(completeness)}", colour=_WEAK)
-    if soundness < BAR:
-        return Text(f"too strong: sound {_below(soundness)}", colour=_STRONG)
-    return Text("matches f", colour=_PROOF)
-
-
-def _below(value: float) -> str:
-    """Two decimals, rounded down: .798 is below a bar of .8 and must not read as .80."""
-    return f"{math.floor(100 * value) / 100:.2f}"
+    found = strength(completeness, soundness)
+    if found.word == "weak":
+        return Text(f"too weak: complete {found.below:.2f}", colour=_WEAK)
+    if found.word == "strong":
+        return Text(f"too strong: sound {found.below:.2f}", colour=_STRONG)
+    return Text("matches f", colour=_PROOF) if found.word == "match" else Text("not judged")
 
 
 def sheet(
-    title: str, rows: Sequence[Sequence[Cell]], notes: Sequence[str] = (), side: int = 224
+    title: str,
+    rows: Sequence[Sequence[Cell]],
+    notes: Sequence[str] = (),
+    side: int = 224,
+    ratio: float = 1.0,
 ) -> Image.Image:
-    """A grid of captioned pictures; a row without pictures is only as high as its text."""
+    """A grid of captioned pictures; a row without pictures is only as high as its text.
+
+    Pictures are ``side`` across (or along, if they are taller than wide), and have room for ``ratio * side`` of height.
+    """
+    tall = round(ratio * side)
     big, plain, small = (_font(size) for size in (20, 15, 13))
     wide = _GAP + max(len(cells) for cells in rows) * (side + _GAP)
     heights = [
-        _GAP + max((side + 4 if cell.picture else 0) + _LINE * len(cell.lines) for cell in cells)
+        _GAP + max((tall + 4 if cell.picture else 0) + _LINE * len(cell.lines) for cell in cells)
         for cells in rows
     ]
     page = Image.new("RGB", (wide, 58 + sum(heights) + 18 * len(notes) + 10), _PAPER)
@@ -141,7 +152,7 @@ def sheet(
             x, below = _GAP + column * (side + _GAP), y
             if cell.picture is not None:
                 page.paste(_enlarged(cell.picture, side), (x, y))
-                below = y + side + 4
+                below = y + tall + 4
             for k, line in enumerate(cell.lines):
                 colour = line.colour or (_INK if line.strong else _SOFT)
                 draw.text((x, below + _LINE * k), _shortened(draw, line.text, plain, side), colour, plain)
@@ -152,27 +163,28 @@ def sheet(
 
 
 def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
-    """One image, one method: for each label the heat map, the pixels kept, and what the map proves."""
-    result, image = evaluation.results[0], evaluation.image_of(index)
-    top = [Cell(photo(image), (Text("the photo", strong=True), Text(f"maps by {result.name}")))]
-    bottom = [Cell(None, (Text(f"the top {KEPT_SHARE:.0%} of pixels"), Text("of each map")))]
+    """One image, one method: for each label the heat map, the positions kept, and what the map proves."""
+    result, image, inputs = evaluation.results[0], evaluation.image_of(index), evaluation.inputs
+    about = (Text(f"the {input_word(inputs)}", strong=True), Text(f"maps by {result.name}"))
+    top = [Cell(photo(image, inputs), about)]
+    bottom = [Cell(None, (Text(f"the top {KEPT_SHARE:.0%} of {inputs.position_noun}"), Text("of each map")))]
     for j, label in _labels(evaluation, index):
         heat = evaluation.map_of(result, index, j)
         f, auc = float(evaluation.f[index, j]), float(result.insertion.auc[index, j])
         caption = (
             Text(evaluation.label_names[label], strong=True),
             Text(f"f = {f:.3f}   AUC = {auc:.3f}"),
-            verdict(*amounts(evaluation, result, index, j)),
+            verdict(*proof_values(evaluation, result, index, j)),
         )
-        top.append(Cell(overlay(image, heat), caption))
-        bottom.append(Cell(kept(image, heat)))
+        top.append(Cell(overlay(image, heat, inputs), caption))
+        bottom.append(Cell(kept(image, heat, inputs)))
     title = f"{evaluation.image_names[index]}: what does each heat map prove?"
-    return sheet(title, [top, bottom], sheet_notes(evaluation, index))
+    return sheet(title, [top, bottom], sheet_notes(evaluation, index), ratio=picture_ratio(inputs))
 
 
 def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, all methods: a row per method, a column per label."""
-    image, labels = evaluation.image_of(index), _labels(evaluation, index)
+    image, inputs, labels = evaluation.image_of(index), evaluation.inputs, _labels(evaluation, index)
     head = [Cell(None)]
     for j, label in labels:
         belief = Text(f"f = {float(evaluation.f[index, j]):.3f}")
@@ -182,15 +194,16 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         lines = [Text(part, strong=True) for part in _wrapped(result.name)]
         if result.label_free:
             lines.append(Text("one map for all labels"))
-        row = [Cell(photo(image) if result is evaluation.results[0] else None, tuple(lines))]
+        row = [Cell(photo(image, inputs) if result is evaluation.results[0] else None, tuple(lines))]
         for j, _ in labels:
             auc = float(result.insertion.auc[index, j])
-            told = verdict(*amounts(evaluation, result, index, j))
-            heat = overlay(image, evaluation.map_of(result, index, j))
-            row.append(Cell(heat, (Text(f"AUC = {auc:.3f}"), told)))
+            heat = overlay(image, evaluation.map_of(result, index, j), inputs)
+            row.append(
+                Cell(heat, (Text(f"AUC = {auc:.3f}"), verdict(*proof_values(evaluation, result, index, j))))
+            )
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"
-    return sheet(title, rows, sheet_notes(evaluation, index), side=190)
+    return sheet(title, rows, sheet_notes(evaluation, index), side=190, ratio=picture_ratio(inputs))
 
 
 def pictured_images(evaluation: Evaluation) -> tuple[int, ...]:
@@ -208,50 +221,14 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
     if images > pictured:
         left_out.append(f"sheets of {pictured} of {images} images")
     other = [OTHER_CURVE] if judged_on_another_curve(evaluation) else []
-    return [*_NOTES, *other, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
+    notes = [note.format(positions=evaluation.inputs.position_noun) for note in _NOTES]
+    return [*notes, *other, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
 
 
 def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
     """(place, label) of the labels of this image that a sheet shows."""
     labels = [(j, a) for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
     return labels[:MOST_LABELS]
-
-
-def amounts(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
-    """Completeness and soundness of one map, as the first scores of these kinds have them.
-
-    Where there is no such score, or none for this label, they are those of the curve that is drawn.
-    """
-    f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
-    alpha, beta = (_scored(result, base, index, place) for base in ("completeness", "soundness"))
-    if math.isnan(alpha):
-        alpha = float(completeness(auc, f, result.threshold("e1")))
-    if math.isnan(beta):
-        beta = float(soundness(auc, f, result.threshold("e2")))
-    return alpha, beta
-
-
-def _scored(result: MethodResult, base: str, index: int, place: int) -> float:
-    """The value that the first score of this kind has for one label; NaN where there is none."""
-    found = next((pairs for name, pairs in result.pairs.items() if base_name(name) == base), None)
-    return math.nan if found is None else float(found[index, place])
-
-
-def judged_on_another_curve(evaluation: Evaluation) -> bool:
-    """Whether completeness or soundness was scored on an insertion curve with other settings than the one drawn."""
-    result = evaluation.results[0]
-    drawn = result.insertion.settings
-    for base in ("completeness", "soundness"):
-        score = next((s for s in result.scores if base_name(s.name) == base), None)
-        used = {} if score is None else score.settings
-        if any(_stored(used[key]) != _stored(drawn[key]) for key in used.keys() & drawn.keys()):
-            return True
-    return False
-
-
-def _stored(setting: object) -> str:
-    """A setting as text that does not depend on whether it was stored and read again."""
-    return json.dumps(setting, sort_keys=True, default=str)
 
 
 def _wrapped(name: str, width: int = 26) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proofmap.core.files import output_folder, write_text
 from proofmap.data.dataset import Dataset
-from proofmap.report.choice import Choice, choose_pictured
+from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.files import save_pictures
 from proofmap.report.html import TITLE, write_report
 from proofmap.results import tables
@@ -56,8 +56,15 @@ def shown(
     choices: list[Choice] = []
 
     def choose(numbers: Evaluation) -> tuple[int, ...]:
-        values = {result.name: result.values for result in numbers.results}
-        choices.append(choose_pictured(values, soundness=worst, completeness=worst, random=random))
+        choices.append(
+            choose_pictured(
+                values_of(numbers),
+                soundness=worst,
+                completeness=worst,
+                random=random,
+                positions=numbers.inputs.position_noun,
+            )
+        )
         return choices[0].indices
 
     evaluation = run.evaluation(choose, dataset=dataset)

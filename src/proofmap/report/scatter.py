@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from proofmap.core.text import shortened
+from proofmap.report.name_places import Box, interval_boxes, place_names
+
 WIDTH, HEIGHT = 420, 404
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 52
-_LETTER, _LINE, _MARK = 7.2, 15, 8  # sizes of the names' letters and lines, and of a mark with its margin
+_LETTER, _LINE, _UNIT = 7.2, 15, 2.0  # sizes of the names' letters and lines, and of a point in them
 _LONGEST = 24
 SHAPES = (
     "M0,-5.5A5.5,5.5 0 1 1 0,5.5A5.5,5.5 0 1 1 0,-5.5Z",
@@ -24,7 +27,10 @@ COLOURS = 7
 
 @dataclass(frozen=True)
 class Mark:
-    """One method in the plot; places in the drawing's units, with y downwards."""
+    """One method in the plot; places in the drawing's units, with y downwards.
+
+    ``name`` is empty where there is no room for it; ``line`` ties a name that stands farther away to its mark.
+    """
 
     method: int
     x: float
@@ -36,6 +42,7 @@ class Mark:
     name_x: float
     name_y: float
     anchor: str
+    line: tuple[float, float] | None
 
 
 def across(share: float) -> float:
@@ -48,66 +55,44 @@ def down(share: float) -> float:
     return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(max(share, 0), 1), 1)
 
 
+_GOAL_NAME = (across(1) - 44, down(1) + 4, across(1) - 6, down(1) + 18)  # the word in the corner
+
+
 def marks(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Mark]:
     """The points that have both values, each with its name beside it where there is room, and without where not."""
-    known = [p for p in points if p["x"][0] is not None and p["y"][0] is not None]
-    places = [(across(p["x"][0]), down(p["y"][0])) for p in known]
-    taken = [_box(x - _MARK, x + _MARK, y) for x, y in places]
+    drawn = [p for p in points if p["x"][0] is not None and p["y"][0] is not None]
+    places = [(across(p["x"][0]), down(p["y"][0])) for p in drawn]
+    ends = [(_span(p["x"], across), _span(p["y"], down)) for p in drawn]
+    texts = [shortened(names[p["method"]], _LONGEST) for p in drawn]
+    named = place_names(
+        places,
+        [(_LETTER * len(text), _LINE) for text in texts],
+        frame=(LEFT, 0, WIDTH, HEIGHT - BOTTOM + 2),
+        lines=[
+            _GOAL_NAME,
+            *(box for at, own in zip(places, ends, strict=True) for box in interval_boxes(at, *own, 1)),
+        ],
+        unit=_UNIT,
+    )
     found = []
-    for point, (x, y) in zip(known, places, strict=True):
-        name = _shortened(names[point["method"]])
-        name_x, name_y, anchor, box = _beside(x, y, _LETTER * len(name), taken)
-        if box is None:
-            name = ""
-        else:
-            taken.append(box)
-        found.append(
-            Mark(
-                point["method"],
-                x,
-                y,
-                _span(point["x"], across),
-                _span(point["y"], down),
-                point["label_free"],
-                name,
-                name_x,
-                name_y,
-                anchor,
-            )
-        )
+    for point, (x, y), (x_ends, y_ends), text, name in zip(drawn, places, ends, texts, named, strict=True):
+        hollow, shown = point["label_free"], text if name.free else ""
+        end = name.line_end if name.free else None
+        line = None if end is None else (round(end[0], 1), round(end[1], 1))
+        name_x, name_y, anchor = _anchored(name.box, x)
+        found.append(Mark(point["method"], x, y, x_ends, y_ends, hollow, shown, name_x, name_y, anchor, line))
     return found
 
 
-Box = tuple[float, float, float, float]
-
-
-def _beside(x: float, y: float, wide: float, taken: Sequence[Box]) -> tuple[float, float, str, Box | None]:
-    """The first free place for a name: right or left of its mark, then above or below it."""
-    for shift in (0, -_LINE, _LINE, -2 * _LINE, 2 * _LINE):
-        gap = _MARK + 3 if shift == 0 else _MARK - 2
-        right, left = x + gap, x - gap
-        middle = y + shift
-        if right + wide <= WIDTH and _free(box := _box(right, right + wide, middle), taken):
-            return round(right, 1), round(middle + 4, 1), "start", box
-        if left - wide >= LEFT and _free(box := _box(left - wide, left, middle), taken):
-            return round(left, 1), round(middle + 4, 1), "end", box
-    return x, y, "start", None
-
-
-def _box(left: float, right: float, middle: float) -> Box:
-    return left, right, middle - _LINE / 2, middle + _LINE / 2
-
-
-def _free(box: Box, taken: Sequence[Box]) -> bool:
-    left, right, top, bottom = box
-    inside = top >= 0 and bottom <= HEIGHT - BOTTOM + 2
-    return inside and not any(left < b and a < right and top < d and c < bottom for a, b, c, d in taken)
+def _anchored(box: Box, x: float) -> tuple[float, float, str]:
+    """Where a text is written to stand in its box: by the side towards the mark, since letters differ in width."""
+    left, top, right, bottom = box
+    at, anchor = (
+        (left, "start") if left >= x else (right, "end") if right <= x else ((left + right) / 2, "middle")
+    )
+    return round(at, 1), round((top + bottom) / 2 + 4, 1), anchor
 
 
 def _span(value: Sequence[float | None], place: Any) -> tuple[float, float] | None:
     _, low, high = value
     return None if low is None or high is None else (place(low), place(high))
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"

@@ -11,7 +11,7 @@ from proofmap.core.errors import InputError
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.html import table_html
-from proofmap.results.records import MethodResult
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 
 Use = Literal["mean", "interval"]
 """What must reach the bar: the ``mean`` over images, or the whole 95 % ``interval`` (its end nearer to failing)."""
@@ -106,23 +106,36 @@ def audit(
     """Hold every method, or the named ones, against bars.
 
     Args:
-        bars: more bars by metric: a least value where higher is better, a greatest value where lower is.
+        min_completeness, min_soundness, min_best_effort: for the first score of this kind, whatever its name.
+        bars: more bars by the name of a score: a least value where higher is better, a greatest value where lower is.
         use: ``"mean"`` compares the mean over images with the bar; ``"interval"`` asks that the whole 95 % interval
             lies on the good side, so few images cannot pass by luck. A score that no image counts for fails.
     """
     if use not in get_args(Use):
         raise InputError(f"use must be one of {', '.join(get_args(Use))}, not {use!r}")
-    named = {"completeness": min_completeness, "soundness": min_soundness, "best-effort": min_best_effort}
-    asked = {**{k: v for k, v in named.items() if v is not None}, **(bars or {})}
-    if not asked:
+    asked = {COMPLETENESS: min_completeness, SOUNDNESS: min_soundness, BEST_EFFORT: min_best_effort}
+    by_kind = {kind: bar for kind, bar in asked.items() if bar is not None}
+    by_name = dict(bars or {})
+    if not by_kind and not by_name:
         raise InputError("an audit needs a bar, such as min_completeness=0.8")
-    for metric, bar in asked.items():
+    for what, bar in [*by_kind.items(), *by_name.items()]:
         if not math.isfinite(bar):
-            raise InputError(f"the bar of {metric} must be a number, not {bar}")
+            raise InputError(f"the bar of {what} must be a number, not {bar}")
     methods = [method] if isinstance(method, str) else method
     results = evaluation.results if methods is None else [evaluation[name] for name in methods]
-    lines = [_line(result, metric, bar, use) for result in results for metric, bar in asked.items()]
+    lines = []
+    for result in results:
+        own = {**{_score_name(result, kind): bar for kind, bar in by_kind.items()}, **by_name}
+        lines += [_line(result, metric, bar, use) for metric, bar in own.items()]
     return AuditResult(tuple(lines), use)
+
+
+def _score_name(result: MethodResult, kind: str) -> str:
+    score = result.first_score(kind)
+    if score is None:
+        there = ", ".join(s.name for s in result.scores)
+        raise InputError(f"{result.name} was not judged by {kind}; there are {there}")
+    return score.name
 
 
 def _line(result: MethodResult, metric: str, bar: float, use: Use) -> AuditLine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,14 +17,17 @@ from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.html import table_html
 from proofmap.results.paired import paired_intervals, sign_flip_p
-from proofmap.results.records import MethodResult
+from proofmap.results.records import MethodResult, setting_text
 
 Verdict = Literal["better", "worse", "undecided"]
 
 MUST_AGREE = (
     "model",
     "fingerprint",
+    "inputs",
     "size",
+    "length",
+    "columns",
     "mean",
     "std",
     "resize",
@@ -320,7 +322,7 @@ def _what_differs(method: _Entry, against: _Entry, metrics: Sequence[str] | None
     complaints = [
         f"{key} is {ours[key]} and {theirs[key]}"
         for key in MUST_AGREE
-        if key in ours and key in theirs and _plain(ours[key]) != _plain(theirs[key])
+        if key in ours and key in theirs and setting_text(ours[key]) != setting_text(theirs[key])
     ]
     for name in _shared_metrics(method, against, metrics):
         a, b = method.result.score(name), against.result.score(name)
@@ -328,7 +330,7 @@ def _what_differs(method: _Entry, against: _Entry, metrics: Sequence[str] | None
             complaints.append(f"{name} is better higher in one and lower in the other")
         for key in sorted({*a.settings, *b.settings} - set(MUST_AGREE)):
             mine, other = a.settings.get(key), b.settings.get(key)
-            if _plain(mine) != _plain(other):
+            if setting_text(mine) != setting_text(other):
                 complaints.append(f"{name} has {key} = {mine} and {other}")
     return complaints or _different_images(method, against)
 
@@ -350,11 +352,6 @@ def _different_images(method: _Entry, against: _Entry) -> list[str]:
 
 def _real(labels: Tensor) -> list[int]:
     return [a for a in labels.tolist() if a != NO_LABEL]
-
-
-def _plain(value: object) -> str:
-    """A setting as text that does not depend on whether it was stored and read again."""
-    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _places(value: float) -> str:

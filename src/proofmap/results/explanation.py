@@ -50,8 +50,8 @@ class Proof:
 
     @property
     def maps(self) -> Tensor:
-        """``(N, L, H, W)``."""
-        return self.result.maps.expand(-1, self.labels.shape[1], -1, -1)
+        """``(N, L, *positions)``, such as ``(N, L, H, W)``."""
+        return self.evaluation.maps_of(self.result)
 
     @property
     def labels(self) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +10,20 @@ from functools import cached_property
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs, inputs_of
 from proofmap.core.labels import NO_LABEL
 from proofmap.metrics import proof
 from proofmap.metrics.block import BlockResult, ScoreInfo
 from proofmap.metrics.curves import Curves
 from proofmap.results.statistics import Score, mean_score
+
+COMPLETENESS, SOUNDNESS, BEST_EFFORT = "completeness", "soundness", "best-effort"
+"""The kinds of score that a verdict reads. Completeness and soundness are the two halves of the definition of a proof."""
+
+
+def setting_text(setting: object) -> str:
+    """A setting as text that does not depend on whether it was stored and read again."""
+    return json.dumps(setting, sort_keys=True, default=str)
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,7 +39,7 @@ class MethodResult:
     pairs: Mapping[str, Tensor]
     """``(N, L)`` for each score that has values per label."""
     maps: Tensor
-    """``(P, L, H, W)`` of the pictured images; ``(P, 1, H, W)`` for a label-free method."""
+    """``(P, L, *positions)`` of the pictured images; ``(P, 1, *positions)`` for a label-free method."""
     insertion: Curves
     """Curves of all images; with the label x label matrix where there are few enough labels."""
     seconds: float
@@ -63,6 +72,20 @@ class MethodResult:
                 return score
         raise InputError(f"no score is named {name!r}; there are {', '.join(s.name for s in self.scores)}")
 
+    def first_score(self, kind: str) -> Score | None:
+        """The first score of this kind, whatever its name."""
+        return next((score for score in self.scores if score.kind == kind), None)
+
+    def pairs_of_kind(self, kind: str) -> Tensor | None:
+        """Values ``(N, L)`` of the first score of this kind that has values per label."""
+        found = (self.pairs[s.name] for s in self.scores if s.kind == kind and s.name in self.pairs)
+        return next(found, None)
+
+    @property
+    def values_by_kind(self) -> dict[str, Tensor]:
+        """Values ``(N,)`` of the first score of each kind."""
+        return {s.kind: self.values[s.name] for s in reversed(self.scores)}
+
     def threshold(self, which: str) -> float:
         """e1 or e2 as the scores used it; the paper's when none of them did."""
         for score in self.scores:
@@ -76,7 +99,7 @@ class EvaluationRecord:
     """What was found about methods, as data.
 
     Numbers are there for every image. Pixels and maps take room, so they are there for the ``pictured`` ones:
-    ``images`` is ``(P, C, H, W)`` and belongs to the rows ``pictured`` of ``image_names``, ``labels`` and ``f``.
+    ``images`` is ``(P, *shape)``, as :attr:`inputs` says, and belongs to the rows ``pictured`` of ``image_names``, ``labels`` and ``f``.
     """
 
     results: tuple[MethodResult, ...]
@@ -92,13 +115,22 @@ class EvaluationRecord:
         """The number of images."""
         return len(self.image_names)
 
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What the net took: how an image is composed and shown, and what its positions are called."""
+        return inputs_of(self.settings)
+
     def image_of(self, index: int) -> Tensor:
-        """The pixels ``(C, H, W)`` of a pictured image."""
+        """A pictured image as the net took it, such as ``(C, H, W)``."""
         return self.images[self._place(index)]
 
     def map_of(self, result: MethodResult, index: int, place: int) -> Tensor:
-        """The map ``(H, W)`` of a pictured image, for the label in this place of its row of labels."""
+        """The map ``(*positions,)`` of a pictured image, for the label in this place of its row of labels."""
         return result.maps[self._place(index), 0 if result.label_free else place]
+
+    def maps_of(self, result: MethodResult) -> Tensor:
+        """The maps ``(P, L, *positions)`` of all pictured images and labels."""
+        return result.maps.expand(-1, self.labels.shape[1], *result.maps.shape[2:])
 
     def _place(self, index: int) -> int:
         if index not in self.pictured:
@@ -158,12 +190,3 @@ def method_result(
         image_names=image_names,
         label_names=label_names,
     )
-
-
-def base_name(metric: str) -> str:
-    """A metric's name without the number it carries where it was asked for with several settings.
-
-    >>> base_name("completeness-2"), base_name("best-effort")
-    ('completeness', 'best-effort')
-    """
-    return re.sub(r"-\d+$", "", metric)

@@ -27,7 +27,10 @@ class Score:
     higher_is_better: bool
     settings: Mapping[str, object] = field(default_factory=dict)
     kind: str = ""
-    """What it measures, whatever it is called: tables and pages go by this."""
+    """What it measures, whatever it is called: tables and pages go by this. Its name where nothing else is said."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", self.kind or self.name)
 
     def __str__(self) -> str:
         better = "higher" if self.higher_is_better else "lower"
@@ -103,4 +106,4 @@ def mean_score(
     counted = values[~values.isnan()].double()
     low, high = bootstrap_interval(values, seed=seed)
     mean = counted.mean().item() if len(counted) else torch.nan
-    return Score(name, mean, low, high, len(counted), higher_is_better, dict(settings or {}), kind or name)
+    return Score(name, mean, low, high, len(counted), higher_is_better, dict(settings or {}), kind)

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import one_line
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
-from proofmap.metrics.proof_scores import BestEffort
-from proofmap.results.records import EvaluationRecord, base_name
+from proofmap.results.records import BEST_EFFORT, EvaluationRecord
 from proofmap.results.statistics import Score
 
 LABEL_FREE_MARK = "*"
@@ -84,11 +83,12 @@ def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
     columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
     by_the_rule = _only_the_rule_leaves_out(evaluation)
     for scores, uneven in zip(columns, different_images(evaluation), strict=True):
-        name, least, most = scores[0].name, min(s.n for s in scores), max(s.n for s in scores)
+        name, kind = scores[0].name, scores[0].kind
+        least, most = min(s.n for s in scores), max(s.n for s in scores)
         counted = f"{least}" if least == most else f"{least} to {most}"
         if uneven:
             apart.setdefault(counted, []).append(name)
-        elif least < n and by_the_rule and least == most and base_name(name) == BestEffort.name:
+        elif least < n and by_the_rule and least == most and kind == BEST_EFFORT:
             notes.append(
                 f"{name} counts the {counted} of {n} images whose second label has f >= {SECOND_LABEL_FLOOR}"
             )
@@ -108,7 +108,7 @@ def _only_the_rule_leaves_out(evaluation: EvaluationRecord) -> bool:
     An image may be missing also because the run is unfinished, and then from the other scores too; or because only its
     top label was judged.
     """
-    others = [s for r in evaluation.results for s in r.scores if base_name(s.name) != BestEffort.name]
+    others = [s for r in evaluation.results for s in r.scores if s.kind != BEST_EFFORT]
     labels = (evaluation.labels != NO_LABEL).sum(dim=1)
     return bool(others) and all(s.n == len(evaluation) for s in others) and bool((labels > 1).all())
 

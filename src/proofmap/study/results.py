@@ -232,7 +232,7 @@ class Run:
                 columns[metric][place[image], at] = np.nan if value is None else value
         pairs = {name_of[metric]: torch.from_numpy(column) for metric, column in columns.items()}
         ((seconds,),) = self.store.rows("SELECT sum(seconds) FROM units WHERE method = ?", method.id)
-        infos = [ScoreInfo(m.name, m.flag, m.settings) for m in self.metrics.values()]
+        infos = [ScoreInfo(m.name, m.flag, m.settings, m.kind) for m in self.metrics.values()]
         ordered = {name: pairs[name] for name in self.metrics if name in pairs}
         return method_result(
             method.name,

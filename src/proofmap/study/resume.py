@@ -29,7 +29,7 @@ from proofmap.study.store.maps import problem_with, unused_files
 from proofmap.study.store.schema import StoreError
 from proofmap.study.study import Study
 
-Registration = tuple[str, bool, Mapping[str, object]]
+Registration = tuple[str, bool, Mapping[str, object], str]
 """A method or metric as the store keeps it: name, flag (label_free or higher_is_better), settings."""
 
 
@@ -117,10 +117,10 @@ def registrations(ready: Ready) -> dict[str, list[Registration]]:
     """The study's ``methods`` and ``metrics`` for the store; the digest of code from outside is part of the settings."""
     return {
         "methods": [
-            (n, m.label_free, {**m.record(), **foreign_code(m.method)}) for n, m in ready.methods.items()
+            (n, m.label_free, {**m.record(), **foreign_code(m.method)}, "") for n, m in ready.methods.items()
         ],
         "metrics": [
-            (n, m.higher_is_better, {**m.record(), **foreign_code(m.metric)})
+            (n, m.higher_is_better, {**m.record(), **foreign_code(m.metric)}, m.kind)
             for n, m in ready.metrics.items()
         ],
     }
@@ -130,7 +130,7 @@ def check_registered(folder: Path, store: Store, ready: Ready) -> None:
     """Refuse a method or metric that has the name of one in the run, but other settings or other code."""
     for kind, things in registrations(ready).items():
         known = store.registered(kind)
-        for name, _, settings in things:
+        for name, _, settings, _ in things:
             if name in known:
                 same_settings(kind[:-1], folder, known[name].settings, settings, name)
 

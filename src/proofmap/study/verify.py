@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proofmap.study.manifest import Manifest
-from proofmap.study.store.database import FILE, Store, blobs_digest, image_seal, seal_of, values_digest
+from proofmap.study.store.database import FILE, REGISTERED, Store, blobs_digest, image_seal, values_digest
 from proofmap.study.store.lock import locked
 from proofmap.study.store.maps import FOLDER, problem_with, unused_files
-from proofmap.study.store.schema import Damaged, migrate
+from proofmap.study.store.schema import Damaged, migrate, seal_of
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,7 @@ def _check_database(store: Store) -> None:
     sealed = {
         "labels": "label, name",
         "notes": "key, value",
-        "methods": "name, label_free, settings",
-        "metrics": "name, higher_is_better, settings",
+        **{table: ", ".join(columns) for table, columns in REGISTERED.items()},
     }
     for table, columns in sealed.items():
         for *row, seal in store.rows(f"SELECT {columns}, seal FROM {table}"):

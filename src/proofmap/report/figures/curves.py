@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from proofmap.core.labels import is_by_probability
 from proofmap.metrics.curves import Curves
 from proofmap.report.figures.drawing import (
     COLOURS,
@@ -66,8 +67,7 @@ def insertion_lines(evaluation: Evaluation, place: int) -> list[Line]:
 
 def curve_titles(evaluation: Evaluation) -> list[str]:
     """What the first two places of the label table hold; labels that a person listed are in that person's order."""
-    rule = str(evaluation.settings["labels"])
-    by_probability = rule == "all" or rule.startswith(("top", "p>="))
+    by_probability = is_by_probability(str(evaluation.settings["labels"]))
     titles = ["the top label" if by_probability else "the first label", "the second label"]
     return titles[: evaluation.labels.shape[1]]
 
@@ -79,6 +79,7 @@ class CurvesFigure(Figure):
     name: ClassVar[str] = "curves"
     rows: tuple[tuple[Panel, ...], ...]
     settings: str
+    positions: str = "pixels"
 
     def caption(self) -> str:
         panels = [panel for row in self.rows for panel in row]
@@ -87,7 +88,7 @@ class CurvesFigure(Figure):
             "Dashed: one map for all labels. " if any(line.label_free for line in panels[0].lines) else ""
         )
         return (
-            f"Mean probability of {titles} while the pixels of that label's map are shown, best first. Dotted: f on "
+            f"Mean probability of {titles} while the {self.positions} of that label's map are shown, best first. Dotted: f on "
             "the whole image. The area under a curve (AUC, in brackets) should match f: less is incomplete, more is "
             f"unsound. {dashed}{self.settings}"
         )
@@ -98,7 +99,7 @@ class CurvesFigure(Figure):
         rows_of_names = -(-len(lines) // 2)
         figure, axes = plt.subplots(1, len(self.rows[0]), figsize=self._size(rows_of_names), squeeze=False)
         for axis, panel in zip(axes[0], self.rows[0], strict=True):
-            draw_panel(axis, panel, styles, panel_top(panel))
+            draw_panel(axis, panel, styles, panel_top(panel), self.positions)
             axis.set_title(f"Maps of {panel.title}")
         axes[0][0].set_ylabel("mean probability")
         names = [
@@ -121,7 +122,8 @@ def curves_figure(evaluation: Evaluation) -> CurvesFigure:
         Panel(title, tuple(insertion_lines(evaluation, place)))
         for place, title in enumerate(curve_titles(evaluation))
     ]
-    return CurvesFigure((tuple(panels),), evaluation_settings(evaluation, thresholds=False))
+    settings = evaluation_settings(evaluation, thresholds=False)
+    return CurvesFigure((tuple(panels),), settings, evaluation.inputs.position_noun)
 
 
 def draw_curves(evaluation: Evaluation, path: str | Path) -> Path:
@@ -135,13 +137,15 @@ def panel_top(*panels: Panel) -> float:
     return next(top for top in (0.1, 0.2, 0.3, 0.5, 1.0) if highest <= top or top == 1.0)
 
 
-def draw_panel(axis: Any, panel: Panel, styles: Sequence[dict[str, Any]], top: float) -> None:
+def draw_panel(axis: Any, panel: Panel, styles: Sequence[dict[str, Any]], top: float, positions: str) -> None:
     """Lines, and f as a dotted line with its value where all lines end."""
     for line, style in zip(panel.lines, styles, strict=True):
         axis.plot([100 * s for s in line.shares], line.probabilities, **style)
     believed = panel.lines[0].believed
     axis.axhline(believed, color=SOFT, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-    axis.set(xlabel="pixels shown (%)", xlim=(0, 100), ylim=(0, 1.02 * top), xticks=[0, 25, 50, 75, 100])
+    axis.set(
+        xlabel=f"{positions} shown (%)", xlim=(0, 100), ylim=(0, 1.02 * top), xticks=[0, 25, 50, 75, 100]
+    )
     axis.annotate(
         f"f {short(believed)}",
         (100, believed),

@@ -28,8 +28,9 @@ from proofmap.report.figures.drawing import (
     plain_lines,
     short,
 )
-from proofmap.report.pictures import OTHER_CURVE, amounts, judged_on_another_curve, kept, photo
+from proofmap.report.pictures import input_word, kept, picture_ratio
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
 from proofmap.theory.desk import DESK, Belief, Case, Example
 
 SHARE = 0.3
@@ -39,7 +40,7 @@ SHARE = 0.3
 class Desk(Figure):
     """An example worked out; with pictures (one per label and method, and the photo) where there is a photo.
 
-    ``judged`` holds completeness and soundness by method and label, where they were scored; otherwise they are worked
+    ``ratio`` is the height of a picture in shares of its room. ``judged`` holds completeness and soundness by method and label, where they were scored; otherwise they are worked
     out from f and AUC.
     """
 
@@ -51,10 +52,13 @@ class Desk(Figure):
     photo: np.ndarray | None = None
     pictures: tuple[tuple[np.ndarray, ...], ...] = ()
     judged: tuple[tuple[tuple[float, float], ...], ...] = ()
+    noun: str = "photo"
+    positions: str = "pixels"
+    ratio: float = 1.0
 
     def caption(self) -> str:
         shown = (
-            f"Top: the photo, and the top {100 * SHARE:.0f} % of pixels of each map. "
+            f"Top: the {self.noun}, and the top {100 * SHARE:.0f} % of {self.positions} of each map. "
             if self.photo is not None
             else ""
         )
@@ -73,8 +77,9 @@ class Desk(Figure):
             )
             charts = axes[0]
         else:
-            figure = plt.figure(figsize=(WIDTH, 1.25 * len(labels) + 0.2 + tall + 0.35))
-            above, below = figure.subfigures(2, 1, height_ratios=[1.25 * len(labels) + 0.2, tall + 0.35])
+            seen = 1.25 * self.ratio * len(labels) + 0.2
+            figure = plt.figure(figsize=(WIDTH, seen + tall + 0.35))
+            above, below = figure.subfigures(2, 1, height_ratios=[seen, tall + 0.35])
             self._pictures(above)
             charts = below.subplots(1, len(labels), sharey=True, squeeze=False)[0]
         for place, axis in enumerate(charts):
@@ -155,7 +160,7 @@ def desk() -> Desk:
 def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
     """The same for one image of an evaluation and its first two labels, with pictures."""
     labels = [a for a in evaluation.labels[index].tolist() if a != NO_LABEL][:2]
-    image, first = evaluation.image_of(index), evaluation.results[0]
+    image, inputs, first = evaluation.image_of(index), evaluation.inputs, evaluation.results[0]
     cases, pictures, judged = [], [], []
     for result in evaluation.results:
         beliefs = [
@@ -167,10 +172,10 @@ def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
             for j, a in enumerate(labels)
         ]
         cases.append(Case(result.name, tuple(beliefs)))
-        judged.append(tuple(amounts(evaluation, result, index, j) for j in range(len(labels))))
+        judged.append(tuple(proof_values(evaluation, result, index, j) for j in range(len(labels))))
         pictures.append(
             tuple(
-                np.asarray(kept(image, evaluation.map_of(result, index, j), SHARE))
+                np.asarray(kept(image, evaluation.map_of(result, index, j), inputs, SHARE))
                 for j in range(len(labels))
             )
         )
@@ -180,9 +185,12 @@ def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
         first.threshold("e1"),
         first.threshold("e2"),
         (f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else "") + evaluation_settings(evaluation),
-        np.asarray(photo(image)),
+        inputs.picture(image),
         tuple(pictures),
         tuple(judged),
+        input_word(inputs),
+        inputs.position_noun,
+        picture_ratio(inputs),
     )
 
 

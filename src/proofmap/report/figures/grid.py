@@ -12,11 +12,19 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from proofmap.core.inputs import Inputs
 from proofmap.core.text import one_line
 from proofmap.report.figures.drawing import INK, SMALL, SOFT, WIDTH, Figure, plain, short, wrapped
-from proofmap.report.pictures import BAR, photo
+from proofmap.report.pictures import photo
+from proofmap.results.strength import Word, strength
 
-WEAK, STRONG, MATCHING = "#0064AA", "#BE4600", "#006E4B"
+SIGNS: dict[Word, tuple[str, str]] = {
+    "weak": ("↓", "#0064AA"),
+    "strong": ("↑", "#BE4600"),
+    "match": ("=", "#006E4B"),
+    "unknown": ("", SOFT),
+}
+"""Sign and colour of a proof of each strength."""
 MOST_COLUMN = 1.1
 """Inches: no picture is drawn wider, however few there are."""
 READING = (
@@ -40,31 +48,16 @@ def shown(picture: Image.Image, below: str = "", above: str = "") -> Shown:
     return Shown(np.asarray(picture.convert("RGB")), below, INK, above)
 
 
-def shown_photo(image: Tensor, label: str, f: float | None = None) -> Shown:
+def shown_photo(image: Tensor, inputs: Inputs, label: str, f: float | None = None) -> Shown:
     """A photo, with a label and what the net believes of it."""
     name = one_line(label)
-    return shown(photo(image), name if f is None else f"{name}\nf = {tiny(f)}".replace("= <", "< "))
+    return shown(photo(image, inputs), name if f is None else f"{name}\nf = {tiny(f)}".replace("= <", "< "))
 
 
 def shown_proof(picture: Image.Image, auc: float, completeness: float, soundness: float) -> Shown:
     """A picture of a map, with its AUC and whether its proof is too weak (↓), too strong (↑) or as strong as f (=)."""
-    sign, colour = strength(completeness, soundness)
+    sign, colour = SIGNS[strength(completeness, soundness).word]
     return Shown(np.asarray(picture.convert("RGB")), f"{tiny(auc)} {sign}".rstrip(), colour)
-
-
-def strength(completeness: float, soundness: float) -> tuple[str, str]:
-    """Sign and colour of a proof of this strength.
-
-    >>> strength(0.2, 1.0)[0], strength(1.0, 0.2)[0], strength(1.0, 0.9)[0]
-    ('↓', '↑', '=')
-    """
-    if math.isnan(completeness) or math.isnan(soundness):
-        return "", SOFT
-    if completeness < BAR:
-        return "↓", WEAK
-    if soundness < BAR:
-        return "↑", STRONG
-    return "=", MATCHING
 
 
 def tiny(value: float) -> str:
@@ -83,7 +76,8 @@ def tiny(value: float) -> str:
 @dataclass(frozen=True, eq=False)
 class GridFigure(Figure):
     """Rows of pictures under headings. ``gaps`` are columns with a wider space before them, ``breaks`` such rows;
-    ``spans`` are headings above several columns: (first, last, text)."""
+    ``spans`` are headings above several columns: (first, last, text). ``noun`` is what captions call one input, and
+    ``positions`` what it is made of."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Shown | None, ...], ...]
@@ -92,6 +86,8 @@ class GridFigure(Figure):
     gaps: tuple[int, ...] = ()
     breaks: tuple[int, ...] = ()
     spans: tuple[tuple[int, int, str], ...] = ()
+    noun: str = "photo"
+    positions: str = "pixels"
 
     @abstractmethod
     def about(self) -> str:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL
 from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, evaluation_settings, plain_lines, short
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.label_matrix import label_matrices
 
 MOST_LABELS, MOST_METHODS, MOST_WRITTEN = 10, 8, 5
 _ACROSS = 4
@@ -39,12 +37,13 @@ class LabelMatrix(Figure):
     by_place: bool
     left_out: str
     settings: str
+    positions: str = "pixels"
 
     def caption(self) -> str:
         order = "Labels are ordered by probability, image by image. " if self.by_place else ""
         return (
             "Mean AUC of every label (columns) under the map of every label (rows). The diagonal is a label's own proof and "
-            "should match f (bottom row); a column brighter than its f shows pixels that prove what the net does not "
+            f"should match f (bottom row); a column brighter than its f shows {self.positions} that prove what the net does not "
             f"believe. {order}{self.left_out}{self.settings}"
         )
 
@@ -104,47 +103,34 @@ class LabelMatrix(Figure):
 
 def label_matrix(evaluation: Evaluation) -> LabelMatrix:
     """The mean matrix of each method: by label where all images have the same ones, else by their order."""
-    results = [r for r in evaluation.results if r.insertion.matrix is not None][:MOST_METHODS]
-    if not results:
+    wide = evaluation.labels.shape[1]
+    size = min(wide, MOST_LABELS)
+    found = label_matrices(evaluation, by_label=wide <= MOST_LABELS)  # more cannot be told by name
+    matrices = [
+        Matrix(result.name, result.label_free, tuple(map(tuple, areas[:size, :size].tolist())))
+        for result, areas in zip(evaluation.results, found.areas, strict=True)
+        if areas is not None
+    ][:MOST_METHODS]
+    if not matrices:
         raise InputError("the label x label matrix was not kept; it is for up to 64 labels")
-    table = evaluation.labels.cpu()
-    sets = table.sort(dim=1).values
-    # columns are labels when images share them and they are few enough to be told by name
-    by_place = (
-        not bool((sets == sets[:1]).all()) or bool((table == NO_LABEL).any()) or table.shape[1] > MOST_LABELS
-    )
-    size = min(table.shape[1], MOST_LABELS)
-    order = table.argsort(dim=1) if not by_place else torch.arange(table.shape[1]).expand_as(table)
-    matrices = []
-    for result in results:
-        assert result.insertion.matrix is not None
-        areas = _ordered(result.insertion.matrix.cpu(), order)[:, :size, :size].nanmean(dim=0)
-        matrices.append(Matrix(result.name, result.label_free, tuple(map(tuple, areas.tolist()))))
-    believed = evaluation.f.cpu().gather(1, order)[:, :size].nanmean(dim=0).tolist()
     names = (
         [str(k + 1) for k in range(size)]
-        if by_place
-        else [evaluation.label_names[a] for a in sets[0].tolist()]
+        if found.labels is None
+        else [evaluation.label_names[a] for a in found.labels]
     )
     left = []
-    if size < table.shape[1]:
-        left.append(f"the first {size} of {table.shape[1]} labels")
-    if len(results) < len(evaluation.results):
-        left.append(f"{len(results)} of {len(evaluation.results)} methods")
+    if size < wide:
+        left.append(f"the first {size} of {wide} labels")
+    if len(matrices) < len(evaluation.results):
+        left.append(f"{len(matrices)} of {len(evaluation.results)} methods")
     left_out = f"Shown: {', '.join(left)}. " if left else ""
     star = "* One map for all labels. " if any(m.label_free for m in matrices) else ""
     return LabelMatrix(
         labels=tuple(names),
-        believed=tuple(believed),
+        believed=tuple(found.f[:size].tolist()),
         matrices=tuple(matrices),
-        by_place=by_place,
+        by_place=found.labels is None,
         left_out=left_out + star,
         settings=evaluation_settings(evaluation, thresholds=False),
+        positions=evaluation.inputs.position_noun,
     )
-
-
-def _ordered(matrix: Tensor, order: Tensor) -> Tensor:
-    """Rows and columns ``(N, L, L)`` in each image's own order ``(N, L)``."""
-    n, size = order.shape
-    rows = matrix.gather(1, order[:, :, None].expand(n, size, size))
-    return rows.gather(2, order[:, None, :].expand(n, size, size))

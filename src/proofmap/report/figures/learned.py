@@ -22,7 +22,7 @@ from proofmap.metrics.curves import insertion
 from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_top
 from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, counted, plain, short
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof, tiny
-from proofmap.report.pictures import kept, photo
+from proofmap.report.pictures import input_word, kept, photo
 
 TVS = (0.0, 0.001, 0.01, 0.1)
 """The weights of the paper's figures."""
@@ -36,12 +36,13 @@ class TVCurves(Figure):
     name: ClassVar[str] = "tv-curves"
     rows: tuple[tuple[Panel, ...], ...]
     settings: str
+    positions: str = "pixels"
 
     def caption(self) -> str:
         return (
-            "Mean probability of a label while the pixels of its learned mask are shown, best first, for several weights "
+            f"Mean probability of a label while the {self.positions} of its learned mask are shown, best first, for several weights "
             "of the total variation. Top: the top label, where a large area (AUC) means completeness. Bottom: the second "
-            "label, where an area beyond f (dotted) means unsoundness. Columns: what hidden pixels show. "
+            f"label, where an area beyond f (dotted) means unsoundness. Columns: what hidden {self.positions} show. "
             f"{self.settings}"
         )
 
@@ -59,7 +60,7 @@ class TVCurves(Figure):
         )
         for row, panels in zip(axes, self.rows, strict=True):
             for axis, panel in zip(row, panels, strict=True):
-                draw_panel(axis, panel, styles, panel_top(*panels))
+                draw_panel(axis, panel, styles, panel_top(*panels), self.positions)
                 axis.set_title(plain(panel.title), pad=13)
                 axis.label_outer()
                 _key(axis, panel, colours)
@@ -115,7 +116,8 @@ def tv_curves(
         )
         for place, label in enumerate(_PLACES)
     ]
-    return TVCurves(tuple(rows), learned_settings(classifier, base, len(images), seed, varied=("tv",)))
+    settings = learned_settings(classifier, base, len(images), seed, varied=("tv",))
+    return TVCurves(tuple(rows), settings, classifier.inputs.position_noun)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +131,8 @@ class Artifacts(GridFigure):
         weights = " and ".join(f"{tv:g}" for tv in self.tvs)
         return (
             "Artifacts: masks learned for every label, without much regularisation, show labels that are not there. Each "
-            f"photo is blended with gray as its mask says, for total variation {weights}. Above each picture: "
-            f"f of the label on the whole photo. {READING}"
+            f"{self.noun} is blended with gray as its mask says, for total variation {weights}. Above each picture: "
+            f"f of the label on the whole {self.noun}. {READING}"
         )
 
 
@@ -158,7 +160,7 @@ def artifacts(
         raise InputError("artifact has a column per label: give a list of labels, or 'all'")
     at = proof.thresholds(thresholds)
     base = method or LearnedMask()
-    gray = classifier.gray.view(-1, 1, 1)
+    inputs, gray = classifier.inputs, classifier.blank(1)[0]
     rows: list[tuple[Shown | None, ...]] = []
     titles: list[str] = []
     for tv in tvs:
@@ -168,9 +170,9 @@ def artifacts(
         complete = proof.completeness(curves.auc, curves.f, at.e1).tolist()
         sound = proof.soundness(curves.auc, curves.f, at.e2).tolist()
         for i, image in enumerate(images):
-            row = [shown_photo(image, "")]
+            row = [shown_photo(image, inputs, "")]
             for j in range(table.shape[1]):
-                blend = photo(gray + maps[i, j] * (image - gray))
+                blend = photo(inputs.composite(maps[i, j], image, gray), inputs)
                 cell = shown_proof(blend, auc[i][j], complete[i][j], sound[i][j])
                 row.append(replace(cell, above=f"f {tiny(f[i][j])}"))
             rows.append(tuple(row))
@@ -178,13 +180,15 @@ def artifacts(
     names = [classifier.names[a] for a in table[0].tolist()]
     e = f" e1 = {at.e1:g}, e2 = {at.e2:g}."
     return Artifacts(
-        headings=("photo", *names),
+        headings=(input_word(inputs), *names),
         rows=tuple(rows),
         settings=learned_settings(classifier, base, len(images), seed, varied=("tv",)) + e,
         titles=tuple(titles),
         gaps=(1,),
         breaks=tuple(len(images) * k for k in range(1, len(tvs))),
         tvs=tuple(tvs),
+        noun=input_word(inputs),
+        positions=inputs.position_noun,
     )
 
 
@@ -197,9 +201,9 @@ class MasksByK(GridFigure):
 
     def about(self) -> str:
         return (
-            "K masks learned together share out the photo; each must show the label by itself. Each picture keeps the top "
-            f"{100 * self.share:.0f} % of pixels of one mask. Below each photo: its top label and f; below each picture: the label's "
-            "probability when only these pixels are shown on gray."
+            f"K masks learned together share out the {self.noun}; each must show the label by itself. Each picture keeps the top "
+            f"{100 * self.share:.0f} % of {self.positions} of one mask. Below each {self.noun}: its top label and f; below each picture: the label's "
+            f"probability when only these {self.positions} are shown on gray."
         )
 
 
@@ -215,11 +219,11 @@ def masks_by_k(
 ) -> MasksByK:
     """Learn K masks for the top label of each image, for several K."""
     images = classifier.check_images(images)
-    labels = _chosen("top1", classifier, images)
+    inputs, labels = classifier.inputs, _chosen("top1", classifier, images)
     base = method or LearnedMask()
     f = classifier.frozen().probabilities(images).gather(1, labels)[:, 0].tolist()
     rows = [
-        [shown_photo(image, classifier.names[int(a)], p)]
+        [shown_photo(image, inputs, classifier.names[int(a)], p)]
         for image, a, p in zip(images, labels, f, strict=True)
     ]
     gaps, spans, column = [], [], 1
@@ -232,17 +236,19 @@ def masks_by_k(
         for i, image in enumerate(images):
             for mask in masks[i, 0]:
                 alone = _probability(classifier, image, mask, int(labels[i, 0]), share)
-                rows[i].append(shown(kept(image, mask, share), tiny(alone)))
+                rows[i].append(shown(kept(image, mask, inputs, share), tiny(alone)))
         gaps.append(column)
         spans.append((column, column + k - 1, f"K = {k}"))
         column += k
     return MasksByK(
-        headings=("photo", *([""] * (column - 1))),
+        headings=(input_word(inputs), *([""] * (column - 1))),
         rows=tuple(tuple(row) for row in rows),
         settings=learned_settings(classifier, base, len(images), seed, varied=("masks",)),
         gaps=tuple(gaps),
         spans=tuple(spans),
         share=share,
+        noun=input_word(inputs),
+        positions=inputs.position_noun,
     )
 
 
@@ -276,10 +282,9 @@ def _chosen(labels: Labels, classifier: Classifier, images: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _probability(classifier: Classifier, image: Tensor, mask: Tensor, label: int, share: float) -> float:
-    """f of the label when only the top pixels of the mask are shown on gray."""
-    keep = keep_top(mask[None], share)
-    hidden = torch.where(keep, image, classifier.gray.view(-1, 1, 1))
-    return float(classifier.frozen().probabilities(hidden[None])[0, label])
+    """f of the label when only the top positions of the mask are shown on gray."""
+    shown = classifier.inputs.composite(keep_top(mask[None], share), image, classifier.blank(1))
+    return float(classifier.frozen().probabilities(shown)[0, label])
 
 
 def _fill_name(fill: Fill) -> str:

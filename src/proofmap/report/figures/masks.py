@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL
+from proofmap.core.labels import NO_LABEL, is_by_probability
 from proofmap.core.progress import Progress
 from proofmap.core.text import one_line
 from proofmap.judging import evaluate
@@ -18,8 +18,9 @@ from proofmap.methods.method import MethodLike
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.report.figures.drawing import evaluation_settings
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown_photo, shown_proof
-from proofmap.report.pictures import OTHER_CURVE, amounts, judged_on_another_curve, kept
+from proofmap.report.pictures import input_word, kept
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
 
 SHARE = 0.3
 """The share of pixels that the paper's grids keep."""
@@ -36,8 +37,8 @@ class MaskGrid(GridFigure):
 
     def about(self) -> str:
         return (
-            f"Photos with only the top {100 * self.share:.0f} % of pixels of each method's map of {self.label}; the rest is gray. "
-            f"Below each photo: the label and f. {READING}"
+            f"{self.noun.capitalize()}s with only the top {100 * self.share:.0f} % of {self.positions} of each method's map of "
+            f"{self.label}; the rest is gray. Below each {self.noun}: the label and f. {READING}"
         )
 
 
@@ -61,12 +62,17 @@ def mask_grid(
         raise InputError(f"not every chosen image has a label in place {place}")
     rows = [(_photo(evaluation, i, place), *_kept_by_each(evaluation, i, place, share)) for i in chosen]
     return MaskGrid(
-        headings=("photo", *(r.name + ("*" if r.label_free else "") for r in evaluation.results)),
+        headings=(
+            input_word(evaluation.inputs),
+            *(r.name + ("*" if r.label_free else "") for r in evaluation.results),
+        ),
         rows=tuple(rows),
         settings=_marks(evaluation) + evaluation_settings(evaluation),
         gaps=(1,),
         label=_place_name(evaluation, place),
         share=share,
+        noun=input_word(evaluation.inputs),
+        positions=evaluation.inputs.position_noun,
     )
 
 
@@ -85,8 +91,8 @@ class TwoObjects(GridFigure):
 
     def about(self) -> str:
         return (
-            f"Photos that show more than one thing ({' and '.join(self.labels)}), and the top {100 * self.share:.0f} % of pixels of "
-            f"each method's map for each. Below each photo: f of each label. {READING}"
+            f"{self.noun.capitalize()}s that show more than one thing ({' and '.join(self.labels)}), and the top "
+            f"{100 * self.share:.0f} % of {self.positions} of each method's map for each. Below each {self.noun}: f of each label. {READING}"
         )
 
 
@@ -100,14 +106,14 @@ def two_objects(evaluation: Evaluation, *, share: float = SHARE) -> TwoObjects:
     for i in evaluation.pictured[:MOST_ROWS]:
         beliefs = [float(evaluation.f[i, j]) for j in range(len(labels))]
         text = "\n".join(f"{n} {f:.2f}".replace(" 0.", " .") for n, f in zip(names, beliefs, strict=True))
-        row = [shown_photo(evaluation.image_of(i), text)]
+        row = [shown_photo(evaluation.image_of(i), evaluation.inputs, text)]
         for k in range(len(evaluation.results)):
             row += [_kept_by_each(evaluation, i, j, share)[k] for j in range(len(labels))]
         rows.append(tuple(row))
     methods = evaluation.results
     first = [1 + k * len(labels) for k in range(len(methods))]
     return TwoObjects(
-        headings=("photo", *(names * len(methods))),
+        headings=(input_word(evaluation.inputs), *(names * len(methods))),
         rows=tuple(rows),
         settings=_marks(evaluation) + evaluation_settings(evaluation),
         gaps=tuple(first),
@@ -117,6 +123,8 @@ def two_objects(evaluation: Evaluation, *, share: float = SHARE) -> TwoObjects:
         ),
         labels=names,
         share=share,
+        noun=input_word(evaluation.inputs),
+        positions=evaluation.inputs.position_noun,
     )
 
 
@@ -147,16 +155,16 @@ def two_objects_of(
 
 def _photo(evaluation: Evaluation, i: int, place: int) -> Shown:
     name = evaluation.label_names[_label(evaluation, i, place)]
-    return shown_photo(evaluation.image_of(i), name, float(evaluation.f[i, place]))
+    return shown_photo(evaluation.image_of(i), evaluation.inputs, name, float(evaluation.f[i, place]))
 
 
 def _kept_by_each(evaluation: Evaluation, i: int, place: int, share: float) -> list[Shown]:
     """For each method: the photo with the top pixels of its map of this label."""
     cells = []
     for result in evaluation.results:
-        picture = kept(evaluation.image_of(i), evaluation.map_of(result, i, place), share)
+        picture = kept(evaluation.image_of(i), evaluation.map_of(result, i, place), evaluation.inputs, share)
         auc = float(result.insertion.auc[i, place])
-        cells.append(shown_proof(picture, auc, *amounts(evaluation, result, i, place)))
+        cells.append(shown_proof(picture, auc, *proof_values(evaluation, result, i, place)))
     return cells
 
 
@@ -165,7 +173,7 @@ def _label(evaluation: Evaluation, i: int, place: int) -> int:
 
 
 def _place_name(evaluation: Evaluation, place: int) -> str:
-    by_probability = str(evaluation.settings["labels"]).startswith(("all", "top", "p>="))
+    by_probability = is_by_probability(str(evaluation.settings["labels"]))
     if place == 0:
         return "the top label" if by_probability else "the first label"
     nth = {1: "second", 2: "third"}.get(place, f"{place + 1}th")

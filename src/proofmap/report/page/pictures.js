@@ -1,6 +1,6 @@
-// The images in full. One slider says how many pixels are shown; every picture and every curve follows it.
+// The images in full. One slider says how many positions (pixels, say) are shown; every picture and every curve follows it.
 //
-// A map travels as levels, one byte per pixel: the first step of the slider at which the pixel is kept. So the pixels
+// A map travels as levels, one byte per pixel: the first step of the slider at which its position is kept. So the pixels
 // shown at step k are exactly those with level <= k, which are those whose rank is below counts[k].
 
 /** The bytes behind a text in base64. */
@@ -51,7 +51,7 @@ class Cell {
     this.counts = record.curve_counts[method];
     this.f = label.f;
     this.heat = picture(image, "heat", `Heat map of ${name} for ${label.name}`);
-    this.kept = picture(image, "kept", `The pixels that ${name} likes best for ${label.name}`);
+    this.kept = picture(image, "kept", `The ${record.positions} that ${name} likes best for ${label.name}`);
     this.reading = make("p", { class: "reading-off" });
     this.node = make("figure", { class: "cell" },
       make("figcaption", {}, methodMark(method), make("span", {}, name)),
@@ -59,7 +59,7 @@ class Cell {
       this.drawCurve(card.tops[place], `Insertion curve of ${name} for ${label.name}: AUC ${number(facts.auc)}, f ${number(label.f)}`),
       this.reading,
       make("p", {}, "AUC ", make("b", {}, number(facts.auc)), ` of f ${number(label.f)}`),
-      make("p", { class: facts.kind, title: WHY[facts.kind] }, VERDICTS[facts.kind], facts.below === null ? "" : ` ${number(facts.below)}`),
+      make("p", { class: facts.strength, title: WHY[facts.strength] }, VERDICTS[facts.strength], facts.below === null ? "" : ` ${number(facts.below)}`),
     );
   }
 
@@ -134,7 +134,7 @@ class Cell {
   }
 }
 
-/** A step of the slider in percent of the pixels. */
+/** A step of the slider in percent of the positions. */
 const percent = (step) => `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
 
 /** One shared canvas for each size of image, to put pixels on before they are drawn elsewhere. */
@@ -233,13 +233,13 @@ class Gallery {
     return Number(this.slider.value);
   }
 
-  /** Say how many pixels are shown, then paint what is in view before the next frame. */
+  /** Say how many positions are shown, then paint what is in view before the next frame. */
   follow() {
     const count = record.counts[this.step];
     const n = record.counts[record.counts.length - 1];
     const words = percent(this.step);
-    byId("share-words").textContent = `${words} · ${count.toLocaleString("en")} of ${n.toLocaleString("en")} pixels`;
-    this.slider.setAttribute("aria-valuetext", `${words}, ${count} of ${n} pixels`);
+    byId("share-words").textContent = `${words} · ${count.toLocaleString("en")} of ${n.toLocaleString("en")} ${record.positions}`;
+    this.slider.setAttribute("aria-valuetext", `${words}, ${count} of ${n} ${record.positions}`);
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
       for (const row of this.seen) row.show(this.step);

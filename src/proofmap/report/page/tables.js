@@ -48,7 +48,7 @@ class ImageList {
     this.table = byId("list");
     this.pictured = new Set(record.pictured.map((picture) => picture.index));
     this.order = record.images.names.map((_, i) => i);
-    this.metric = Math.max(0, record.metrics.findIndex((metric) => metric.name.startsWith("soundness")));
+    this.metric = Math.max(0, record.metrics.findIndex((metric) => metric.kind === "soundness"));
     this.rows = [];
     byId("metric").append(...record.metrics.map((m, i) => make("option", { value: i }, m.name.replaceAll("-", " "))));
     byId("metric").value = this.metric;

@@ -22,10 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from proofmap.data.dataset import digest_of
-from proofmap.study.store.schema import APPLICATION, Damaged, StoreError, migrate
+from proofmap.study.store.schema import APPLICATION, Damaged, StoreError, migrate, migrated_copy, seal_of
 
 FILE = "scores.sqlite"
+REGISTERED = {
+    "methods": ("name", "label_free", "settings"),
+    "metrics": ("name", "higher_is_better", "settings", "kind"),
+}
+"""What is stored of each method and metric, in the order of its seal."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,13 @@ class ImageRow:
 
 @dataclass(frozen=True)
 class Registered:
-    """A method or a metric as the run has stored it; ``flag`` is label_free or higher_is_better."""
+    """A method or a metric as the run has stored it; ``flag`` is label_free or higher_is_better. Only metrics have a kind."""
 
     id: int
     name: str
     flag: bool
     settings: Mapping[str, object]
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,9 @@ class Store:
         if not self.read_only:
             self.database.execute("PRAGMA journal_mode = WAL")
             self.database.execute("PRAGMA synchronous = NORMAL")
-        migrate(self.database)
+            migrate(self.database)
+        else:
+            self.database = migrated_copy(self.database)
 
     def close(self) -> None:
         self.database.close()
@@ -184,25 +191,25 @@ class Store:
         except ValueError as error:
             raise damaged(self.path, str(error)) from error
 
-    def registered(self, kind: str) -> dict[str, Registered]:
+    def registered(self, table: str) -> dict[str, Registered]:
         """The run's ``methods`` or ``metrics`` by name, in the order they were added."""
-        flag = {"methods": "label_free", "metrics": "higher_is_better"}[kind]
-        found = self.rows(f"SELECT id, name, {flag}, settings FROM {kind} ORDER BY id")
+        found = self.rows(f"SELECT id, {', '.join(REGISTERED[table])} FROM {table} ORDER BY id")
         return {
-            name: Registered(id_, name, bool(flag), self._parsed(settings))
-            for id_, name, flag, settings in found
+            name: Registered(id_, name, bool(flag), self._parsed(settings), *kind)
+            for id_, name, flag, settings, *kind in found
         }
 
-    def register(self, kind: str, things: Iterable[tuple[str, bool, Mapping[str, object]]]) -> None:
-        """Add methods or metrics that are not there yet."""
-        flag = {"methods": "label_free", "metrics": "higher_is_better"}[kind]
+    def register(self, table: str, things: Iterable[tuple[str, bool, Mapping[str, object], str]]) -> None:
+        """Add methods or metrics that are not there yet: name, flag, settings and kind (which methods do not have)."""
+        columns = REGISTERED[table]
         rows = [
-            (name, int(flag), json.dumps(settings, sort_keys=True, default=str))
-            for name, flag, settings in things
+            (name, int(flag), json.dumps(settings, sort_keys=True, default=str), kind)[: len(columns)]
+            for name, flag, settings, kind in things
         ]
         with self._transaction():
             self.database.executemany(
-                f"INSERT OR IGNORE INTO {kind} (name, {flag}, settings, seal) VALUES (?, ?, ?, ?)",
+                f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}, seal) "
+                f"VALUES (?{', ?' * len(columns)})",
                 [(*row, seal_of(row)) for row in rows],
             )
 
@@ -365,11 +372,6 @@ def values_digest(
     for metric, image, place, value in sorted((a, b, c, _no_nan(v)) for a, b, c, v in label_scores):
         digest.update(struct.pack("<qqqd", metric, image, place, value))
     return digest.hexdigest()
-
-
-def seal_of(row: Sequence[object]) -> str:
-    """A digest of a row of plain values."""
-    return digest_of(json.dumps(list(row)))
 
 
 def image_seal(image: ImageRow) -> str:

@@ -7,10 +7,13 @@ number depends on has a digest beside it, so that damage is seen: ``seal`` is th
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 from proofmap.core.errors import ProofmapError
+from proofmap.data.dataset import digest_of
 
 APPLICATION = 0x50726F66  # "Prof": tells this file from any other database
 
@@ -104,13 +107,25 @@ CREATE VIEW per_label AS
     JOIN labels ON labels.label = image_labels.label;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+# What a metric measures, which pages go by. Until now it was the name, without the number of a second setting.
+_SECOND = """
+ALTER TABLE metrics ADD COLUMN kind TEXT NOT NULL DEFAULT '';
+UPDATE metrics SET kind = CASE
+    WHEN rtrim(name, '0123456789') LIKE '%_-' AND rtrim(name, '0123456789') != name
+    THEN substr(name, 1, length(rtrim(name, '0123456789')) - 1)
+    ELSE name END;
+UPDATE metrics SET seal = seal_of(name, higher_is_better, settings, kind)
+    WHERE seal = seal_of(name, higher_is_better, settings);  -- what was damaged before stays so
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND)
 """Step k brings a database of version k to version k + 1. Steps are added, never changed."""
 
 
 def migrate(database: sqlite3.Connection, steps: tuple[str, ...] | None = None) -> None:
     """Bring the database up to date, each step whole or not at all."""
     steps = MIGRATIONS if steps is None else steps
+    database.create_function("seal_of", -1, _seal_in_sql, deterministic=True)
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if version > len(steps):
         raise StoreError(
@@ -131,6 +146,29 @@ def migrate(database: sqlite3.Connection, steps: tuple[str, ...] | None = None) 
             if database.in_transaction:
                 database.execute("ROLLBACK")
             raise
+
+
+def migrated_copy(database: sqlite3.Connection) -> sqlite3.Connection:
+    """For a database that cannot be written to: itself if it is up to date, otherwise a copy in memory that is."""
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if version == len(MIGRATIONS):
+        return database
+    with closing(database):
+        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        database.backup(copy)
+    migrate(copy)
+    copy.execute("PRAGMA query_only = ON")
+    return copy
+
+
+def seal_of(row: Sequence[object]) -> str:
+    """A digest of a row of plain values."""
+    return digest_of(json.dumps(list(row)))
+
+
+def _seal_in_sql(*row: object) -> str | None:
+    """The same for the steps; none where damage has left bytes in place of text."""
+    return None if any(isinstance(value, bytes) for value in row) else seal_of(row)
 
 
 def _statements(script: str) -> Iterator[str]:

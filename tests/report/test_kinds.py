@@ -1,0 +1,133 @@
+"""Tables, pages, pictures and audits go by what a score measures, never by what it is called."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from proofmap.metrics.judge import BestEffort, Completeness, Soundness
+
+import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.report import figures, page_data
+from proofmap.report.choice import choose_pictured, values_of
+from proofmap.report.html import write_report
+from proofmap.results import tables
+from proofmap.results.audit import audit
+from proofmap.results.statistics import Score
+from proofmap.results.strength import proof_values
+from tests.report.pages import PageParts, judged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reaches(Completeness):
+    name: ClassVar[str] = "reaches"
+    kind: ClassVar[str] = "completeness"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaysBelow(Soundness):
+    name: ClassVar[str] = "stays-below"
+    kind: ClassVar[str] = "soundness"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tries(BestEffort):
+    name: ClassVar[str] = "tries"
+    kind: ClassVar[str] = "best-effort"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Impostor(Soundness):
+    """Bears a famous name, and says that it measures something else."""
+
+    name: ClassVar[str] = "soundness"
+    kind: ClassVar[str] = "something-else"
+
+
+METHODS = ("gradient", "random")
+
+
+@pytest.fixture(scope="module")
+def usual() -> pm.Evaluation:
+    metrics = [Completeness(), Soundness(), BestEffort()]
+    return judged(4, labels="top3", methods=METHODS, metrics=metrics)
+
+
+@pytest.fixture(scope="module")
+def renamed() -> pm.Evaluation:
+    return judged(4, labels="top3", methods=METHODS, metrics=[Reaches(), StaysBelow(), Tries()])
+
+
+def test_a_score_without_a_kind_is_its_own() -> None:
+    assert Score("area", 0.5, 0.4, 0.6, 3, True).kind == "area"
+
+
+def test_scores_under_other_names_give_the_same_verdict_panels_and_pictures(
+    usual: pm.Evaluation, renamed: pm.Evaluation
+) -> None:
+    assert page_data.verdict_words(renamed) == page_data.verdict_words(usual)
+    ours, theirs = page_data.scatter_panels(renamed), page_data.scatter_panels(usual)
+    assert [(p["x"], p["y"]) for p in ours] == [("reaches", "stays-below"), ("tries", "stays-below")]
+    assert [p["points"] for p in ours] == [p["points"] for p in theirs]
+    assert figures.scatter_figure(renamed) == figures.scatter_figure(usual)
+    assert figures.scatter_panels(renamed) == ["completeness", "best-effort"]
+    for a, b in zip(renamed.results, usual.results, strict=True):
+        for i in range(4):
+            assert proof_values(renamed, a, i, 1) == proof_values(usual, b, i, 1)
+
+
+def test_the_worst_images_are_chosen_by_kind(usual: pm.Evaluation, renamed: pm.Evaluation) -> None:
+    few = {"soundness": 1, "completeness": 1, "random": 1}
+    assert choose_pictured(values_of(renamed), **few) == choose_pictured(values_of(usual), **few)
+    assert "worst in soundness" in choose_pictured(values_of(renamed), **few).rule
+
+
+def test_the_page_lists_the_renamed_soundness_first(renamed: pm.Evaluation, tmp_path: Path) -> None:
+    page = PageParts(write_report(renamed, tmp_path / "r.html"))
+    metrics = {m["name"]: m for m in page.record["metrics"]}
+    assert metrics["stays-below"]["kind"] == "soundness"
+    assert "not believe" in metrics["stays-below"]["meaning"]
+    (script,) = [text for attributes, text in page.scripts if attributes.get("type") == "module"]
+    assert 'metric.kind === "soundness"' in script
+
+
+def test_bars_are_for_kinds(renamed: pm.Evaluation) -> None:
+    result = audit(renamed, min_completeness=0.0, min_soundness=1.1, bars={"stays-below": 0.0})
+    assert [line.metric for line in result.lines] == ["reaches", "stays-below"] * 2
+    assert result.passes  # the bar by name goes before the one by kind
+    with pytest.raises(InputError, match="gradient was not judged by soundness; there are completeness"):
+        audit(judged(1, methods=["gradient"], metrics=[Completeness()]), min_soundness=0.5)
+
+
+def test_the_rule_about_second_labels_goes_by_kind(renamed: pm.Evaluation) -> None:
+    values = torch.tensor([0.5, math.nan, math.nan, math.nan])
+    results = []
+    for result in renamed.results:
+        scores = tuple(replace(s, n=1) if s.name == "tries" else s for s in result.scores)
+        results.append(replace(result, scores=scores, values={**result.values, "tries": values}))
+    notes = tables.score_notes(replace(renamed, results=tuple(results)))
+    assert "tries counts the 1 of 4 images whose second label has f >= 0.01" in notes
+
+
+def test_a_famous_name_alone_is_no_kind() -> None:
+    found = judged(2, labels="top2", methods=METHODS, metrics=[Completeness(), Impostor()])
+    assert page_data.scatter_panels(found) == [] and figures.scatter_panels(found) == []
+    assert "not both judged" in page_data.verdict_words(found)["detail"]
+    result = found.results[0]
+    assert result.first_score("soundness") is None and result.pairs_of_kind("soundness") is None
+
+
+def test_of_two_scores_of_a_kind_the_first_is_read() -> None:
+    found = judged(2, labels="top2", methods=["gradient"], metrics=[StaysBelow(), Soundness(), Reaches()])
+    result = found.results[0]
+    first = result.first_score("soundness")
+    assert first is not None and first.name == "stays-below"
+    assert result.pairs_of_kind("soundness") is result.pairs["stays-below"]
+    assert result.values_by_kind["soundness"] is result.values["stays-below"]
+    panels = [(p["x"], p["y"]) for p in page_data.scatter_panels(found)]
+    assert panels == [("reaches", "stays-below"), ("reaches", "soundness")]

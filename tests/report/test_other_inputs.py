@@ -1,0 +1,155 @@
+"""A series and a row of a table are drawn like a photo: what is shown belongs to its position, in its own words."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
+from proofmap.core.ranking import keep_top, rank
+from proofmap.report import figures, page_pictures, pictures
+from proofmap.report.choice import choose_pictured, values_of
+from proofmap.report.html import write_report
+from proofmap.results.compare import compare
+from proofmap.study.store.maps import read_maps, write_maps
+from tests.report.other_inputs import ROWS, SERIES, evaluated
+from tests.report.pages import PageParts
+
+KINDS = pytest.mark.parametrize("inputs", [SERIES, ROWS], ids=["series", "rows"])
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[Inputs, pm.Evaluation]:
+    return {inputs: evaluated(inputs) for inputs in (SERIES, ROWS)}
+
+
+def test_an_evaluation_knows_its_inputs(found: dict[Inputs, pm.Evaluation]) -> None:
+    for inputs, evaluation in found.items():
+        assert evaluation.inputs == inputs
+        assert evaluation.image_of(0).shape == inputs.shape
+        assert evaluation.map_of(evaluation.results[0], 0, 1).shape == inputs.positions
+
+
+@KINDS
+def test_the_kept_picture_shows_the_bands_of_the_top_positions(
+    inputs: Inputs, found: dict[Inputs, pm.Evaluation]
+) -> None:
+    evaluation = found[inputs]
+    image, heat = evaluation.image_of(0), evaluation.map_of(evaluation.results[0], 0, 0)
+    shown = np.asarray(pictures.kept(image, heat, inputs, 0.4))
+    keep = keep_top(heat[None], 0.4)[0].numpy()
+    wide = shown.shape[1] // inputs.count
+    whole = np.asarray(pictures.photo(image, inputs))
+    for position in range(inputs.count):
+        band = slice(position * wide, (position + 1) * wide)
+        assert (shown[:, band] == (whole[:, band] if keep[position] else 219)).all()
+
+
+@KINDS
+def test_the_heat_of_a_position_colours_its_whole_band(
+    inputs: Inputs, found: dict[Inputs, pm.Evaluation]
+) -> None:
+    evaluation = found[inputs]
+    image, heat = inputs.blank(1)[0], evaluation.map_of(evaluation.results[0], 0, 0)
+    paper = np.asarray(pictures.overlay(image, heat, inputs))[2].astype(float)  # above the line in the middle
+    colours = 0.35 * 250 + 0.65 * pictures.heat_colours(pictures.displayed(heat))
+    expected = np.repeat(colours, paper.shape[0] // inputs.count, axis=0)
+    assert np.abs(paper - expected).max() <= 0.5
+
+
+@KINDS
+def test_sheets_are_as_flat_as_their_pictures(inputs: Inputs, found: dict[Inputs, pm.Evaluation]) -> None:
+    for draw in (pictures.proof_sheet, pictures.comparison_sheet):
+        page = np.asarray(draw(found[inputs], 0))
+        assert page.std() > 10 and page.shape[0] < 0.6 * page.shape[1]
+    notes = pictures.sheet_notes(found[inputs], 0)
+    assert f"while the map's {inputs.position_noun} are shown" in notes[0]
+
+
+@KINDS
+def test_the_page_carries_the_level_of_each_pixels_position(
+    inputs: Inputs, found: dict[Inputs, pm.Evaluation], tmp_path: Path
+) -> None:
+    evaluation = found[inputs]
+    page = PageParts(write_report(evaluation, tmp_path / "r.html"))
+    shown = page.record["pictured"][0]
+    assert (shown["height"], shown["width"]) == inputs.picture_size()
+    assert page.record["counts"] == list(range(inputs.count + 1))
+    maps = evaluation.results[0].maps[0]
+    levels = page_pictures.levels_of(rank(maps), page.record["counts"])
+    wide = shown["width"] // inputs.count
+    for k in range(len(maps)):
+        assert (page.levels(0)[k] == np.repeat(levels[k], wide)[None]).all()
+
+
+@KINDS
+def test_the_page_speaks_of_positions_by_their_name_and_shows_the_drawing_itself(
+    inputs: Inputs, found: dict[Inputs, pm.Evaluation], tmp_path: Path
+) -> None:
+    page = PageParts(write_report(found[inputs], tmp_path / "r.html"))
+    assert page.record["positions"] == inputs.position_noun
+    assert f"the map's {inputs.position_noun}, best first" in page.text
+    assert f"{inputs.position_noun.capitalize()} shown" in page.text
+    assert "pixel" not in page.text.lower()
+    source = next(str(a["src"]) for tag, a in page.elements if tag == "img")
+    assert source.startswith("data:image/png;base64,")
+    with Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))) as picture:
+        assert (np.asarray(picture) == inputs.picture(found[inputs].image_of(0))).all()
+
+
+@KINDS
+def test_every_figure_of_an_evaluation_is_drawn_and_captioned_in_the_inputs_words(
+    inputs: Inputs, found: dict[Inputs, pm.Evaluation], tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    made = [figures.make_figure(name, evaluation=found[inputs]) for name in figures.figures_of(found[inputs])]
+    assert {figure.name for figure in made} == {"curves", "scatter", "mask-grid", "label-matrix"}
+    for figure in [*made, figures.desk_of(found[inputs])]:
+        caption = figure.caption().lower()
+        assert "pixel" not in caption and "photo" not in caption
+        assert figure.name == "scatter" or inputs.position_noun in caption
+        figures.draw(figure, tmp_path / f"{figure.name}.svg")
+    text = (tmp_path / "mask-grid.svg").read_text()
+    assert "<!-- input -->" in text and "<!-- photo -->" not in text
+
+
+@KINDS
+def test_maps_are_saved_in_their_own_shape(
+    inputs: Inputs, found: dict[Inputs, pm.Evaluation], tmp_path: Path
+) -> None:
+    proof = pm.Proof(found[inputs])
+    assert proof.maps.shape == (2, 3, *inputs.positions)
+    proof.save(tmp_path)
+    assert torch.equal(load_file(tmp_path / "maps.safetensors")["maps"], proof.maps)
+
+
+@pytest.mark.parametrize("shape", [(24,), (4, 6), (2, 3, 4)])
+def test_stored_maps_may_have_any_positions(shape: tuple[int, ...], tmp_path: Path) -> None:
+    maps = torch.linspace(-1e4, 1e4, 2 * 3 * 24).view(2, 3, *shape)
+    file = write_maps(tmp_path, maps, ["a", "b"], torch.float16)
+    again = read_maps(tmp_path / file.name, ["a", "b"])
+    assert again["b"].shape == (3, *shape)
+    assert torch.allclose(again["b"], maps[1], rtol=2e-3, atol=1)
+
+
+def test_a_rule_of_choice_names_what_was_kept(found: dict[Inputs, pm.Evaluation]) -> None:
+    values = values_of(found[SERIES])
+    choice = choose_pictured(values, among=[1], positions=SERIES.position_noun)
+    assert choice.rule == "Shown in full: the 1 of 2 images whose time steps and maps were kept."
+
+
+def test_series_of_another_length_do_not_compare(found: dict[Inputs, pm.Evaluation]) -> None:
+    ours = found[SERIES]
+    other = replace(ours, settings={**ours.settings, "length": 25})
+    with pytest.raises(InputError, match="length is 25 and 24"):
+        compare({"a": ours, "b": other})
