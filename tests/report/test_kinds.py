@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import pytest
 import torch
-from proofmap.metrics.judge import BestEffort, Completeness, Soundness
 
 import proofmap as pm
 from proofmap.core.errors import InputError
+from proofmap.metrics import BestEffort, Completeness, Soundness
 from proofmap.report import figures, page_data
 from proofmap.report.choice import choose_pictured, values_of
 from proofmap.report.html import write_report

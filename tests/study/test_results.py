@@ -314,7 +314,7 @@ def test_a_run_has_the_kinds_of_its_metrics(tmp_path: Path) -> None:
     file.write_text(
         "from dataclasses import dataclass\n"
         "from typing import ClassVar\n"
-        "from proofmap.metrics.judge import Soundness\n"
+        "from proofmap.metrics import Soundness\n"
         "@dataclass(frozen=True, kw_only=True)\n"
         "class Mine(Soundness):\n"
         "    name: ClassVar[str] = 'mine'\n"

@@ -15,7 +15,8 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.metrics import proof
 from proofmap.metrics.block import BlockResult, ScoreInfo
 from proofmap.metrics.curves import Curves
-from proofmap.results.statistics import Score, mean_score
+from proofmap.metrics.metric import RunMetric, RunValues
+from proofmap.results.statistics import RunScore, Score, mean_score
 
 COMPLETENESS, SOUNDNESS, BEST_EFFORT = "completeness", "soundness", "best-effort"
 """The kinds of score that a verdict reads. Completeness and soundness are the two halves of the definition of a proof."""
@@ -110,6 +111,8 @@ class EvaluationRecord:
     f: Tensor
     settings: Mapping[str, object]
     pictured: tuple[int, ...] = ()
+    run_scores: tuple[RunScore, ...] = ()
+    """Numbers about the run as a whole, from the values of all methods."""
 
     def __len__(self) -> int:
         """The number of images."""
@@ -150,6 +153,25 @@ class EvaluationRecord:
         raise InputError(
             f"no method {method!r} was judged; there are {', '.join(r.name for r in self.results)}"
         )
+
+
+def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]) -> tuple[RunScore, ...]:
+    """What metrics of whole runs, by their names, say about these methods."""
+    directions = {score.name: score.higher_is_better for result in results for score in result.scores}
+    run = RunValues({result.name: result.values for result in results}, directions)
+    return tuple(
+        RunScore(
+            name,
+            found.subject,
+            found.value,
+            found.n,
+            metric.higher_is_better,
+            metric.settings(),
+            metric.kind or metric.name,
+        )
+        for name, metric in metrics.items()
+        for found in metric.over_run(run)
+    )
 
 
 def method_result(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 
 import torch
@@ -53,6 +53,31 @@ class Score:
         direction = "higher" if self.higher_is_better else "lower"
         numbers = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
         return {"score": self.name, **numbers, "better": direction, "settings": dict(self.settings)}
+
+
+@dataclass(frozen=True)
+class RunScore:
+    """One number about a whole run: what it is about, and over how many images.
+
+    >>> print(RunScore("ranking-agreement", "soundness", 0.731, 20, True))
+    ranking-agreement of soundness 0.731, n = 20, higher is better
+    """
+
+    name: str
+    subject: str
+    value: float
+    n: int
+    higher_is_better: bool
+    settings: Mapping[str, object] = field(default_factory=dict)
+    kind: str = ""
+
+    def __str__(self) -> str:
+        better = "higher" if self.higher_is_better else "lower"
+        return f"{self.name} of {self.subject} {self.value:.3f}, n = {self.n}, {better} is better"
+
+    def record(self) -> dict[str, object]:
+        """The number as plain data."""
+        return {**asdict(self), "settings": dict(self.settings)}
 
 
 def bootstrap_interval(

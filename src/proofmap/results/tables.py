@@ -61,7 +61,15 @@ def score_notes(evaluation: EvaluationRecord) -> list[str]:
     ]
     if any(r.label_free for r in evaluation.results):
         quoted.append(f"{LABEL_FREE_MARK} one map for all labels: sound without effort, see best-effort")
-    return quoted + _counting_notes(evaluation)
+    return quoted + _run_notes(evaluation) + _counting_notes(evaluation)
+
+
+def _run_notes(evaluation: EvaluationRecord) -> list[str]:
+    """The numbers about the run as a whole, a line per metric."""
+    lines: dict[str, list[str]] = {}
+    for score in evaluation.run_scores:
+        lines.setdefault(score.name, []).append(f"{score.subject} {number(score.value)} (n = {score.n})")
+    return [f"{name}: {', '.join(found)}" for name, found in lines.items()]
 
 
 def _thresholds_note(evaluation: EvaluationRecord) -> str:

@@ -5,8 +5,8 @@ from proofmap.study.export import export_run
 from proofmap.study.plan import Plan
 from proofmap.study.results import Failure, Run
 from proofmap.study.run import Outcome, run_study
+from proofmap.study.store.errors import StoreError
 from proofmap.study.store.lock import RunBusy
-from proofmap.study.store.schema import StoreError
 from proofmap.study.study import Selection, Study
 from proofmap.study.verify import Problem, verify_run
 from proofmap.study.watchers.status import Status, Watcher

@@ -18,8 +18,7 @@ from proofmap.core.files import write_text
 from proofmap.core.labels import LabelRule
 from proofmap.study.environment import environment
 from proofmap.study.setup import Ready, settings_of
-from proofmap.study.store.database import disk_full, is_disk_full
-from proofmap.study.store.schema import StoreError
+from proofmap.study.store.errors import StoreError, disk_full, is_disk_full
 from proofmap.study.study import Selection, Study
 
 FILE = "manifest.json"

@@ -14,9 +14,10 @@ from proofmap.data.dataset import digest_of
 from proofmap.methods.method import Cost, ReadyMethod
 from proofmap.metrics.metric import ReadyMetric
 from proofmap.study.setup import Ready
-from proofmap.study.store.database import ImageRow, Registered, Store
+from proofmap.study.store.database import Store
+from proofmap.study.store.errors import StoreError
 from proofmap.study.store.maps import EXACT
-from proofmap.study.store.schema import StoreError
+from proofmap.study.store.records import ImageRow, Registered
 from proofmap.study.study import Study
 from proofmap.study.unit import Subject, Unit
 

@@ -9,7 +9,8 @@ from proofmap.study.plan import Plan, Speed, make_plan, measure_speed
 from proofmap.study.resume import existing_manifest, resolve_manifest
 from proofmap.study.setup import Ready, Setup
 from proofmap.study.store.database import FILE as DATABASE
-from proofmap.study.store.database import ImageRow, Store
+from proofmap.study.store.database import Store
+from proofmap.study.store.records import ImageRow
 from proofmap.study.survey import Survey, chosen_images
 
 _LOOKED_AT = 16  # pictures read to estimate how many labels an image has

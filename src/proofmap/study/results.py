@@ -24,9 +24,10 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, method_result
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
-from proofmap.study.store.database import ImageRow, Registered, Store
+from proofmap.study.store.database import Store
+from proofmap.study.store.errors import StoreError
 from proofmap.study.store.maps import read_maps
-from proofmap.study.store.schema import StoreError
+from proofmap.study.store.records import ImageRow, Registered
 from proofmap.study.survey import chosen_images, unreadable_images
 from proofmap.study.unit import label_table
 
@@ -191,7 +192,16 @@ class Run:
         found = tuple(result for result in results if result is not None)
         if not found:
             raise StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
-        return Evaluation(found, torch.empty(0), names, table, self.label_names, f, context)
+        return Evaluation(
+            found,
+            torch.empty(0),
+            names,
+            table,
+            self.label_names,
+            f,
+            context,
+            run_scores=tuple(self.store.run_scores()),
+        )
 
     @cached_property
     def _place(self) -> dict[int, int]:

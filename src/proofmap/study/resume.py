@@ -24,9 +24,9 @@ from proofmap.study.manifest import (
 from proofmap.study.plan import Plan, block_size
 from proofmap.study.setup import Ready, Setup
 from proofmap.study.store.database import FILE as SCORES
-from proofmap.study.store.database import Store, damaged
+from proofmap.study.store.database import Store
+from proofmap.study.store.errors import StoreError, damaged
 from proofmap.study.store.maps import problem_with, unused_files
-from proofmap.study.store.schema import StoreError
 from proofmap.study.study import Study
 
 Registration = tuple[str, bool, Mapping[str, object], str]

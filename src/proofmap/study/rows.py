@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from proofmap.metrics.curves import Curves
-from proofmap.study.store.database import CurveRow, ImageRow, Registered, UnitRow
+from proofmap.study.store.records import CurveRow, ImageRow, Registered, UnitRow
 from proofmap.study.unit import Unit, UnitResult
 
 

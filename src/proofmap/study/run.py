@@ -16,10 +16,12 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, output_folder
 from proofmap.data.dataset import Dataset
 from proofmap.metrics.curves import Curves
+from proofmap.results.records import run_scores
 from proofmap.study.environment import environment
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
 from proofmap.study.manifest import Manifest
 from proofmap.study.plan import Plan, Work, cut, digest, make_plan, work_of
+from proofmap.study.results import Run
 from proofmap.study.resume import (
     check_disk_space,
     check_stored_maps,
@@ -32,9 +34,10 @@ from proofmap.study.resume import (
 )
 from proofmap.study.rows import unit_row
 from proofmap.study.setup import Ready, Setup
-from proofmap.study.store.database import ImageRow, Registered, Store
+from proofmap.study.store.database import Store
 from proofmap.study.store.lock import locked
 from proofmap.study.store.maps import MapsFile, write_maps
+from proofmap.study.store.records import ImageRow, Registered
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey, changed_images, chosen_images, unreadable_images
 from proofmap.study.unit import Unit, UnitResult
@@ -160,6 +163,7 @@ class _Run:
         try:
             with Store(self.folder, create=True) as self.store:
                 outcome = self._execute(on_plan, retry)
+                self._judge_run()
                 self.store.checkpoint()
             if on_end is not None:
                 outcome = replace(outcome, files=tuple(on_end(outcome)))
@@ -189,10 +193,20 @@ class _Run:
         passes = None if plan.cost is None else plan.cost.passes
         self.tally.start(self.store, work.units, len(work.waiting), passes)
         self._notify("running")
+        if work.waiting:
+            self.store.set_run_scores(())  # they would no longer be about all of the run
         given_up = self._work(work) if work.waiting else {}
         ((failed,),) = self.store.rows("SELECT count(*) FROM failures")
         failed += sum(given_up.values())
         return Outcome(self.folder, plan, self.tally.computed, self.unreadable, failed, given_up)
+
+    def _judge_run(self) -> None:
+        """Compute the metrics of the run as a whole, from all values that are stored."""
+        if not self.ready.run_metrics or not self.store.rows("SELECT 1 FROM image_scores LIMIT 1"):
+            return
+        with Run(self.folder) as run:
+            results = run.evaluation().results
+        self.store.set_run_scores(run_scores(self.ready.run_metrics, results))
 
     def _begin(self, command: str, retry: bool) -> Manifest:
         """Check everything that can be refused, then write the manifest."""

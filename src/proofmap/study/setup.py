@@ -7,7 +7,7 @@ process makes the same worker from it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -19,7 +19,7 @@ from proofmap.data.samples import SAMPLES
 from proofmap.data.specs import open_data, rebuild_dataset
 from proofmap.fills import Images
 from proofmap.methods.method import Method, ReadyMethod
-from proofmap.metrics.metric import ReadyMetric, prepare_metrics
+from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics
 from proofmap.models import load_classifier
 from proofmap.study.store import maps
 from proofmap.study.study import Selection, Study
@@ -37,6 +37,8 @@ class Ready:
     metrics: Mapping[str, ReadyMetric]
     left_out: tuple[str, ...] = ()
     """Sample photographs that are no distractors, because they are explained."""
+    run_metrics: Mapping[str, RunMetric] = field(default_factory=dict)
+    """Metrics of the run as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +77,14 @@ class Setup:
             for name, method in self.study.named_methods().items()
         }
         described = self.study.named_metrics()
-        metrics = dict(zip(described, prepare_metrics(described.values(), classifier), strict=True))
-        return Ready(classifier, dataset, methods, metrics, left_out)
+        per_image = {name: metric for name, metric in described.items() if metric.per == "image"}
+        if not per_image:
+            raise InputError(
+                "metrics of whole runs need at least one metric with values per image beside them"
+            )
+        metrics = dict(zip(per_image, prepare_metrics(per_image.values(), classifier), strict=True))
+        of_runs = {name: metric for name, metric in described.items() if isinstance(metric, RunMetric)}
+        return Ready(classifier, dataset, methods, metrics, left_out, of_runs)
 
     def _dataset(self) -> Dataset:
         if self.dataset is None:

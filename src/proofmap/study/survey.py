@@ -13,7 +13,8 @@ from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.data.dataset import Dataset, choose_names, random_choice, truths
 from proofmap.data.loader import Block, load_blocks
-from proofmap.study.store.database import ImageRow, Store
+from proofmap.study.store.database import Store
+from proofmap.study.store.records import ImageRow
 from proofmap.study.study import Selection
 
 CHUNK = 64

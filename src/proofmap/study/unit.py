@@ -26,7 +26,7 @@ from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.block import BlockResult, Subjects, judge_block
 from proofmap.metrics.metric import ReadyMetric
 from proofmap.study.environment import environment
-from proofmap.study.store.schema import StoreError
+from proofmap.study.store.errors import StoreError
 from proofmap.study.watchers.status import UnitProgress
 
 

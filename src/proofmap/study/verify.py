@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proofmap.study.manifest import Manifest
-from proofmap.study.store.database import FILE, REGISTERED, Store, blobs_digest, image_seal, values_digest
+from proofmap.study.store.database import FILE, REGISTERED, RUN_SCORES, Store
+from proofmap.study.store.errors import Damaged
 from proofmap.study.store.lock import locked
 from proofmap.study.store.maps import FOLDER, problem_with, unused_files
-from proofmap.study.store.schema import Damaged, migrate, seal_of
+from proofmap.study.store.records import blobs_digest, image_seal, values_digest
+from proofmap.study.store.schema import migrate, seal_of
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ def _check_database(store: Store) -> None:
     sealed = {
         "labels": "label, name",
         "notes": "key, value",
+        "run_scores": RUN_SCORES,
         **{table: ", ".join(columns) for table, columns in REGISTERED.items()},
     }
     for table, columns in sealed.items():

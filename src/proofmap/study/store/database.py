@@ -6,91 +6,36 @@ transaction, so after a crash a unit is stored completely or not at all.
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import json
 import math
 import os
 import sqlite3
-import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from proofmap.study.store.schema import APPLICATION, Damaged, StoreError, migrate, migrated_copy, seal_of
+from proofmap.results.statistics import RunScore
+from proofmap.study.store.errors import Damaged, StoreError, damaged, disk_full
+from proofmap.study.store.records import (
+    ImageRow,
+    Registered,
+    UnitRow,
+    blobs_digest,
+    curve_blobs,
+    image_seal,
+    values_digest,
+)
+from proofmap.study.store.schema import APPLICATION, migrate, migrated_copy, seal_of
 
 FILE = "scores.sqlite"
+RUN_SCORES = "metric, subject, value, n, higher_is_better, settings, kind"
 REGISTERED = {
     "methods": ("name", "label_free", "settings"),
     "metrics": ("name", "higher_is_better", "settings", "kind"),
 }
 """What is stored of each method and metric, in the order of its seal."""
-
-
-@dataclass(frozen=True)
-class ImageRow:
-    """A picture as the survey found it; labels with their probabilities, most probable first or as listed."""
-
-    name: str
-    digest: str
-    stamp: str
-    truth: int | None = None
-    eligible: bool = False
-    labels: tuple[int, ...] = ()
-    f: tuple[float, ...] = ()
-    failure: str | None = None
-    block: int | None = None
-    id: int = 0
-
-
-@dataclass(frozen=True)
-class Registered:
-    """A method or a metric as the run has stored it; ``flag`` is label_free or higher_is_better. Only metrics have a kind."""
-
-    id: int
-    name: str
-    flag: bool
-    settings: Mapping[str, object]
-    kind: str = ""
-
-
-@dataclass(frozen=True)
-class CurveRow:
-    """One map's row of curves for all labels of an image, as float32 arrays; ``game`` names the note of their steps."""
-
-    game: str
-    probabilities: np.ndarray
-    f: np.ndarray
-    auc: np.ndarray
-    error: np.ndarray
-    matrix: np.ndarray | None
-
-
-@dataclass(frozen=True)
-class UnitRow:
-    """Everything stored of a finished unit, by the ids of images and metrics and the places of labels."""
-
-    method: int
-    block: int
-    metrics: tuple[int, ...]
-    key: str
-    environment: int
-    batches: tuple[int, int]
-    seconds: float
-    passes: int
-    finished: str
-    image_scores: Sequence[tuple[int, int, float]]  # metric, image, value
-    label_scores: Sequence[tuple[int, int, int, float]]  # metric, image, place, value
-    curves: Mapping[int, CurveRow]
-    failures: Mapping[int, str]
-    maps: str | None = None
-    maps_bytes: int | None = None
-    maps_digest: str | None = None
 
 
 class Store:
@@ -213,6 +158,40 @@ class Store:
                 [(*row, seal_of(row)) for row in rows],
             )
 
+    def run_scores(self) -> list[RunScore]:
+        """Numbers about the run as a whole, as its end left them."""
+        return [
+            RunScore(
+                name,
+                subject,
+                math.nan if value is None else value,
+                n,
+                bool(higher),
+                self._parsed(settings),
+                kind,
+            )
+            for name, subject, value, n, higher, settings, kind in self.rows(
+                f"SELECT {RUN_SCORES} FROM run_scores ORDER BY metric, subject"
+            )
+        ]
+
+    def set_run_scores(self, scores: Sequence[RunScore]) -> None:
+        """Put these in place of all that were there."""
+        rows = [
+            (
+                *(score.name, score.subject, None if math.isnan(score.value) else score.value, score.n),
+                *(int(score.higher_is_better), json.dumps(dict(score.settings), sort_keys=True, default=str)),
+                score.kind,
+            )
+            for score in scores
+        ]
+        with self._transaction():
+            self.database.execute("DELETE FROM run_scores")
+            self.database.executemany(
+                f"INSERT INTO run_scores ({RUN_SCORES}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [(*row, seal_of(row)) for row in rows],
+            )
+
     def set_label_names(self, names: Sequence[str]) -> None:
         with self._transaction():
             self.database.executemany(
@@ -328,7 +307,9 @@ class Store:
                 "INSERT OR IGNORE INTO curves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     (method, image, curve.game, *blobs, blobs_digest(curve.game, blobs))
-                    for image, curve, blobs in ((i, curve, _blobs(curve)) for i, curve in unit.curves.items())
+                    for image, curve, blobs in (
+                        (i, curve, curve_blobs(curve)) for i, curve in unit.curves.items()
+                    )
                 ],
             )
             many(
@@ -360,55 +341,3 @@ class Store:
         """Write everything into the one file, so that it can be copied alone."""
         with self._store_errors():
             self.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def values_digest(
-    image_scores: Iterable[tuple[int, int, float]], label_scores: Iterable[tuple[int, int, int, float]]
-) -> str:
-    """A digest of a unit's values, whatever their order; NaN and NULL are the same."""
-    digest = hashlib.blake2b(digest_size=16)
-    for metric, image, value in sorted((a, b, _no_nan(v)) for a, b, v in image_scores):
-        digest.update(struct.pack("<qqd", metric, image, value))
-    for metric, image, place, value in sorted((a, b, c, _no_nan(v)) for a, b, c, v in label_scores):
-        digest.update(struct.pack("<qqqd", metric, image, place, value))
-    return digest.hexdigest()
-
-
-def image_seal(image: ImageRow) -> str:
-    """A digest of what the survey found; stamp and block may change later."""
-    about = (image.name, image.digest, image.truth, int(image.eligible), image.failure)
-    return seal_of([*about, *image.labels, *image.f])
-
-
-def blobs_digest(game: str, blobs: Iterable[bytes | None]) -> str:
-    """A digest of the stored curves of one image."""
-    digest = hashlib.blake2b(game.encode(), digest_size=16)
-    for blob in blobs:
-        digest.update(b"-" if blob is None else len(blob).to_bytes(8, "little") + blob)
-    return digest.hexdigest()
-
-
-def _no_nan(value: float | None) -> float:
-    return math.inf if value is None or math.isnan(value) else value
-
-
-def _blobs(curve: CurveRow) -> tuple[bytes | None, ...]:
-    arrays = (curve.probabilities, curve.f, curve.auc, curve.error, curve.matrix)
-    return tuple(None if a is None else np.ascontiguousarray(a, dtype="<f4").tobytes() for a in arrays)
-
-
-def disk_full(path: Path, text: str) -> StoreError:
-    return StoreError(
-        f"{path} cannot be written: {text}. What is finished is safe: make room and run the same command again"
-    )
-
-
-def damaged(path: Path, text: str, folder: Path | None = None) -> Damaged:
-    return Damaged(
-        f"{path} is damaged: {text}. See what is lost with: proofmap verify {folder or path.parent}; "
-        "with --repair it is set aside, to be computed again"
-    )
-
-
-def is_disk_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from proofmap.core.errors import ProofmapError
-from proofmap.study.store.schema import StoreError
+from proofmap.study.store.errors import StoreError
 
 
 class RunBusy(ProofmapError):

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from proofmap.core.files import atomic_write
 from proofmap.data.dataset import digest_of
-from proofmap.study.store.database import damaged, disk_full, is_disk_full
-from proofmap.study.store.schema import StoreError
+from proofmap.study.store.errors import StoreError, damaged, disk_full, is_disk_full
 
 FOLDER = "maps"
 EXACT = ".float32"

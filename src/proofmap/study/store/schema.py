@@ -12,18 +12,10 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-from proofmap.core.errors import ProofmapError
 from proofmap.data.dataset import digest_of
+from proofmap.study.store.errors import StoreError
 
 APPLICATION = 0x50726F66  # "Prof": tells this file from any other database
-
-
-class StoreError(ProofmapError):
-    """A run directory cannot be read or written."""
-
-
-class Damaged(StoreError):
-    """A file of a run is not what was written."""
 
 
 _FIRST = """
@@ -118,7 +110,15 @@ UPDATE metrics SET seal = seal_of(name, higher_is_better, settings, kind)
     WHERE seal = seal_of(name, higher_is_better, settings);  -- what was damaged before stays so
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND)
+_THIRD = """
+CREATE TABLE run_scores (               -- numbers about the run as a whole, made anew when it ends
+    metric TEXT NOT NULL, subject TEXT NOT NULL, value REAL, n INTEGER NOT NULL,
+    higher_is_better INTEGER NOT NULL, settings TEXT NOT NULL, kind TEXT NOT NULL, seal TEXT NOT NULL,
+    PRIMARY KEY (metric, subject)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD)
 """Step k brings a database of version k to version k + 1. Steps are added, never changed."""
 
 

@@ -1,0 +1,186 @@
+"""What every kind of input has: a shape, a scale, and how it is composed, read and shown."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+
+_TOLERANCE = 1e-3
+_MERGED: Mapping[str, Callable[..., Tensor]] = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom, in positions; the last two are not inside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs(ABC):
+    """One kind of input: its shape, its scale, how it is composed, read and shown. ``mean`` and ``std`` are per channel."""
+
+    kind: ClassVar[str]
+    """What a record calls it: ``pictures``, ``series``, ``rows``."""
+    noun: ClassVar[str]
+    """What a message calls a batch of them."""
+    position_noun: ClassVar[str]
+    """What a page calls positions: pixels, time steps, columns."""
+    channel_axis: ClassVar[int | None] = 0
+    """Where the channels of one input are; None where each position is a single number."""
+    has_neighbours: ClassVar[bool] = True
+    """Whether positions that are next to one another belong together, so that blur, grids and smoothness mean something."""
+    limits: ClassVar[tuple[float, float] | None] = None
+    """The least and the greatest value, where there are such."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", tuple(map(float, self.mean)))
+        object.__setattr__(self, "std", tuple(map(float, self.std)))
+        finite = all(map(math.isfinite, (*self.mean, *self.std)))
+        if not finite or len(self.mean) == 0 or len(self.mean) != len(self.std) or min(self.std) <= 0:
+            raise InputError(
+                f"mean and std need one entry per channel and std > 0, got {self.mean!r} and {self.std!r}"
+            )
+        if min(self.positions, default=0) < 1:
+            raise InputError(f"the size of {self.noun} must be positive, not {self.positions}")
+
+    # ---- shapes -------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def positions(self) -> tuple[int, ...]:
+        """The grid of positions, which is the shape of a map: ``(H, W)``, ``(T,)``, ``(columns,)``."""
+
+    @property
+    def channels(self) -> int:
+        return len(self.mean)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One input: the channels, where there are any, then the positions."""
+        return self.positions if self.channel_axis is None else (self.channels, *self.positions)
+
+    @property
+    def count(self) -> int:
+        """How many positions there are."""
+        return math.prod(self.positions)
+
+    def over_channels(self, values: Tensor) -> Tensor:
+        """Values per position ``(..., *positions)``, shaped to meet inputs ``(..., *shape)``."""
+        return values if self.channel_axis is None else values.unsqueeze(-len(self.positions) - 1)
+
+    def per_channel(self, values: Tensor) -> Tensor:
+        """Values per channel ``(C,)``, shaped to meet inputs ``(..., *shape)``."""
+        return values if self.channel_axis is None else values.view(-1, *[1] * len(self.positions))
+
+    def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
+        """Values of inputs ``(..., *shape)`` as one number per position ``(..., *positions)``: sum, mean or max."""
+        if how not in _MERGED:
+            raise InputError(f"channels are merged by {', '.join(_MERGED)}, not {how!r}")
+        return values if self.channel_axis is None else _MERGED[how](values, dim=-len(self.positions) - 1)
+
+    # ---- values -------------------------------------------------------------------------------------------------
+
+    def composite(self, keep: Tensor, shown: Tensor, hidden: Tensor) -> Tensor:
+        """``shown`` where kept and ``hidden`` elsewhere: the paper's masked input.
+
+        ``keep`` is ``(..., *positions)``, boolean or a share in [0, 1]; the others are ``(..., *shape)``.
+
+        >>> rows = Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1))
+        >>> rows.composite(torch.tensor([True, False, True]), torch.ones(3), torch.zeros(3))
+        tensor([1., 0., 1.])
+        """
+        mask = self.over_channels(keep)
+        return (
+            torch.where(mask, shown, hidden) if keep.dtype == torch.bool else torch.lerp(hidden, shown, mask)
+        )
+
+    @property
+    def neutral(self) -> Tensor:
+        """What normalises to zero ``(C,)``, within the limits: the gray of pictures."""
+        mean = torch.tensor(self.mean)
+        return mean if self.limits is None else mean.clamp(*self.limits)
+
+    def blank(self, n: int) -> Tensor:
+        """``n`` inputs of the neutral value."""
+        return self.per_channel(self.neutral).expand(n, *self.shape).clone()
+
+    def probe(self) -> Tensor:
+        """One input ``(1, *shape)`` that is not constant, inside the limits: a ramp along the last axis longer than one."""
+        axis = max((k for k, length in enumerate(self.positions) if length > 1), default=0)
+        ramp = torch.linspace(0, 1, self.positions[axis])
+        ramp = ramp.view(-1, *[1] * (len(self.positions) - 1 - axis)).expand(1, *self.shape)
+        if self.limits is not None:
+            return ramp
+        mean, std = (self.per_channel(torch.tensor(v)) for v in (self.mean, self.std))
+        return mean + std * (2 * ramp - 1)
+
+    def check(self, inputs: Tensor) -> Tensor:
+        """The inputs as they are, or an error that says what is wrong with them."""
+        if not isinstance(inputs, Tensor):
+            hint = "; see load_images" if self.kind == "pictures" else ""
+            raise InputError(
+                f"{self.noun} must be a tensor {self._form()}, not {type(inputs).__name__}{hint}"
+            )
+        if inputs.ndim != 1 + len(self.shape) or tuple(inputs.shape[1:]) != self.shape:
+            raise InputError(
+                f"{self.noun} must be (N, {', '.join(map(str, self.shape))}), got {tuple(inputs.shape)}"
+            )
+        limits = "" if self.limits is None else f" in [{self.limits[0]:g}, {self.limits[1]:g}]"
+        if not inputs.is_floating_point():
+            raise InputError(f"{self.noun} must be floats{limits}, got {inputs.dtype}" + self._bytes_hint())
+        if len(inputs):
+            low, high = (float(v) for v in inputs.aminmax())
+            found = f"got [{low:.3g}, {high:.3g}]"
+            if self.limits is None:
+                if not (math.isfinite(low) and math.isfinite(high)):
+                    raise InputError(f"{self.noun} must be finite, {found}")
+            elif not (low >= self.limits[0] - _TOLERANCE and high <= self.limits[1] + _TOLERANCE):  # also NaN
+                own = "(the classifier normalises them itself)"
+                raise InputError(f"{self.noun} must lie{limits} {own}, {found}")
+        return inputs
+
+    def _form(self) -> str:
+        return f"(N, {', '.join(map(str, self.shape))})"
+
+    def _bytes_hint(self) -> str:
+        return ""
+
+    # ---- data, records, pictures --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
+        """An item of a dataset as one input ``shape`` on the CPU; ``cropped`` items are already cut to what counts."""
+
+    def check_readable(self) -> None:  # noqa: B027 - most kinds have nothing to refuse
+        """Refuse data for a net whose inputs cannot be made from any, before the first is read."""
+
+    def moved_boxes(self, boxes: Sequence[Box], item: Any, *, cropped: bool = False) -> tuple[Box, ...]:
+        """Boxes of an item of a dataset in the positions of what :meth:`prepare` makes of it; none where all is cut off."""
+        return tuple(boxes)
+
+    @abstractmethod
+    def record(self) -> dict[str, object]:
+        """What a record of results must carry; :func:`inputs_of` rebuilds the inputs from it."""
+
+    @abstractmethod
+    def picture(self, x: Tensor) -> np.ndarray:
+        """One input ``shape`` as a picture for people: bytes ``(h, w, 3)``."""
+
+    def pixel_positions(self) -> Tensor:
+        """The position, by its number, that each pixel ``(h, w)`` of :meth:`picture` belongs to."""
+        height, width = self.picture_size()
+        columns = torch.arange(width) * self.count // width
+        return columns.expand(height, width)
+
+    @abstractmethod
+    def picture_size(self) -> tuple[int, int]:
+        """Height and width of :meth:`picture`."""

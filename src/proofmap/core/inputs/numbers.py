@@ -1,0 +1,125 @@
+"""Inputs that are plain numbers: series, whose positions are time steps, and rows of a table, whose positions are columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.inputs.base import Inputs
+
+_INK, _PAPER, _GRID = 40, 250, 225
+_WIDEST = 2048  # pixels of a series' picture; longer ones are thinned out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series(Inputs):
+    """Series ``(C, T)`` of real numbers; a position is a time step, with all channels together.
+
+    >>> Series(length=50, mean=(0, 0), std=(1, 1)).shape
+    (2, 50)
+    """
+
+    kind: ClassVar[str] = "series"
+    noun: ClassVar[str] = "series"
+    position_noun: ClassVar[str] = "time steps"
+
+    length: int
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return (self.length,)
+
+    def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
+        return _as_tensor(item, self.shape, self.noun)
+
+    def record(self) -> dict[str, object]:
+        return {"inputs": self.kind, "length": self.length, "mean": list(self.mean), "std": list(self.std)}
+
+    def picture_size(self) -> tuple[int, int]:
+        wide = min(self.length * max(1, 192 // self.length), _WIDEST)
+        return min(max(64, wide // 2), 192), wide
+
+    def picture(self, x: Tensor) -> np.ndarray:
+        """A line for each channel, the first the darkest, over two standard deviations around the mean or more."""
+        height, width = self.picture_size()
+        page = np.full((height, width, 3), _PAPER, dtype=np.uint8)
+        scaled = (
+            (x.cpu() - self.per_channel(torch.tensor(self.mean))) / self.per_channel(torch.tensor(self.std))
+        ).numpy()
+        reach = max(2.0, float(np.abs(scaled).max()))
+        page[height // 2] = _GRID
+        for k, line in reversed(list(enumerate(scaled))):
+            steps = np.interp(
+                (np.arange(width) + 0.5) * self.length / width - 0.5, np.arange(self.length), line
+            )
+            rows = np.rint((0.5 - 0.46 * steps / reach) * (height - 1)).astype(int)
+            ink = _INK + (170 - _INK) * k // max(1, self.channels)
+            for column in range(width):  # joined to the line before, so that steep parts do not fall apart
+                first, last = sorted((rows[max(0, column - 1)], rows[column]))
+                page[first : last + 1, column] = ink
+        return page
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows(Inputs):
+    """Rows of a table: one real number per column; a position is a column, and neighbours mean nothing."""
+
+    kind: ClassVar[str] = "rows"
+    noun: ClassVar[str] = "rows"
+    position_noun: ClassVar[str] = "columns"
+    channel_axis: ClassVar[int | None] = None
+    has_neighbours: ClassVar[bool] = False
+
+    columns: int
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return (self.columns,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.mean) != self.columns:
+            raise InputError(f"rows of {self.columns} columns need as many means, not {len(self.mean)}")
+
+    def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
+        return _as_tensor(item, self.shape, self.noun)
+
+    def record(self) -> dict[str, object]:
+        return {"inputs": self.kind, "columns": self.columns, "mean": list(self.mean), "std": list(self.std)}
+
+    def picture_size(self) -> tuple[int, int]:
+        return 96, self.columns * max(2, 192 // self.columns)
+
+    def picture(self, x: Tensor) -> np.ndarray:
+        """A bar for each column, up or down from its mean, in standard deviations."""
+        height, width = self.picture_size()
+        page = np.full((height, width, 3), _PAPER, dtype=np.uint8)
+        scaled = ((x.cpu() - torch.tensor(self.mean)) / torch.tensor(self.std)).numpy()
+        reach, wide, middle = max(2.0, float(np.abs(scaled).max())), width // self.columns, height // 2
+        for k, value in enumerate(scaled):
+            end = middle - round(0.46 * height * float(value) / reach)
+            low, high = sorted((middle, end))
+            page[low : high + 1, k * wide + (wide > 3) : (k + 1) * wide] = _INK
+        page[middle] = _GRID
+        return page
+
+
+def _as_tensor(item: Any, shape: tuple[int, ...], noun: str) -> Tensor:
+    """The numbers of an item as a tensor of our own."""
+    try:
+        values = item.detach().clone() if isinstance(item, Tensor) else torch.tensor(np.asarray(item))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{noun} must be numbers: {error}") from None
+    if tuple(values.shape) != shape:
+        raise InputError(f"{noun} must have the shape {shape}, this one has {tuple(values.shape)}")
+    values = values.to("cpu", torch.float32)
+    if not bool(values.isfinite().all()):
+        raise InputError(f"one of the {noun} holds NaN or infinity")
+    return values

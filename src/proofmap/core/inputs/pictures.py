@@ -1,0 +1,107 @@
+"""Pictures as input: a position is a pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.inputs.base import Box, Inputs
+from proofmap.core.pictures import Interpolation, fit, fitted_size, in_colour, to_pixels
+
+_BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures(Inputs):
+    """Pictures ``(C, H, W)`` with values in [0, 1]; a position is a pixel.
+
+    Args:
+        size: height and width (one number for a square).
+        resize: shorter side before the centre crop when photos are loaded; the input size when None.
+        interpolation: how photos are resized.
+    """
+
+    kind: ClassVar[str] = "pictures"
+    noun: ClassVar[str] = "images"
+    position_noun: ClassVar[str] = "pixels"
+    limits: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+
+    size: tuple[int, int]
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+    resize: int | None = None
+    interpolation: Interpolation = "bilinear"
+
+    def __post_init__(self) -> None:
+        size = (self.size, self.size) if isinstance(self.size, int) else self.size
+        object.__setattr__(self, "size", (int(size[0]), int(size[1])))
+        if min(self.size) < 1:
+            raise InputError(f"size must be positive, not {self.size!r}")
+        if self.interpolation not in get_args(Interpolation):
+            known = ", ".join(get_args(Interpolation))
+            raise InputError(f"interpolation must be one of {known}, not {self.interpolation!r}")
+        super().__post_init__()
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return self.size
+
+    def _form(self) -> str:
+        return "(N, C, H, W)"
+
+    def _bytes_hint(self) -> str:
+        return "; divide 8-bit pixels by 255"
+
+    def prepare(self, item: Image.Image, *, cropped: bool = False) -> Tensor:
+        """A photo resized and centre-cropped; gray-scale becomes RGB, transparency shows the neutral gray."""
+        item = in_colour(item, "the picture")
+        fitted = fit(item, self.size, None if cropped else self.resize, self.interpolation)
+        pixels = to_pixels(fitted, self.neutral.expand(3).tolist() if item.mode == "RGBA" else None)
+        if self.channels == 1:
+            pixels = (pixels * pixels.new_tensor(_BRIGHTNESS).view(3, 1, 1)).sum(dim=0, keepdim=True)
+        return pixels
+
+    def check_readable(self) -> None:
+        if self.channels not in (1, 3):
+            raise InputError(f"pictures have 1 or 3 channels, but the classifier takes {self.channels}")
+
+    def moved_boxes(
+        self, boxes: Sequence[Box], item: Image.Image, *, cropped: bool = False
+    ) -> tuple[Box, ...]:
+        (wide, high), (left, top) = fitted_size(item.size, self.size, None if cropped else self.resize)
+        across, down = wide / item.width, high / item.height
+        moved = []
+        for x0, y0, x1, y1 in boxes:
+            x0, x1 = (min(max(x * across - left, 0.0), float(self.size[1])) for x in (x0, x1))
+            y0, y1 = (min(max(y * down - top, 0.0), float(self.size[0])) for y in (y0, y1))
+            if x0 < x1 and y0 < y1:
+                moved.append((x0, y0, x1, y1))
+        return tuple(moved)
+
+    def record(self) -> dict[str, object]:
+        return {
+            "size": list(self.size),
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "resize": self.resize,
+            "interpolation": self.interpolation,
+        }
+
+    def picture(self, x: Tensor) -> np.ndarray:
+        """The first three channels, or the mean of fewer as gray."""
+        colours = x[:3] if len(x) >= 3 else x.mean(dim=0).expand(3, -1, -1)
+        drawn: np.ndarray = (colours.clamp(0, 1).cpu() * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+        return drawn
+
+    def pixel_positions(self) -> Tensor:
+        return torch.arange(self.count).view(self.size)
+
+    def picture_size(self) -> tuple[int, int]:
+        return self.size

@@ -1,0 +1,33 @@
+"""What can go wrong with a run directory, and the messages that say so."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from proofmap.core.errors import ProofmapError
+
+
+class StoreError(ProofmapError):
+    """A run directory cannot be read or written."""
+
+
+class Damaged(StoreError):
+    """A file of a run is not what was written."""
+
+
+def disk_full(path: Path, text: str) -> StoreError:
+    return StoreError(
+        f"{path} cannot be written: {text}. What is finished is safe: make room and run the same command again"
+    )
+
+
+def damaged(path: Path, text: str, folder: Path | None = None) -> Damaged:
+    return Damaged(
+        f"{path} is damaged: {text}. See what is lost with: proofmap verify {folder or path.parent}; "
+        "with --repair it is set aside, to be computed again"
+    )
+
+
+def is_disk_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
