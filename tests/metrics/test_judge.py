@@ -66,6 +66,7 @@ def test_directions() -> None:
         "best-effort": True,
         "insertion": True,
         "deletion": False,
+        "ranking-agreement": True,
     }
 
 

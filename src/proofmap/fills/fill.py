@@ -7,7 +7,6 @@ the same key. Records of results come from the ready fill, and two ready fills a
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +15,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.inputs import Inputs
 from proofmap.plugins.registry import Registry
-from proofmap.plugins.settings import Plugin
+from proofmap.plugins.settings import Plugin, Ready
 from proofmap.plugins.specs import make_plugin
 
 
@@ -49,11 +48,15 @@ FILLS: Registry[Fill] = Registry("fill", "proofmap.fills")
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyFill:
+class ReadyFill(Ready):
     """A fill for one classifier's inputs; called with inputs and stream keys."""
 
     fill: Fill
     inputs: Inputs
+
+    @property
+    def plugin(self) -> Fill:
+        return self.fill
 
     @property
     def random(self) -> bool:
@@ -64,15 +67,6 @@ class ReadyFill:
 
     def record(self) -> dict[str, object]:
         return self.fill.record(self.inputs)
-
-    def _identity(self) -> str:
-        return json.dumps([type(self.fill).__qualname__, self.record()], sort_keys=True, default=str)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ReadyFill) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
 
 
 def make_fill(fill: str | Fill) -> Fill:

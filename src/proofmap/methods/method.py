@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -18,7 +17,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.fills import Fill, Images
 from proofmap.plugins.code import code_digest
 from proofmap.plugins.registry import Registry
-from proofmap.plugins.settings import Plugin, required
+from proofmap.plugins.settings import Plugin, Ready, required
 from proofmap.plugins.specs import make_plugin
 
 Need = Literal["gradients", "layer", "distractors", "masker"]
@@ -107,11 +106,15 @@ class Method(Plugin):
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyMethod:
+class ReadyMethod(Ready):
     """A method for one net; called with images and labels. Its record names all that its maps depend on."""
 
     method: Method
     classifier: Classifier
+
+    @property
+    def plugin(self) -> Method:
+        return self.method
 
     @property
     def label_free(self) -> bool:
@@ -163,19 +166,6 @@ class ReadyMethod:
 
     def cost(self, labels: int) -> Cost | None:
         return self.method.cost(labels)
-
-    def record(self) -> dict[str, object]:
-        """What a record of results must carry: the name, every setting, and what was found for this net."""
-        return self.method.settings()
-
-    def _identity(self) -> str:
-        return json.dumps([type(self.method).__qualname__, self.record()], sort_keys=True, default=str)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ReadyMethod) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
 
 
 METHODS: Registry[Method] = Registry("method", "proofmap.methods")

@@ -6,7 +6,6 @@ A game is an order of positions, a fill for the hidden ones, and what is read of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -18,7 +17,7 @@ from proofmap.core.ranking import Ties, rank
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.metrics.quadrature import Quadrature, Rule
 from proofmap.plugins.registry import Registry
-from proofmap.plugins.settings import Plugin, setting, setting_names
+from proofmap.plugins.settings import Plugin, Ready, setting, setting_names
 from proofmap.plugins.specs import make_plugin
 
 Shortcuts = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -122,11 +121,15 @@ class DeletionGame(Game):
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyGame:
+class ReadyGame(Ready):
     """A game with its fill ready for one classifier; equal to another when the same numbers come out."""
 
     game: Game
     fill: ReadyFill
+
+    @property
+    def plugin(self) -> Game:
+        return self.game
 
     @property
     def draws(self) -> int:
@@ -139,15 +142,6 @@ class ReadyGame:
         draws = {"draws": g.draws} if self.fill.random else {}
         steps = {"points": g.points, "rule": g.rule, "within": list(g.within), "ties": g.ties}
         return {**own, **self.fill.record(), **steps, **draws}
-
-    def _identity(self) -> str:
-        return json.dumps([type(self.game).__qualname__, self.record()], sort_keys=True, default=str)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ReadyGame) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
 
 
 def make_game(game: str | Game, **settings: Any) -> Game:

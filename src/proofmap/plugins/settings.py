@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from abc import ABC
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cache
@@ -148,6 +149,30 @@ class Plugin(ABC):
                     main = value.title()
                 changed.append(f"{info.name}={text}")
         return main, changed
+
+
+class Ready(ABC):
+    """What is made from a description for one net. It is equal to another when their records are: when what decides
+    the result is the same.
+    """
+
+    @property
+    @abstractmethod
+    def plugin(self) -> Plugin:
+        """The description it was made from."""
+
+    def record(self) -> dict[str, object]:
+        """What a record of results must carry: the settings, and what was found or built for the net."""
+        return self.plugin.settings()
+
+    def _identity(self) -> str:
+        return json.dumps([type(self.plugin).__qualname__, self.record()], sort_keys=True, default=str)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from PIL import Image
 from proofmap.report.pictures import comparison_sheet, pictured_images, proof_sheet
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.html import pairs_html, table_html
+from proofmap.results.html_tables import pairs_html, table_html
 
 MOST_PICTURES = 3
 WIDEST = 1200

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from proofmap.core.errors import InputError
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.html import table_html
+from proofmap.results.html_tables import table_html
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 
 Use = Literal["mean", "interval"]

@@ -15,7 +15,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.html import table_html
+from proofmap.results.html_tables import table_html
 from proofmap.results.paired import paired_intervals, sign_flip_p
 from proofmap.results.records import MethodResult, setting_text
 

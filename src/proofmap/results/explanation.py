@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proofmap.results.display import display
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.html import pairs_html
+from proofmap.results.html_tables import pairs_html
 from proofmap.results.records import MethodResult
 from proofmap.results.tables import pair_table
 
