@@ -91,7 +91,7 @@ def test_the_page_lists_the_renamed_soundness_first(renamed: pm.Evaluation, tmp_
     page = PageParts(write_report(renamed, tmp_path / "r.html"))
     metrics = {m["name"]: m for m in page.record["metrics"]}
     assert metrics["stays-below"]["kind"] == "soundness"
-    assert "not believe" in metrics["stays-below"]["meaning"]
+    assert "not believe" in metrics["stays-below"]["description"]
     (script,) = [text for attributes, text in page.scripts if attributes.get("type") == "module"]
     assert 'metric.kind === "soundness"' in script
 

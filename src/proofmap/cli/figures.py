@@ -62,7 +62,7 @@ def figures(
 ) -> None:
     """Figures for papers (PDF and PNG, with captions): curves, scatter, mask grids, and those that need photos."""
     if show:
-        rows = [[info.name, info.needs, info.meaning] for info in FIGURES.values()]
+        rows = [[info.name, info.needs, info.description] for info in FIGURES.values()]
         print(tables.aligned(["figure", "needs", "what it shows"], rows))
         return
     check_output(out)

@@ -1,4 +1,4 @@
-"""Names as they can be printed: any photo, method or label in one line of readable characters."""
+"""Text as it can be printed: any name in one line of readable characters, shortened or broken where room is small."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from collections.abc import Callable
 # Whitespace other than plain spaces, control characters, and halves of characters from broken file names.
 _UNPRINTABLE = r"(?:[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff])"
 _GAP = re.compile(f" *{_UNPRINTABLE}(?: |{_UNPRINTABLE})*")
+
+
+def one_line(text: str) -> str:
+    """The text with line breaks, tabs and control characters as single spaces; plain spaces stay as they are.
+
+    >>> one_line("my\\n\\n photo\\t1.png")
+    'my photo 1.png'
+    """
+    return _GAP.sub(" ", text)
 
 
 def shortened(text: str, most: float, *, dots: str = "…", measure: Callable[[str], float] = len) -> str:
@@ -24,10 +33,35 @@ def shortened(text: str, most: float, *, dots: str = "…", measure: Callable[[s
     return text + dots
 
 
-def one_line(text: str) -> str:
-    """The text with line breaks, tabs and control characters as single spaces; plain spaces stay as they are.
+def wrapped(text: str, width: int, lines: int = 3) -> str:
+    """Text in short lines, broken after a space, colon or comma, if need be after a hyphen; the rest becomes dots.
 
-    >>> one_line("my\\n\\n photo\\t1.png")
-    'my photo 1.png'
+    >>> print(wrapped("top-label:learned-mask", 12))
+    top-label:
+    learned-mask
     """
-    return _GAP.sub(" ", text)
+    text = one_line(text)
+    found = _broken(text, r"(?<=[\s:,])", width)
+    if any(len(line) > width for line in found):
+        found = _broken(text, r"(?<=[\s:,-])", width)
+    if len(found) > lines:
+        found = [*found[: lines - 1], found[lines - 1] + "…"]
+    return "\n".join(shortened(line, width) for line in found)
+
+
+def _broken(text: str, where: str, width: int) -> list[str]:
+    lines = [""]
+    for part in re.split(where, text):
+        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return [line.rstrip() for line in lines]
+
+
+def counted(n: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "image"), counted(3000, "image")
+    ('1 image', '3,000 images')
+    """
+    return f"{n:,} {what}" + ("" if n == 1 else "s")

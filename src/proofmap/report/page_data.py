@@ -1,4 +1,4 @@
-"""What the HTML page says, as a plain record: the verdict, the scatter's points, the tables, the settings."""
+"""What the HTML page says, as a json_number record: the verdict, the scatter's points, the tables, the settings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
-from proofmap.report.page_pictures import plain
+from proofmap.report.page_pictures import json_number
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
@@ -35,7 +36,7 @@ def page_record(
     provenance: Mapping[str, object] | None = None,
     failures: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """Everything on the page but the pictures; NaN is None, and nothing but plain data."""
+    """Everything on the page but the pictures; NaN is None, and nothing but json_number data."""
     return {
         "title": title,
         "subject": subject(evaluation),
@@ -56,9 +57,9 @@ def page_record(
         "failures": [{"what": what, "why": why} for what, why in failures],
         "command": command,
         "versions": _versions(),
-        "settings": _plain(evaluation.settings),
-        "curve": _plain(evaluation.results[0].insertion.settings),
-        "provenance": _plain(provenance or {}),
+        "settings": _settings_text(evaluation.settings),
+        "curve": _settings_text(evaluation.results[0].insertion.settings),
+        "provenance": _settings_text(provenance or {}),
     }
 
 
@@ -66,8 +67,8 @@ def subject(evaluation: Evaluation) -> str:
     """What was judged, in one line."""
     settings = evaluation.settings
     parts = [
-        _counted(len(evaluation.results), "method"),
-        _counted(len(evaluation), "image"),
+        counted(len(evaluation.results), "method"),
+        counted(len(evaluation), "image"),
         f"labels {settings.get('labels', 'given')}",
         str(settings.get("model", "")),
     ]
@@ -93,9 +94,9 @@ def verdict_words(evaluation: Evaluation) -> dict[str, str]:
     doubt = ""
     if passing:
         are = "is" if len(passing) == 1 else "are"
-        headline = f"{_listed([r.name for r in passing])} {are} both complete and sound"
+        headline = f"{_joined([r.name for r in passing])} {are} both complete and sound"
         uncertain = [r.name for r in passing if not all(s.low >= BAR for s in _counted_scores(r))]
-        doubt = f"The 95 % interval of {_listed(uncertain)} reaches below the bar. " if uncertain else ""
+        doubt = f"The 95 % interval of {_joined(uncertain)} reaches below the bar. " if uncertain else ""
     elif len(whole) == 1:
         headline = f"{whole[0].name} is not both complete and sound"
     else:
@@ -104,7 +105,7 @@ def verdict_words(evaluation: Evaluation) -> dict[str, str]:
     parts = [
         doubt.strip(),
         _extremes(evaluation),
-        _apart(evaluation),
+        _uneven_note(evaluation),
         missing,
         f"The bar, {tables.number(BAR)}, is our choice; read the numbers, too.",
     ]
@@ -121,7 +122,7 @@ def _missing_words(results: Sequence[MethodResult]) -> str:
             sentences.append(f"{words.capitalize()} was not judged.")
         elif unknown:
             follows = "which therefore cannot pass" if kind in PROOF else "so the verdict leaves it out"
-            sentences.append(f"No image counts for the {words} of {_listed(unknown)}, {follows}.")
+            sentences.append(f"No image counts for the {words} of {_joined(unknown)}, {follows}.")
     return " ".join(sentences)
 
 
@@ -178,32 +179,37 @@ def _image_table(evaluation: Evaluation) -> dict[str, Any]:
         "names": list(evaluation.image_names),
         "label_names": [evaluation.label_names[a] if a != NO_LABEL else "-" for a in used],
         "labels": [place[a] for a in labels],
-        "f": [plain(v) for v in f.gather(1, best)[:, 0].tolist()],
+        "f": [json_number(v) for v in f.gather(1, best)[:, 0].tolist()],
     }
 
 
 def _metric_record(score: Score) -> dict[str, Any]:
-    registered = next((name for name in (score.name, score.kind) if name in METRICS), None)
     return {
         "name": score.name,
         "kind": score.kind,
         "higher": score.higher_is_better,
-        "meaning": METRICS[registered].description if registered else "",
-        "settings": _plain(score.settings),
+        "description": _description(score),
+        "settings": _settings_text(score.settings),
     }
+
+
+def _description(score: Score) -> str:
+    """What the registered metric of this name, or else of this kind, says about itself."""
+    registered = next((name for name in (score.name, score.kind) if name in METRICS), None)
+    return METRICS[registered].description if registered else ""
 
 
 def _method_record(result: MethodResult) -> dict[str, Any]:
     return {
         "name": result.name,
         "label_free": result.label_free,
-        "seconds": plain(result.seconds),
-        "settings": _plain(result.settings),
+        "seconds": json_number(result.seconds),
+        "settings": _settings_text(result.settings),
         "scores": [
-            {"value": plain(s.value), "low": plain(s.low), "high": plain(s.high), "n": s.n}
+            {"value": json_number(s.value), "low": json_number(s.low), "high": json_number(s.high), "n": s.n}
             for s in result.scores
         ],
-        "values": [[plain(v) for v in result.values[s.name].tolist()] for s in result.scores],
+        "values": [[json_number(v) for v in result.values[s.name].tolist()] for s in result.scores],
     }
 
 
@@ -222,10 +228,10 @@ def _counted_scores(result: MethodResult) -> list[Score]:
 def _extremes(evaluation: Evaluation) -> str:
     """Who is most complete, and who soundest: the two ends of the trade that the scatter shows."""
     halves = {h: {r.name: s.value for r in evaluation.results if (s := r.first_score(h))} for h in PROOF}
-    counted = [n for n in halves[COMPLETENESS] if all(half[n] == half[n] for half in halves.values())]
-    if not counted:
+    judged = [n for n in halves[COMPLETENESS] if all(half[n] == half[n] for half in halves.values())]
+    if not judged:
         return ""
-    first, second = (max(counted, key=lambda n: halves[h][n]) for h in PROOF)
+    first, second = (max(judged, key=lambda n: halves[h][n]) for h in PROOF)
     of = {n: [tables.number(halves[h][n]) for h in PROOF] for n in (first, second)}
     if len(evaluation.results) == 1:
         return f"Its completeness is {of[first][0]}, its soundness {of[first][1]}."
@@ -237,7 +243,7 @@ def _extremes(evaluation: Evaluation) -> str:
     )
 
 
-def _apart(evaluation: Evaluation) -> str:
+def _uneven_note(evaluation: Evaluation) -> str:
     """That the means behind the verdict are over different images, where they are."""
     first = evaluation.results[0]
     uneven = dict(zip((s.name for s in first.scores), tables.different_images(evaluation), strict=True))
@@ -251,41 +257,37 @@ def _nth_or_first(names: Sequence[str], k: int) -> str | None:
 
 
 def _ends(score: Score) -> list[float | None]:
-    return [plain(v) for v in (score.value, score.low, score.high)]
+    return [json_number(v) for v in (score.value, score.low, score.high)]
 
 
 def _numbers_of(matrix: Tensor) -> list[list[float | None]]:
-    return [[plain(v) for v in row] for row in matrix.tolist()]
+    return [[json_number(v) for v in row] for row in matrix.tolist()]
 
 
 def _versions() -> dict[str, str]:
     return {"proofmap": __version__, "torch": str(torch.__version__), "python": platform.python_version()}
 
 
-def _plain(settings: Mapping[str, object]) -> dict[str, str]:
+def _settings_text(settings: Mapping[str, object]) -> dict[str, str]:
     """Settings as text, one line each; a setting that holds settings becomes several."""
     lines: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            lines.update({f"{key}.{k}": v for k, v in _plain(value).items()})
+            lines.update({f"{key}.{k}": v for k, v in _settings_text(value).items()})
         elif isinstance(value, (list, tuple)):
-            lines[str(key)] = _shortened_list(value)
+            lines[str(key)] = _list_text(value)
         else:
             lines[str(key)] = str(value)
     return lines
 
 
-def _shortened_list(values: Sequence[object], most: int = 12) -> str:
-    listed = ", ".join(map(str, values[:most]))
-    return listed if len(values) <= most else f"{listed}, ... ({len(values)} in all)"
+def _list_text(values: Sequence[object], most: int = 12) -> str:
+    first = ", ".join(map(str, values[:most]))
+    return first if len(values) <= most else f"{first}, ... ({len(values)} in all)"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _joined(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _counted(n: int, thing: str) -> str:
-    return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
 def _notes(evaluation: Evaluation) -> list[str]:

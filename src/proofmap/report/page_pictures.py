@@ -121,7 +121,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
             {
                 "name": evaluation.label_names[int(evaluation.labels[index, j])],
                 "label": int(evaluation.labels[index, j]),
-                "f": plain(float(evaluation.f[index, j])),
+                "f": json_number(float(evaluation.f[index, j])),
                 "place": order.index(j) + 1,
             }
             for j in places
@@ -140,7 +140,7 @@ def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:
     return own if len(own) <= len(counts) else [c for c in counts if own[0] <= c <= own[-1]]
 
 
-def plain(value: float) -> float | None:
+def json_number(value: float) -> float | None:
     """A number as pages carry it; None for what is not a number.
 
     Nine digits tell any two float32 apart, so what the page prints is what every other table prints.
@@ -151,7 +151,7 @@ def plain(value: float) -> float | None:
 def _label_record(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> dict[str, object]:
     auc = float(result.insertion.auc[index, place])
     found = strength(*proof_values(evaluation, result, index, place))
-    return {"auc": plain(auc), "strength": found.word, "below": found.below}
+    return {"auc": json_number(auc), "strength": found.word, "below": found.below}
 
 
 def _curves(
@@ -160,7 +160,7 @@ def _curves(
     """The probabilities of each label along its map's insertion game, at :func:`curve_counts`."""
     at, own = curve_counts(result, counts), result.insertion.counts.numpy()
     curves = [np.interp(at, own, result.insertion.probabilities[index, j].cpu().numpy()) for j in places]
-    return [[plain(float(p)) for p in curve] for curve in curves]
+    return [[json_number(float(p)) for p in curve] for curve in curves]
 
 
 def _matrices(
@@ -171,7 +171,9 @@ def _matrices(
     if any(m is None for m in matrices):
         return None
     return [
-        [[plain(float(m[index, a, b])) for b in places] for a in places] for m in matrices if m is not None
+        [[json_number(float(m[index, a, b])) for b in places] for a in places]
+        for m in matrices
+        if m is not None
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,9 +12,11 @@ from torch import Tensor
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import keep_top
-from proofmap.core.text import one_line
+from proofmap.core.text import shortened, wrapped
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values, strength
+
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 # The matplotlib colour map "inferno" (CC0) at nine places: perceptually uniform, readable when colour-blind.
 _INFERNO = np.array(
@@ -145,7 +146,7 @@ def sheet(
     ]
     page = Image.new("RGB", (wide, 58 + sum(heights) + 18 * len(notes) + 10), _PAPER)
     draw = ImageDraw.Draw(page)
-    draw.text((_GAP, 16), _shortened(draw, title, big, wide - 2 * _GAP), _INK, big)
+    draw.text((_GAP, 16), _fitting(draw, title, big, wide - 2 * _GAP), _INK, big)
     y = 58
     for cells, height in zip(rows, heights, strict=True):
         for column, cell in enumerate(cells):
@@ -155,10 +156,10 @@ def sheet(
                 below = y + tall + 4
             for k, line in enumerate(cell.lines):
                 colour = line.colour or (_INK if line.strong else _SOFT)
-                draw.text((x, below + _LINE * k), _shortened(draw, line.text, plain, side), colour, plain)
+                draw.text((x, below + _LINE * k), _fitting(draw, line.text, plain, side), colour, plain)
         y += height
     for k, note in enumerate(notes):
-        draw.text((_GAP, y + 18 * k), _shortened(draw, note, small, wide - 2 * _GAP), _SOFT, small)
+        draw.text((_GAP, y + 18 * k), _fitting(draw, note, small, wide - 2 * _GAP), _SOFT, small)
     return page
 
 
@@ -191,7 +192,7 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         head.append(Cell(None, (Text(evaluation.label_names[label], strong=True), belief)))
     rows = [head]
     for result in evaluation.results:
-        lines = [Text(part, strong=True) for part in _wrapped(result.name)]
+        lines = [Text(part, strong=True) for part in wrapped(result.name, 26, lines=8).split("\n")]
         if result.label_free:
             lines.append(Text("one map for all labels"))
         row = [Cell(photo(image, inputs) if result is evaluation.results[0] else None, tuple(lines))]
@@ -231,33 +232,16 @@ def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
     return labels[:MOST_LABELS]
 
 
-def _wrapped(name: str, width: int = 26) -> list[str]:
-    """A method's name in short lines, broken after a colon or comma."""
-    lines, line = [], ""
-    for part in re.split(r"(?<=[:,])", name):
-        if line and len(line) + len(part) > width:
-            lines.append(line)
-            line = ""
-        line += part
-    return [*lines, line]
-
-
 def _enlarged(picture: Image.Image, side: int) -> Image.Image:
     factor = side / max(picture.size)
     how = Image.Resampling.NEAREST if factor >= 2 else Image.Resampling.LANCZOS
     return picture.resize((round(picture.width * factor), round(picture.height * factor)), how)
 
 
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def _font(size: int) -> Font:
     return ImageFont.load_default(size)
 
 
-def _shortened(
-    draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int
-) -> str:
-    text = one_line(text)
-    if draw.textlength(text, font) <= width:
-        return text
-    while text and draw.textlength(text + "...", font) > width:
-        text = text[:-1]
-    return text + "..."
+def _fitting(draw: ImageDraw.ImageDraw, text: str, font: Font, width: int) -> str:
+    """The text in one line, shortened to this many pixels."""
+    return shortened(text, width, dots="...", measure=lambda part: draw.textlength(part, font))

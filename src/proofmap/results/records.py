@@ -55,10 +55,10 @@ class MethodResult:
     def each_row(self) -> Iterator[Mapping[str, object]]:
         """The same rows one by one, for studies too large to list."""
         f, labels = self.insertion.f, self.insertion.labels
-        for i, listed in enumerate(labels.tolist()):
+        for i, row in enumerate(labels.tolist()):
             values = {key: value[i].tolist() for key, value in self.pairs.items()}
             believed = f[i].tolist()
-            for j, label in enumerate(listed):
+            for j, label in enumerate(row):
                 if label != NO_LABEL:
                     place = {"label": label, "name": self.label_names[label], "f": believed[j]}
                     scores = {key: value[j] for key, value in values.items()}

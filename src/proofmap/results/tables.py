@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.text import one_line
+from proofmap.core.text import counted, one_line
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.results.records import BEST_EFFORT, EvaluationRecord
 from proofmap.results.statistics import Score
@@ -39,9 +39,9 @@ def different_images(evaluation: EvaluationRecord) -> list[bool]:
     """For each score, whether the methods' means are over different images; a method that counts none has no mean."""
     found = []
     for scores in zip(*(r.scores for r in evaluation.results), strict=True):
-        counted = [(s, r) for s, r in zip(scores, evaluation.results, strict=True) if s.n]
-        sizes = {s.n for s, _ in counted}
-        sets = {tuple(r.values[s.name].isnan().tolist()) for s, r in counted}
+        with_images = [(s, r) for s, r in zip(scores, evaluation.results, strict=True) if s.n]
+        sizes = {s.n for s, _ in with_images}
+        sets = {tuple(r.values[s.name].isnan().tolist()) for s, r in with_images}
         found.append(len(sizes) > 1 or len(sets) > 1)
     return found
 
@@ -52,7 +52,7 @@ def score_notes(evaluation: EvaluationRecord) -> list[str]:
     n = len(evaluation)
     error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
     quoted = [
-        f"{n} image{'s' if n > 1 else ''}, labels {settings['labels']}, "
+        f"{counted(n, 'image')}, labels {settings['labels']}, "
         f"{'renormalised over the label set' if settings['renormalise'] else 'softmax over all outputs'}, "
         f"model {settings['model']}, seed {settings['seed']}; 95 % bootstrap intervals over images",
         f"{_thresholds_note(evaluation)}insertion curve: fill {curve['fill']}, "
@@ -87,25 +87,24 @@ def _thresholds_note(evaluation: EvaluationRecord) -> str:
 def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
     """Which scores leave images out, for best effort why, and where methods count different images."""
     n, notes = len(evaluation), []
-    apart: dict[str, list[str]] = {}
+    uneven_names: dict[str, list[str]] = {}
     columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
     by_the_rule = _only_the_rule_leaves_out(evaluation)
     for scores, uneven in zip(columns, different_images(evaluation), strict=True):
         name, kind = scores[0].name, scores[0].kind
         least, most = min(s.n for s in scores), max(s.n for s in scores)
-        counted = f"{least}" if least == most else f"{least} to {most}"
+        many = f"{least}" if least == most else f"{least} to {most}"
         if uneven:
-            apart.setdefault(counted, []).append(name)
+            uneven_names.setdefault(many, []).append(name)
         elif least < n and by_the_rule and least == most and kind == BEST_EFFORT:
             notes.append(
-                f"{name} counts the {counted} of {n} images whose second label has f >= {SECOND_LABEL_FLOOR}"
+                f"{name} counts the {many} of {n} images whose second label has f >= {SECOND_LABEL_FLOOR}"
             )
         elif least < n:
-            notes.append(f"{name} counts {counted} of {n} images")
-    for counted, names in apart.items():
-        many = f"{counted} of {n} images by method"
+            notes.append(f"{name} counts {many} of {n} images")
+    for many, names in uneven_names.items():
         notes.append(
-            f"{', '.join(names)}: means over different images ({many}); compare with: proofmap compare"
+            f"{', '.join(names)}: means over different images ({many} of {n} images by method); compare with: proofmap compare"
         )
     return notes
 
@@ -289,13 +288,13 @@ def latex_text(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in one_line(text))
 
 
-def _latex_score(score: Score, bold: bool, interval: bool, counted: bool) -> str:
+def _latex_score(score: Score, bold: bool, interval: bool, with_n: bool) -> str:
     if math.isnan(score.value):
         return "--"
     value = number(score.value).replace("-", "$-$", 1) if score.value < 0 else number(score.value)
     shown = rf"\textbf{{{value}}}" if bold else value
     small = [f"[{number(score.low)}, {number(score.high)}]"] if interval and not math.isnan(score.low) else []
-    small += [f"n={score.n}"] if counted else []
+    small += [f"n={score.n}"] if with_n else []
     return rf"{shown} {{\scriptsize {' '.join(small)}}}" if small else shown
 
 
@@ -367,12 +366,12 @@ def _without_nan(value: object) -> object:
     return value
 
 
-def _score_cell(score: Score, counted: bool) -> str:
+def _score_cell(score: Score, with_n: bool) -> str:
     if math.isnan(score.value):
         return "-"
     # one image has no spread
     interval = "" if math.isnan(score.low) else f" [{number(score.low)}, {number(score.high)}]"
-    return f"{number(score.value)}{interval}" + (f" n={score.n}" if counted else "")
+    return f"{number(score.value)}{interval}" + (f" n={score.n}" if with_n else "")
 
 
 def number(value: object) -> str:

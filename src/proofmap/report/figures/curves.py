@@ -18,11 +18,11 @@ from proofmap.report.figures.drawing import (
     WIDTH,
     Figure,
     draw,
+    escaped,
     evaluation_settings,
-    plain,
-    short,
 )
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.tables import number
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class CurvesFigure(Figure):
             axis.set_title(f"Maps of {panel.title}")
         axes[0][0].set_ylabel("mean probability")
         names = [
-            f"{plain(line.method)} ({', '.join(short(panel.lines[k].auc) for panel in self.rows[0])})"
+            f"{escaped(line.method)} ({', '.join(number(panel.lines[k].auc) for panel in self.rows[0])})"
             for k, line in enumerate(lines)
         ]
         handles = axes[0][0].get_lines()[: len(lines)]
@@ -147,7 +147,7 @@ def draw_panel(axis: Any, panel: Panel, styles: Sequence[dict[str, Any]], top: f
         xlabel=f"{positions} shown (%)", xlim=(0, 100), ylim=(0, 1.02 * top), xticks=[0, 25, 50, 75, 100]
     )
     axis.annotate(
-        f"f {short(believed)}",
+        f"f {number(believed)}",
         (100, believed),
         xytext=(2, 0),
         textcoords="offset points",

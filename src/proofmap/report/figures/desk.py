@@ -23,14 +23,14 @@ from proofmap.report.figures.drawing import (
     SOFT,
     WIDTH,
     Figure,
+    escaped,
+    escaped_lines,
     evaluation_settings,
-    plain,
-    plain_lines,
-    short,
 )
 from proofmap.report.pictures import input_word, kept, picture_ratio
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
+from proofmap.results.tables import number
 from proofmap.theory.desk import DESK, Belief, Case, Example
 
 SHARE = 0.3
@@ -93,7 +93,7 @@ class Desk(Figure):
         f = beliefs[0].f
         axis.axvline(f, color=SOFT, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
         axis.annotate(
-            f"f = {short(f)}",
+            f"f = {number(f)}",
             (f, 1),
             xycoords=("data", "axes fraction"),
             xytext=(3, -1),
@@ -114,7 +114,7 @@ class Desk(Figure):
                 va="center",
                 fontsize=SMALL,
             )
-        axis.set(title=plain(beliefs[0].label), xlabel="AUC of the map", xlim=(0, 1))
+        axis.set(title=escaped(beliefs[0].label), xlabel="AUC of the map", xlim=(0, 1))
         axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
         axis.tick_params(axis="y", length=0)
         axis.spines["left"].set_visible(False)
@@ -124,7 +124,7 @@ class Desk(Figure):
         if math.isnan(alpha) or math.isnan(beta):
             return "not judged"
         parts = [
-            f"{word} {short(value)}"
+            f"{word} {number(value)}"
             for word, value in (("complete", alpha), ("sound", beta))
             if value < 0.995
         ]
@@ -144,11 +144,11 @@ class Desk(Figure):
                     axis.set_visible(False)
                     continue
                 axis.imshow(pixels, interpolation="none")
-            row[1].set_ylabel(plain(labels[j]), fontsize=SMALL)
+            row[1].set_ylabel(escaped(labels[j]), fontsize=SMALL)
 
 
 def _name(case: Case) -> str:
-    return plain_lines(case.method, 24, lines=2)
+    return escaped_lines(case.method, 24, lines=2)
 
 
 def desk() -> Desk:

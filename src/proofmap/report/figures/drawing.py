@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any, ClassVar
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write
-from proofmap.core.text import one_line
+from proofmap.core.text import counted, one_line, wrapped
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.tables import number
 
 WIDTH = 5.5
 """Inches: the text width of NeurIPS. Figures are drawn at the size they are printed, so fonts keep theirs."""
@@ -92,43 +90,18 @@ def draw(figure: Figure, path: str | Path) -> Path:
     return path
 
 
-def plain(text: str) -> str:
+def escaped(text: str) -> str:
     """Text that matplotlib prints as it is, in one line: a dollar sign would start mathematics.
 
-    >>> print(plain("5$ note"))
+    >>> print(escaped("5$ note"))
     5\\$ note
     """
     return one_line(text).replace("$", r"\$")
 
 
-def plain_lines(text: str, width: int, lines: int = 3) -> str:
-    """Text in short lines, as :func:`wrapped` breaks it and :func:`plain` prints it."""
-    return "\n".join(map(plain, wrapped(text, width, lines).split("\n")))
-
-
-def wrapped(text: str, width: int, lines: int = 3) -> str:
-    """Text in short lines, broken after a space, colon or comma, if need be after a hyphen; the rest becomes dots.
-
-    >>> print(wrapped("top-label:learned-mask", 12))
-    top-label:
-    learned-mask
-    """
-    text = one_line(text)
-    found = _broken(text, r"(?<=[\s:,])", width)
-    if any(len(line) > width for line in found):
-        found = _broken(text, r"(?<=[\s:,-])", width)
-    if len(found) > lines:
-        found = [*found[: lines - 1], found[lines - 1] + "…"]
-    return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in found)
-
-
-def _broken(text: str, where: str, width: int) -> list[str]:
-    lines = [""]
-    for part in re.split(where, text):
-        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
-            lines.append("")
-        lines[-1] += part
-    return [line.rstrip() for line in lines]
+def escaped_lines(text: str, width: int, lines: int = 3) -> str:
+    """Text in short lines, as :func:`wrapped` breaks it and :func:`escaped` prints it."""
+    return "\n".join(map(escaped, wrapped(text, width, lines).split("\n")))
 
 
 def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> str:
@@ -155,17 +128,3 @@ def darker(colour: str) -> str:
     """
     parts = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
     return "#" + "".join(f"{round(0.6 * part):02x}" for part in parts)
-
-
-def counted(n: int, what: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "image"), counted(3, "image")
-    ('1 image', '3 images')
-    """
-    return f"{n} {what}" + ("" if n == 1 else "s")
-
-
-def short(value: float) -> str:
-    """A probability as papers print it: ``.84``."""
-    return number(float(value))

@@ -13,10 +13,11 @@ from PIL import Image
 from torch import Tensor
 
 from proofmap.core.inputs import Inputs
-from proofmap.core.text import one_line
-from proofmap.report.figures.drawing import INK, SMALL, SOFT, WIDTH, Figure, plain, short, wrapped
+from proofmap.core.text import one_line, wrapped
+from proofmap.report.figures.drawing import INK, SMALL, SOFT, WIDTH, Figure, escaped
 from proofmap.report.pictures import photo
 from proofmap.results.strength import Word, strength
+from proofmap.results.tables import number
 
 SIGNS: dict[Word, tuple[str, str]] = {
     "weak": ("↓", "#0064AA"),
@@ -70,7 +71,7 @@ def tiny(value: float) -> str:
         return "0" if value == 0 else "-"
     if value < 0.001:
         return "<.001"
-    return f"{value:.3f}"[1:] if value < 0.005 else short(value)
+    return f"{value:.3f}"[1:] if value < 0.005 else number(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +157,7 @@ class _Page:
                 figure.text(
                     0.02 / self.width,
                     1 - (y + above + self.cell / 2) / self.height,
-                    plain(self.grid.titles[k]),
+                    escaped(self.grid.titles[k]),
                     rotation=90,
                     ha="left",
                     va="center",
@@ -202,7 +203,7 @@ class _Page:
             figure.text(
                 x / self.width,
                 1 - (first + self.line * k) / self.height,
-                plain(line),
+                escaped(line),
                 ha="center",
                 va="baseline",
                 fontsize=SMALL,

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from proofmap.core.errors import InputError
-from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, evaluation_settings, plain_lines, short
+from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, escaped_lines, evaluation_settings
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
+from proofmap.results.tables import number
 
 MOST_LABELS, MOST_METHODS, MOST_WRITTEN = 10, 8, 5
 _ACROSS = 4
@@ -85,9 +86,9 @@ class LabelMatrix(Figure):
         largest = float(np.nanmax([*everything, np.full(size, 1e-3)]))
         picture = axis.imshow(values, vmin=0, vmax=largest, cmap="cividis")
         axis.axhline(size - 0.5, color="white", linewidth=3)
-        names = [plain_lines(name, 14, lines=1) for name in self.labels]
+        names = [escaped_lines(name, 14, lines=1) for name in self.labels]
         title = matrix.method + ("*" if matrix.label_free else "")
-        axis.set_title(plain_lines(title, wide, lines=2), fontsize=7.5)
+        axis.set_title(escaped_lines(title, wide, lines=2), fontsize=7.5)
         how = {} if self._short() else {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
         axis.set_xticks(range(size), names, fontsize=SMALL, **how)
         axis.set_yticks(range(size + 1), [*names, "f"], fontsize=SMALL)
@@ -97,7 +98,7 @@ class LabelMatrix(Figure):
             for i, row in enumerate(values.tolist()):
                 for j, value in enumerate(row):
                     colour = "white" if value < 0.55 else "black"
-                    axis.text(j, i, short(value), ha="center", va="center", fontsize=6, color=colour)
+                    axis.text(j, i, number(value), ha="center", va="center", fontsize=6, color=colour)
         return picture
 
 

@@ -14,15 +14,16 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.ranking import keep_top
-from proofmap.core.text import one_line
+from proofmap.core.text import counted, one_line
 from proofmap.fills import Fill, make_fill
 from proofmap.methods.learned_mask import LearnedMask
 from proofmap.metrics import proof
 from proofmap.metrics.curves import insertion
 from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_top
-from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, counted, plain, short
+from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, escaped
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof, tiny
 from proofmap.report.pictures import input_word, kept, photo
+from proofmap.results.tables import number
 
 TVS = (0.0, 0.001, 0.01, 0.1)
 """The weights of the paper's figures."""
@@ -61,7 +62,7 @@ class TVCurves(Figure):
         for row, panels in zip(axes, self.rows, strict=True):
             for axis, panel in zip(row, panels, strict=True):
                 draw_panel(axis, panel, styles, panel_top(*panels), self.positions)
-                axis.set_title(plain(panel.title), pad=13)
+                axis.set_title(escaped(panel.title), pad=13)
                 axis.label_outer()
                 _key(axis, panel, colours)
             row[0].set_ylabel("mean probability")
@@ -70,7 +71,7 @@ class TVCurves(Figure):
 
 def _key(axis: Any, panel: Panel, colours: Sequence[Any]) -> None:
     """Weights and areas in the lines' colours, in a row above the panel."""
-    words = ["TV (AUC)", *(f"{line.method} ({short(line.auc)})" for line in panel.lines)]
+    words = ["TV (AUC)", *(f"{line.method} ({number(line.auc)})" for line in panel.lines)]
     letters = sum(len(word) + 3 for word in words) - 3
     x = 0.0
     for word, colour in zip(words, (INK, *colours), strict=True):

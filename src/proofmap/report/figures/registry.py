@@ -33,7 +33,7 @@ class FigureInfo:
     """
 
     name: str
-    meaning: str
+    description: str
     needs: Needs
     make: Callable[..., Figure]
 

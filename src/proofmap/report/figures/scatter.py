@@ -19,8 +19,8 @@ from proofmap.report.figures.drawing import (
     Figure,
     darker,
     draw,
+    escaped,
     evaluation_settings,
-    plain,
 )
 from proofmap.report.name_places import interval_boxes, place_names
 from proofmap.results.evaluation import Evaluation
@@ -149,7 +149,7 @@ def _name_points(axis: Any, points: Sequence[Point]) -> None:
     drawn = [(k, p) for k, p in enumerate(points) if _is_drawn(p)]
     unit = figure.dpi / 72  # pixels per point
     marks = [tuple(axis.transData.transform((p.x[0], p.y[0]))) for _, p in drawn]
-    names = [plain(shortened(p.method, LONGEST)) for _, p in drawn]
+    names = [escaped(shortened(p.method, LONGEST)) for _, p in drawn]
     frame = axis.get_window_extent(renderer)
     places = place_names(
         marks,
