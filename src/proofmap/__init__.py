@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, cast
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError
 from proofmap.core.version import __version__
-from proofmap.data.photos import load_images
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.judging import evaluate, explain
 from proofmap.methods import METHODS, LearnedMask, Method, TopLabel, make_method
@@ -26,7 +25,6 @@ from proofmap.metrics import (
     make_game,
     make_metric,
 )
-from proofmap.models import list_models, load_classifier
 from proofmap.results.display import Display, set_display
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
@@ -34,6 +32,8 @@ from proofmap.results.records import MethodResult
 from proofmap.results.statistics import Score
 
 if TYPE_CHECKING:
+    from proofmap.data.photos import load_images
+    from proofmap.models import list_models, load_classifier
     from proofmap.report.html import write_report
     from proofmap.results.audit import audit
     from proofmap.results.compare import compare
@@ -41,8 +41,11 @@ if TYPE_CHECKING:
 
 set_display(lambda: cast(Display, import_module("proofmap.report.display")))
 
-# imported when asked for: they bring the progress views and the drawing along
+# imported when asked for: they bring datasets, nets, progress views and drawing along
 _LATER = {
+    "list_models": "proofmap.models",
+    "load_classifier": "proofmap.models",
+    "load_images": "proofmap.data.photos",
     "Run": "proofmap.study",
     "Selection": "proofmap.study",
     "Study": "proofmap.study",

@@ -20,7 +20,6 @@ from proofmap.cli import app
 from proofmap.core.labels import LabelRule
 from proofmap.data import pool
 from proofmap.fills import FILLS
-from proofmap.fills import images as image_fills
 from proofmap.methods import METHODS, make_method
 from proofmap.metrics import GAMES, METRICS, make_metric
 from proofmap.models import registry
@@ -52,7 +51,7 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_photos(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(registry._OWN, registry.DEFAULT_MODEL, tiny_model())
-    monkeypatch.setattr(image_fills, "build_pool", partial(few_distractors, pool.build_pool))
+    monkeypatch.setattr(pool, "build_pool", partial(few_distractors, pool.build_pool))
     for known in (METHODS, METRICS, FILLS, GAMES):
         monkeypatch.setattr(known, "_known", {name: known[name] for name in known})
     return tmp_path

@@ -15,7 +15,6 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
-from proofmap.data.pool import build_pool
 from proofmap.fills.fill import FILLS, Fill, ReadyFill
 from proofmap.plugins.settings import setting
 
@@ -49,10 +48,12 @@ class Images(Fill):
         return isinstance(self.source, str) and self.source == SAMPLES
 
     def prepare(self, classifier: Classifier) -> ReadyImages:
+        from proofmap.data import pool as pools  # when it is first needed: datasets take a while to import
+
         inputs = classifier.inputs
         if isinstance(inputs, Pictures):
             shape = (inputs.channels, *inputs.size)
-            pool = build_pool(self.source, shape, size=self.size, crop=self.crop, seed=self.seed)
+            pool = pools.build_pool(self.source, shape, size=self.size, crop=self.crop, seed=self.seed)
         else:
             pool = self._values(inputs)
         digest = hashlib.blake2b(np.ascontiguousarray(pool.numpy()).tobytes(), digest_size=8).hexdigest()

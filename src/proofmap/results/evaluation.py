@@ -7,7 +7,6 @@ from pathlib import Path
 
 from proofmap.results.display import display
 from proofmap.results.records import EvaluationRecord
-from proofmap.results.tables import score_table
 
 
 @dataclass(frozen=True, repr=False)
@@ -16,6 +15,8 @@ class Evaluation(EvaluationRecord):
 
     def table(self) -> str:
         """The scores as text: one line per method, one column per metric, intervals in brackets."""
+        from proofmap.results.tables import score_table
+
         return score_table(self)
 
     def __str__(self) -> str:

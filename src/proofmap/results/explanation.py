@@ -10,9 +10,7 @@ from torch import Tensor
 
 from proofmap.results.display import display
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.html_tables import pairs_html
 from proofmap.results.records import MethodResult
-from proofmap.results.tables import pair_table
 
 
 @dataclass(frozen=True)
@@ -32,9 +30,13 @@ class PairScores:
         return self.rows[index]
 
     def __str__(self) -> str:
+        from proofmap.results.tables import pair_table
+
         return pair_table(self.evaluation)
 
     def _repr_html_(self) -> str:
+        from proofmap.results.html_tables import pairs_html
+
         return pairs_html(self.evaluation)
 
 
