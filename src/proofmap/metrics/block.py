@@ -97,7 +97,7 @@ def judge_block(
         subjects.labels,
         maps,
         method=method,
-        truth=subjects.truth,
+        truth=None if subjects.truth is None else subjects.truth.to(subjects.images.device),
         boxes=subjects.boxes,
         seed=seed,
         progress=progress,
