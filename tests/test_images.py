@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import os
 import struct
+import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,8 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.pictures import find_images, fit, read_image, to_pixels
-from proofmap.data.photos import load_images
+from proofmap.core.pictures import find_images, fit, fitted_size, read_image, to_pixels
+from proofmap.data.photos import CropWarning, load_images
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 MEAN = (0.5, 0.4, 0.3)
@@ -375,3 +377,59 @@ def test_pixels_without_a_range_are_refused(tmp_path: Path, mode: str) -> None:
     path = save(tmp_path, "raw.tif", Image.new(mode, (8, 8)))
     with pytest.raises(InputError, match=rf"raw\.tif has '{mode}' pixels without a known range"):
         read_image(path)
+
+
+# ---- other proportions -----------------------------------------------------------------------------------------
+
+
+def test_sizes_and_crops_are_those_of_torchvision(torchvision: ModuleType) -> None:
+    """Over many proportions: the size after Resize, and the pixel that CenterCrop begins with."""
+    from torchvision.transforms import functional
+
+    different = 0
+    for width in range(200, 420, 7):
+        for height in range(190, 430, 11):
+            resized = functional.resize(Image.new("L", (width, height)), 256).size
+            scaled, (left, top) = fitted_size((width, height), (224, 224), 256)
+            assert scaled == resized, (width, height)
+            assert (left, top) == (round((resized[0] - 224) / 2), round((resized[1] - 224) / 2))
+            different += scaled != tuple(round(256 / min(width, height) * side) for side in (width, height))
+    assert different > 100  # rounding would give other sizes
+
+
+@pytest.mark.parametrize("photo", [(61, 40), (40, 61), (50, 50), (33, 97)])
+def test_a_cropped_photo_is_torchvisions_pixel_for_pixel(
+    torchvision: ModuleType, photo: tuple[int, int]
+) -> None:
+    from torchvision.transforms import functional
+
+    pixels = np.random.default_rng(0).integers(0, 256, (photo[1], photo[0], 3), dtype=np.uint8)
+    image = Image.fromarray(pixels)
+    expected = functional.center_crop(functional.resize(image, 24), [20, 20])
+    assert np.array_equal(np.asarray(fit(image, (20, 20), 24, "bilinear")), np.asarray(expected))
+
+
+def test_padding_shows_all_of_a_photo_on_the_nets_gray(tmp_path: Path) -> None:
+    Image.new("RGB", (60, 10), (255, 0, 0)).save(tmp_path / "wide.png")
+    f = classifier(12).fitting("pad")
+    (image,) = load_images(tmp_path / "wide.png", f)
+    assert bool((image[:, 5:7] == torch.tensor([1.0, 0.0, 0.0]).view(3, 1, 1)).all())
+    gray = f.gray.view(3, 1, 1)
+    torch.testing.assert_close(image[:, :5], gray.expand(3, 5, 12), rtol=0, atol=1 / 250)  # bytes
+    assert f.settings()["fit"] == "pad" and "fit" not in classifier(12).settings()
+
+
+def test_squashing_shows_all_of_a_photo_out_of_proportion() -> None:
+    half = np.zeros((10, 60, 3), dtype=np.uint8)
+    half[:, 30:] = 255
+    squashed = np.asarray(fit(Image.fromarray(half), (12, 12), None, "box", "squash"))
+    assert (squashed[:, :6] == 0).all() and (squashed[:, 6:] == 255).all()
+
+
+def test_a_photo_of_which_little_is_seen_is_named(tmp_path: Path) -> None:
+    Image.new("RGB", (120, 20)).save(tmp_path / "panorama.png")
+    with pytest.warns(CropWarning, match=r"panorama.png is 120 x 20: the net sees the middle 17 % of it"):
+        load_images(tmp_path / "panorama.png", classifier(8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_images(tmp_path / "panorama.png", classifier(8).fitting("pad"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -18,7 +19,7 @@ from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import LabelRule, label_index
-from proofmap.core.pictures import Interpolation
+from proofmap.core.pictures import Fit, Interpolation
 from proofmap.plugins.code import add_plain_values, code_digest, tensor_bytes
 
 Outputs = Literal["logits", "probabilities"]
@@ -44,7 +45,8 @@ class Classifier:
         label_set: ``"all"``, or a list of names or indices.
         renormalise: softmax over the label set only.
         resize: shorter side before the centre crop when photos are loaded; the input size when left out.
-        inputs: what the net takes, in place of size, mean, std, resize and interpolation.
+        fit: what happens to photos of other proportions: ``"crop"``, ``"pad"`` or ``"squash"``.
+        inputs: what the net takes, in place of size, mean, std, resize, interpolation and fit.
         device: where to run; the net's own device when left out.
         batch_size: passes of the net at once; found from the device's memory when left out.
 
@@ -67,6 +69,7 @@ class Classifier:
         renormalise: bool = False,
         resize: int | None = None,
         interpolation: Interpolation = "bilinear",
+        fit: Fit = "crop",
         inputs: Inputs | None = None,
         device: str | torch.device | None = None,
         batch_size: int | None = None,
@@ -87,6 +90,7 @@ class Classifier:
                 std=tuple(std),
                 resize=resize,
                 interpolation=interpolation,
+                fit=fit,
             )
         elif size is not None:
             raise InputError("give either the size of pictures or inputs=, not both")
@@ -177,6 +181,14 @@ class Classifier:
         """
         other = self._like(self.net)
         other._set_labels(label_set, renormalise)
+        return other
+
+    def fitting(self, fit: Fit) -> Classifier:
+        """The same net, with photos of other proportions cropped, padded or squashed."""
+        if not isinstance(self.inputs, Pictures):
+            raise InputError(f"fit is for photos; {self.name} takes {self.inputs.noun}")
+        other = self._like(self.net)
+        other.inputs = replace(self.inputs, fit=fit)
         return other
 
     def settings(self) -> dict[str, object]:

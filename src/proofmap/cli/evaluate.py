@@ -19,6 +19,7 @@ from proofmap.cli.options import (
     MODEL_HELP,
     BatchSizeOption,
     Device,
+    FitOption,
     Format,
     Quiet,
     check_format,
@@ -65,6 +66,7 @@ def evaluate(
     correct: Annotated[bool | None, typer.Option(help="Only images that the net gets right.")] = None,
     second: Annotated[float | None, typer.Option(help="Only images whose second label has this f.")] = None,
     label_set: Annotated[str | None, typer.Option(help="Only these labels count.")] = None,
+    fit: FitOption = None,
     renormalise: Annotated[bool | None, typer.Option(help="Softmax over the label set alone.")] = None,
     thresholds: Annotated[
         str | None, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")
@@ -103,6 +105,7 @@ def evaluate(
         "model": model,
         "weights": weights,
         "labels": labels,
+        "fit": fit,
         "renormalise": renormalise,
         "thresholds": thresholds,
         "curve": curve,

@@ -14,6 +14,7 @@ from proofmap.cli.options import (
     BatchSizeOption,
     CurveOption,
     Device,
+    FitOption,
     LabelSet,
     LabelsOption,
     Model,
@@ -23,6 +24,7 @@ from proofmap.cli.options import (
     Seed,
     ThresholdsOption,
     Weights,
+    check_fit,
     command_line,
     device_named,
     print_written,
@@ -31,7 +33,9 @@ from proofmap.cli.options import (
     warn_if_no_charts,
 )
 from proofmap.core.files import check_output
+from proofmap.core.inputs import Pictures
 from proofmap.data.loader import load_blocks
+from proofmap.data.photos import warn_of_crop
 from proofmap.data.specs import photographs
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
@@ -53,6 +57,7 @@ def explain(
     renormalise: Renormalise = True,
     thresholds: ThresholdsOption = "paper",
     curve: CurveOption = "paper",
+    fit: FitOption = None,
     out: Out = Path("proofs"),
     device: Device = None,
     batch_size: BatchSizeOption = None,
@@ -65,12 +70,17 @@ def explain(
     classifier = pm.load_classifier(
         model, weights=weights, device=device_named(device), batch_size=batch_size
     )
+    if fit is not None:
+        classifier = classifier.fitting(check_fit(fit))
     if label_set is not None:
         classifier = classifier.restricted(split_list(label_set), renormalise=renormalise)
     check_output(out)
     (block,) = load_blocks(photos, classifier, block_size=len(photos))
     if not block.indices:
         raise pm.InputError(block.failures[0].reason)
+    if isinstance(classifier.inputs, Pictures):
+        for i in block.indices:
+            warn_of_crop(photos.names[i], photos.read(i), classifier.inputs)
     if (out / "evaluation.json").exists():
         stderr.print(f"note: the files of an earlier explain in {out}/ are replaced", markup=False)
     proof = pm.explain(

@@ -6,13 +6,14 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import torch
 import typer
 from rich.console import Console
 
 from proofmap.core.errors import InputError
+from proofmap.core.pictures import Fit
 
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -29,6 +30,9 @@ LabelSet = Annotated[str | None, typer.Option(help="Only these labels count.")]
 Renormalise = Annotated[bool, typer.Option(help="Softmax over the label set alone, or over all outputs.")]
 ThresholdsOption = Annotated[str, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")]
 CurveOption = Annotated[str, typer.Option(help="paper, released, rise or restricted.")]
+FitOption = Annotated[
+    str | None, typer.Option(help="Photos of other proportions: crop, pad or squash; as the net says.")
+]
 Out = Annotated[Path, typer.Option(help="Folder for what is written.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; a GPU is used when there is one.")]
 BatchSizeOption = Annotated[int | None, typer.Option(help="Images at once; found from the device's memory.")]
@@ -53,6 +57,13 @@ def split_list(text: str) -> list[str]:
 def check_format(format: str, known: Sequence[str] = FORMATS) -> None:
     if format not in known:
         raise InputError(f"--format must be {', '.join(known[:-1])} or {known[-1]}, not {format!r}")
+
+
+def check_fit(name: str) -> Fit:
+    """The way to fit photos, if there is one of that name."""
+    if name not in get_args(Fit):
+        raise InputError(f"--fit must be {', '.join(get_args(Fit))}, not {name!r}")
+    return cast(Fit, name)
 
 
 def device_named(name: str | None) -> str:

@@ -16,6 +16,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
+Fit = Literal["crop", "pad", "squash"]
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"})
 # Safe on a file from outside: Pillow would hand EPS, whatever the file's suffix, to Ghostscript.
@@ -88,37 +89,73 @@ def in_colour(image: Image.Image, name: str) -> Image.Image:
 
 
 def fit(
-    image: Image.Image, size: tuple[int, int], resize: int | None, interpolation: Interpolation
+    image: Image.Image,
+    size: tuple[int, int],
+    resize: int | None,
+    interpolation: Interpolation,
+    how: Fit = "crop",
+    background: Sequence[float] = (0.5, 0.5, 0.5),
 ) -> Image.Image:
-    """Resize so that the shorter side is ``resize`` (the input size when None), then crop the centre to ``size``.
+    """A picture brought to ``size`` (height, width).
+
+    - ``crop``: resized so that the shorter side is ``resize`` (the input size when None), then the centre is cut out,
+      pixel for pixel as torchvision's ``Resize`` and ``CenterCrop`` do it;
+    - ``pad``: resized until all of it fits, with ``background`` around it;
+    - ``squash``: resized to the size, whatever its proportions.
 
     >>> fit(Image.new("RGB", (400, 300)), (224, 224), 256, "bilinear").size
     (224, 224)
     """
-    scaled, (left, top) = fitted_size(image.size, size, resize)
+    scaled, (left, top) = fitted_size(image.size, size, resize, how)
     if scaled[0] * scaled[1] > (Image.MAX_IMAGE_PIXELS or math.inf):
         raise InputError(
             f"a picture of {image.width} x {image.height} pixels is too narrow: enlarged until its shorter side "
             f"fits, it would have {scaled[0]} x {scaled[1]}; crop it first"
         )
     image = image.resize(scaled, _RESAMPLING[interpolation])
-    return image.crop((left, top, left + size[1], top + size[0]))
+    if how != "pad":
+        return image.crop((left, top, left + size[1], top + size[0]))
+    colour = tuple(round(255 * value) for value in background)
+    page = Image.new(image.mode, (size[1], size[0]), (*colour, 255) if image.mode == "RGBA" else colour)
+    page.paste(image, (-left, -top))
+    return page
 
 
 def fitted_size(
-    given: tuple[int, int], size: tuple[int, int], resize: int | None
+    given: tuple[int, int], size: tuple[int, int], resize: int | None, how: Fit = "crop"
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """What :func:`fit` makes of a picture of ``given`` width and height: width and height after resizing, and the left
-    and upper border that the crop takes away.
+    and upper border that is cut off (negative where one is added).
 
     >>> fitted_size((400, 300), (224, 224), 256)
     ((341, 256), (58, 16))
+    >>> fitted_size((400, 300), (224, 224), 256, "pad")
+    ((224, 168), (0, -28))
     """
-    height, width = size
-    margin = 1.0 if resize is None else resize / min(size)
-    scale = max(height * margin / given[1], width * margin / given[0])
-    scaled = (max(width, round(given[0] * scale)), max(height, round(given[1] * scale)))
-    return scaled, ((scaled[0] - width) // 2, (scaled[1] - height) // 2)
+    (given_width, given_height), (height, width) = given, size
+    if how == "squash":
+        return (width, height), (0, 0)
+    margin = 1.0 if resize is None or how == "pad" else resize / min(size)
+    tall, wide = height * margin, width * margin
+    # the side that decides gets its length exactly, the other one is rounded down, as torchvision does it
+    if (wide * given_height >= tall * given_width) == (how == "crop"):
+        scaled = (round(wide), int(wide * given_height / given_width))
+    else:
+        scaled = (int(tall * given_width / given_height), round(tall))
+    scaled = (max(1, scaled[0]), max(1, scaled[1]))
+    if how == "crop":
+        scaled = (max(width, scaled[0]), max(height, scaled[1]))
+    return scaled, (round((scaled[0] - width) / 2), round((scaled[1] - height) / 2))
+
+
+def seen_share(given: tuple[int, int], size: tuple[int, int], resize: int | None, how: Fit = "crop") -> float:
+    """The share of a picture's area that is left after :func:`fit`.
+
+    >>> seen_share((1200, 200), (224, 224), 224)
+    0.16666666666666666
+    """
+    (wide, high), _ = fitted_size(given, size, resize, how)
+    return min(1.0, size[1] / wide) * min(1.0, size[0] / high)
 
 
 def resize_shorter_side(image: Image.Image, side: int) -> Image.Image:
@@ -127,8 +164,8 @@ def resize_shorter_side(image: Image.Image, side: int) -> Image.Image:
     >>> resize_shorter_side(Image.new("RGB", (400, 300)), 256).size
     (341, 256)
     """
-    scale = side / min(image.size)
-    width, height = (max(side, round(length * scale)) for length in image.size)
+    shorter = min(image.size)
+    width, height = (side if length == shorter else int(side * length / shorter) for length in image.size)
     if width * height > (Image.MAX_IMAGE_PIXELS or math.inf):
         raise InputError(
             f"a picture of {image.width} x {image.height} pixels is too narrow: with its shorter side at {side} it "

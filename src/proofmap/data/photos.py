@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.pictures import find_images, read_image
+
+LEAST_SHARE = 0.4
+"""A photo of 3 : 2, cut as nets for ImageNet cut it, keeps half of its area; below this the crop is worth a word."""
+
+
+class CropWarning(UserWarning):
+    """The net sees only a small part of a photo."""
 
 
 def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> Tensor:
@@ -24,5 +33,21 @@ def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier
         raise InputError(f"photos are pictures, but the classifier takes {classifier.inputs.noun}")
     if classifier.channels not in (1, 3):
         raise InputError(f"photos have 1 or 3 channels, but the classifier takes {classifier.channels}")
-    photos = [classifier.inputs.prepare(read_image(path)) for path in find_images(places)]
+    photos = []
+    for path in find_images(places):
+        photo = read_image(path)
+        photos.append(classifier.inputs.prepare(photo))
+        warn_of_crop(path.name, photo, classifier.inputs)
     return torch.stack(photos).to(classifier.device)
+
+
+def warn_of_crop(name: str, photo: Image.Image, inputs: Pictures) -> None:
+    """Say so where the net sees less than half of what a usual crop leaves of a photo."""
+    share = inputs.seen_share(photo)
+    if share < LEAST_SHARE:
+        warnings.warn(
+            f"{name} is {photo.width} x {photo.height}: the net sees the middle {100 * share:.0f} % of it. "
+            "fit='pad' (--fit pad) shows all of it, fit='squash' all of it out of proportion",
+            CropWarning,
+            stacklevel=3,
+        )

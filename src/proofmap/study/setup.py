@@ -96,6 +96,8 @@ class Setup:
         classifier = self.classifier or load_classifier(
             study.model, weights=study.weights, device=self.device
         )
+        if study.fit is not None:
+            classifier = classifier.fitting(study.fit)
         if study.label_set:
             classifier = classifier.restricted(list(study.label_set), renormalise=study.renormalise)
         return classifier

@@ -31,6 +31,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
+from proofmap.core.pictures import Fit
 from proofmap.methods.method import METHODS, Method, MethodLike, make_method
 from proofmap.metrics.metric import METRICS, Metric, make_metric
 from proofmap.metrics.proof_scores import default_metrics
@@ -87,6 +88,7 @@ class Study:
 
     Args:
         model, weights: a net's name and weights file, as :func:`proofmap.load_classifier` takes them.
+        fit: what happens to photos of other proportions: ``crop``, ``pad`` or ``squash``; as the net says when left out.
         data: a dataset string, or photos and folders.
         images: which of its pictures.
         labels: the label rule: ``all``, ``top5``, ``p>=0.01``, or names or indices.
@@ -99,6 +101,7 @@ class Study:
     """
 
     model: str = DEFAULT_MODEL
+    fit: Fit | None = None
     weights: str | None = None
     data: Sequence[str | Path] = ()
     images: Selection = field(default_factory=Selection)
@@ -127,6 +130,8 @@ class Study:
             value = getattr(self, name)
             if not isinstance(value, str) and not (name == "weights" and isinstance(value, Path | None)):
                 raise InputError(f"{name} must be a text, not {value!r}")
+        if self.fit is not None and self.fit not in get_args(Fit):
+            raise InputError(f"fit must be one of {', '.join(get_args(Fit))}, not {self.fit!r}")
         if not isinstance(self.renormalise, bool):
             raise InputError(f"renormalise must be true or false, not {self.renormalise!r}")
         object.__setattr__(self, "maps", _MAPS.get(str(self.maps), self.maps))

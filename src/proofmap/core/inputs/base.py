@@ -94,6 +94,7 @@ class Inputs(ABC):
 
         ``keep`` is ``(..., *positions)``, boolean or a share in [0, 1]; the others are ``(..., *shape)``.
 
+        >>> from proofmap.core.inputs import Rows
         >>> rows = Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1))
         >>> rows.composite(torch.tensor([True, False, True]), torch.ones(3), torch.zeros(3))
         tensor([1., 0., 1.])

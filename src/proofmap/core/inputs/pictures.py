@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Box, Inputs
-from proofmap.core.pictures import Interpolation, fit, fitted_size, in_colour, to_pixels
+from proofmap.core.pictures import Fit, Interpolation, fit, fitted_size, in_colour, seen_share, to_pixels
 
 _BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
@@ -26,6 +26,8 @@ class Pictures(Inputs):
         size: height and width (one number for a square).
         resize: shorter side before the centre crop when photos are loaded; the input size when None.
         interpolation: how photos are resized.
+        fit: what happens to photos of other proportions: ``crop`` (the centre is cut out), ``pad`` (all of it is shown,
+            with gray around it) or ``squash``.
     """
 
     kind: ClassVar[str] = "pictures"
@@ -38,15 +40,17 @@ class Pictures(Inputs):
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
     resize: int | None = None
     interpolation: Interpolation = "bilinear"
+    fit: Fit = "crop"
 
     def __post_init__(self) -> None:
         size = (self.size, self.size) if isinstance(self.size, int) else self.size
         object.__setattr__(self, "size", (int(size[0]), int(size[1])))
         if min(self.size) < 1:
             raise InputError(f"size must be positive, not {self.size!r}")
-        if self.interpolation not in get_args(Interpolation):
-            known = ", ".join(get_args(Interpolation))
-            raise InputError(f"interpolation must be one of {known}, not {self.interpolation!r}")
+        for name, choices in (("interpolation", Interpolation), ("fit", Fit)):
+            if getattr(self, name) not in get_args(choices):
+                known = ", ".join(get_args(choices))
+                raise InputError(f"{name} must be one of {known}, not {getattr(self, name)!r}")
         super().__post_init__()
 
     @property
@@ -60,10 +64,11 @@ class Pictures(Inputs):
         return "; divide 8-bit pixels by 255"
 
     def prepare(self, item: Image.Image, *, cropped: bool = False) -> Tensor:
-        """A photo resized and centre-cropped; gray-scale becomes RGB, transparency shows the neutral gray."""
+        """A photo brought to the size; gray-scale becomes RGB, transparency shows the neutral gray."""
         item = in_colour(item, "the picture")
-        fitted = fit(item, self.size, None if cropped else self.resize, self.interpolation)
-        pixels = to_pixels(fitted, self.neutral.expand(3).tolist() if item.mode == "RGBA" else None)
+        gray = self.neutral.expand(3).tolist()
+        fitted = fit(item, self.size, None if cropped else self.resize, self.interpolation, self.fit, gray)
+        pixels = to_pixels(fitted, gray if item.mode == "RGBA" else None)
         if self.channels == 1:
             pixels = (pixels * pixels.new_tensor(_BRIGHTNESS).view(3, 1, 1)).sum(dim=0, keepdim=True)
         return pixels
@@ -75,7 +80,9 @@ class Pictures(Inputs):
     def moved_boxes(
         self, boxes: Sequence[Box], item: Image.Image, *, cropped: bool = False
     ) -> tuple[Box, ...]:
-        (wide, high), (left, top) = fitted_size(item.size, self.size, None if cropped else self.resize)
+        (wide, high), (left, top) = fitted_size(
+            item.size, self.size, None if cropped else self.resize, self.fit
+        )
         across, down = wide / item.width, high / item.height
         moved = []
         for x0, y0, x1, y1 in boxes:
@@ -92,7 +99,12 @@ class Pictures(Inputs):
             "std": list(self.std),
             "resize": self.resize,
             "interpolation": self.interpolation,
+            **({} if self.fit == "crop" else {"fit": self.fit}),
         }
+
+    def seen_share(self, item: Image.Image) -> float:
+        """The share of a photo's area that the net sees."""
+        return seen_share(item.size, self.size, self.resize, self.fit)
 
     def picture(self, x: Tensor) -> np.ndarray:
         """The first three channels, or the mean of fewer as gray."""
