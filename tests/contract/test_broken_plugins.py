@@ -9,13 +9,24 @@ from typing import Any
 import pytest
 
 from proofmap.methods import Gradient
-from proofmap.testing import Check, Contract, check_dataset, check_executor, check_method, contract, executors
+from proofmap.testing import (
+    Check,
+    Contract,
+    check_dataset,
+    check_executor,
+    check_fill,
+    check_method,
+    contract,
+    executors,
+)
 from tests.contract.broken_datasets import DATASETS
 from tests.contract.broken_executors import EXECUTORS
+from tests.contract.broken_fills import FILLS
 from tests.contract.broken_methods import METHODS, method
 
 CONTRACTS: list[tuple[Contract[Any], dict[str, Any]]] = [
     (check_method, METHODS),
+    (check_fill, FILLS),
     (check_executor, EXECUTORS),
     (check_dataset, DATASETS),
 ]

@@ -17,6 +17,7 @@ The checks need no pytest. The methods, executors and datasets of this package g
 from proofmap.testing.contract import Check, Contract
 from proofmap.testing.datasets import check_dataset
 from proofmap.testing.executors import check_executor
+from proofmap.testing.fills import check_fill
 from proofmap.testing.methods import check_method
 
-__all__ = ["check_method", "check_executor", "check_dataset", "Contract", "Check"]
+__all__ = ["check_method", "check_fill", "check_executor", "check_dataset", "Contract", "Check"]

@@ -1,7 +1,8 @@
-"""Small nets and small images for tests: made in no time, and the same on every machine."""
+"""Small nets and small inputs for tests: made in no time, and the same on every machine."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,9 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
+from proofmap.core.inputs import Inputs, Pictures, Rows, Series
 
 Net = TypeVar("Net", bound=nn.Module)
 MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)
+
+PICTURES = Pictures(size=(8, 10), mean=MEAN, std=STD)
+SERIES = Series(length=12, mean=(1.0, -2.0), std=(3.0, 0.5))
+ROWS = Rows(columns=7, mean=(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), std=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0))
+KINDS: tuple[Inputs, ...] = (PICTURES, SERIES, ROWS)
+"""One of each kind of input, on which plug-ins are tried."""
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -24,6 +32,14 @@ def pixels(n: int, size: int | tuple[int, int], *, channels: int = 3, seed: int 
     height, width = (size, size) if isinstance(size, int) else size
     bytes_ = np.random.default_rng(seed).integers(0, 256, (n, channels, height, width))
     return torch.from_numpy(bytes_).float() / 255
+
+
+def values(inputs: Inputs, n: int, *, seed: int = 0) -> Tensor:
+    """``n`` inputs ``(n, *shape)`` of independent values: 8-bit pixels, or normal ones around the mean."""
+    if isinstance(inputs, Pictures):
+        return pixels(n, inputs.size, channels=inputs.channels, seed=seed)
+    mean, std = (inputs.per_channel(torch.tensor(v)) for v in (inputs.mean, inputs.std))
+    return mean + std * normal(n, *inputs.shape, seed=seed)
 
 
 def conv_net(labels: int = 4, *, seed: int = 0, channels: int = 3, width: int = 6) -> nn.Sequential:
@@ -45,6 +61,14 @@ def conv_classifier(
 ) -> Classifier:
     """:func:`conv_net` with a normalisation; ``options`` as for the Classifier."""
     return Classifier(conv_net(labels, seed=seed), size=size, **{"mean": MEAN, "std": STD, **options})
+
+
+def classifier_of(inputs: Inputs, labels: int = 4, *, batch_size: int = 64) -> Classifier:
+    """A small net of one kind of input: :func:`conv_net` for pictures, two linear layers for others."""
+    if isinstance(inputs, Pictures):
+        return Classifier(conv_net(labels, channels=inputs.channels), inputs=inputs, batch_size=batch_size)
+    layers = nn.Flatten(), nn.Linear(math.prod(inputs.shape), 16), nn.ReLU(), nn.Linear(16, labels)
+    return Classifier(drawn(nn.Sequential(*layers)), inputs=inputs, batch_size=batch_size)
 
 
 def drawn(net: Net, seed: int = 0) -> Net:
