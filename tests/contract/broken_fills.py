@@ -86,7 +86,7 @@ FILLS: dict[str, tuple[Fill, str]] = {
     "it_has_a_name_and_a_description": (fill(description=""), "description must say in one line"),
     "it_serves_a_kind_of_input_and_refuses_others_with_an_input_error": (
         showing(lambda images, *_: images.flip(2)),
-        "rows end in a IndexError: .*; raise an InputError instead",
+        "rows end in IndexError: .*; raise an InputError instead",
     ),
     "ready_fills_of_one_description_are_equal": (restless(), "two records differ"),
     "its_record_is_plain_data_and_names_it": (

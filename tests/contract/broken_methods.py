@@ -107,7 +107,7 @@ METHODS: dict[str, tuple[Method, str]] = {
     ),
     "series_and_rows_get_maps_or_are_refused": (
         computing(per_label),
-        "series end in a RuntimeError: .*; raise an InputError instead",
+        "series end in RuntimeError: .*; raise an InputError instead",
     ),
     "the_batch_size_changes_nothing": (
         computing(lambda f, *rest: per_label(f, *rest) * f.batches[0].size),

@@ -15,6 +15,7 @@ from proofmap.testing import (
     check_dataset,
     check_executor,
     check_fill,
+    check_game,
     check_method,
     contract,
     executors,
@@ -22,11 +23,13 @@ from proofmap.testing import (
 from tests.contract.broken_datasets import DATASETS
 from tests.contract.broken_executors import EXECUTORS
 from tests.contract.broken_fills import FILLS
+from tests.contract.broken_games import GAMES
 from tests.contract.broken_methods import METHODS, method
 
 CONTRACTS: list[tuple[Contract[Any], dict[str, Any]]] = [
     (check_method, METHODS),
     (check_fill, FILLS),
+    (check_game, GAMES),
     (check_executor, EXECUTORS),
     (check_dataset, DATASETS),
 ]

@@ -18,6 +18,7 @@ from proofmap.testing.contract import Check, Contract
 from proofmap.testing.datasets import check_dataset
 from proofmap.testing.executors import check_executor
 from proofmap.testing.fills import check_fill
+from proofmap.testing.games import check_game
 from proofmap.testing.methods import check_method
 
-__all__ = ["check_method", "check_fill", "check_executor", "check_dataset", "Contract", "Check"]
+__all__ = ["check_method", "check_fill", "check_game", "check_executor", "check_dataset", "Contract", "Check"]

@@ -21,6 +21,7 @@ from proofmap.testing.plugins import (
     assert_net_stays_as_it_is,
     assert_settings_are_frozen_and_recorded,
     hooks,
+    may_be_refused,
 )
 
 check_method: Contract[Method] = Contract("method")
@@ -117,17 +118,13 @@ def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
     """A method of pictures alone says so in an InputError."""
     for inputs in (SERIES, ROWS):
         f, x = classifier_of(inputs), values(inputs, N)
-        try:
+        with may_be_refused(inputs):
             maps = method(f, x, LABELS)
-        except InputError:
-            continue
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise AssertionError(f"{inputs.noun} end in a {reason}; raise an InputError instead") from error
-        expected = (*LABELS.shape, *inputs.positions)
-        assert maps.shape == expected, f"{inputs.noun} get maps {tuple(maps.shape)}, expected {expected}"
-        assert bool(maps.isfinite().all()), f"a map of {inputs.noun} has NaN or infinity"
-        assert_alike(method(f, x[1:2], LABELS[1:2]), maps[1:2], f"maps of {inputs.noun}", "when one is alone")
+            expected = (*LABELS.shape, *inputs.positions)
+            assert maps.shape == expected, f"{inputs.noun} get maps {tuple(maps.shape)}, expected {expected}"
+            assert bool(maps.isfinite().all()), f"a map of {inputs.noun} has NaN or infinity"
+            alone = method(f, x[1:2], LABELS[1:2])
+            assert_alike(alone, maps[1:2], f"maps of {inputs.noun}", "when one is alone")
 
 
 # ---- what it does not depend on ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Small nets and small inputs for tests: made in no time, and the same on every machine."""
+"""Small nets, small inputs and a tally of passes for tests: made in no time, and the same on every machine."""
 
 from __future__ import annotations
 
@@ -78,3 +78,40 @@ def drawn(net: Net, seed: int = 0) -> Net:
             fan_in = weight[0].numel() if weight.ndim > 1 else 4
             weight.copy_(normal(*weight.shape, seed=1000 * seed + k) * (2 / fan_in) ** 0.5)
     return net.eval()
+
+
+class Tally:
+    """Counts the batches and images that a net has seen; copies of the net share it."""
+
+    def __init__(self) -> None:
+        self.passes, self.images = 0, 0
+
+    def __deepcopy__(self, memo: object) -> Tally:
+        return self
+
+    def reset(self) -> None:
+        self.passes = self.images = 0
+
+
+class Counted(nn.Module):
+    """A net that keeps a tally of what goes through it."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net, self.tally = net, Tally()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.tally.images += len(x)
+        self.tally.passes += 1
+        out: Tensor = self.net(x)
+        return out
+
+
+def counted_classifier(
+    net: nn.Module | None = None, *, size: int | tuple[int, int] = 8, **options: Any
+) -> tuple[Classifier, Tally]:
+    """A classifier over a net (:func:`conv_net` when left out) and the tally of its passes, at zero."""
+    inner = Counted(net or conv_net())
+    f = Classifier(inner, size=size, **{"mean": MEAN, "std": STD, "batch_size": 64, **options})
+    inner.tally.reset()
+    return f, inner.tally

@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
 from proofmap.metrics import Metric
 from proofmap.plugins.settings import Plugin, setting_names
 from proofmap.testing.nets import PICTURES, conv_net
@@ -83,6 +86,20 @@ def assert_alike(found: Tensor, expected: Tensor, what: str, when: str) -> None:
     assert torch.allclose(found, expected, rtol=1e-3, atol=1e-3 * largest + 1e-12, equal_nan=True), (
         f"{what} change {when}, by up to {float((found - expected).nan_to_num().abs().max()):.2g} of {largest:.2g}"
     )
+
+
+@contextmanager
+def may_be_refused(inputs: Inputs) -> Iterator[None]:
+    """An InputError may end the block: a plug-in need not serve every kind of input. Other errors may not."""
+    try:
+        yield
+    except InputError:
+        pass
+    except AssertionError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise AssertionError(f"{inputs.noun} end in {reason}; raise an InputError instead") from error
 
 
 def assert_global_randomness_is_not_used(compute: Callable[[], Tensor], what: str) -> None:
