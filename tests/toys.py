@@ -1,4 +1,4 @@
-"""Small nets whose answers can be worked out otherwise, small images for them, and a tally of passes."""
+"""Small nets whose answers can be worked out otherwise, beside those of :mod:`proofmap.testing.nets`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.testing.nets import MEAN, STD, conv_classifier, conv_net, drawn, normal, pixels
+from proofmap.testing.nets import (
+    MEAN,
+    STD,
+    Counted,
+    Tally,
+    conv_classifier,
+    conv_net,
+    counted_classifier,
+    drawn,
+    normal,
+    pixels,
+)
 
 __all__ = [
     "MEAN",
@@ -62,40 +73,3 @@ def linear_probabilities(classifier: Classifier, image: np.ndarray) -> np.ndarra
         z[outside] = -np.inf
     e = np.exp(z - z.max())
     return e / e.sum()
-
-
-class Tally:
-    """Counts the batches and images that a net has seen; copies of the net share it."""
-
-    def __init__(self) -> None:
-        self.passes, self.images = 0, 0
-
-    def __deepcopy__(self, memo: object) -> Tally:
-        return self
-
-    def reset(self) -> None:
-        self.passes = self.images = 0
-
-
-class Counted(nn.Module):
-    """A net that keeps a tally of what goes through it."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net, self.tally = net, Tally()
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.tally.images += len(x)
-        self.tally.passes += 1
-        out: Tensor = self.net(x)
-        return out
-
-
-def counted_classifier(
-    net: nn.Module | None = None, *, size: int = 8, **options: Any
-) -> tuple[Classifier, Tally]:
-    """A classifier over a net (:func:`conv_net` when left out) and the tally of its passes, at zero."""
-    inner = Counted(net or conv_net())
-    f = Classifier(inner, size=size, **{"mean": MEAN, "std": STD, "batch_size": 64, **options})
-    inner.tally.reset()
-    return f, inner.tally

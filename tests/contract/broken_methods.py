@@ -82,9 +82,9 @@ def net_of(f: Any) -> Any:
 
 METHODS: dict[str, tuple[Method, str]] = {
     "its_settings_are_frozen_keyword_only_and_recorded": (with_own_settings(), "not keyword-only: power"),
-    "it_equals_its_copy_and_can_be_a_key": (
+    "it_compares_by_its_settings_and_can_be_a_key": (
         method(__eq__=lambda a, b: a is b, __hash__=lambda a: 0),
-        "its deep copy is not equal",
+        "with the same settings is not equal",
     ),
     "it_has_a_name_and_a_description": (method(name="My Method"), "'My Method' must be lower case"),
     "maps_are_finite_float32_one_per_label": (after(Tensor.double), "maps are torch.float64"),
@@ -104,6 +104,10 @@ METHODS: dict[str, tuple[Method, str]] = {
     "places_without_a_label_are_zero_and_disturb_no_other": (
         method(__call__=unchecked),
         "a map for the label -1 is not zero",
+    ),
+    "series_and_rows_get_maps_or_are_refused": (
+        computing(per_label),
+        "series end in RuntimeError: .*; raise an InputError instead",
     ),
     "the_batch_size_changes_nothing": (
         computing(lambda f, *rest: per_label(f, *rest) * f.batches[0].size),

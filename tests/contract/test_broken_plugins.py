@@ -9,13 +9,30 @@ from typing import Any
 import pytest
 
 from proofmap.methods import Gradient
-from proofmap.testing import Check, Contract, check_dataset, check_executor, check_method, contract, executors
+from proofmap.testing import (
+    Check,
+    Contract,
+    check_dataset,
+    check_executor,
+    check_fill,
+    check_game,
+    check_method,
+    check_metric,
+    contract,
+    executors,
+)
 from tests.contract.broken_datasets import DATASETS
 from tests.contract.broken_executors import EXECUTORS
+from tests.contract.broken_fills import FILLS
+from tests.contract.broken_games import GAMES
 from tests.contract.broken_methods import METHODS, method
+from tests.contract.broken_metrics import METRICS
 
 CONTRACTS: list[tuple[Contract[Any], dict[str, Any]]] = [
     (check_method, METHODS),
+    (check_fill, FILLS),
+    (check_game, GAMES),
+    (check_metric, METRICS),
     (check_executor, EXECUTORS),
     (check_dataset, DATASETS),
 ]
@@ -33,6 +50,11 @@ def test_a_broken_promise_is_found(
     with pytest.raises(AssertionError, match=told) as caught:
         check(thing)
     assert str(caught.value).startswith(check.promise)
+
+
+@pytest.mark.parametrize("contract_, broken", CONTRACTS, ids=lambda given: getattr(given, "kind", ""))
+def test_no_promise_is_forgotten(contract_: Contract[Any], broken: dict[str, Any]) -> None:
+    assert list(broken) == [str(check) for check in contract_.checks]
 
 
 def test_all_broken_promises_are_named_at_once() -> None:

@@ -158,7 +158,7 @@ class _Runner:
         f, ends = self._ends()
         inner = []
         for step, count in enumerate(counts.tolist()):
-            end = ends.get(self._shows(count))
+            end = ends.get(self.game.all_shown(count, self.n))
             if end is None:
                 inner.append(step)
             else:
@@ -180,13 +180,6 @@ class _Runner:
                 run_jobs, len(job_map), self.classifier.batches[0], cost=self.draws, item="masked image"
             )
         return self._record(values, f)
-
-    def _shows(self, count: int) -> bool | None:
-        """Whether everything is shown after ``count`` positions, or nothing; None where some of it is."""
-        if 0 < count < self.n:
-            return None
-        shown = self.game.shown(self.ranks[:1], torch.tensor([[count]], device=self.ranks.device))
-        return True if bool(shown.all()) else False if not bool(shown.any()) else None
 
     def _read(self, keep: Tensor, image: Tensor) -> Tensor:
         """What the game reads off ``(B, A)``, the mean over the draws of the fill, for keep-masks ``(B, n)``."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
@@ -85,9 +86,16 @@ class Game(CurveSettings):
 
     def passes(self, positions: int) -> int:
         """Masked inputs that go through the net for one map; the ends, which all maps share, are not counted."""
-        counts = self.quadrature.nodes(positions).counts
-        inner = int(((counts > 0) & (counts < positions)).sum())
+        counts = self.quadrature.nodes(positions).counts.tolist()
+        inner = sum(self.all_shown(count, positions) is None for count in counts)
         return inner * (self.draws if self.fill.random else 1)
+
+    def all_shown(self, count: int, positions: int) -> bool | None:
+        """Whether everything is shown at an end of the game, or nothing; None on the way, or where some of it is."""
+        if 0 < count < positions:
+            return None
+        shown = self.shown(torch.arange(positions)[None], torch.tensor([[count]]))
+        return True if bool(shown.all()) else False if not bool(shown.any()) else None
 
 
 GAMES: Registry[Game] = Registry("game", "proofmap.games")

@@ -86,16 +86,17 @@ class Plugin(ABC):
     def build(cls, options: Mapping[str, Any]) -> Self:
         """With these settings, as values; shortcuts first, so that what is said in particular wins."""
         try:
-            return cls(**cls._expanded(options))
+            return cls(**cls.expanded(options))
         except TypeError as error:
             raise InputError(f"{cls.noun} {cls.name!r}: {error}") from None
 
     def changed(self, **options: Any) -> Self:
         """The same with other settings; shortcuts count, too."""
-        return dataclasses.replace(self, **self._expanded(options))  # type: ignore[type-var]
+        return dataclasses.replace(self, **self.expanded(options))  # type: ignore[type-var]
 
     @classmethod
-    def _expanded(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+    def expanded(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """These settings with shortcuts replaced by what they stand for, where nothing is said in particular."""
         check_names(f"{cls.noun} {cls.name!r}", options, [*cls.shortcuts, *setting_names(cls)])
         given: dict[str, Any] = {}
         for key in cls.shortcuts:
@@ -134,8 +135,9 @@ class Plugin(ABC):
         return self.name
 
     def _nested_title(self) -> str:
-        main, changed = self._changed()
-        return f"{self.name}:{main}" if main else self.name + (f"({','.join(changed)})" if changed else "")
+        """In brackets, so that what follows can be told from its settings."""
+        _, changed = self._changed()
+        return self._title_name() + (f"({','.join(changed)})" if changed else "")
 
     def _changed(self) -> tuple[str, list[str]]:
         """The main setting as text, if it alone must be told, and every setting that differs from its default."""
@@ -148,7 +150,7 @@ class Plugin(ABC):
                 if info.main and isinstance(value := getattr(self, info.name), Plugin):
                     main = value.title()
                 changed.append(f"{info.name}={text}")
-        return main, changed
+        return main if len(changed) == 1 else "", changed
 
 
 class Ready(ABC):
@@ -248,12 +250,13 @@ class Setting:
         if self.plugin is not None and not isinstance(value, self.plugin) and value is not None:
             return self.plugin.make(value)
         if not any(_fits(value, kind) for kind in self.types):
-            least = f" of at least {self.least:g}" if self.least is not None and int in self.types else ""
             if self.choices and len(self.types) == 1:
                 raise InputError(
                     f"{self.name} must be one of {', '.join(map(str, self.choices))}, not {value!r}"
                 )
-            raise InputError(f"{self.name} must be {self.type_text()}{least}, not {value!r}")
+            whole = "a whole number"
+            least = whole if self.least is None else f"{whole} of at least {self.least:g}"
+            raise InputError(f"{self.name} must be {self.type_text().replace(whole, least)}, not {value!r}")
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             self._check_bounds(value)
         is_tuple = any(get_origin(kind) is tuple for kind in self.types)
@@ -268,6 +271,8 @@ class Setting:
         if self.above is not None and not value > self.above:
             more = "positive" if self.above == 0 else f"above {self.above:g}"
             raise InputError(f"{self.name} must be {more}, not {value}")
+        if self.most is not None and not value <= self.most:
+            raise InputError(f"{self.name} must be at most {self.most:g}, not {value}")
 
 
 @cache

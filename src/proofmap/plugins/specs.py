@@ -9,6 +9,7 @@ FILE.py:NAME                  a class or function in a file of the user's, with 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -19,11 +20,13 @@ from proofmap.plugins.settings import (
     Plugin,
     read_options,
     setting_names,
-    settings_of,
     split_outside_brackets,
 )
 
 P = TypeVar("P", bound=Plugin)
+
+_FILE = re.compile(r"[^:=(,]+\.py(?=:)")
+"""A Python file in a spec: from the start or a separator to the colon before the name in it."""
 
 
 def make_plugin(
@@ -102,9 +105,10 @@ def _name_and_rest(spec: str, registry: Registry[Any]) -> tuple[str, str]:
 
 
 def _built(kind: type[P], text: str, settings: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> P:
-    known = {*kind.shortcuts, *setting_names(kind)}
-    usual = {key: value for key, value in (defaults or {}).items() if key in known}
-    return kind.build({**usual, **read_options(kind, text), **settings})
+    given = {**read_options(kind, text), **settings}
+    unsaid = {*kind.shortcuts, *setting_names(kind)} - {*given}
+    usual = {key: value for key, value in (defaults or {}).items() if key in unsaid}
+    return kind.build({**kind.expanded(usual), **kind.expanded(given)})
 
 
 def split_specs(text: str, noun: str = "method") -> list[str]:
@@ -126,17 +130,12 @@ def split_specs(text: str, noun: str = "method") -> list[str]:
     return specs
 
 
-def with_files_in(spec: Any, registry: Registry[Any], base: type[Plugin], found: Callable[[str], str]) -> Any:
-    """The spec with every Python file in it, also of plug-ins inside it, replaced by what ``found`` says it is."""
+def with_files_in(spec: Any, found: Callable[[str], str]) -> Any:
+    """The spec with every Python file in it, also of plug-ins inside it, replaced by what ``found`` says it is.
+
+    >>> with_files_in("top-label:mine.py:Mine:fill=mine.py:Shifted", lambda file: f"here/{file}")
+    'top-label:here/mine.py:Mine:fill=here/mine.py:Shifted'
+    """
     if isinstance(spec, Mapping):
-        return {key: with_files_in(value, registry, base, found) for key, value in spec.items()}
-    if not isinstance(spec, str) or not is_python_file(spec):
-        return spec
-    name, colon, rest = spec.partition(":")
-    if name in registry:
-        kind: type[Plugin] = registry[name]
-        main = next((info for info in settings_of(kind) if info.main), None)
-        inside = main is not None and main.plugin is base
-        return f"{name}{colon}{with_files_in(rest, registry, base, found)}" if inside else spec
-    file, called, settings = split_python_file(spec)
-    return f"{found(file)}:{called}" + (f":{settings}" if settings else "")
+        return {key: with_files_in(value, found) for key, value in spec.items()}
+    return _FILE.sub(lambda file: found(file[0]), spec) if isinstance(spec, str) else spec

@@ -32,8 +32,8 @@ from typing import Any, Literal, TypeVar, get_args
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.pictures import Fit
-from proofmap.methods.method import METHODS, Method, MethodLike, make_method
-from proofmap.metrics.metric import METRICS, Metric, make_metric
+from proofmap.methods.method import Method, MethodLike, make_method
+from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import with_files_in
@@ -255,8 +255,8 @@ def _beside(study: Study, folder: Path) -> Study:
     def file_beside(file: str) -> str:
         return str(folder / file) if (folder / file).is_file() else file
 
-    methods = tuple(with_files_in(entry, METHODS, Method, file_beside) for entry in study.methods)
-    metrics = tuple(with_files_in(entry, METRICS, Metric, file_beside) for entry in study.metrics)
+    methods = tuple(with_files_in(entry, file_beside) for entry in study.methods)
+    metrics = tuple(with_files_in(entry, file_beside) for entry in study.metrics)
     return replace(study, data=data, weights=weights, model=model, methods=methods, metrics=metrics)
 
 

@@ -1,4 +1,4 @@
-"""Contracts for authors of plug-ins: what every method, executor and dataset promises, as checks to run on your own.
+"""Contracts for authors of plug-ins: what every method, metric, fill, game, dataset and executor promises, as checks.
 
 All have the same form. ``check_method(MyMethod())`` runs every check and raises one AssertionError that names each
 broken promise; ``check_method.checks`` are the single checks, for parametrised tests::
@@ -11,12 +11,24 @@ broken promise; ``check_method.checks`` are the single checks, for parametrised 
     def test_my_method(check):
         check(MyMethod())
 
-The checks need no pytest. The methods, executors and datasets of this package go through the same ones.
+The checks need no pytest. The plug-ins of this package go through the same ones.
 """
 
 from proofmap.testing.contract import Check, Contract
 from proofmap.testing.datasets import check_dataset
 from proofmap.testing.executors import check_executor
+from proofmap.testing.fills import check_fill
+from proofmap.testing.games import check_game
 from proofmap.testing.methods import check_method
+from proofmap.testing.metrics import check_metric
 
-__all__ = ["check_method", "check_executor", "check_dataset", "Contract", "Check"]
+__all__ = [
+    "check_method",
+    "check_fill",
+    "check_game",
+    "check_metric",
+    "check_executor",
+    "check_dataset",
+    "Contract",
+    "Check",
+]

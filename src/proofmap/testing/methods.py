@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-import json
 from typing import Any
 
 import torch
@@ -14,40 +11,32 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.progress import SilentTask
 from proofmap.methods import Method
-from proofmap.plugins.settings import setting_names
 from proofmap.testing.contract import Contract, raises
-from proofmap.testing.nets import conv_classifier, conv_net, pixels
+from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, values
+from proofmap.testing.plugins import (
+    assert_alike,
+    assert_equal_by_settings,
+    assert_global_randomness_is_not_used,
+    assert_named_and_described,
+    assert_net_stays_as_it_is,
+    assert_settings_are_frozen_and_recorded,
+    hooks,
+    may_be_refused,
+)
 
 check_method: Contract[Method] = Contract("method")
 
-N, SIZE = 3, (8, 10)
+N, SIZE = 3, PICTURES.size
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
 NEEDS = {"gradients", "layer", "distractors", "masker"}
 
 
 def classifier(batch_size: int = 64) -> Classifier:
-    return conv_classifier(SIZE, batch_size=batch_size)
+    return classifier_of(PICTURES, batch_size=batch_size)
 
 
 def images() -> Tensor:
-    return pixels(N, SIZE)
-
-
-def assert_alike(maps: Tensor, expected: Tensor, when: str) -> None:
-    """Equal up to the rounding of another batch."""
-    assert maps.shape == expected.shape, f"maps {when} are {tuple(maps.shape)}, not {tuple(expected.shape)}"
-    largest = float(expected.abs().max())
-    assert torch.allclose(maps, expected, rtol=1e-3, atol=1e-3 * largest + 1e-12), (
-        f"maps change {when}, by up to {float((maps - expected).abs().max()):.2g} of {largest:.2g}"
-    )
-
-
-def hooks(net: nn.Module) -> int:
-    """How many hooks its modules have."""
-    return sum(
-        len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
-        for module in net.modules()
-    )
+    return values(PICTURES, N)
 
 
 # ---- what it is --------------------------------------------------------------------------------------------
@@ -55,30 +44,17 @@ def hooks(net: nn.Module) -> int:
 
 @check_method.promise
 def its_settings_are_frozen_keyword_only_and_recorded(method: Method) -> None:
-    assert dataclasses.is_dataclass(method), f"{type(method).__name__} is not a dataclass"
-    assert vars(type(method))["__dataclass_params__"].frozen, "the dataclass is not frozen"
-    positional = [field.name for field in dataclasses.fields(method) if not field.kw_only]
-    assert not positional, f"these settings are not keyword-only: {', '.join(positional)}"
-    recorded = method.settings()
-    assert recorded["method"] == method.name, (
-        f"settings() calls it {recorded['method']!r}, not {method.name!r}"
-    )
-    expected = {"method", *setting_names(type(method))}
-    assert set(recorded) == expected, f"settings() has {sorted(recorded)}, expected {sorted(expected)}"
-    json.dumps(recorded)
+    assert_settings_are_frozen_and_recorded(method)
 
 
 @check_method.promise
-def it_equals_its_copy_and_can_be_a_key(method: Method) -> None:
-    assert copy.deepcopy(method) == method, "its deep copy is not equal to it"
-    assert copy.deepcopy(method) in {method: 1}, "its deep copy has another hash"
+def it_compares_by_its_settings_and_can_be_a_key(method: Method) -> None:
+    assert_equal_by_settings(method)
 
 
 @check_method.promise
 def it_has_a_name_and_a_description(method: Method) -> None:
-    plain = method.name == method.name.lower().strip() and not set(method.name) & set(" :,=")
-    assert method.name and plain, f"{method.name!r} must be lower case, without spaces or any of : , ="
-    assert method.description, "description must say in a few words what a map shows"
+    assert_named_and_described(method)
     assert method.needs <= NEEDS, f"needs knows {sorted(NEEDS)}, not {sorted(method.needs - NEEDS)}"
 
 
@@ -134,7 +110,21 @@ def places_without_a_label_are_zero_and_disturb_no_other(method: Method) -> None
     padded[1, 1:], padded[2, 1] = -1, -1
     maps = method(classifier(), images(), padded)
     assert maps[padded < 0].count_nonzero() == 0, "a map for the label -1 is not zero"
-    assert_alike(maps[padded >= 0], expected[padded >= 0], "where another place has the label -1")
+    assert_alike(maps[padded >= 0], expected[padded >= 0], "maps", "where another place has the label -1")
+
+
+@check_method.promise
+def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
+    """A method of pictures alone says so in an InputError."""
+    for inputs in (SERIES, ROWS):
+        f, x = classifier_of(inputs), values(inputs, N)
+        with may_be_refused(inputs):
+            maps = method(f, x, LABELS)
+            expected = (*LABELS.shape, *inputs.positions)
+            assert maps.shape == expected, f"{inputs.noun} get maps {tuple(maps.shape)}, expected {expected}"
+            assert bool(maps.isfinite().all()), f"a map of {inputs.noun} has NaN or infinity"
+            alone = method(f, x[1:2], LABELS[1:2])
+            assert_alike(alone, maps[1:2], f"maps of {inputs.noun}", "when one is alone")
 
 
 # ---- what it does not depend on ----------------------------------------------------------------------------
@@ -145,7 +135,7 @@ def the_batch_size_changes_nothing(method: Method) -> None:
     expected = method(classifier(), images(), LABELS)
     for batch_size in (1, 5):
         maps = method(classifier(batch_size), images(), LABELS)
-        assert_alike(maps, expected, f"with batches of {batch_size}")
+        assert_alike(maps, expected, "maps", f"with batches of {batch_size}")
 
 
 @check_method.promise
@@ -153,14 +143,14 @@ def the_order_of_images_and_labels_changes_nothing(method: Method) -> None:
     expected = method(classifier(), images(), LABELS)
     turned, shuffled = torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])
     maps = method(classifier(), images()[turned], LABELS[turned][:, shuffled])
-    assert_alike(maps, expected[turned][:, shuffled], "with the order")
+    assert_alike(maps, expected[turned][:, shuffled], "maps", "with the order")
 
 
 @check_method.promise
 def an_image_alone_gets_the_map_it_gets_among_others(method: Method) -> None:
     together = method(classifier(), images(), LABELS)
     alone = method(classifier(), images()[1:2], LABELS[1:2])
-    assert_alike(alone, together[1:2], "when an image is alone")
+    assert_alike(alone, together[1:2], "maps", "when an image is alone")
 
 
 @check_method.promise
@@ -169,7 +159,7 @@ def it_works_where_gradients_are_switched_off(method: Method) -> None:
     with torch.no_grad():
         maps = method(classifier(), images(), LABELS)
         assert not torch.is_grad_enabled(), "gradients are left switched on"
-    assert_alike(maps, expected, "inside torch.no_grad()")
+    assert_alike(maps, expected, "maps", "inside torch.no_grad()")
 
 
 # ---- what it leaves alone ----------------------------------------------------------------------------------
@@ -177,16 +167,7 @@ def it_works_where_gradients_are_switched_off(method: Method) -> None:
 
 @check_method.promise
 def the_net_is_afterwards_what_it_was(method: Method) -> None:
-    net = nn.Sequential(conv_net(), nn.Dropout(0.5)).train()
-    before = copy.deepcopy(net.state_dict())
-    method(Classifier(net, size=SIZE, batch_size=64), images(), LABELS)
-    assert all(module.training for module in net.modules()), "the net left its training mode"
-    weights = list(net.parameters())
-    assert all(weight.requires_grad for weight in weights), "weights require no gradient any more"
-    assert all(weight.grad is None for weight in weights), "weights were given a gradient"
-    changed = [key for key, value in net.state_dict().items() if not torch.equal(value, before[key])]
-    assert not changed, f"these weights changed: {', '.join(changed)}"
-    assert hooks(net) == 0, "a hook is left on the net"
+    assert_net_stays_as_it_is(lambda classifier: method(classifier, images(), LABELS))
 
 
 @check_method.promise
@@ -208,13 +189,7 @@ def images_and_labels_stay_as_they_are(method: Method) -> None:
 @check_method.promise
 def the_global_random_state_is_not_touched(method: Method) -> None:
     f, x = classifier(), images()
-    with torch.random.fork_rng(devices=[]):
-        before = torch.manual_seed(1).get_state()
-        expected = method(f, x, LABELS)
-        assert torch.equal(torch.get_rng_state(), before), "torch's global generator was used or seeded"
-        torch.manual_seed(2)
-        maps = method(f, x, LABELS)
-    assert torch.equal(maps, expected), "maps depend on torch's global seed"
+    assert_global_randomness_is_not_used(lambda: method(f, x, LABELS), "maps")
 
 
 # ---- what it reports ---------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""Small nets and small images for tests: made in no time, and the same on every machine."""
+"""Small nets, small inputs and a tally of passes for tests: made in no time, and the same on every machine."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,9 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
+from proofmap.core.inputs import Inputs, Pictures, Rows, Series
 
 Net = TypeVar("Net", bound=nn.Module)
 MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)
+
+PICTURES = Pictures(size=(8, 10), mean=MEAN, std=STD)
+SERIES = Series(length=12, mean=(1.0, -2.0), std=(3.0, 0.5))
+ROWS = Rows(columns=7, mean=(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), std=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0))
+KINDS: tuple[Inputs, ...] = (PICTURES, SERIES, ROWS)
+"""One of each kind of input, on which plug-ins are tried."""
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -24,6 +32,14 @@ def pixels(n: int, size: int | tuple[int, int], *, channels: int = 3, seed: int 
     height, width = (size, size) if isinstance(size, int) else size
     bytes_ = np.random.default_rng(seed).integers(0, 256, (n, channels, height, width))
     return torch.from_numpy(bytes_).float() / 255
+
+
+def values(inputs: Inputs, n: int, *, seed: int = 0) -> Tensor:
+    """``n`` inputs ``(n, *shape)`` of independent values: 8-bit pixels, or normal ones around the mean."""
+    if isinstance(inputs, Pictures):
+        return pixels(n, inputs.size, channels=inputs.channels, seed=seed)
+    mean, std = (inputs.per_channel(torch.tensor(v)) for v in (inputs.mean, inputs.std))
+    return mean + std * normal(n, *inputs.shape, seed=seed)
 
 
 def conv_net(labels: int = 4, *, seed: int = 0, channels: int = 3, width: int = 6) -> nn.Sequential:
@@ -47,6 +63,14 @@ def conv_classifier(
     return Classifier(conv_net(labels, seed=seed), size=size, **{"mean": MEAN, "std": STD, **options})
 
 
+def classifier_of(inputs: Inputs, labels: int = 4, *, batch_size: int = 64) -> Classifier:
+    """A small net of one kind of input: :func:`conv_net` for pictures, two linear layers for others."""
+    if isinstance(inputs, Pictures):
+        return Classifier(conv_net(labels, channels=inputs.channels), inputs=inputs, batch_size=batch_size)
+    layers = nn.Flatten(), nn.Linear(math.prod(inputs.shape), 16), nn.ReLU(), nn.Linear(16, labels)
+    return Classifier(drawn(nn.Sequential(*layers)), inputs=inputs, batch_size=batch_size)
+
+
 def drawn(net: Net, seed: int = 0) -> Net:
     """The net in evaluation mode with weights that depend on the seed alone, spread enough to tell labels apart."""
     with torch.no_grad():
@@ -54,3 +78,40 @@ def drawn(net: Net, seed: int = 0) -> Net:
             fan_in = weight[0].numel() if weight.ndim > 1 else 4
             weight.copy_(normal(*weight.shape, seed=1000 * seed + k) * (2 / fan_in) ** 0.5)
     return net.eval()
+
+
+class Tally:
+    """Counts the batches and images that a net has seen; copies of the net share it."""
+
+    def __init__(self) -> None:
+        self.passes, self.images = 0, 0
+
+    def __deepcopy__(self, memo: object) -> Tally:
+        return self
+
+    def reset(self) -> None:
+        self.passes = self.images = 0
+
+
+class Counted(nn.Module):
+    """A net that keeps a tally of what goes through it."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net, self.tally = net, Tally()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.tally.images += len(x)
+        self.tally.passes += 1
+        out: Tensor = self.net(x)
+        return out
+
+
+def counted_classifier(
+    net: nn.Module | None = None, *, size: int | tuple[int, int] = 8, **options: Any
+) -> tuple[Classifier, Tally]:
+    """A classifier over a net (:func:`conv_net` when left out) and the tally of its passes, at zero."""
+    inner = Counted(net or conv_net())
+    f = Classifier(inner, size=size, **{"mean": MEAN, "std": STD, "batch_size": 64, **options})
+    inner.tally.reset()
+    return f, inner.tally

@@ -1,0 +1,199 @@
+"""What every fill promises: backgrounds that are inputs, and depend on the net, the image and the key alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.inputs import Inputs
+from proofmap.fills import Fill
+from proofmap.testing.contract import Contract
+from proofmap.testing.nets import KINDS, classifier_of, values
+from proofmap.testing.plugins import (
+    assert_alike,
+    assert_equal_by_settings,
+    assert_global_randomness_is_not_used,
+    assert_named_and_described,
+    assert_settings_are_frozen_and_recorded,
+    may_be_refused,
+)
+
+check_fill: Contract[Fill] = Contract("fill")
+
+N = 4
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A net of one kind of input, images ``(N, *shape)`` for it, and stream keys ``(N,)``."""
+
+    classifier: Classifier
+    images: Tensor
+    keys: Tensor
+
+    @property
+    def noun(self) -> str:
+        return self.classifier.inputs.noun
+
+    def backgrounds(self, fill: Fill) -> Tensor:
+        return fill.prepare(self.classifier)(self.images.clone(), self.keys.clone())
+
+
+def trial(inputs: Inputs) -> Trial:
+    images = values(inputs, N)
+    return Trial(classifier_of(inputs), images, streams.image_keys(images, 0, "fill"))
+
+
+def served(fill: Fill) -> list[Trial]:
+    """One trial for each kind of input that the fill can serve."""
+    trials = []
+    for inputs in KINDS:
+        tried = trial(inputs)
+        try:
+            tried.backgrounds(fill)
+        except Exception:  # whether it may fail like this is a promise of its own
+            continue
+        trials.append(tried)
+    return trials
+
+
+def other_net(tried: Trial) -> Classifier:
+    """A net of the same shape whose inputs have another mean."""
+    inputs = tried.classifier.inputs
+    return classifier_of(dataclasses.replace(inputs, mean=tuple(0.5 * m + 0.1 for m in inputs.mean)))
+
+
+# ---- what it is --------------------------------------------------------------------------------------------------
+
+
+@check_fill.promise
+def its_settings_are_frozen_keyword_only_and_recorded(fill: Fill) -> None:
+    assert_settings_are_frozen_and_recorded(fill)
+
+
+@check_fill.promise
+def it_compares_by_its_settings_and_can_be_a_key(fill: Fill) -> None:
+    assert_equal_by_settings(fill)
+
+
+@check_fill.promise
+def it_has_a_name_and_a_description(fill: Fill) -> None:
+    assert_named_and_described(fill)
+
+
+@check_fill.promise
+def it_serves_a_kind_of_input_and_refuses_others_with_an_input_error(fill: Fill) -> None:
+    for inputs in KINDS:
+        with may_be_refused(inputs):
+            trial(inputs).backgrounds(fill)
+    assert served(fill), "it serves none of pictures, series and rows"
+
+
+# ---- what is made from it ----------------------------------------------------------------------------------------
+
+
+@check_fill.promise
+def ready_fills_of_one_description_are_equal(fill: Fill) -> None:
+    for tried in served(fill):
+        one, same = (kind.prepare(tried.classifier) for kind in (fill, dataclasses.replace(fill)))
+        assert one.record() == same.record(), f"two records differ: {one.record()} and {same.record()}"
+        assert one == same, "two ready fills of one description are not equal"
+        assert one in {same: 1}, "two ready fills of one description have different hashes"
+
+
+@check_fill.promise
+def its_record_is_plain_data_and_names_it(fill: Fill) -> None:
+    for tried in served(fill):
+        record = fill.prepare(tried.classifier).record()
+        assert record.get("fill") == fill.name, (
+            f"the record is {record}, expected 'fill': {fill.name!r} in it"
+        )
+        assert json.loads(json.dumps(record)) == record, f"the record changes when JSON carries it: {record}"
+
+
+@check_fill.promise
+def its_record_differs_where_its_backgrounds_do(fill: Fill) -> None:
+    for tried in served(fill):
+        here, there = fill.prepare(tried.classifier), fill.prepare(other_net(tried))
+        if torch.equal(here(tried.images, tried.keys), there(tried.images, tried.keys)):
+            continue
+        assert here.record() != there.record(), (
+            f"two nets get different backgrounds, but the same record: {here.record()}"
+        )
+        assert here != there, "two nets get different backgrounds, but the ready fills are equal"
+
+
+@check_fill.promise
+def what_is_ready_for_one_net_does_not_disturb_another(fill: Fill) -> None:
+    for tried in served(fill):
+        x, keys, other = tried.images, tried.keys, other_net(tried)
+        used, unused = dataclasses.replace(fill), dataclasses.replace(fill)
+        here = used.prepare(tried.classifier)
+        before = here(x, keys)
+        there = used.prepare(other)(x, keys)
+        assert torch.equal(there, unused.prepare(other)(x, keys)), (
+            "a fill that was made ready for another net before shows something else"
+        )
+        assert torch.equal(here(x, keys), before), (
+            "backgrounds change when the fill is made ready for another net"
+        )
+
+
+# ---- what it shows -----------------------------------------------------------------------------------------------
+
+
+@check_fill.promise
+def backgrounds_are_inputs_of_the_net(fill: Fill) -> None:
+    for tried in served(fill):
+        found, x = tried.backgrounds(fill), tried.images
+        assert found.shape == x.shape, f"backgrounds are {tuple(found.shape)}, expected {tuple(x.shape)}"
+        assert found.dtype == x.dtype, f"backgrounds are {found.dtype}, the {tried.noun} are {x.dtype}"
+        assert found.device == x.device, f"backgrounds are on {found.device}, the {tried.noun} on {x.device}"
+        tried.classifier.inputs.check(found)
+
+
+@check_fill.promise
+def a_background_depends_on_its_image_and_key_alone(fill: Fill) -> None:
+    for tried in served(fill):
+        ready, x, keys = fill.prepare(tried.classifier), tried.images, tried.keys
+        together, what = ready(x, keys), f"backgrounds of {tried.noun}"
+        assert torch.equal(ready(x, keys), together), "the same image and key give two different backgrounds"
+        turned = torch.tensor([2, 0, 3, 1])
+        assert_alike(ready(x[turned], keys[turned]), together[turned], what, "with the order")
+        assert_alike(ready(x[1:2], keys[1:2]), together[1:2], what, "when one is alone")
+
+
+@check_fill.promise
+def random_means_that_the_key_matters(fill: Fill) -> None:
+    for tried in served(fill):
+        ready = fill.prepare(tried.classifier)
+        assert ready.random == fill.random, f"random is {fill.random}, but {ready.random} when it is ready"
+        first, *others = (ready(tried.images, tried.keys + k) for k in range(6))
+        same = all(torch.equal(first, other) for other in others)
+        found = "the same background" if same else "different backgrounds"
+        assert same != fill.random, f"random is {fill.random}, but two keys give {found}"
+
+
+# ---- what it leaves alone ----------------------------------------------------------------------------------------
+
+
+@check_fill.promise
+def images_and_keys_stay_as_they_are(fill: Fill) -> None:
+    for tried in served(fill):
+        x, keys = tried.images.clone(), tried.keys.clone()
+        fill.prepare(tried.classifier)(x, keys)
+        assert torch.equal(x, tried.images), f"the {tried.noun} were changed"
+        assert torch.equal(keys, tried.keys), "the keys were changed"
+
+
+@check_fill.promise
+def the_global_random_state_is_not_touched(fill: Fill) -> None:
+    for tried in served(fill):
+        assert_global_randomness_is_not_used(partial(tried.backgrounds, fill), "backgrounds")

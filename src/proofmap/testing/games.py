@@ -1,0 +1,254 @@
+"""What every game promises: curves that depend on the net, the image, its map and the seed, and on nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
+from proofmap.core.ranking import Ties, rank
+from proofmap.fills import Gray, Noise
+from proofmap.metrics import Curves, Game, Judged
+from proofmap.metrics.curves import play
+from proofmap.metrics.quadrature import Rule
+from proofmap.testing.contract import Contract
+from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, counted_classifier, normal, values
+from proofmap.testing.plugins import (
+    assert_alike,
+    assert_equal_by_settings,
+    assert_global_randomness_is_not_used,
+    assert_named_and_described,
+    assert_settings_are_frozen_and_recorded,
+    may_be_refused,
+)
+
+check_game: Contract[Game] = Contract("game")
+
+N = 3
+LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
+
+
+def maps(inputs: Inputs = PICTURES) -> Tensor:
+    """Maps ``(N, L, *positions)``, all different."""
+    return normal(*LABELS.shape, *inputs.positions, seed=1)
+
+
+def played(game: Game, classifier: Classifier | None = None, order: Tensor | None = None) -> Curves:
+    """The game on pictures, all or some of them in an order."""
+    f, order = classifier or classifier_of(PICTURES), torch.arange(N) if order is None else order
+    return play(game.prepare(f), f, values(PICTURES, N)[order], maps()[order], LABELS[order])
+
+
+def assert_same_curves(found: Curves, expected: Curves, when: str, order: Tensor | None = None) -> None:
+    order = torch.arange(N) if order is None else order
+    assert_alike(found.probabilities, expected.probabilities[order], "values of the curves", when)
+    assert_alike(found.auc, expected.auc[order], "areas", when)
+
+
+# ---- what it is --------------------------------------------------------------------------------------------------
+
+
+@check_game.promise
+def its_settings_are_frozen_keyword_only_and_recorded(game: Game) -> None:
+    assert_settings_are_frozen_and_recorded(game)
+
+
+@check_game.promise
+def it_compares_by_its_settings_and_can_be_a_key(game: Game) -> None:
+    assert_equal_by_settings(game)
+
+
+@check_game.promise
+def it_has_a_name_and_a_description(game: Game) -> None:
+    assert_named_and_described(game)
+
+
+@check_game.promise
+def ready_games_of_one_description_are_equal(game: Game) -> None:
+    f = classifier_of(PICTURES)
+    one, same = game.prepare(f), dataclasses.replace(game).prepare(f)
+    assert one.record() == same.record(), f"two records differ: {one.record()} and {same.record()}"
+    assert one == same, "two ready games of one description are not equal"
+    assert one in {same: 1}, "two ready games of one description have different hashes"
+
+
+@check_game.promise
+def its_record_is_plain_data_and_names_it(game: Game) -> None:
+    record = game.prepare(classifier_of(PICTURES)).record()
+    assert record.get("game") == game.name, f"the record is {record}, expected 'game': {game.name!r} in it"
+    assert json.loads(json.dumps(record)) == record, f"the record changes when JSON carries it: {record}"
+
+
+@check_game.promise
+def other_settings_make_another_game(game: Game) -> None:
+    f = classifier_of(PICTURES)
+    changes: dict[str, Any] = {
+        "fill": Gray(color=(0.0, 0.1, 0.2)) if game.fill.random else Noise(sigma=0.3),
+        "points": 7 if game.points != 7 else 9,
+        "rule": next(rule for rule in get_args(Rule) if rule != game.rule),
+        "within": (0.1, 0.9) if game.within != (0.1, 0.9) else (0.0, 1.0),
+        "ties": next(ties for ties in get_args(Ties) if ties != game.ties),
+    }
+    for key, value in changes.items():
+        try:
+            other = game.changed(**{key: value})
+        except InputError:
+            continue  # a game may insist on a setting
+        assert other.prepare(f) != game.prepare(f), (
+            f"another {key} makes an equal game, which is not played again"
+        )
+
+
+# ---- what it shows -----------------------------------------------------------------------------------------------
+
+
+@check_game.promise
+def its_order_is_one_rank_per_position(game: Game) -> None:
+    flat, n = maps().flatten(0, 1), PICTURES.count
+    keys = streams.image_keys(flat, "ties")
+    ranks = game.order(flat, keys)
+    assert ranks.shape == (len(flat), n), f"ranks are {tuple(ranks.shape)}, expected {(len(flat), n)}"
+    assert not ranks.is_floating_point(), f"ranks are {ranks.dtype}, expected whole numbers"
+    low, high = int(ranks.min()), int(ranks.max())
+    assert low >= 0 and high < n, f"ranks lie between {low} and {high}, expected 0 .. {n - 1}"
+    turned = torch.tensor([4, 2, 0])
+    same = torch.equal(game.order(flat[turned], keys[turned]), ranks[turned])
+    assert same, "the ranks of a map depend on the other maps"
+
+
+@check_game.promise
+def what_is_shown_is_boolean_and_depends_on_ranks_and_count_alone(game: Game) -> None:
+    n = PICTURES.count
+    ranks = rank(normal(6, n))
+    count = torch.tensor([0, 1, n // 3, n // 2, n - 1, n])[:, None]
+    given = ranks.clone(), count.clone()
+    shown = game.shown(ranks, count)
+    assert shown.shape == ranks.shape, f"shown is {tuple(shown.shape)}, expected {tuple(ranks.shape)}"
+    assert shown.dtype == torch.bool, f"shown is {shown.dtype}, expected torch.bool"
+    assert torch.equal(ranks, given[0]) and torch.equal(count, given[1]), "the ranks or counts were changed"
+    assert torch.equal(game.shown(ranks, count), shown), "the same ranks and count show other positions"
+    for row in range(6):
+        alone = game.shown(ranks[row : row + 1], count[row : row + 1])
+        assert torch.equal(alone[0], shown[row]), "what is shown of a map depends on the other maps"
+
+
+# ---- curves ------------------------------------------------------------------------------------------------------
+
+
+@check_game.promise
+def curves_have_a_finite_value_for_each_step(game: Game) -> None:
+    curves = played(game)
+    steps = len(game.quadrature.nodes(PICTURES.count).counts)
+    expected = (*LABELS.shape, steps)
+    found = curves.probabilities
+    assert found.shape == expected, f"the curves are {tuple(found.shape)}, expected {expected}"
+    for name in ("probabilities", "auc", "error"):
+        finite = bool(getattr(curves, name).isfinite().all())
+        assert finite, f"{name} of the curves are not finite everywhere"
+
+
+@check_game.promise
+def the_area_is_the_weighted_sum_of_the_curve(game: Game) -> None:
+    curves, weights = played(game), game.quadrature.nodes(PICTURES.count).weights
+    areas = (curves.probabilities.double() * weights).sum(dim=2).float()
+    assert torch.allclose(curves.auc, areas, rtol=1e-5, atol=1e-7), (
+        f"areas differ from the weighted sum of the values, by up to {float((curves.auc - areas).abs().max()):.2g}"
+    )
+
+
+@check_game.promise
+def one_map_for_all_labels_is_read_for_each_as_if_alone(game: Game) -> None:
+    f, x = classifier_of(PICTURES), values(PICTURES, N)
+    ready, shared = game.prepare(f), maps()[:, :1].expand_as(maps())
+    together = play(ready, f, x, shared, LABELS)
+    for j in range(LABELS.shape[1]):
+        alone = play(ready, f, x, shared[:, j : j + 1], LABELS[:, j : j + 1])
+        assert_alike(together.auc[:, j], alone.auc[:, 0], "areas", "when a map is shared by several labels")
+
+
+@check_game.promise
+def the_same_maps_give_the_same_curves(game: Game) -> None:
+    once, again = played(game), played(game)
+    assert torch.equal(once.probabilities, again.probabilities), "the same maps give two different curves"
+
+
+@check_game.promise
+def places_without_a_label_are_nan_and_disturb_no_other(game: Game) -> None:
+    f, expected, padded = classifier_of(PICTURES), played(game), LABELS.clone()
+    padded[1, 1:], padded[2, 1] = -1, -1
+    found = play(game.prepare(f), f, values(PICTURES, N), maps(), padded)
+    there = padded >= 0
+    assert bool(found.auc[~there].isnan().all()), "the area of the label -1 is not NaN"
+    assert_alike(found.auc[there], expected.auc[there], "areas", "where another place has the label -1")
+
+
+@check_game.promise
+def the_batch_size_changes_nothing(game: Game) -> None:
+    assert_same_curves(played(game, classifier_of(PICTURES, batch_size=5)), played(game), "with batches of 5")
+
+
+@check_game.promise
+def the_order_of_images_changes_nothing(game: Game) -> None:
+    turned = torch.tensor([2, 0, 1])
+    assert_same_curves(played(game, order=turned), played(game), "with the order", turned)
+
+
+@check_game.promise
+def an_image_alone_gets_the_curve_it_gets_among_others(game: Game) -> None:
+    second = torch.tensor([1])
+    assert_same_curves(played(game, order=second), played(game), "when an image is alone", second)
+
+
+@check_game.promise
+def series_and_rows_are_played_or_refused(game: Game) -> None:
+    """A fill may refuse a kind of input with an InputError, and so may a game."""
+    for inputs in (SERIES, ROWS):
+        f = classifier_of(inputs)
+        with may_be_refused(inputs):
+            curves = play(game.prepare(f), f, values(inputs, N), maps(inputs), LABELS)
+            assert bool(curves.auc.isfinite().all()), f"an area of {inputs.noun} is not finite"
+
+
+# ---- what it costs, and leaves alone -----------------------------------------------------------------------------
+
+
+@check_game.promise
+def its_passes_are_those_that_the_net_sees(game: Game) -> None:
+    f, tally = counted_classifier(size=PICTURES.size)
+    ready = game.prepare(f)
+    tally.reset()
+    play(ready, f, values(PICTURES, N), maps(), LABELS)
+    ends = N * (1 + ready.draws)  # the whole images, and the fill alone
+    told = LABELS.numel() * game.passes(PICTURES.count) + ends
+    assert tally.images == told, f"passes() says {told} with the ends, but the net saw {tally.images} images"
+
+
+@check_game.promise
+def equal_games_are_played_once(game: Game) -> None:
+    f, tally = counted_classifier(size=PICTURES.size)
+    judged = Judged(f, values(PICTURES, N), LABELS, maps())
+    first, before = judged.play(game), tally.images
+    again = judged.play(dataclasses.replace(game))
+    assert again is first and tally.images == before, "an equal game is played a second time"
+
+
+@check_game.promise
+def images_maps_and_labels_stay_as_they_are(game: Game) -> None:
+    f, x, heat, labels = classifier_of(PICTURES), values(PICTURES, N), maps(), LABELS.clone()
+    play(game.prepare(f), f, x, heat, labels)
+    assert torch.equal(x, values(PICTURES, N)), "the images were changed"
+    assert torch.equal(heat, maps()), "the maps were changed"
+    assert torch.equal(labels, LABELS), "the labels were changed"
+
+
+@check_game.promise
+def the_global_random_state_is_not_touched(game: Game) -> None:
+    f = classifier_of(PICTURES)
+    assert_global_randomness_is_not_used(lambda: played(game, f).auc, "areas")

@@ -1,0 +1,343 @@
+"""What every metric promises: what it says of itself is true, and a value depends on its own image alone.
+
+Metrics with a value per image and metrics of whole runs have some promises each; those of the other sort always hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.inputs import Box, Inputs
+from proofmap.fills import Gray
+from proofmap.methods import GradientInput, LearnedMask, Method
+from proofmap.metrics import Curves, Game, Judged, Metric, ReadyGame, RunMetric, RunValue, RunValues
+from proofmap.metrics.metric import Per
+from proofmap.testing.contract import Contract
+from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, counted_classifier, normal, values
+from proofmap.testing.plugins import (
+    assert_alike,
+    assert_equal_by_settings,
+    assert_global_randomness_is_not_used,
+    assert_named_and_described,
+    assert_net_stays_as_it_is,
+    assert_settings_are_frozen_and_recorded,
+    is_plain_name,
+    may_be_refused,
+)
+
+check_metric: Contract[Metric] = Contract("metric")
+
+N = 4
+LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3], [3, 1, 2]])
+TRUTH = torch.tensor([2, 3, 0, -1])
+BOXES: Sequence[Sequence[Box]] = (((1, 1, 5, 4),), (), ((0, 0, 10, 8), (2, 3, 4, 6)), ((3, 2, 9, 8),))
+LOOKS = 2
+"""Passes for f of an image itself that no metric needs to announce."""
+
+
+@dataclass
+class Watched(Judged):
+    """It remembers which games were asked for."""
+
+    asked: list[ReadyGame] = field(default_factory=list)
+
+    def play(self, game: Game) -> Curves:
+        self.asked.append(game.prepare(self.classifier))
+        return super().play(game)
+
+
+def judged(
+    classifier: Classifier | None = None,
+    *,
+    order: Sequence[int] = tuple(range(N)),
+    labels: Tensor = LABELS,
+    method: Method | None = None,
+    inputs: Inputs = PICTURES,
+) -> Watched:
+    """A method's maps on some of the images, with everything that a metric may ask for."""
+    f, some = classifier or classifier_of(inputs), list(order)
+    x, ready = values(inputs, N)[some], (method or GradientInput()).prepare(f)
+    maps = ready(x, labels[some])
+    boxes = [BOXES[i] for i in some] if inputs is PICTURES else ()
+    return Watched(f, x, labels[some].clone(), maps, method=ready, truth=TRUTH[some], boxes=boxes)
+
+
+def per_image(check: Callable[[Metric], None]) -> Callable[[Metric], None]:
+    """A promise of metrics that give a value per image."""
+
+    @functools.wraps(check)
+    def kept(metric: Metric) -> None:
+        if metric.per == "image":
+            check(metric)
+
+    return check_metric.promise(kept)
+
+
+def per_run(check: Callable[[RunMetric], None]) -> Callable[[Metric], None]:
+    """A promise of metrics of whole runs."""
+
+    @functools.wraps(check)
+    def kept(metric: Metric) -> None:
+        if metric.per == "run":
+            check(cast(RunMetric, metric))
+
+    return check_metric.promise(kept)
+
+
+# ---- what it is --------------------------------------------------------------------------------------------------
+
+
+@check_metric.promise
+def its_settings_are_frozen_keyword_only_and_recorded(metric: Metric) -> None:
+    assert_settings_are_frozen_and_recorded(metric)
+
+
+@check_metric.promise
+def it_compares_by_its_settings_and_can_be_a_key(metric: Metric) -> None:
+    assert_equal_by_settings(metric)
+
+
+@check_metric.promise
+def it_has_a_name_and_a_description(metric: Metric) -> None:
+    assert_named_and_described(metric)
+
+
+@check_metric.promise
+def it_says_its_kind_direction_and_limits(metric: Metric) -> None:
+    kind = metric.kind or metric.name
+    assert is_plain_name(kind), f"kind is {kind!r}, expected lower case without spaces or any of : , = ( )"
+    better = getattr(metric, "higher_is_better", None)
+    assert isinstance(better, bool), f"higher_is_better is {better!r}, expected True or False"
+    assert isinstance(metric.intrinsic, bool), f"intrinsic is {metric.intrinsic!r}, expected True or False"
+    assert metric.per in get_args(Per), f"per is {metric.per!r}, expected one of {', '.join(get_args(Per))}"
+    run = isinstance(metric, RunMetric)
+    assert run == (metric.per == "run"), (
+        f"per is {metric.per!r}, but it is {'' if run else 'not '}a RunMetric"
+    )
+    low, high = metric.limits
+    assert low < high, f"limits are {metric.limits}, expected the least and the greatest value"
+
+
+@check_metric.promise
+def its_record_is_plain_data_and_the_same_each_time(metric: Metric) -> None:
+    f = classifier_of(PICTURES)
+    record = metric.prepare(f).record()
+    assert json.loads(json.dumps(record)) == record, f"the record changes when JSON carries it: {record}"
+    again = dataclasses.replace(metric).prepare(f).record()
+    assert again == record, f"two records differ: {record} and {again}"
+
+
+# ---- values per image --------------------------------------------------------------------------------------------
+
+
+@per_image
+def values_are_one_float_per_image_inside_the_limits_or_nan(metric: Metric) -> None:
+    found = metric(judged())
+    assert found.shape == (N,), f"values are {tuple(found.shape)}, expected {(N,)}"
+    assert found.is_floating_point(), f"values are {found.dtype}, expected floats"
+    assert not found.requires_grad, "values still require a gradient; detach them"
+    _assert_inside(found, metric, "value")
+    assert not bool(found.isnan().all()), "none of the images counts: all values are NaN"
+
+
+@per_image
+def pairs_are_one_value_per_label_or_none(metric: Metric) -> None:
+    found = metric.pairs(judged())
+    if found is not None:
+        expected = tuple(LABELS.shape)
+        assert found.shape == expected, f"pairs are {tuple(found.shape)}, expected {expected}"
+        assert found.is_floating_point(), f"pairs are {found.dtype}, expected floats"
+        assert bool((found.isfinite() | found.isnan()).all()), "a value of a pair is infinite"
+
+
+@per_image
+def the_same_maps_get_the_same_values(metric: Metric) -> None:
+    once, again = (metric(judged()).nan_to_num() for _ in range(2))
+    assert torch.equal(once, again), "the same maps get two different values"
+
+
+@per_image
+def the_batch_size_changes_nothing(metric: Metric) -> None:
+    found = metric(judged(classifier_of(PICTURES, batch_size=5)))
+    assert_alike(found, metric(judged()), "values", "with batches of 5")
+
+
+@per_image
+def the_order_of_images_changes_nothing(metric: Metric) -> None:
+    turned = [2, 0, 3, 1]
+    assert_alike(metric(judged(order=turned)), metric(judged())[turned], "values", "with the order")
+
+
+@per_image
+def an_image_alone_gets_the_value_it_gets_among_others(metric: Metric) -> None:
+    together = metric(judged())
+    for i in (0, 2):
+        assert_alike(metric(judged(order=[i])), together[i : i + 1], "values", "when an image is alone")
+
+
+@per_image
+def places_without_a_label_do_not_count(metric: Metric) -> None:
+    padded = LABELS.clone()
+    padded[:, 2] = -1
+    long, short = judged(labels=padded), judged(labels=LABELS[:, :2])
+    assert_alike(metric(long), metric(short), "values", "where the label -1 is added")
+    found, expected = metric.pairs(long), metric.pairs(short)
+    if found is not None and expected is not None:
+        assert bool(found[:, 2].isnan().all()), "the pair of the label -1 has a value, expected NaN"
+        assert_alike(found[:, :2], expected, "pairs", "where the label -1 is added")
+
+
+@per_image
+def series_and_rows_are_judged_or_refused(metric: Metric) -> None:
+    """A metric, or a game it plays, may refuse a kind of input with an InputError."""
+    for inputs in (SERIES, ROWS):
+        together, alone = judged(inputs=inputs), judged(inputs=inputs, order=[1])
+        with may_be_refused(inputs):
+            found = metric(together)
+            assert found.shape == (N,), f"values of {inputs.noun} are {tuple(found.shape)}, expected {(N,)}"
+            _assert_inside(found, metric, f"value of {inputs.noun}")
+            assert_alike(metric(alone), found[1:2], f"values of {inputs.noun}", "when one is alone")
+
+
+# ---- what it costs, and leaves alone -----------------------------------------------------------------------------
+
+
+@per_image
+def its_games_are_those_it_plays(metric: Metric) -> None:
+    j = judged()
+    metric(j)
+    metric.pairs(j)
+    told = {game.prepare(j.classifier) for game in metric.games()}
+    missing, idle = set(j.asked) - told, told - set(j.asked)
+    assert not missing, f"it plays a game that games() does not name: {_names(missing)}"
+    assert not idle, f"games() names a game that it does not play: {_names(idle)}"
+
+
+@per_image
+def its_games_and_cost_cover_the_passes_that_the_net_sees(metric: Metric) -> None:
+    """Nothing to check where nobody can tell the cost."""
+    f, tally = counted_classifier(size=PICTURES.size)
+    method = LearnedMask(steps=8, scale=2, fill=Gray())
+    beyond = metric.cost(LABELS.shape[1], method.cost(LABELS.shape[1]))
+    if beyond is None:
+        return
+    j = judged(f, method=method)
+    tally.reset()
+    metric(j)
+    metric.pairs(j)
+    games = {game.prepare(f) for game in metric.games()}
+    steps = sum(g.game.passes(PICTURES.count) * LABELS.shape[1] + 1 + g.draws for g in games)
+    told = steps + beyond.passes + LOOKS
+    assert tally.images <= N * told, (
+        f"the net saw {tally.images / N:g} inputs per image, but games() and cost() tell of {told}"
+    )
+
+
+@per_image
+def what_is_judged_stays_as_it_is(metric: Metric) -> None:
+    j, before = judged(), judged()
+    metric(j)
+    metric.pairs(j)
+    for name in ("images", "labels", "maps", "truth"):
+        assert torch.equal(getattr(j, name), getattr(before, name)), f"judged.{name} was changed"
+    assert j.boxes == before.boxes, "judged.boxes was changed"
+
+
+@per_image
+def the_net_is_afterwards_what_it_was(metric: Metric) -> None:
+    assert_net_stays_as_it_is(lambda classifier: metric(judged(classifier)))
+
+
+@per_image
+def the_global_random_state_is_not_touched(metric: Metric) -> None:
+    f = classifier_of(PICTURES)
+    assert_global_randomness_is_not_used(lambda: metric(judged(f)), "values")
+
+
+# ---- values per run ----------------------------------------------------------------------------------------------
+
+SCORES = {"completeness": True, "soundness": True, "best-effort": True, "insertion": True, "deletion": False}
+IMAGES = 7
+
+
+def run_values(methods: Sequence[int] = (0, 1, 2, 3), images: int = IMAGES) -> RunValues:
+    """What some methods scored on some images; not every image counts."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for k in methods:
+        table = normal(len(SCORES), IMAGES, seed=k).sigmoid() / 2 + 0.1 * k
+        table[2, k] = torch.nan
+        found[f"method {k}"] = {name: table[i, :images].clone() for i, name in enumerate(SCORES)}
+    return RunValues(found, dict(SCORES))
+
+
+def numbers(found: Sequence[RunValue]) -> dict[str, tuple[Any, int]]:
+    """By subject; NaN as None, so that it equals itself."""
+    return {v.subject: (None if math.isnan(v.value) else v.value, v.n) for v in found}
+
+
+@per_run
+def a_run_gets_numbers_inside_the_limits_or_nan(metric: RunMetric) -> None:
+    _assert_numbers(metric.over_run(run_values()), metric, IMAGES)
+    assert any(not math.isnan(v.value) for v in metric.over_run(run_values())), "all numbers are NaN"
+
+
+@per_run
+def a_run_of_one_method_or_one_image_gets_numbers_or_nan(metric: RunMetric) -> None:
+    _assert_numbers(metric.over_run(run_values(methods=[1])), metric, IMAGES)
+    _assert_numbers(metric.over_run(run_values(images=1)), metric, 1)
+
+
+@per_run
+def the_order_of_methods_changes_no_number(metric: RunMetric) -> None:
+    """Of those about the same subject: a number may be about two methods in their order."""
+    one, other = (numbers(metric.over_run(run_values(order))) for order in ([0, 1, 2, 3], [3, 1, 0, 2]))
+    for subject in one.keys() & other.keys():
+        (a, n), (b, m) = one[subject], other[subject]
+        same = n == m and (a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-6)))
+        assert same, f"the number of {subject} changes with the order of methods: {a} and {b}"
+
+
+@per_run
+def a_run_gets_the_same_numbers_and_stays_as_it_is(metric: RunMetric) -> None:
+    run, before = run_values(), run_values()
+    with torch.random.fork_rng(devices=[]):
+        state = torch.manual_seed(1).get_state()
+        once = numbers(metric.over_run(run))
+        assert torch.equal(torch.get_rng_state(), state), "torch's global generator was used or seeded"
+    assert numbers(metric.over_run(run)) == once, "the same run gets two different numbers"
+    for method, scores in before.values.items():
+        for name, expected in scores.items():
+            same = torch.equal(run.values[method][name].nan_to_num(), expected.nan_to_num())
+            assert same, f"the values of {name} were changed"
+
+
+def _assert_numbers(found: Sequence[RunValue], metric: RunMetric, images: int) -> None:
+    low, high = metric.limits
+    for v in found:
+        assert isinstance(v, RunValue), f"{v!r} is not a RunValue"
+        assert isinstance(v.value, float), f"the number of {v.subject} is {v.value!r}, expected a float"
+        inside = math.isnan(v.value) or (math.isfinite(v.value) and low - 1e-6 <= v.value <= high + 1e-6)
+        assert inside, f"the number of {v.subject} is {v.value}, expected {low:g} to {high:g} or NaN"
+        assert 0 <= v.n <= images, f"the number of {v.subject} is from {v.n} of {images} images"
+    assert len(numbers(found)) == len(found), "two numbers have the same subject"
+
+
+def _assert_inside(found: Tensor, metric: Metric, what: str) -> None:
+    low, high = metric.limits
+    known = found[~found.isnan()]
+    wrong = known[~known.isfinite() | (known < low - 1e-5) | (known > high + 1e-5)].tolist()
+    assert not wrong, f"a {what} is {wrong[0]:g}, expected {low:g} to {high:g} or NaN"
+
+
+def _names(games: set[ReadyGame]) -> str:
+    return ", ".join(sorted(ready.game.title() for ready in games))

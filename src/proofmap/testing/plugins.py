@@ -1,0 +1,135 @@
+"""What the contracts of methods, fills, games and metrics have in common."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ClassVar, get_origin, get_type_hints
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
+from proofmap.metrics import Metric
+from proofmap.plugins.settings import Plugin, setting_names
+from proofmap.testing.nets import PICTURES, conv_net
+
+_SEPARATORS = " :,=()"
+
+# ---- descriptions -----------------------------------------------------------------------------------------------
+
+
+def assert_settings_are_frozen_and_recorded(plugin: Plugin) -> None:
+    """A frozen dataclass, keyword-only, whose ``settings()`` are all of its settings as plain data."""
+    kind = type(plugin)
+    assert dataclasses.is_dataclass(plugin), f"{kind.__name__} is not a dataclass"
+    assert kind.__dataclass_params__.frozen, "the dataclass is not frozen"
+    fields = dataclasses.fields(plugin)
+    positional = [field.name for field in fields if not field.kw_only]
+    assert not positional, f"these settings are not keyword-only: {', '.join(positional)}"
+    annotated = [name for name, hint in get_type_hints(kind).items() if get_origin(hint) is not ClassVar]
+    forgotten = sorted({*annotated} - {field.name for field in fields})
+    assert not forgotten, (
+        f"these are not settings: {', '.join(forgotten)}; decorate {kind.__name__} with "
+        "@dataclass(frozen=True, kw_only=True)"
+    )
+    recorded = plugin.settings()
+    named = {} if isinstance(plugin, Metric) else {plugin.noun: plugin.name}  # a metric's name stands beside
+    wrong = [key for key in named if recorded.get(key) != named[key]]
+    assert not wrong, f"settings() calls it {recorded.get(wrong[0])!r}, not {plugin.name!r}"
+    expected = {*named, *setting_names(kind)}
+    assert set(recorded) == expected, f"settings() has {sorted(recorded)}, expected {sorted(expected)}"
+    json.dumps(recorded)
+
+
+def assert_equal_by_settings(plugin: Plugin) -> None:
+    """Another one with the same settings is equal and can take its place as a key."""
+    same = dataclasses.replace(plugin)  # type: ignore[type-var]
+    assert same == plugin, "another one with the same settings is not equal to it"
+    assert same in {plugin: 1}, "another one with the same settings has another hash"
+
+
+def assert_named_and_described(plugin: Plugin) -> None:
+    name = getattr(plugin, "name", "")
+    assert is_plain_name(name), f"{name!r} must be lower case, without spaces or any of : , = ( )"
+    described = getattr(plugin, "description", "")
+    assert described and "\n" not in described, "description must say in one line what it is"
+
+
+def is_plain_name(name: object) -> bool:
+    """Whether a name can be written in a spec.
+
+    >>> is_plain_name("learned-mask"), is_plain_name("My Mask")
+    (True, False)
+    """
+    return isinstance(name, str) and bool(name) and name == name.lower() and not set(name) & set(_SEPARATORS)
+
+
+# ---- results ----------------------------------------------------------------------------------------------------
+
+
+def assert_alike(found: Tensor, expected: Tensor, what: str, when: str) -> None:
+    """Equal up to the rounding of another batch; NaN equals NaN."""
+    assert found.shape == expected.shape, (
+        f"{what} {when} are {tuple(found.shape)}, not {tuple(expected.shape)}"
+    )
+    unknown = found.isnan() != expected.isnan()
+    assert not bool(unknown.any()), (
+        f"{int(unknown.sum())} of {unknown.numel()} {what} become NaN or a number {when}"
+    )
+    largest = float(expected.nan_to_num().abs().max()) if expected.numel() else 0.0
+    assert torch.allclose(found, expected, rtol=1e-3, atol=1e-3 * largest + 1e-12, equal_nan=True), (
+        f"{what} change {when}, by up to {float((found - expected).nan_to_num().abs().max()):.2g} of {largest:.2g}"
+    )
+
+
+@contextmanager
+def may_be_refused(inputs: Inputs) -> Iterator[None]:
+    """An InputError may end the block: a plug-in need not serve every kind of input. Other errors may not."""
+    try:
+        yield
+    except InputError:
+        pass
+    except AssertionError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise AssertionError(f"{inputs.noun} end in {reason}; raise an InputError instead") from error
+
+
+def assert_global_randomness_is_not_used(compute: Callable[[], Tensor], what: str) -> None:
+    with torch.random.fork_rng(devices=[]):
+        before = torch.manual_seed(1).get_state()
+        expected = compute()
+        assert torch.equal(torch.get_rng_state(), before), "torch's global generator was used or seeded"
+        torch.manual_seed(2)
+        again = compute()
+    same = torch.equal(again.nan_to_num(), expected.nan_to_num())
+    assert same, f"{what} depend on torch's global seed"
+
+
+def hooks(net: nn.Module) -> int:
+    """How many hooks its modules have."""
+    return sum(
+        len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
+        for module in net.modules()
+    )
+
+
+def assert_net_stays_as_it_is(run: Callable[[Classifier], object]) -> None:
+    """A net in training mode is, after it was used through its classifier, what it was before."""
+    net = nn.Sequential(conv_net(), nn.Dropout(0.5)).train()
+    before = copy.deepcopy(net.state_dict())
+    run(Classifier(net, inputs=PICTURES, batch_size=64))
+    assert all(module.training for module in net.modules()), "the net left its training mode"
+    weights = list(net.parameters())
+    assert all(weight.requires_grad for weight in weights), "weights require no gradient any more"
+    assert all(weight.grad is None for weight in weights), "weights were given a gradient"
+    changed = [key for key, value in net.state_dict().items() if not torch.equal(value, before[key])]
+    assert not changed, f"these weights changed: {', '.join(changed)}"
+    assert hooks(net) == 0, "a hook is left on the net"

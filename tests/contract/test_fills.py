@@ -1,0 +1,33 @@
+"""Every registered fill, in the variants that differ, keeps the contract of fills."""
+
+from __future__ import annotations
+
+import pytest
+
+from proofmap.fills import FILLS, Fill, Images, make_fill
+from proofmap.testing import Check, check_fill
+from proofmap.testing.nets import PICTURES, SERIES, values
+
+VARIANTS: list[str | Fill] = [
+    "gray",
+    "gray:color=0:0.5:1",
+    "gray:color=0.2:0.3",
+    "blur",
+    "blur:sigma=1,kernel=3,border=0:0:1",
+    "noise",
+    "noise:sigma=0.5,center=0:0.5:1",
+    Images(source=values(PICTURES, 5, seed=1), crop="none"),
+    Images(source=values(PICTURES, 5, seed=1), size=8),
+    Images(source=values(SERIES, 5, seed=1)),
+]
+
+
+@pytest.mark.parametrize("check", check_fill.checks, ids=str)
+@pytest.mark.parametrize("spec", VARIANTS, ids=lambda spec: spec if isinstance(spec, str) else spec.title())
+def test_fill(spec: str | Fill, check: Check[Fill]) -> None:
+    check(make_fill(spec))
+
+
+def test_every_fill_of_ours_is_among_them() -> None:
+    ours = {name for name in FILLS if FILLS[name].__module__.startswith("proofmap.")}
+    assert {make_fill(spec).name for spec in VARIANTS} == ours

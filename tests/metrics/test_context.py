@@ -1,0 +1,260 @@
+"""What a metric is given: what the net believes, the method to run again, and what the data knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Box
+from proofmap.methods import Cost, Method, Random
+from proofmap.metrics import Judged, Metric, prepare_metrics
+from proofmap.metrics.block import Subjects, judge_block
+from proofmap.study import Run, Study, run_study
+from proofmap.study.plan import unit_cost
+from tests.toys import conv_classifier, counted_classifier, linear_classifier, linear_probabilities, pixels
+
+N, SIZE = 3, 8
+LABELS = torch.tensor([[2, 0], [1, 3], [0, 2]])
+
+
+def judged(method: Method | None = None, *, seed: int = 0) -> Judged:
+    f = conv_classifier(SIZE)
+    ready = (method or Random(per_label=True)).prepare(f)
+    x = pixels(N, SIZE)
+    return Judged(f, x, LABELS, ready(x, LABELS, seed=seed), method=ready, seed=seed)
+
+
+# ---- what the net believes ------------------------------------------------------------------------------------------
+
+
+def test_f_is_of_the_labels_and_probabilities_are_of_all_outputs() -> None:
+    f, x = linear_classifier(4, 5), pixels(2, 4)
+    j = Judged(f, x, torch.tensor([[3, 0, 4], [1, 2, -1]]), torch.zeros(2, 3, 4, 4))
+    expected = [linear_probabilities(f, image.numpy()) for image in x]
+    assert j.probabilities.shape == (2, 5) and j.f.shape == (2, 3)
+    for i in range(2):
+        assert j.probabilities[i].tolist() == pytest.approx(expected[i], rel=1e-5)
+        for place, label in enumerate(j.labels[i].tolist()):
+            if label >= 0:
+                assert float(j.f[i, place]) == pytest.approx(expected[i][label], rel=1e-5)
+    assert j.f.isnan().tolist() == [[False] * 3, [False, False, True]]
+
+
+def test_the_net_is_asked_once_for_what_it_believes() -> None:
+    f, tally = counted_classifier(size=SIZE)
+    j = Judged(f, pixels(N, SIZE), LABELS, torch.zeros(N, 2, SIZE, SIZE))
+    for _ in range(2):
+        assert j.f.shape == (N, 2) and j.top2[0].shape == (N, 2) and len(j.probabilities) == N
+    assert tally.images == N
+
+
+# ---- the method again -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec", ["gradient-x-input", "grad-cam", "random:per_label=true", "top-label:gradient"]
+)
+def test_the_method_runs_again_on_anything_else(spec: str) -> None:
+    method, other_net = pm.make_method(spec), conv_classifier(SIZE, seed=1)
+    j, f = judged(method, seed=5), conv_classifier(SIZE)
+    x, labels = pixels(2, SIZE, seed=9), torch.tensor([[3], [1]])
+    assert torch.equal(j.maps_again(), j.maps)
+    assert torch.equal(j.maps_again(x, labels), method(f, x, labels, seed=5))
+    assert torch.equal(j.maps_again(labels=LABELS[:, :1]), method(f, j.images, LABELS[:, :1], seed=5))
+    assert torch.equal(j.maps_again(seed=6), method(f, j.images, LABELS, seed=6))
+    again = j.maps_again(classifier=other_net)
+    assert torch.equal(again, method(other_net, j.images, LABELS, seed=5))
+    assert torch.equal(again, j.maps) == (spec == "random:per_label=true"), "another net has other maps"
+
+
+def test_without_its_method_a_metric_is_told_why_it_cannot_run_it() -> None:
+    j = judged()
+    j.method = None
+    with pytest.raises(InputError, match="runs the method again, but only its maps are known here"):
+        j.maps_again()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeated(Metric):
+    """How far the maps of another seed are from these, on average; the method runs ``times`` more."""
+
+    name: ClassVar[str] = "repeated"
+    description: ClassVar[str] = "mean distance of maps of other seeds"
+    higher_is_better: ClassVar[bool] = False
+    times: int = 2
+
+    def __call__(self, judged: Judged) -> Tensor:
+        again = [judged.maps_again(seed=judged.seed + 1 + k) for k in range(self.times)]
+        return torch.stack([(maps - judged.maps).abs().flatten(1).mean(dim=1) for maps in again]).mean(dim=0)
+
+    def cost(self, labels: int, method: Cost | None) -> Cost | None:
+        return None if method is None else method * self.times
+
+
+@pytest.mark.parametrize("spec", ["grad-cam", "learned-mask:steps=3,fill=gray", "random"])
+def test_the_plan_counts_a_method_that_runs_again(spec: str) -> None:
+    f, tally = counted_classifier(size=SIZE)
+    ready = pm.make_method(spec).prepare(f)
+    made, metrics = ready.cost(2), prepare_metrics([Repeated(), Repeated(times=5)], f)
+    cost = unit_cost(ready, metrics, 2)
+    assert made is not None and cost is not None
+    assert cost == made * 8 + Cost(forward=1), "once itself, twice and five times more; one look at f"
+    f.frozen()
+    tally.reset()
+    judge_block(ready, Subjects(pixels(N, SIZE), LABELS), metrics, curves=False)
+    assert N * (cost.passes - 1) == tally.images, "neither metric looks at f"
+
+
+def test_a_method_that_cannot_tell_its_cost_leaves_the_plan_open() -> None:
+    f = conv_classifier(SIZE)
+    ready = pm.make_method(lambda classifier, images, labels: torch.zeros(1)).prepare(f)
+    assert unit_cost(ready, prepare_metrics([Repeated()], f), 2) is None
+
+
+def test_a_metric_that_runs_the_method_again_is_evaluated_like_any_other() -> None:
+    f, x = conv_classifier(SIZE), pixels(N, SIZE)
+    found = pm.evaluate(f, x, methods=["gradient", "random"], metrics=[Repeated()], labels=LABELS, seed=3)
+    still, moved = (result.values["repeated"] for result in found.results)
+    assert torch.equal(still, torch.zeros(N)), "gradients do not depend on the seed"
+    maps = [Random()(f, x, LABELS, seed=seed) for seed in (3, 4, 5)]
+    expected = sum((m - maps[0]).abs().flatten(1).mean(dim=1) for m in maps[1:]) / 2
+    torch.testing.assert_close(moved, expected)
+
+
+# ---- what the data knows --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Witness(Metric):
+    """It remembers what it was told about the images."""
+
+    name: ClassVar[str] = "witness"
+    description: ClassVar[str] = "the true label"
+    higher_is_better: ClassVar[bool] = True
+    seen: list[tuple[Tensor | None, Sequence[Sequence[Box]]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """A list is nothing that a setting can be."""
+
+    def settings(self) -> dict[str, object]:
+        return {}
+
+    def __call__(self, judged: Judged) -> Tensor:
+        self.seen.append((judged.truth, judged.boxes))
+        return judged.images.flatten(1).mean(dim=1)
+
+
+def test_truth_and_boxes_reach_a_metric() -> None:
+    f, x, witness = conv_classifier(SIZE, names=["cat", "dog", "cup", "car"]), pixels(N, SIZE), Witness()
+    boxes: list[list[Box]] = [[(0, 0, 4, 4)], [], [(1, 2, 3, 4), (0, 0, 8, 8)]]
+    pm.evaluate(f, x, methods=["random"], metrics=[witness], truth=["dog", None, 2], boxes=boxes)
+    ((truth, seen),) = witness.seen
+    assert truth is not None and truth.tolist() == [1, -1, 2] and list(seen) == boxes
+
+
+def test_what_nobody_knows_is_none_and_empty() -> None:
+    witness = Witness()
+    pm.evaluate(conv_classifier(SIZE), pixels(N, SIZE), methods=["random"], metrics=[witness])
+    assert witness.seen == [(None, ())]
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        ({"truth": [0, 1]}, "2 true labels were given for 3 images"),
+        ({"truth": ["cat", "dog", "cow"]}, "cow"),
+        ({"boxes": [[]]}, "1 lists of boxes were given for 3 images"),
+    ],
+)
+def test_truth_and_boxes_that_do_not_fit_are_refused(given: dict[str, list[object]], told: str) -> None:
+    f = conv_classifier(SIZE, names=["cat", "dog", "cup", "car"])
+    with pytest.raises(InputError, match=told):
+        pm.evaluate(f, pixels(N, SIZE), methods=["random"], **given)  # type: ignore[arg-type]
+
+
+FILES = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from proofmap.metrics import Metric
+from tests.toys import MEAN, STD, conv_net
+
+
+def make():
+    settings = dict(size=8, mean=MEAN, std=STD, batch_size=64, names=("cat", "dog", "cup", "car"))
+    return conv_net(4).eval(), dict(**settings, interpolation="box")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unpainted(Metric):
+    name: ClassVar[str] = "unpainted"
+    description: ClassVar[str] = "pixels where the paint and the boxes differ; NaN without a box"
+    higher_is_better: ClassVar[bool] = False
+
+    def __call__(self, judged):
+        assert len(judged.boxes) == len(judged.images)
+        covered = torch.zeros(len(judged.images), 8, 8)
+        for i, boxes in enumerate(judged.boxes):
+            for x0, y0, x1, y1 in boxes:
+                covered[i, round(y0) : round(y1), round(x0) : round(x1)] = 1
+        differ = (judged.images.mean(dim=1) != covered).flatten(1).sum(dim=1).float()
+        return differ.masked_fill(covered.flatten(1).sum(dim=1) == 0, torch.nan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth(Metric):
+    name: ClassVar[str] = "truth"
+    description: ClassVar[str] = "the true label, as a number"
+    higher_is_better: ClassVar[bool] = True
+
+    def __call__(self, judged):
+        return judged.truth.float()
+"""
+
+PAINTED: dict[str, tuple[tuple[int, int], list[Box]]] = {
+    "wide": ((40, 20), [(15, 5, 25, 15)]),  # the middle 20 columns are kept, at 0.4 of their size
+    "cut": ((40, 20), [(0, 0, 15, 20), (35, 0, 40, 20)]),  # one reaches into the crop, one lies outside
+    "tall": ((8, 24), [(2, 10, 4, 12), (5, 15, 8, 16)]),
+    "none": ((8, 8), []),
+}
+
+
+def test_boxes_of_a_table_reach_a_metric_of_a_study_where_they_are_painted(tmp_path: Path) -> None:
+    lines = ["file;label;boxes_xyxy"]
+    for label, (name, (size, boxes)) in enumerate(PAINTED.items()):
+        picture = Image.new("RGB", size)
+        for box in boxes:
+            picture.paste((255, 255, 255), tuple(map(int, box)))
+        picture.save(tmp_path / f"{name}.png")
+        lines.append(f"{name}.png;{('cat', 'dog', 'cup', 'car')[label]};{[list(box) for box in boxes]}")
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    (tmp_path / "mine.py").write_text(FILES)
+    mine = tmp_path / "mine.py"
+    metrics = (f"{mine}:Unpainted", f"{mine}:Truth")
+    study = Study(
+        model=f"{mine}:make",
+        data=str(tmp_path / "list.csv"),
+        labels="top2",
+        methods=("random",),
+        metrics=metrics,
+        block=3,
+    )
+    run_study(study, tmp_path / "run")
+    with Run(tmp_path / "run") as run:
+        found = run.evaluation()
+    (result,) = found.results
+    assert list(found.image_names) == [f"{name}.png" for name in PAINTED]
+    assert result.values["truth"].tolist() == [0, 1, 2, 3]
+    assert result.values["unpainted"][:3].tolist() == [0, 0, 0] and bool(
+        result.values["unpainted"][3].isnan()
+    )

@@ -1,0 +1,167 @@
+"""Games of a user's own: another order, another end, something else that is read off the net."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.fills import Blur, Gray, Images, Noise
+from proofmap.metrics import DeletionGame, Game, InsertionGame, Judged, curves, make_game
+from proofmap.plugins.settings import setting
+from proofmap.testing import check_game
+from tests.toys import counted_classifier, linear_classifier, normal, pixels
+
+N, SIZE, LABELS = 2, 4, torch.tensor([[2, 0, 1], [1, 3, 2]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeastFirst(Game):
+    """The least important positions are hidden first (LeRF); the margin to the best other label is read."""
+
+    name: ClassVar[str] = "least-first"
+    description: ClassVar[str] = "the least important positions are hidden first; the margin is read"
+
+    def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
+        return ranks < ranks.shape[1] - count
+
+    def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
+        best, second = logits.topk(2, dim=1).values.T
+        return logits - torch.where(logits < best[:, None], best[:, None], second[:, None])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Framed(Game):
+    """Some positions, by their rank, are always shown: neither end is the whole image or the fill alone."""
+
+    name: ClassVar[str] = "framed"
+    description: ClassVar[str] = "best first, while the last positions are always shown and the first never"
+    always: int = setting(2, "positions that are always shown", least=0)
+
+    def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
+        return ((ranks < count) & (ranks > 0)) | (ranks >= ranks.shape[1] - self.always)
+
+
+def played_in_a_loop(game: Game, f: Classifier, x: Tensor, map_: Tensor, label: int) -> list[float]:
+    """What is read off for one label at each step, one position and one pass at a time."""
+    n, found = map_.numel(), []
+    order = np.argsort(-map_.flatten().numpy(), kind="stable")
+    for count in game.quadrature.nodes(n).counts.tolist():
+        image = f.blank(1)[0]
+        for place, position in enumerate(order):
+            if isinstance(game, LeastFirst):
+                visible = place < n - count
+            else:
+                visible = 0 < place < count or place >= n - 2
+            if visible:
+                row, column = divmod(int(position), SIZE)
+                image[:, row, column] = x[:, row, column]
+        logits = f.logits(image[None])[0]
+        others = [float(z) for a, z in enumerate(logits) if a != label]
+        margin = float(logits[label]) - max(others)
+        found.append(margin if isinstance(game, LeastFirst) else float(f.log_softmax(logits).exp()[label]))
+    return found
+
+
+@pytest.mark.parametrize("points", [5, "all"])
+@pytest.mark.parametrize("kind", [LeastFirst, Framed])
+def test_a_game_of_ones_own_is_played_as_a_loop_would(kind: type[Game], points: int | str) -> None:
+    f, x, maps = linear_classifier(SIZE, 4), pixels(N, SIZE), normal(N, 3, SIZE, SIZE)
+    game = kind.build({"points": points})
+    found = curves(game, f, x, maps, LABELS)
+    weights = game.quadrature.nodes(SIZE * SIZE).weights
+    for i in range(N):
+        for j in range(3):
+            expected = played_in_a_loop(game, f, x[i], maps[i, j], int(LABELS[i, j]))
+            assert found.probabilities[i, j].tolist() == pytest.approx(expected, abs=1e-5)
+            assert float(found.auc[i, j]) == pytest.approx(
+                float(weights @ torch.tensor(expected).double()), abs=1e-5
+            )
+    assert torch.equal(found.f, f.probabilities(x).gather(1, LABELS)), "f stays f, whatever a game reads"
+
+
+@pytest.mark.parametrize(
+    "game", [LeastFirst(points=6), Framed(points=6), Framed(points=4, rule="right", always=1)]
+)
+def test_they_keep_the_contract_of_games(game: Game) -> None:
+    check_game(game)
+
+
+def test_ends_that_show_part_of_the_input_are_passes_of_their_own() -> None:
+    f, tally = counted_classifier(size=SIZE)
+    maps, labels = normal(N, 3, SIZE, SIZE), LABELS
+    seen = {}
+    for game in (InsertionGame(points=4), Framed(points=4)):
+        tally.reset()
+        curves(game, f, pixels(N, SIZE), maps, labels)
+        seen[game.name] = tally.images - 2 * N  # without the whole images and the fill alone
+        assert seen[game.name] == 6 * game.passes(SIZE * SIZE)
+    assert seen == {"insertion": 6 * 3, "framed": 6 * 5}
+    assert [Framed().all_shown(count, 16) for count in (0, 7, 16)] == [None, None, None]
+    assert [InsertionGame().all_shown(count, 16) for count in (0, 7, 16)] == [False, None, True]
+    assert [DeletionGame().all_shown(count, 16) for count in (0, 7, 16)] == [True, None, False]
+
+
+def test_a_record_says_how_the_curve_was_drawn() -> None:
+    f = linear_classifier(SIZE, 4)
+    steps = {"points": 32, "rule": "mean", "within": [0.0, 1.0], "ties": "index"}
+    gray = {"fill": "gray", "color": pytest.approx([0.5, 0.4, 0.3])}
+    assert InsertionGame().prepare(f).record() == {"game": "insertion", **gray, **steps}
+    assert Framed(always=3).prepare(f).record() == {"game": "framed", "always": 3, **gray, **steps}
+    noisy = InsertionGame(fill=Noise(), draws=4).prepare(f)
+    assert noisy.record()["draws"] == 4 and noisy.draws == 4
+    assert InsertionGame(draws=4).prepare(f).draws == 1, "a fill that is not random is drawn once"
+
+
+def test_ready_games_are_equal_when_the_same_numbers_come_out() -> None:
+    f, other = linear_classifier(SIZE, 4), linear_classifier(SIZE, 4, mean=(0.1, 0.2, 0.3))
+    game = InsertionGame()
+    assert game.prepare(f) == game.prepare(f) and hash(game.prepare(f)) == hash(game.prepare(f))
+    assert replace(game, draws=3).prepare(f) == game.prepare(f), "draws mean nothing for a gray"
+    assert game != replace(game, draws=3)
+    assert InsertionGame(fill=Gray(color=f.inputs.mean)).prepare(f) == game.prepare(f), (
+        "the same gray by its values"
+    )
+    assert game.prepare(f) != game.prepare(other), "another gray"
+    assert game.prepare(f) != DeletionGame().prepare(f)
+    assert Framed(always=1).prepare(f) != Framed(always=2).prepare(f)
+    pools = [Images(source=pixels(3, SIZE), crop="none") for _ in range(2)]
+    first, same = (InsertionGame(fill=pool).prepare(f) for pool in pools)
+    assert first == same, "pools of equal content"
+
+
+def test_a_game_of_ones_own_is_played_once_by_everyone_who_asks() -> None:
+    f, tally = counted_classifier(size=SIZE)
+    judged = Judged(f, pixels(N, SIZE), LABELS, normal(N, 3, SIZE, SIZE))
+    first = judged.play(Framed())
+    before = tally.images
+    assert judged.play(Framed()) is first and tally.images == before
+    assert judged.play(Framed(always=1)) is not first and tally.images > before
+
+
+def test_a_game_that_says_nothing_is_told_what_is_missing() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Silent(Game):
+        name: ClassVar[str] = "silent"
+        description: ClassVar[str] = "nothing"
+
+    with pytest.raises(NotImplementedError, match="Silent must say which positions are shown"):
+        curves(Silent(), linear_classifier(SIZE, 4), pixels(N, SIZE), normal(N, 3, SIZE, SIZE), LABELS)
+
+
+def test_games_are_made_from_text_tables_and_values() -> None:
+    game = InsertionGame(fill=Blur(sigma=3), points=28, rule="trapezoid")
+    assert make_game("insertion:curve=rise,fill=blur(sigma=3)") == game
+    assert make_game("insertion", curve="rise", fill=Blur(sigma=3)) == game
+    assert make_game(InsertionGame(fill=Blur(sigma=3)), points=28, rule="trapezoid") == game
+    assert make_game("deletion:curve=rise").fill == Gray(), "as RISE plays it"
+    with pytest.raises(InputError, match=r"no game is named 'insert'\. Did you mean 'insertion'"):
+        make_game("insert")
+    with pytest.raises(InputError, match="game 'insertion' has no setting 'steps'"):
+        make_game("insertion:steps=3")

@@ -1,0 +1,217 @@
+"""Plug-ins from what a person writes: names, settings, files, tables, functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from proofmap.core.errors import InputError
+from proofmap.fills import FILLS, Blur, Fill, Gray, Images
+from proofmap.methods import METHODS, LearnedMask, Method, Random, TopLabel, make_method
+from proofmap.methods.method import FromFunction
+from proofmap.metrics import Completeness, Deletion, Insertion, Soundness, make_game, make_metric
+from proofmap.plugins.specs import make_plugin, split_specs, with_files_in
+
+MINE = """
+from dataclasses import dataclass
+from typing import ClassVar
+from proofmap.fills import Fill
+from proofmap.methods import Random
+
+@dataclass(frozen=True, kw_only=True)
+class Shifted(Fill):
+    name: ClassVar[str] = "shifted-in-a-file"
+    description: ClassVar[str] = "the image itself, moved sideways"
+    by: int = 8
+    up: int = 0
+
+    def backgrounds(self, images, keys, inputs):
+        return images.roll((self.up, self.by), dims=(-2, -1))
+
+def bright(classifier, images, labels):
+    return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+ready = Random(seed_offset=9)
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(MINE)
+    return tmp_path / "mine.py"
+
+
+# ---- text, tables, objects ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec, method",
+    [
+        ("random", Random()),
+        (" random : seed_offset = 3 ", Random(seed_offset=3)),
+        ("random(seed_offset=3,per_label=true)", Random(seed_offset=3, per_label=True)),
+        ({"method": "random", "seed_offset": 3}, Random(seed_offset=3)),
+        ({"method": "random:per_label=true", "seed_offset": 3}, Random(seed_offset=3, per_label=True)),
+        ({"method": Random(seed_offset=3)}, Random(seed_offset=3)),
+        ("top-label:learned-mask:fill=blur(sigma=3,kernel=5),tv=0", TopLabel(of=LearnedMask(fill=Blur(sigma=3, kernel=5), tv=0))),
+        ("top-label(of=random(seed_offset=3))", TopLabel(of=Random(seed_offset=3))),
+        ("top-label:of=random", TopLabel(of=Random())),
+        ({"method": "top-label", "of": {"method": "random", "seed_offset": 3}}, TopLabel(of=Random(seed_offset=3))),
+        ({"method": "learned-mask", "fill": {"fill": "blur", "sigma": 3}}, LearnedMask(fill=Blur(sigma=3))),
+        ("learned-mask:fill=images:a/b", LearnedMask(fill=Images(source="a/b"))),
+        ("learned-mask:preset=paper,steps=3", LearnedMask.preset("paper", steps=3)),
+        (TopLabel(of=Random()), TopLabel(of=Random())),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_method_is_what_its_spec_says(spec: Any, method: Method) -> None:
+    assert make_method(spec) == method
+
+
+@pytest.mark.parametrize(
+    "spec, told",
+    [
+        ("grad-cm", r"no method is named 'grad-cm'\. Did you mean 'grad-cam'"),
+        ("zzz", r"no method is named 'zzz'\. Known are: .*random"),
+        (
+            "random:seed_ofset=3",
+            r"method 'random' has no setting 'seed_ofset'\. Did you mean 'seed_offset'\?",
+        ),
+        ({"seed_offset": 3}, r'a method\'s table needs method = "NAME"; there is only seed_offset'),
+        ({}, "there is only nothing"),
+        ({"method": Random(), "seed_offset": 3}, "in a table with settings, the method is given by its name"),
+        ({"method": "random", "seed": 3}, "method 'random' has no setting 'seed'"),
+        ({"method": "random", "seed_offset": "3"}, "seed_offset must be a whole number, not '3'"),
+        (Random, r"Random is a class; pass an instance of it, Random\(\.\.\.\)"),
+        (3, "a method is a name, a Method or a function, not int"),
+        (None, "a method is a name, a Method or a function, not NoneType"),
+    ],
+    ids=str,
+)
+def test_what_is_no_method_is_told(spec: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        make_method(spec)
+
+
+def test_only_methods_are_made_from_functions() -> None:
+    made = make_method(lambda classifier, images, labels: torch.zeros(1))
+    assert isinstance(made, FromFunction)
+    with pytest.raises(InputError, match="a fill is a name, a Fill, not function"):
+        make_plugin(FILLS, Fill, lambda images, keys: images)
+
+
+# ---- defaults -------------------------------------------------------------------------------------------------------
+
+
+def test_defaults_are_taken_where_the_spec_does_not_say_otherwise() -> None:
+    usual = {"thresholds": "released", "curve": "rise", "nobody": "knows"}
+    assert make_metric("soundness", usual) == Soundness(
+        e1=0.1, e2=0.1, fill=Blur(), points=28, rule="trapezoid"
+    )
+    assert make_metric("soundness:e2=0.5,points=4", usual) == Soundness(
+        e1=0.1, e2=0.5, fill=Blur(), points=4, rule="trapezoid"
+    )
+    assert make_metric("deletion", usual) == Deletion(points=28, rule="trapezoid")
+    assert make_metric("insertion:curve=released", usual) == Insertion(points=28, rule="right"), (
+        "not on a blur"
+    )
+    assert make_metric(Soundness(), usual) == Soundness(), "an object is as it is"
+
+
+def test_a_shortcut_of_the_spec_wins_over_a_default_in_particular() -> None:
+    usual = {"e1": 0.5, "points": 16}
+    assert make_metric("completeness", usual) == Completeness(e1=0.5, points=16)
+    made = make_metric("completeness:thresholds=released,curve=released", usual)
+    assert made == Completeness(e1=0.1, e2=0.1, points=28, rule="right")
+    assert make_metric({"metric": "completeness", "curve": "released"}, usual).settings()["points"] == 28
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fill_of_a_file_is_named_wherever_a_fill_is(mine: Path) -> None:
+    for spec in (
+        f"{mine}:Shifted:by=3,up=1",
+        f"{mine}:Shifted(by=3,up=1)",
+        {"fill": f"{mine}:Shifted", "by": 3, "up": 1},
+    ):
+        assert Fill.make(spec).settings() == {"fill": "shifted-in-a-file", "by": 3, "up": 1}  # fmt: skip
+    game = make_game(f"insertion:fill={mine}:Shifted(by=3,up=1),points=4")
+    assert game.points == 4 and game.fill == Fill.make(f"{mine}:Shifted:by=3,up=1")
+    method = make_method(f"top-label:learned-mask:fill={mine}:Shifted,steps=2")
+    assert method == TopLabel(of=LearnedMask(fill=Fill.make(f"{mine}:Shifted"), steps=2))
+
+
+def test_an_object_of_a_file_is_taken_as_it_is(mine: Path) -> None:
+    assert make_method(f"{mine}:ready") == Random(seed_offset=9)
+    with pytest.raises(InputError, match=r"ready is not a class of methods, so it has no settings"):
+        make_method(f"{mine}:ready:seed_offset=3")
+    with pytest.raises(InputError, match=r"Shifted is not a class of methods \(a subclass of .*Method\)"):
+        make_method(f"{mine}:Shifted")
+
+
+@pytest.mark.parametrize(
+    "spec, found",
+    [
+        ("random", "random"),
+        ("mine.py:Mine", "/here/mine.py:Mine"),
+        ("mine.py:Mine:power=2,of=x", "/here/mine.py:Mine:power=2,of=x"),
+        ("mine.py:Mine(power=2)", "/here/mine.py:Mine(power=2)"),
+        ("a folder/my file.py:Mine", "/here/a folder/my file.py:Mine"),
+        ("top-label:mine.py:bright", "top-label:/here/mine.py:bright"),
+        ("top-label:top-label:mine.py:Mine:power=2", "top-label:top-label:/here/mine.py:Mine:power=2"),
+        ("learned-mask:fill=mine.py:Shifted,tv=0", "learned-mask:fill=/here/mine.py:Shifted,tv=0"),
+        ("top-label:learned-mask:fill=mine.py:Shifted", "top-label:learned-mask:fill=/here/mine.py:Shifted"),
+        ("mine.py:Mine:fill=other.py:Shifted(by=3)", "/here/mine.py:Mine:fill=/here/other.py:Shifted(by=3)"),
+        ("learned-mask(fill=mine.py:Shifted,tv=0)", "learned-mask(fill=/here/mine.py:Shifted,tv=0)"),
+        ("grad-cam:layer=a.py", "grad-cam:layer=a.py"),
+        (
+            {"method": "top-label", "of": "mine.py:bright", "name": "mine"},
+            {"method": "top-label", "of": "/here/mine.py:bright", "name": "mine"},
+        ),
+        (
+            {"method": "mine.py:Mine", "fill": {"fill": "mine.py:Shifted", "by": 3}},
+            {"method": "/here/mine.py:Mine", "fill": {"fill": "/here/mine.py:Shifted", "by": 3}},
+        ),
+    ],
+    ids=str,
+)
+def test_every_file_of_a_spec_is_found(spec: Any, found: Any) -> None:
+    assert with_files_in(spec, lambda file: f"/here/{file}") == found
+
+
+def test_what_is_no_text_has_no_files() -> None:
+    method = Random()
+    assert with_files_in(method, str) is method and with_files_in(bytes, str) is bytes
+
+
+def test_each_file_is_looked_for_by_its_own_name() -> None:
+    asked: list[str] = []
+    with_files_in("top-label:a/b.py:X:fill=c.py:Y,tv=0", lambda file: asked.append(file) or file)
+    assert asked == ["a/b.py", "c.py"]
+
+
+# ---- lists ----------------------------------------------------------------------------------------------------------
+
+
+def test_lists_of_other_things_name_them() -> None:
+    assert split_specs("insertion:fill=blur(sigma=3,kernel=5),points=4,deletion(points=3)", "metric") == [
+        "insertion:fill=blur(sigma=3,kernel=5),points=4",
+        "deletion(points=3)",
+    ]
+    with pytest.raises(InputError, match="no metric was named; see: proofmap metrics"):
+        split_specs("", "metric")
+    with pytest.raises(InputError, match=r"'points=3' in 'points=3' is a setting without a metric before it"):
+        split_specs("points=3", "metric")
+
+
+def test_every_registered_name_can_be_written_alone_or_says_what_it_needs() -> None:
+    for name in METHODS:
+        if METHODS[name].__module__.startswith("proofmap.") and name != "top-label":
+            assert make_method(name).title() == name
+    for name in ("gray", "blur", "noise", "images"):
+        assert Fill.make(name).title() == name
+    assert Gray().title() == "gray"
