@@ -214,3 +214,73 @@ def test_ctrl_c_stops_cleanly(folder: Path) -> None:
     assert code == 130
     assert "stopped" in rest and "Traceback" not in rest
     assert not (folder / "proofs").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("evaluate", "photos"), "is a folder, not a study file; for photos in it write --data photos"),
+        (("evaluate", "--data", "photos", *MODEL, "--threads", "0"), "0 is not in the range"),
+        (("evaluate", "--data", "photos", *MODEL, "--threads", "100000"), "not in the range"),
+        (("evaluate", "--data", "photos", *MODEL, "--batch-size", "0"), "0 is not in the range"),
+        (("evaluate", "--data", "photos", *MODEL, "--number", "0"), "0 is not in the range"),
+        (("evaluate", "--data", "photos", *MODEL, "--out", "x" * 300), "a name of 300 bytes"),
+        (
+            ("evaluate", "--data", "photos", *MODEL, "--fit", "stretch"),
+            "fit must be one of crop, pad, squash",
+        ),
+        (("explain", "photos", *MODEL, "--fit", "stretch"), "--fit must be crop, pad, squash"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused_with_exit_code_2(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    before = sorted(folder.rglob("*"))
+    assert run(monkeypatch, *arguments) == 2
+    told = " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
+    assert message in told
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_report_replaces_nothing_but_a_plain_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluate = (
+        "evaluate",
+        "--data",
+        "photos",
+        *MODEL,
+        "--methods",
+        "random",
+        "--labels",
+        "top1",
+        "--out",
+        "run",
+    )
+    assert run(monkeypatch, *evaluate, "--quiet", "--no-pictures") == 0
+    os.mkfifo(folder / "pipe")
+    for out, message in (("photos", "is a folder; name a file in it"), ("pipe", "is not a plain file")):
+        assert run(monkeypatch, "report", "run", "--out", out) == 2
+        assert message in capsys.readouterr().err
+    assert run(monkeypatch, "report", "run", "--out", "new/folder/page.html") == 0
+    assert (folder / "new" / "folder" / "page.html").is_file()
+    assert run(monkeypatch, "export", "run", "--tables", "") == 2
+    assert "no table was named" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_console_without_arrows_gets_the_table_anyway(folder: Path, encoding: str) -> None:
+    command = [sys.executable, "-m", "proofmap.cli", "explain", "photos/photo0.png", *MODEL]
+    done = subprocess.run(
+        [*command, "--method", "random", "--labels", "top1", "--quiet"],
+        capture_output=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode(encoding)
+    assert b"photo0" in done.stdout

@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -34,7 +35,7 @@ from proofmap.metrics import (
 from proofmap.report import files
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
-from tests.toys import Linear, conv_classifier, pixels
+from tests.toys import Linear, conv_classifier, conv_net, pixels
 
 N, SIZE, LABELS = 4, 8, 5
 NAMES = ["cat", "dog", "cup", "rocket", "motor scooter"]
@@ -484,3 +485,53 @@ def test_rise_hides_behind_blur_for_insertion_and_gray_for_deletion() -> None:
     assert metrics["insertion"].fill == metrics["soundness"].fill == Blur()  # type: ignore[attr-defined]
     assert metrics["deletion"].settings()["fill"] == Gray().settings()
     assert metrics["deletion"].settings()["rule"] == "trapezoid"
+
+
+EVERY_KIND = [
+    "learned-mask:steps=3,fill=noise",
+    "learned-mask:steps=2,fill=blur,masks=2",
+    "grad-cam",
+    "gradient",
+]
+
+
+def test_another_default_dtype_changes_nothing(images: Tensor) -> None:
+    methods = [*EVERY_KIND, "random", "centered-gaussian"]
+    net = conv_net(LABELS)
+    expected = evaluate(Classifier(net, size=SIZE), images, methods=methods, labels="top2")
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = evaluate(Classifier(net, size=SIZE), images, methods=methods, labels="top2")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for result in expected.results:
+        assert found[result.name].maps.dtype == torch.float32
+        for name, values in result.values.items():
+            torch.testing.assert_close(found[result.name].values[name], values, equal_nan=True)
+
+
+def test_inference_mode_is_no_obstacle(images: Tensor) -> None:
+    net = conv_net(LABELS)
+    expected = evaluate(Classifier(net, size=SIZE), images, methods=EVERY_KIND, labels="top2")
+    with torch.inference_mode():
+        found = evaluate(Classifier(net, size=SIZE), images.clone(), methods=EVERY_KIND, labels="top2")
+    for result in expected.results:
+        torch.testing.assert_close(found[result.name].maps, result.maps, rtol=1e-4, atol=1e-5)
+
+
+def test_pictures_and_arrays_are_taken_as_they_are_meant(f: Classifier) -> None:
+    """Pillow's pictures are prepared as files are; arrays may hold bytes, and channels last."""
+    pixel_bytes = np.random.default_rng(0).integers(0, 256, (2, SIZE, SIZE, 3), dtype=np.uint8)
+    tensor = torch.from_numpy(pixel_bytes).permute(0, 3, 1, 2).float() / 255
+    expected = explain(f, tensor, labels="top2", method="gradient").maps
+    for given in (
+        [Image.fromarray(item) for item in pixel_bytes],
+        pixel_bytes,
+        pixel_bytes.transpose(0, 3, 1, 2),
+        tensor.numpy(),
+    ):
+        torch.testing.assert_close(explain(f, given, labels="top2", method="gradient").maps, expected)
+    alone = explain(f, Image.fromarray(pixel_bytes[0]), labels="top2", method="gradient").maps
+    torch.testing.assert_close(alone, expected[:1])
+    with pytest.raises(InputError, match="images must be a tensor"):
+        explain(f, ["cat.png"], method="gradient")  # type: ignore[list-item]

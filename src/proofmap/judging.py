@@ -6,7 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from proofmap.classifier import Classifier
@@ -63,6 +65,27 @@ def truth_of(
     return torch.tensor([NO_LABEL if a in unknown else label_index(a, classifier.names) for a in given])
 
 
+def as_inputs(classifier: Classifier, given: Any) -> Tensor:
+    """What a person holds as the tensor that the classifier takes: pictures of Pillow are prepared as files are, arrays
+    may hold bytes and have their channels last.
+    """
+    if isinstance(given, Tensor):
+        return given.clone() if given.is_inference() else given
+    items = [given] if isinstance(given, Image.Image) else given
+    if isinstance(items, Sequence) and items and all(isinstance(item, Image.Image) for item in items):
+        return torch.stack([classifier.inputs.prepare(item) for item in items])
+    if not isinstance(given, np.ndarray):
+        return classifier.inputs.check(given)  # says what is wrong
+    values = torch.from_numpy(np.ascontiguousarray(given))
+    if values.dtype == torch.uint8:
+        values = values.float() / 255
+    shape = classifier.inputs.shape
+    last = (*shape[1:], shape[0])
+    if len(shape) == 3 and tuple(values.shape[-3:]) == last and last != shape:
+        values = values.movedim(-1, -3)
+    return values[None] if values.ndim == len(shape) else values
+
+
 def image_names_for(images: Tensor, names: Sequence[str] | None) -> tuple[str, ...]:
     """One distinct name per image."""
     if names is None:
@@ -72,9 +95,10 @@ def image_names_for(images: Tensor, names: Sequence[str] | None) -> tuple[str, .
     return tuple(distinct_names(list(names)))
 
 
+@torch.inference_mode(False)  # gradients cannot be had inside of it
 def evaluate(
     classifier: Classifier,
-    images: Tensor,
+    images: Tensor | np.ndarray | Image.Image | Sequence[Image.Image],
     *,
     methods: Sequence[MethodLike],
     labels: Labels = "top5",
@@ -87,7 +111,6 @@ def evaluate(
     progress: Progress | None = None,
 ) -> Evaluation:
     """Compute every method's maps for every chosen label and judge them.
-
     All scores, f(x, a) included, come from one frozen view of the net, so they compare like with like.
 
     Args:
@@ -99,6 +122,7 @@ def evaluate(
         boxes: for each image where its true label's things are, ``(left, top, right, bottom)`` in the input's pixels.
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
     """
+    images = as_inputs(classifier, images)
     if len(images) == 0:
         raise InputError("there are no images to evaluate on")
     chosen = [make_method(m) for m in methods]
@@ -169,7 +193,7 @@ def evaluate(
 
 def explain(
     classifier: Classifier,
-    images: Tensor,
+    images: Tensor | np.ndarray | Image.Image | Sequence[Image.Image],
     *,
     labels: Labels = "top5",
     method: MethodLike = "learned-mask",

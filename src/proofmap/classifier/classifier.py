@@ -56,6 +56,7 @@ class Classifier:
     True
     """
 
+    @torch.inference_mode(False)  # tensors made inside of it cannot take part in gradients
     def __init__(
         self,
         net: nn.Module | Callable[[Tensor], Tensor],
@@ -103,8 +104,8 @@ class Classifier:
         self.outputs: Outputs = outputs
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
         self._source: Classifier | None = None  # what this one was frozen from
-        self._mean = inputs.per_channel(torch.tensor(inputs.mean, device=self.device))
-        self._std = inputs.per_channel(torch.tensor(inputs.std, device=self.device))
+        self._mean = inputs.per_channel(torch.tensor(inputs.mean, device=self.device, dtype=torch.float32))
+        self._std = inputs.per_channel(torch.tensor(inputs.std, device=self.device, dtype=torch.float32))
         self._checked = False
         self._frozen: dict[tuple[torch.dtype, bool], Classifier] = {}
         self._fixed_batches = None if batch_size is None else (batch_size, batch_size)
@@ -332,6 +333,7 @@ class Classifier:
 
     # ---- faster views ---------------------------------------------------------------------------------------
 
+    @torch.inference_mode(False)
     def frozen(self, *, dtype: torch.dtype | None = None, compile: bool = False) -> Classifier:
         """The same function made fast for input gradients: see :mod:`proofmap.classifier.frozen`.
 
@@ -374,7 +376,9 @@ class Classifier:
         self.renormalise = renormalise
         self._outside: Tensor | None = None
         if renormalise and len(members) < len(self.names):
-            self._outside = torch.full((len(self.names),), -torch.inf, device=self.device)
+            self._outside = torch.full(
+                (len(self.names),), -torch.inf, device=self.device, dtype=torch.float32
+            )
             self._outside[members] = 0.0
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 import warnings
@@ -71,6 +72,9 @@ def main() -> None:
     image or unit of a study failed, 130 when interrupted.
     """
     signal.signal(signal.SIGINT, _interrupt)
+    for stream in (sys.stdout, sys.stderr):  # a console that cannot show an arrow shows a question mark
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     with warnings.catch_warnings():
         warnings.simplefilter("always", BatchSizeWarning)
         warnings.showwarning = lambda message, *_, **__: stderr.print(f"note: {message}", markup=False)

@@ -62,9 +62,11 @@ def evaluate(
     methods: Annotated[str | None, typer.Option(help=METHODS_HELP)] = None,
     metrics: Annotated[str | None, typer.Option(help="As methods; the usual five when left out.")] = None,
     labels: Annotated[str | None, typer.Option(help=LABELS_HELP)] = None,
-    number: Annotated[int | None, typer.Option(help="So many images, at random.")] = None,
+    number: Annotated[int | None, typer.Option(min=1, help="So many images, at random.")] = None,
     correct: Annotated[bool | None, typer.Option(help="Only images that the net gets right.")] = None,
-    second: Annotated[float | None, typer.Option(help="Only images whose second label has this f.")] = None,
+    second: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Only images whose second label has this f.")
+    ] = None,
     label_set: Annotated[str | None, typer.Option(help="Only these labels count.")] = None,
     fit: FitOption = None,
     renormalise: Annotated[bool | None, typer.Option(help="Softmax over the label set alone.")] = None,
@@ -73,7 +75,7 @@ def evaluate(
     ] = None,
     curve: Annotated[str | None, typer.Option(help="paper, released, rise or restricted.")] = None,
     maps: Annotated[str | None, typer.Option(help="none, keep (float16) or float32.")] = None,
-    block: Annotated[int | None, typer.Option(help="Images in one unit of work.")] = None,
+    block: Annotated[int | None, typer.Option(min=1, help="Images in one unit of work.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; the study file's name, or evaluation.")
@@ -83,9 +85,11 @@ def evaluate(
     ] = False,
     executor: Annotated[str, typer.Option(help="local, or ray (extra ray).")] = "local",
     address: Annotated[str | None, typer.Option(help="Of a running Ray cluster.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Ray workers; as many as fit.")] = None,
-    gpus: Annotated[float, typer.Option(help="GPUs for each Ray worker; .5 shares one.")] = 0,
-    threads: Annotated[int | None, typer.Option(help="Threads of each worker on a CPU.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Ray workers; as many as fit.")] = None,
+    gpus: Annotated[float, typer.Option(min=0, help="GPUs for each Ray worker; .5 shares one.")] = 0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Threads of each worker on a CPU.")
+    ] = None,
     batch_size: BatchSizeOption = None,
     device: Device = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for another process on this directory.")] = False,

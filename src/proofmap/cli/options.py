@@ -35,7 +35,9 @@ FitOption = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Folder for what is written.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; a GPU is used when there is one.")]
-BatchSizeOption = Annotated[int | None, typer.Option(help="Images at once; found from the device's memory.")]
+BatchSizeOption = Annotated[
+    int | None, typer.Option(min=1, help="Images at once; found from the device's memory.")
+]
 Seed = Annotated[int, typer.Option(help="Same seed, same numbers.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]

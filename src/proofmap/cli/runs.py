@@ -9,6 +9,7 @@ import typer
 
 from proofmap.cli.options import Format, RunFolder, check_format, print_written, split_list, stderr
 from proofmap.core.errors import InputError
+from proofmap.core.files import output_file
 from proofmap.report.runs import write_run_report
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.compare import compare as compare_scores
@@ -93,14 +94,15 @@ def report(
     run: RunFolder,
     out: Annotated[Path | None, typer.Option(help="The file; RUN/report.html when left out.")] = None,
     worst: Annotated[
-        int, typer.Option(help="Images worst in soundness, and in completeness, shown in full.")
+        int, typer.Option(min=0, help="Images worst in soundness, and in completeness, shown in full.")
     ] = 7,
-    random: Annotated[int, typer.Option(help="Images at random, shown in full.")] = 6,
+    random: Annotated[int, typer.Option(min=0, help="Images at random, shown in full.")] = 6,
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
 ) -> None:
     """One HTML file with everything: verdict, table, pictures with a slider; needs no network and no server."""
     with Run(run) as opened:
-        path = write_run_report(opened, out or run / "report.html", worst=worst, random=random, title=title)
+        page = output_file(out or run / "report.html")
+        path = write_run_report(opened, page, worst=worst, random=random, title=title)
     stderr.print(f"written: {path}", markup=False)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from proofmap.core.errors import InputError
 
+_LONGEST_PART = 255  # bytes of one name in a path
 _LONGEST = (
     100  # bytes of a file name before its suffix; file systems allow 255, and unfinished files add to it
 )
@@ -41,7 +42,7 @@ def write_text(path: Path, text: str) -> None:
 
 def check_output(path: str | Path) -> Path:
     """The folder, if it can be written to or created; it is not created yet, so a failed run leaves nothing behind."""
-    folder = Path(path)
+    folder = check_path(path, "--out")
     nearest = next(p for p in (folder, *folder.absolute().parents) if os.path.exists(p))
     if not nearest.is_dir():
         raise InputError(f"{nearest} is a file, not a folder; choose another --out")
@@ -56,8 +57,32 @@ def output_folder(path: str | Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"the folder {folder} cannot be made: {error}") from None
+        raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from None
     return folder
+
+
+def output_file(path: str | Path) -> Path:
+    """The file, if it can be written to: its folder is made, and only a plain file is ever replaced."""
+    file = check_path(path, "--out")
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; name a file in it, such as {file / 'report.html'}")
+    if file.exists() and not file.is_file():
+        raise InputError(f"{file} is not a plain file, so it is not replaced; choose another --out")
+    output_folder(file.parent)
+    return file
+
+
+def check_path(path: str | Path, what: str) -> Path:
+    """The path, if a file system can have one of that name."""
+    text = os.fspath(path)
+    if not text.strip():
+        raise InputError(f"{what} is empty; name a file or folder")
+    if "\0" in text:
+        raise InputError(f"{what} has a NUL character, which no file name can have")
+    longest = max((os.fsencode(part) for part in Path(text).parts), key=len, default=b"")
+    if len(longest) > _LONGEST_PART:
+        raise InputError(f"{what} has a name of {len(longest)} bytes; file systems allow {_LONGEST_PART}")
+    return Path(text)
 
 
 def file_name(*parts: str) -> str:

@@ -57,7 +57,7 @@ def _first_order(values: Tensor, positions: Sequence[int], ties: Ties, keys: Ten
 
 def center_distance(positions: Sequence[int], device: torch.device) -> Tensor:
     """Squared distance of each grid position to the middle of the grid, shape ``positions``."""
-    total = torch.zeros(tuple(positions), device=device)
+    total = torch.zeros(tuple(positions), device=device, dtype=torch.float32)
     for axis, length in enumerate(positions):
         line = torch.arange(length, device=device, dtype=torch.float32) - (length - 1) / 2
         shape = [1] * len(positions)

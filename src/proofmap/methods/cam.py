@@ -43,7 +43,9 @@ def find_layer(classifier: Classifier) -> str:
         return fits and abs(h * width - w * height) <= max(height, width)  # up to one place
 
     handles = [module.register_forward_hook(watch(name)) for name, module in net.named_modules() if name]
-    ramp = torch.linspace(0, 1, height * width, device=classifier.device).view(1, 1, height, width)
+    ramp = torch.linspace(0, 1, height * width, device=classifier.device, dtype=torch.float32).view(
+        1, 1, height, width
+    )
     mixing = ""
     try:
         with torch.enable_grad():

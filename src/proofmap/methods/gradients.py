@@ -57,7 +57,10 @@ class _GradientMethod(Method):
     ) -> Tensor:
         fast = classifier.frozen()
         inputs = fast.inputs
-        mean, std = (inputs.per_channel(torch.tensor(v, device=images.device)) for v in (fast.mean, fast.std))
+        mean, std = (
+            inputs.per_channel(torch.tensor(v, device=images.device, dtype=images.dtype))
+            for v in (fast.mean, fast.std)
+        )
         with progress.task(self.name, labels.numel()) as task:
 
             def run(start: int, stop: int) -> Tensor:

@@ -132,6 +132,10 @@ class ReadyMethod(Ready):
         Places without a label (-1) get a map of zeros. The same inputs and seed give the same maps, whatever the
         batch size or order, up to rounding.
         """
+        with torch.inference_mode(False):  # gradients cannot be had inside of it
+            return self._maps(images.clone() if images.is_inference() else images, labels, seed, progress)
+
+    def _maps(self, images: Tensor, labels: Tensor, seed: int, progress: Progress | None) -> Tensor:
         classifier = self.classifier
         images = classifier.check_images(images)
         labels = check_labels(

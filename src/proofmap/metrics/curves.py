@@ -154,7 +154,7 @@ class _Runner:
     def run(self, progress: Progress) -> Curves:
         device, n_labels = self.images.device, self.labels.shape[1]
         counts = self.nodes.counts.to(device)
-        values = torch.zeros(len(self.ranks), len(counts), n_labels, device=device)
+        values = torch.zeros(len(self.ranks), len(counts), n_labels, device=device, dtype=torch.float32)
         f, ends = self._ends()
         inner = []
         for step, count in enumerate(counts.tolist()):

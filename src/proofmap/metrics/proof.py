@@ -72,7 +72,7 @@ def completeness(auc: Tensor, f: Tensor, e1: float = 0.0) -> Tensor:
     tensor([0.9701, 0.6418])
     """
     proved = auc.clamp_min(e1)
-    ratio = torch.where(f > 0, proved / f, torch.where(f.isnan() | auc.isnan(), torch.nan, 1.0))
+    ratio = torch.where(f > 0, proved / f, _perfect(auc, f))
     return ratio.clamp_max(1.0)
 
 
@@ -83,8 +83,13 @@ def soundness(auc: Tensor, f: Tensor, e2: float = 0.0) -> Tensor:
     tensor([0.4483, 1.0000])
     """
     believed = f.clamp_min(e2)
-    ratio = torch.where(auc > 0, believed / auc, torch.where(f.isnan() | auc.isnan(), torch.nan, 1.0))
+    ratio = torch.where(auc > 0, believed / auc, _perfect(auc, f))
     return ratio.clamp_max(1.0)
+
+
+def _perfect(auc: Tensor, f: Tensor) -> Tensor:
+    """1, or NaN where either is NaN, in the type of a ratio of the two."""
+    return torch.where(f.isnan() | auc.isnan(), torch.nan, 1.0).to((auc / 1).dtype)
 
 
 def worst_case(scores: Tensor) -> Tensor:

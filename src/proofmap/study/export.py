@@ -25,6 +25,8 @@ def export_run(run: Run, out: str | Path, format: str = "csv", tables: Sequence[
     """Write the tables into a folder; returns the files."""
     if format not in get_args(Format):
         raise InputError(f"the format must be {', '.join(get_args(Format))}, not {format!r}")
+    if not tables:
+        raise InputError(f"no table was named; there are {', '.join(TABLES)}")
     unknown = [name for name in tables if name not in TABLES]
     if unknown:
         raise InputError(f"there is no table {unknown[0]!r}; there are {', '.join(TABLES)}")

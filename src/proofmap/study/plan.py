@@ -143,7 +143,9 @@ def unit_cost(method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int) 
         return None
     games = {ready for metric in metrics for ready in metric.games.values()}
     maps = 1 if method.label_free else labels
-    played = sum(ready.game.passes(method.classifier.inputs.count) * maps + 2 for ready in games)
+    played = sum(
+        ready.game.passes(method.classifier.inputs.count) * maps + 1 + ready.draws for ready in games
+    )
     return sum((cost for cost in beyond if cost is not None), made + Cost(forward=played + 1))
 
 

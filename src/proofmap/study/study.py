@@ -101,13 +101,13 @@ class Study:
     """
 
     model: str = DEFAULT_MODEL
-    fit: Fit | None = None
     weights: str | None = None
     data: Sequence[str | Path] = ()
     images: Selection = field(default_factory=Selection)
     labels: str | Sequence[int | str] = "top5"
     label_set: Sequence[int | str] = ()
     renormalise: bool = True
+    fit: Fit | None = None
     methods: Sequence[MethodLike | Mapping[str, Any]] = ()
     metrics: Sequence[str | Metric | Mapping[str, Any]] = ()
     thresholds: str = "paper"
@@ -146,6 +146,8 @@ class Study:
     def from_toml(cls, path: str | Path) -> Study:
         """The study that a TOML file describes; places in it are relative to the file."""
         path = Path(path)
+        if path.is_dir():
+            raise InputError(f"{path} is a folder, not a study file; for photos in it write --data {path}")
         try:
             text = path.read_text(encoding="utf-8-sig")
         except FileNotFoundError:

@@ -107,7 +107,7 @@ class Inputs(ABC):
     @property
     def neutral(self) -> Tensor:
         """What normalises to zero ``(C,)``, within the limits: the gray of pictures."""
-        mean = torch.tensor(self.mean)
+        mean = torch.tensor(self.mean, dtype=torch.float32)
         return mean if self.limits is None else mean.clamp(*self.limits)
 
     def blank(self, n: int) -> Tensor:
@@ -117,11 +117,11 @@ class Inputs(ABC):
     def probe(self) -> Tensor:
         """One input ``(1, *shape)`` that is not constant, inside the limits: a ramp along the last axis longer than one."""
         axis = max((k for k, length in enumerate(self.positions) if length > 1), default=0)
-        ramp = torch.linspace(0, 1, self.positions[axis])
+        ramp = torch.linspace(0, 1, self.positions[axis], dtype=torch.float32)
         ramp = ramp.view(-1, *[1] * (len(self.positions) - 1 - axis)).expand(1, *self.shape)
         if self.limits is not None:
             return ramp
-        mean, std = (self.per_channel(torch.tensor(v)) for v in (self.mean, self.std))
+        mean, std = (self.per_channel(torch.tensor(v, dtype=torch.float32)) for v in (self.mean, self.std))
         return mean + std * (2 * ramp - 1)
 
     def check(self, inputs: Tensor) -> Tensor:
