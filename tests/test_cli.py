@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -284,3 +285,20 @@ def test_a_console_without_arrows_gets_the_table_anyway(folder: Path, encoding: 
     )
     assert done.returncode == 0, done.stderr.decode(encoding)
     assert b"photo0" in done.stdout
+
+
+def test_our_own_pictures_are_never_judged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twice the same command, with the results among the photos: the second finds nothing left to do."""
+    monkeypatch.chdir(folder / "photos")
+    shutil.copy(folder / "net.py", folder / "photos")
+    evaluate = ("evaluate", "--data", ".", *MODEL, "--methods", "random", "--labels", "top1", "--out", ".")
+    assert run(monkeypatch, *evaluate) == 0
+    assert any((folder / "photos" / "pictures").glob("*.png"))
+    first = capsys.readouterr().out
+    assert run(monkeypatch, "explain", "photo0.png", *MODEL, "--method", "gradient", "--out", "proofs") == 0
+    capsys.readouterr()
+    assert run(monkeypatch, *evaluate) == 0
+    again = capsys.readouterr()
+    assert again.out == first and "nothing left to do" in again.err

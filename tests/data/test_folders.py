@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.pictures import SUFFIXES, find_images
+from proofmap.core.pictures import SUFFIXES, files_below, find_images
 from proofmap.data import (
     IMAGENETTE,
     Corners,
@@ -28,7 +28,6 @@ from proofmap.data import (
     load_dataset,
     sample_photos,
 )
-from proofmap.data.folders import find_files
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import devkit_at, imagenette_at, noise, save, saved
 
@@ -83,7 +82,7 @@ def test_the_order_is_that_of_find_images_whatever_the_file_system_says(
 
     monkeypatch.setattr(os, "scandir", Shuffled)
     for _ in range(5):
-        assert find_files(tmp_path) == expected
+        assert files_below(tmp_path) == expected
 
 
 def test_only_pictures_count(tmp_path: Path) -> None:
@@ -126,7 +125,7 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     (tmp_path / "photos" / "dog").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "photos" / "cat" / "back").symlink_to(tmp_path / "photos")
     (tmp_path / "photos" / "self").symlink_to(tmp_path / "photos")
-    assert find_files(tmp_path / "photos") == ["cat/a.png", "dog/x.png"]
+    assert files_below(tmp_path / "photos") == ["cat/a.png", "dog/x.png"]
 
 
 def test_names_that_are_no_text_can_be_stored(tmp_path: Path) -> None:

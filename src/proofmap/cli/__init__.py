@@ -71,7 +71,7 @@ def main() -> None:
     Exit codes: 0 for success, 1 for an audit or verification that fails, 2 for input that can be fixed, 3 when some
     image or unit of a study failed, 130 when interrupted.
     """
-    signal.signal(signal.SIGINT, _interrupt)
+    before = signal.signal(signal.SIGINT, _interrupt)
     for stream in (sys.stdout, sys.stderr):  # a console that cannot show an arrow shows a question mark
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -89,6 +89,8 @@ def main() -> None:
                 "stopped; no partial files were left behind, and the same command continues a study where it stopped"
             )
             sys.exit(130)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 if __name__ == "__main__":

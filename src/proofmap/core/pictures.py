@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, PngImagePlugin
 from torch import Tensor
 
 from proofmap.core.errors import InputError
@@ -19,6 +20,9 @@ Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
 Fit = Literal["crop", "pad", "squash"]
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"})
+RESULTS = frozenset({"scores.sqlite", "evaluation.json", "scores.csv"})
+"""Files that tell that results of Proofmap lie in a folder."""
+OWN_SOFTWARE = "Proofmap"
 # Safe on a file from outside: Pillow would hand EPS, whatever the file's suffix, to Ghostscript.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
 _RESAMPLING = {
@@ -35,7 +39,7 @@ def find_images(places: Iterable[str | Path]) -> list[Path]:
     found: list[Path] = []
     for place in map(Path, places):
         if place.is_dir():
-            inside = sorted(p for p in place.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+            inside = [place / file for file in files_below(place) if (place / file).is_file()]
             if not inside:
                 raise InputError(f"the folder {place} holds no images ({', '.join(sorted(SUFFIXES))})")
             found += inside
@@ -46,6 +50,56 @@ def find_images(places: Iterable[str | Path]) -> list[Path]:
     if not found:
         raise InputError("no image was given; name at least one file or folder")
     return found
+
+
+def files_below(folder: str | Path) -> list[str]:
+    """The image files below a folder, as relative paths with ``/``, folder by folder in alphabetical order.
+
+    Names that start with a dot, links that lead back, and pictures that Proofmap itself wrote are left out. Only
+    directories are read; a file is opened only where results of Proofmap lie beside it.
+    """
+    found = [file for file in _below(str(folder), "", False) if os.path.splitext(file)[1].lower() in SUFFIXES]
+    return sorted(found, key=lambda file: file.split("/"))
+
+
+def _below(folder: str, prefix: str, among_results: bool) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as found:
+            entries = [entry for entry in found if not entry.name.startswith(".")]
+    except OSError as error:
+        shown = folder.encode(errors="replace").decode()
+        raise InputError(f"the folder {shown} cannot be listed: {error.strerror}") from None
+    among_results = among_results or any(entry.name in RESULTS for entry in entries)
+    for entry in entries:
+        if entry.is_dir():
+            if not (entry.is_symlink() and _leads_back(entry.path)):
+                yield from _below(entry.path, f"{prefix}{entry.name}/", among_results)
+        elif not (entry.is_file() or entry.is_symlink()):  # a dangling link is an image that cannot be read
+            continue
+        elif not (among_results and is_own_picture(entry.path)):
+            yield prefix + entry.name
+
+
+def _leads_back(link: str) -> bool:
+    """Whether a link to a folder leads to one it lies in, so that following it would never end."""
+    target, parent = os.path.realpath(link), os.path.realpath(os.path.dirname(link))
+    return os.path.commonpath([target, parent]) == target
+
+
+def own_mark() -> PngImagePlugin.PngInfo:
+    """What a PNG of ours carries, so that it is never taken for a photo to explain."""
+    info = PngImagePlugin.PngInfo()
+    info.add_text("Software", OWN_SOFTWARE)
+    return info
+
+
+def is_own_picture(path: str | Path) -> bool:
+    """Whether Proofmap wrote this picture."""
+    try:
+        with open(path, "rb") as file:
+            return b"Software\0" + OWN_SOFTWARE.encode() in file.read(1024)
+    except OSError:
+        return False
 
 
 def read_image(path: str | Path) -> Image.Image:

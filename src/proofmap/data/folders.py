@@ -13,7 +13,7 @@ from PIL import Image
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box
-from proofmap.core.pictures import SUFFIXES, decode_image
+from proofmap.core.pictures import SUFFIXES, decode_image, files_below
 from proofmap.data.dataset import Dataset, digest_of
 
 FILE_COLUMNS = ("file", "path", "filename", "image")
@@ -98,7 +98,7 @@ def image_folder(path: str | Path) -> ImageFiles:
     otherwise nothing is known of labels. Files and folders whose name starts with a dot are no part of it.
     """
     root = existing_folder(path)
-    files = find_files(root)
+    files = files_below(root)
     if not files:
         raise InputError(
             f"the folder {path} holds no images ({', '.join(sorted(SUFFIXES))}); for data of another kind write "
@@ -204,35 +204,6 @@ def _numbered(labels: Sequence[str], path: Path) -> tuple[list[int | None] | Non
 
 
 # ---- files ----------------------------------------------------------------------------------------------------
-
-
-def find_files(root: str | Path) -> list[str]:
-    """The image files below a folder, as relative paths with ``/``, folder by folder in alphabetical order.
-
-    Only directories are read: a file is opened, or even looked at, when it is needed.
-    """
-    found = [file for file in _below(str(root), "") if os.path.splitext(file)[1].lower() in SUFFIXES]
-    return sorted(found, key=lambda file: file.split("/"))
-
-
-def _below(folder: str, prefix: str) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as found:
-            entries = [entry for entry in found if not entry.name.startswith(".")]
-    except OSError as error:
-        raise InputError(f"the folder {_printable(folder)} cannot be listed: {error.strerror}") from None
-    for entry in entries:
-        if entry.is_dir():
-            if not (entry.is_symlink() and _leads_back(entry.path)):
-                yield from _below(entry.path, f"{prefix}{entry.name}/")
-        elif entry.is_file() or entry.is_symlink():  # a dangling link is an image that cannot be read
-            yield prefix + entry.name
-
-
-def _leads_back(link: str) -> bool:
-    """Whether a link to a folder leads to one it lies in, so that following it would never end."""
-    target, parent = os.path.realpath(link), os.path.realpath(os.path.dirname(link))
-    return os.path.commonpath([target, parent]) == target
 
 
 def existing_folder(path: str | Path) -> Path:

@@ -12,9 +12,9 @@ from PIL import Image
 
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.pictures import resize_shorter_side
+from proofmap.core.pictures import files_below, resize_shorter_side
 from proofmap.data.dataset import Dataset, digest_of
-from proofmap.data.folders import ImageFiles, existing_folder, find_files, read_table, text_of
+from proofmap.data.folders import ImageFiles, existing_folder, read_table, text_of
 from proofmap.models.names import imagenet_names
 
 IMAGENETTE = {
@@ -54,7 +54,7 @@ def imagenette(path: str | Path, *, split: str = "val", labels: str = "imagenet"
     if labels not in ("imagenet", "imagenette"):
         raise InputError(f"labels must be 'imagenet' (1000) or 'imagenette' (10), not {labels!r}")
     root, photos = _split_folder(path, split)
-    files = find_files(photos)
+    files = files_below(photos)
     folders = [file.partition("/")[0] for file in files]
     unexpected = sorted(set(folders) - IMAGENETTE.keys())
     if unexpected or not files:
@@ -161,7 +161,7 @@ def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
     for folder in (photos, root):
         if (folder / TABLE).is_file():
             return _imagenet_table(folder / TABLE, split)
-    files = find_files(photos)
+    files = files_below(photos)
     if not files:
         raise InputError(f"the folder {photos} holds no images")
     folders = [file.partition("/")[0] for file in files if "/" in file]

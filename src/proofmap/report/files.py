@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, output_folder, write_text
+from proofmap.core.pictures import own_mark
 from proofmap.core.version import __version__
 from proofmap.report import figures
 from proofmap.report.pictures import comparison_sheet, pictured_images, proof_sheet
@@ -108,5 +109,5 @@ def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
 
 def _save_picture(picture: Image.Image, path: Path) -> Path:
     with atomic_write(path) as part:
-        picture.save(part, optimize=True)
+        picture.save(part, optimize=True, pnginfo=own_mark())
     return path

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write
+from proofmap.core.pictures import OWN_SOFTWARE
 from proofmap.core.text import counted, one_line, wrapped
 from proofmap.results.evaluation import Evaluation
 
@@ -80,7 +81,8 @@ def draw(figure: Figure, path: str | Path) -> Path:
     matplotlib = require("matplotlib", extra="figures", purpose="drawing charts")
     matplotlib.use("Agg")
     plt = require("matplotlib.pyplot", extra="figures", purpose="drawing charts")
-    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(path.suffix[1:])
+    about = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": OWN_SOFTWARE}}
+    undated = about[path.suffix[1:]]
     with plt.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a label's name in a rare script
         drawn = figure.drawn(plt)
