@@ -258,7 +258,7 @@ def test_a_probability_of_zero_has_a_finite_logarithm_and_gradient() -> None:
 
     f = classifier(certain, outputs="probabilities")
     x = torch.rand(2, 3, 8, 8).requires_grad_()
-    log_f = f.log_softmax(f(x))
+    log_f = f.log_f(f(x))
     assert log_f.isfinite().all()
     assert log_f.exp()[:, 1].max() < 1e-30
     assert torch.autograd.grad(log_f.sum(), x)[0].isfinite().all()
@@ -526,7 +526,10 @@ def test_rounding_beyond_the_unit_range_is_no_reason_to_refuse() -> None:
         ({"std": (1.0, 1.0, 0.0)}, "std > 0"),
         ({"mean": (), "std": ()}, "one entry per channel"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"outputs": "scores"}, "'logits' or 'probabilities', not 'scores'"),
+        (
+            {"outputs": "scores"},
+            "'logits', 'probabilities', 'sigmoid' or 'sigmoid-probabilities', not 'scores'",
+        ),
         ({"names": ["a", "b"]}, "names has 2 entries, but the net returns 5 outputs"),
     ],
 )

@@ -67,6 +67,33 @@ def test_an_unknown_name_is_refused_with_what_was_probably_meant() -> None:
         label_index("zzz", NAMES)
 
 
+@pytest.mark.parametrize(
+    "wanted, suggested",
+    [
+        ("cat", "'tiger cat', 'Egyptian_cat'"),  # whole words
+        ("White Shark", "'Great white shark, white shark'"),
+        ("cata", "'catamaran'"),  # the beginning of a word
+        ("oyster", "'oystercatcher'"),
+        ("cap", "'cup', 'tiger cat'"),  # spelt alike
+        ("tenchs", "'tench'"),
+        ("Egyptians", "'Egyptian_cat'"),
+    ],
+)
+def test_whole_words_are_suggested_before_beginnings_and_beginnings_before_letters(
+    wanted: str, suggested: str
+) -> None:
+    names = ["oystercatcher", "catamaran", *NAMES]
+    with pytest.raises(InputError) as told:
+        label_index(wanted, names)
+    assert str(told.value).endswith(f"Did you mean {suggested}?")
+
+
+def test_a_name_of_any_length_is_answered_in_few_words() -> None:
+    with pytest.raises(InputError) as told:
+        label_index("cat dog " * 100_000, ["cat dog " * 100, *NAMES])
+    assert len(str(told.value)) < 300
+
+
 def test_the_suggestion_is_spelt_as_the_names_are() -> None:
     with pytest.raises(InputError, match="'Egyptian_cat'"):
         label_index("egiptian cat", NAMES)

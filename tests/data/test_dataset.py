@@ -140,7 +140,17 @@ def test_parts_of_a_digest_are_told_apart() -> None:
         (["Cat", "sea_lion"], ["sea lion", "cup", "cat"], (2, 0)),
         (["cat", "bat"], ["dog", "cat", "cup"], (1, None)),
         (["cat", "dog"], ["0", "1"], (0, 1)),  # numbered outputs
-        (["tench", "banana"], ["tench, Tinca tinca", "banana"], (0, 1)),  # another vocabulary
+        (["tench", "banana"], ["banana", "tench, Tinca tinca"], (1, 0)),  # one of several names
+        (["banana", "tench, Tinca tinca"], ["Tench", "cup", "banana"], (2, 0)),
+        (["shark"], ["great white shark, shark", "cup", "tiger shark, shark"], (None,)),
+        (["cats", "dogs"], ["dog", "cat"], (None, None)),  # an order says nothing
+        (["effusion", "nodule", "normal"], ["NORM", "NOD", "EFF"], (None, None, None)),
+        (
+            ["bird", "cat", "motorbike", "plane"],
+            ["bird", "cat", "airplane", "motorcycle"],
+            (0, 1, None, None),
+        ),
+        (["1", "2", "3"], ["1", "2", "3"], (0, 1, 2)),  # numbers that are names
         (["0", "1", "10", "2"], ["a", "b", "c"], (0, 1, None, 2)),  # numbers are indices
         (["1", "0"], ["0", "1"], (1, 0)),
         (["crane"], ["crane", "cup", "crane"], (None,)),  # which of the two is not told
@@ -158,6 +168,33 @@ def test_ten_of_imagenets_names_find_their_outputs() -> None:
     chosen = [0, 217, 482, 491, 497, 566, 569, 571, 574, 701]
     assert match_labels([names[i] for i in chosen], names) == tuple(chosen)
     assert match_labels(names, names) == tuple(range(1000))
+
+
+def test_imagenets_other_vocabularies_are_the_same_list() -> None:
+    """timm and Hugging Face add synonyms to every name; torchvision words a few differently."""
+    ours = imagenet_names()
+    longer = [f"{name}, Latin name {k}" for k, name in enumerate(ours)]
+    worded = [f"another word {k}" if k % 40 == 0 else name for k, name in enumerate(ours)]
+    for theirs in (longer, worded):
+        assert match_labels(ours, theirs) == match_labels(theirs, ours) == tuple(range(1000))
+    assert match_labels(ours, [*worded[500:], *worded[:500]]).count(None) == 25
+    halves = [f"another word {k}" if k % 2 == 0 else name for k, name in enumerate(ours)]
+    assert match_labels(ours, halves).count(None) == 500
+
+
+def test_two_names_that_changed_places_are_found_in_a_list_that_agrees_otherwise() -> None:
+    names = imagenet_names()
+    swapped = [names[1], names[0], "another word", *names[3:]]
+    assert match_labels(names, swapped) == (1, 0, None, *range(3, 1000))
+
+
+def test_folders_in_other_words_than_the_nets_are_refused_with_both_lists(tmp_path: Path) -> None:
+    photos = load_dataset(saved(tmp_path, "effusion/1.png", "nodule/1.png", "normal/1.png"))
+    with pytest.raises(
+        InputError, match=r"'effusion', 'nodule', 'normal'.*'NORM', 'NOD', 'EFF'.*file and class_index"
+    ):
+        truths(photos, ["NORM", "NOD", "EFF"])
+    assert truths(photos, ["0", "1", "2"]) == [0, 1, 2]
 
 
 def test_truths_are_outputs_of_the_net(tmp_path: Path) -> None:

@@ -206,3 +206,31 @@ def test_pairs_do_not_see_each_other(objective: Objective) -> None:
     for k in range(3):
         alone = data_term(p[k : k + 1].log(), labels[k : k + 1], members, objective)
         torch.testing.assert_close(alone[0], together[k])
+
+
+# ---- independent labels ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", ["nll", "nll-of-mean", "released"])
+def test_objectives_of_independent_labels_are_their_formulas(objective: Objective) -> None:
+    p, labels = (2 * normal(4, 3, 5)).double().sigmoid(), torch.tensor([1, 3, 4, 1])
+    ours = data_term(p.log(), labels, None, objective).tolist()
+    for k, label in enumerate(labels.tolist()):
+        own = [float(v) for v in p[k, :, label]]
+        mean = sum(own) / 3
+        expected = {
+            "nll": sum(-math.log(v) for v in own) / 3,
+            "nll-of-mean": -math.log(mean),
+            "released": -mean + math.log(math.exp(mean) + math.exp(1 - mean)),
+        }[objective]
+        assert ours[k] == pytest.approx(expected, rel=1e-6)
+
+
+def test_an_independent_label_does_not_see_the_others() -> None:
+    p, label = (2 * normal(1, 3, 5)).double().sigmoid(), torch.tensor([2])
+    others = p.clone()
+    others[..., [0, 1, 3, 4]] = 0.99
+    for objective in ("nll", "nll-of-mean", "released"):
+        assert torch.equal(
+            data_term(p.log(), label, None, objective), data_term(others.log(), label, None, objective)
+        )

@@ -14,6 +14,14 @@ from torch import Tensor, nn
 from proofmap.classifier.frozen import freeze
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.memory import probe_batch_sizes
+from proofmap.classifier.outputs import (
+    Outputs,
+    as_logits,
+    check_declaration,
+    check_outputs,
+    is_independent,
+    names_of,
+)
 from proofmap.classifier.view import device_of, dtype_of, view_of
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError, ModelError
@@ -22,8 +30,6 @@ from proofmap.core.labels import LabelRule, label_index
 from proofmap.core.pictures import Fit, Interpolation
 from proofmap.plugins.code import add_plain_values, code_digest, tensor_bytes
 
-Outputs = Literal["logits", "probabilities"]
-
 
 class Classifier:
     """A net together with everything that makes its output a probability f(x, a).
@@ -31,7 +37,8 @@ class Classifier:
     Images are ``(N, C, H, W)`` floats in [0, 1]; normalisation ``(x - mean) / std`` happens inside. A net that takes
     something else declares it with ``inputs`` (:class:`~proofmap.core.inputs.Series`, ``Rows``). Labels are
     indices into the net's outputs. ``label_set`` names the outputs that count: with ``renormalise`` the softmax
-    runs over them alone (as the released code of the paper does), otherwise over all outputs.
+    runs over them alone (as the released code of the paper does), otherwise over all outputs. Labels that do not exclude
+    each other, and nets with one logit, are declared with ``outputs="sigmoid"``: see :mod:`proofmap.classifier.outputs`.
 
     The net is used through a private view and is never altered: see :mod:`proofmap.classifier.view`. Weights are shared with
     your net, batch-norm statistics are copied: wrap a net after training it.
@@ -40,10 +47,11 @@ class Classifier:
         net: a module or function from normalised images ``(N, C, H, W)`` to outputs ``(N, A)``.
         size: height and width of the input (one number for a square).
         mean, std: per channel, in [0, 1] pixel units.
-        outputs: what the net returns, ``"logits"`` or ``"probabilities"``; checked on the first batch.
-        names: one name per output; ``"0", "1", ...`` when left out.
+        outputs: what the net returns: ``"logits"`` or ``"probabilities"`` of labels of which one is right, ``"sigmoid"``
+            (logits) or ``"sigmoid-probabilities"`` of independent labels; checked on the first batch.
+        names: one name per output; ``"0", "1", ...`` when left out. A net with one output has two labels, no and yes.
         label_set: ``"all"``, or a list of names or indices.
-        renormalise: softmax over the label set only.
+        renormalise: softmax over the label set only; not for independent labels.
         resize: shorter side before the centre crop when photos are loaded; the input size when left out.
         fit: what happens to photos of other proportions: ``"crop"``, ``"pad"`` or ``"squash"``.
         inputs: what the net takes, in place of size, mean, std, resize, interpolation and fit.
@@ -78,8 +86,6 @@ class Classifier:
     ) -> None:
         if not callable(net):
             raise InputError(f"net must be a torch module or a function, not {type(net).__name__}")
-        if outputs not in ("logits", "probabilities"):
-            raise InputError(f"outputs must be 'logits' or 'probabilities', not {outputs!r}")
         if inputs is None:
             if size is None:
                 raise InputError(
@@ -101,22 +107,18 @@ class Classifier:
         self.device = torch.device(device) if device is not None else device_of(net)
         self.net = view_of(net, self.device) if isinstance(net, nn.Module) else net
         self.dtype = dtype_of(net)
-        self.outputs: Outputs = outputs
+        self.outputs: Outputs = check_outputs(outputs)
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
         self._source: Classifier | None = None  # what this one was frozen from
         self._mean = inputs.per_channel(torch.tensor(inputs.mean, device=self.device, dtype=torch.float32))
         self._std = inputs.per_channel(torch.tensor(inputs.std, device=self.device, dtype=torch.float32))
-        self._checked = False
+        self._checked = self._one_output = False
         self._frozen: dict[tuple[torch.dtype, bool], Classifier] = {}
         self._fixed_batches = None if batch_size is None else (batch_size, batch_size)
         self._batches: tuple[BatchSize, BatchSize] | None = None
 
         width = self._probe_outputs()
-        self.names: tuple[str, ...] = (
-            tuple(names) if names is not None else tuple(str(i) for i in range(width))
-        )
-        if len(self.names) != width:
-            raise InputError(f"names has {len(self.names)} entries, but the net returns {width} outputs")
+        self.names: tuple[str, ...] = names_of(names, width, one_output=self._one_output)
         if isinstance(label_set, str) and label_set != "all":
             raise InputError(f"label_set must be 'all' or a list of names or indices, not {label_set!r}")
         self._set_labels(range(width) if isinstance(label_set, str) else label_set, renormalise)
@@ -141,6 +143,11 @@ class Classifier:
         if not isinstance(self.inputs, Pictures):
             raise InputError(f"this needs a net of pictures; {self.name} takes {self.inputs.noun}")
         return self.inputs.size
+
+    @property
+    def independent(self) -> bool:
+        """Whether the labels do not exclude each other: f(x, a) = sigmoid(logit_a), which does not sum to one."""
+        return is_independent(self.outputs)
 
     @property
     def gray(self) -> Tensor:
@@ -173,15 +180,17 @@ class Classifier:
         """``n`` inputs of the classifier's own gray."""
         return self.inputs.blank(n).to(self.device)
 
-    def restricted(self, label_set: Sequence[int | str], *, renormalise: bool = True) -> Classifier:
+    def restricted(self, label_set: Sequence[int | str], *, renormalise: bool | None = None) -> Classifier:
         """The same net, seen through a smaller label set; label indices keep their meaning.
+
+        The softmax runs over the smaller set unless ``renormalise`` is False; independent labels have none.
 
         >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2).restricted([0, 2])
         >>> f.probabilities(torch.rand(1, 3, 2, 2))[0, 1].item()
         0.0
         """
         other = self._like(self.net)
-        other._set_labels(label_set, renormalise)
+        other._set_labels(label_set, not self.independent if renormalise is None else renormalise)
         return other
 
     def fitting(self, fit: Fit) -> Classifier:
@@ -242,13 +251,15 @@ class Classifier:
             )
         out = out.float()
         if not self._checked:
-            self._check_declaration(out)
-        if self.outputs == "probabilities":
-            return out.clamp_min(torch.finfo(torch.float32).tiny).log()
-        return out
+            self._check_finite(out)
+            check_declaration(out.detach(), self.outputs, self._on_noise)
+            self._checked, self._one_output = True, out.shape[1] == 1
+        return as_logits(out, self.outputs)
 
-    def log_softmax(self, logits: Tensor) -> Tensor:
+    def log_f(self, logits: Tensor) -> Tensor:
         """log f(x, .) from logits, under this classifier's label set; minus infinity outside a renormalised set."""
+        if self.independent:
+            return nn.functional.logsigmoid(logits)
         if self._outside is not None:
             logits = logits + self._outside
         elif self.outputs == "probabilities":
@@ -269,7 +280,7 @@ class Classifier:
 
     def log_probabilities(self, images: Tensor) -> Tensor:
         """log f(x, a), ``(N, A)``."""
-        return self.log_softmax(self.logits(images))
+        return self.log_f(self.logits(images))
 
     def probabilities(self, images: Tensor) -> Tensor:
         """f(x, a), ``(N, A)``; zero outside a renormalised label set."""
@@ -305,22 +316,12 @@ class Classifier:
             )
         return pair.shape[1]
 
-    def _check_declaration(self, out: Tensor) -> None:
-        """Refuse probabilities declared as logits, and the reverse (softmax twice gives wrong numbers silently)."""
-        out = out.detach()
-        self._check_finite(out)
-        looks_normalised = bool((out >= 0).all() and (out.sum(dim=1) - 1).abs().max() < 1e-3)
-        if self.outputs == "logits" and looks_normalised and out.shape[1] > 1:
-            raise ModelError(
-                "the net's outputs are non-negative and sum to one: they are probabilities, but outputs='logits' was "
-                "declared. Pass outputs='probabilities', or remove the net's softmax."
-            )
-        if self.outputs == "probabilities" and not looks_normalised:
-            raise ModelError(
-                f"outputs='probabilities' was declared, but rows sum to {out.sum(dim=1)[0].item():.4g} with minimum "
-                f"{out.min().item():.4g}. Pass outputs='logits' if the net has no softmax."
-            )
-        self._checked = True
+    def _on_noise(self) -> Tensor:
+        """What the net returns for four inputs of loud noise, with its graph."""
+        noise = torch.randn(4, *self.inputs.shape, generator=torch.Generator().manual_seed(0))
+        with torch.enable_grad():
+            out: Tensor = self.net((10 * noise).to(self.device, self.dtype).requires_grad_(True))
+        return out.float()
 
     @staticmethod
     def _check_finite(out: Tensor) -> None:
@@ -372,6 +373,11 @@ class Classifier:
         members = sorted({label_index(a, self.names) for a in label_set})
         if not members:
             raise InputError("label_set is empty; name at least one label")
+        if renormalise and self.independent:
+            raise InputError(
+                f"renormalise is for a softmax: with outputs={self.outputs!r} the labels are independent, and f of one does not "
+                "depend on which others count. Pass renormalise=False (--no-renormalise)."
+            )
         self.label_set: tuple[int, ...] = tuple(members)
         self.renormalise = renormalise
         self._outside: Tensor | None = None

@@ -12,9 +12,13 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.text import shortened
 
 NO_LABEL = -1
 """Fills the places of an image that has fewer labels than another one in the same batch."""
+
+LONGEST_NAME = 200
+"""Longer names of labels are not searched for what was meant, which takes time, nor printed in full."""
 
 _TOP = re.compile(r"top-?(\d+)$")
 _PROBABLE = re.compile(r"p\s*>=?\s*([0-9.eE+-]+)$")
@@ -48,10 +52,28 @@ def label_index(label: int | str, names: Sequence[str]) -> int:
         raise InputError(
             f"label {text!r} names {len(found)} outputs ({', '.join(map(str, found))}); give the index"
         )
-    containing = [name for name in known if canonical_name(text) in name]
-    close = containing[:3] or difflib.get_close_matches(canonical_name(text), known, n=3)
-    hint = f" Did you mean {', '.join(repr(names[known.index(c)]) for c in close)}?" if close else ""
-    raise InputError(f"no label is named {text!r}.{hint}")
+    close = [repr(names[i]) for i in _close_names(canonical_name(text), known)]
+    hint = f" Did you mean {', '.join(close)}?" if close else ""
+    raise InputError(f"no label is named {shortened(text[: LONGEST_NAME + 1], LONGEST_NAME)!r}.{hint}")
+
+
+def _close_names(text: str, known: Sequence[str]) -> list[int]:
+    """Up to three names that were probably meant: with these words, with words that begin so, or with a word spelt alike.
+
+    >>> (
+    ...     _close_names("cat", ["oystercatcher", "catamaran", "tiger cat"]),
+    ...     _close_names("cata", ["oystercatcher", "catamaran"]),
+    ... )
+    ([2], [1])
+    """
+    if not text or len(text) > LONGEST_NAME:
+        return []
+    for form in (rf"(?<!\w){re.escape(text)}(?!\w)", rf"(?<!\w){re.escape(text)}"):
+        if found := [i for i, name in enumerate(known) if re.search(form, name)]:
+            return found[:3]
+    spelt = {word: i for i, name in reversed(list(enumerate(known))) for word in name.split()}
+    spelt.update({name: i for i, name in enumerate(known)})
+    return list(dict.fromkeys(spelt[word] for word in difflib.get_close_matches(text, spelt, n=3)))
 
 
 def canonical_name(name: str) -> str:

@@ -92,26 +92,56 @@ def digest_of(*parts: bytes | str) -> str:
 # ---- labels ---------------------------------------------------------------------------------------------------
 
 
+SAME_LIST = 0.95
+"""Two lists of names are the same list in other words if so many of the names stand at the same place in both."""
+
+
 def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[int | None, ...]:
     """Where each label stands among a net's outputs, given both lists of names; None for a label it does not have.
 
-    Labels are found by name (case and ``_`` do not matter), or by index where the name is a number. Only where
-    there are as many labels as outputs, and none is found at another place, are they taken to be the same list in
-    other words: ImageNet has several vocabularies, and many a net just numbers its outputs.
+    Labels are found by name (case and ``_`` do not matter), by one of several names ("tench" is "tench, Tinca tinca"),
+    or by index where the label is a number. An order alone says nothing: labels are taken in theirs only where the net
+    merely numbers as many outputs, or where nearly all names agree in place and none stands at another: ImageNet has
+    several vocabularies.
 
     >>> match_labels(["cat", "dog"], ["dog", "cup", "Cat"])
     (2, 0)
     >>> match_labels(["cat", "dog"], ["0", "1"])
     (0, 1)
+    >>> match_labels(["cats", "dogs"], ["dog", "cat"])
+    (None, None)
     """
-    where: dict[str, int | None] = {str(k): k for k in range(len(outputs))}
-    for k, name in enumerate(map(canonical_name, outputs)):
-        if not name.isdecimal():
-            where[name] = None if name in where else k  # a name that two outputs share is ambiguous
-    found = [where.get(canonical_name(name)) for name in label_names]
-    if len(label_names) == len(outputs) and all(at in (None, own) for own, at in enumerate(found)):
-        return tuple(range(len(outputs)))
+    known = [canonical_name(name) for name in outputs]
+    wanted = [canonical_name(name) for name in label_names]
+    if known == [str(k) for k in range(len(wanted))] and not any(name.isdecimal() for name in wanted):
+        return tuple(range(len(known)))
+    by_name = _places([[name] for name in known])
+    if not any(name.isdecimal() and name != str(k) for k, name in enumerate(known)):
+        by_name = {**{str(k): k for k in range(len(known))}, **by_name}
+    found = [by_name.get(name) for name in wanted]
+    elsewhere = any(at not in (None, own) for own, at in enumerate(found))
+    by_synonym = _places([_synonyms(name) for name in known])
+    for i, name in enumerate(wanted):
+        meant = {by_synonym[word] for word in _synonyms(name) if word in by_synonym}
+        if found[i] is None and name not in by_name and len(meant) == 1:
+            found[i] = meant.pop()
+    agree = sum(at == own for own, at in enumerate(found))
+    if len(wanted) == len(known) and not elsewhere and agree >= SAME_LIST * len(known):
+        return tuple(range(len(known)))
     return tuple(found)
+
+
+def _places(names: Sequence[Sequence[str]]) -> dict[str, int | None]:
+    """Which output has each name; None for a name that two outputs share."""
+    where: dict[str, int | None] = {}
+    for k, own in enumerate(names):
+        for name in set(own):
+            where[name] = None if name in where else k
+    return where
+
+
+def _synonyms(name: str) -> list[str]:
+    return [part.strip() for part in name.split(",")]
 
 
 def truths(
@@ -133,9 +163,9 @@ def truths(
     places = match_labels(dataset.label_names, outputs)
     if all(place is None for place in places):
         raise InputError(
-            f"none of the labels of {dataset.title} ({_some(dataset.label_names)}) is an output of the net "
-            f"({_some(outputs)}); rename them as the net does, or give indices in a CSV file; folders named by WordNet ids are read with "
-            "imagenette:FOLDER or imagenet:FOLDER"
+            f"none of the labels of {dataset.title} ({_some(dataset.label_names, 10)}) is an output of the net "
+            f"({_some(outputs, 10)}); rename them as the net does, or give indices in a CSV file with the columns file and "
+            "class_index; folders named by WordNet ids are read with imagenette:FOLDER or imagenet:FOLDER"
         )
     return [None if label is None else places[label] for label in own]
 
@@ -172,5 +202,5 @@ def choose_names(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     return [where[name] for name in wanted]
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
+def _some(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")

@@ -174,7 +174,7 @@ class _Problem:
     keys: Tensor
     fill: ReadyFill
     draws: int = field(init=False)
-    members: Tensor = field(init=False)
+    members: Tensor | None = field(init=False)
     up: tuple[Tensor, ...] = field(init=False)
     l1: float = field(init=False)
     constant: Tensor | None = field(init=False, default=None)
@@ -182,7 +182,8 @@ class _Problem:
     def __post_init__(self) -> None:
         inputs, device = self.classifier.inputs, self.images.device
         self.draws = self.settings.distractors if self.fill.random else 1
-        self.members = torch.tensor(self.classifier.label_set, device=device)
+        label_set = torch.tensor(self.classifier.label_set, device=device)
+        self.members = None if self.classifier.independent else label_set
         scale = self.settings.scale if inputs.has_neighbours else 1
         self.up = tuple(
             upsampling(max(1, math.ceil(side / scale)), side, device=device) for side in inputs.positions
@@ -225,7 +226,7 @@ class _Problem:
         masks = enlarged(self.low_masks(weights), self.up)
         composites = self.composites(masks, self.backgrounds(step))
         logits = self.classifier(composites.flatten(0, 2))
-        log_p = self.classifier.log_softmax(logits).view(pairs * s.masks, self.draws, -1)
+        log_p = self.classifier.log_f(logits).view(pairs * s.masks, self.draws, -1)
         data = data_term(log_p, self.labels.repeat_interleave(s.masks), self.members, s.objective)
         kept = masks[:, : s.masks]
         penalty = self.l1 * kept.sum(dim=tuple(range(2, kept.ndim)))

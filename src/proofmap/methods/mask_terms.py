@@ -75,14 +75,15 @@ def total_variation(
     return total
 
 
-def data_term(log_p: Tensor, labels: Tensor, members: Tensor, objective: Objective) -> Tensor:
+def data_term(log_p: Tensor, labels: Tensor, members: Tensor | None, objective: Objective) -> Tensor:
     """How far the composites are from showing the label: ``(P,)`` from log f of D composites ``(P, D, A)``.
 
     - ``nll``: mean over distractors of -log f, as the paper prints it;
     - ``nll-of-mean``: -log of the mean f;
     - ``released``: the paper's code feeds mean *probabilities* to a cross-entropy, which takes their softmax again:
       -p_a + log sum_c exp(p_c) over the label set. It is bounded (its range is 1 wide), so for a label that the net
-      finds impossible the penalty on the mask's size can win.
+      finds impossible the penalty on the mask's size can win. Independent labels share no softmax (``members`` is
+      None): each is one of the two labels {a, not a}, so -p_a + log(exp(p_a) + exp(1 - p_a)), again 1 wide.
 
     >>> log_p = torch.tensor([[[0.5, 0.5], [0.9, 0.1]]]).log()
     >>> data_term(log_p, torch.tensor([0]), torch.tensor([0, 1]), "released")  # -0.7 + log(e^0.7 + e^0.3)
@@ -95,4 +96,7 @@ def data_term(log_p: Tensor, labels: Tensor, members: Tensor, objective: Objecti
         own = log_p.gather(2, index).squeeze(2)
         return -(own.logsumexp(dim=1) - math.log(own.shape[1]))
     p = log_p.exp().mean(dim=1)
-    return p[:, members].logsumexp(dim=1) - p.gather(1, labels[:, None])[:, 0]
+    own = p.gather(1, labels[:, None])[:, 0]
+    if members is None:
+        return torch.logaddexp(own, 1 - own) - own
+    return p[:, members].logsumexp(dim=1) - own

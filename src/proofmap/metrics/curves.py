@@ -197,7 +197,7 @@ class _Runner:
         """f(x, a) ``(N, L)``, and what is read off the whole image and off the fill alone: the same for every map."""
         safe = self.labels.clamp_min(0)
         logits = self.classifier.logits(self.images)
-        f = self.classifier.log_softmax(logits).exp().gather(1, safe)
+        f = self.classifier.log_f(logits).exp().gather(1, safe)
         nothing = torch.zeros(len(self.images), self.n, dtype=torch.bool, device=self.images.device)
         rows = in_batches(
             lambda a, b: self._read(nothing[a:b], torch.arange(a, b, device=nothing.device)),
@@ -238,7 +238,7 @@ class _Runner:
 
 def _label_record(classifier: Classifier) -> dict[str, object]:
     settings = classifier.settings()
-    return {key: settings[key] for key in ("label_set", "renormalise")}
+    return {key: settings[key] for key in ("label_set", "renormalise", "outputs")}
 
 
 def _distinct_ranks(maps: Tensor, labels: Tensor, game: Game, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -79,7 +79,7 @@ class Game(CurveSettings):
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
         """What is read off ``(B, A)``: a number for every label; its probability unless a game says otherwise."""
-        return classifier.log_softmax(logits).exp()
+        return classifier.log_f(logits).exp()
 
     def prepare(self, classifier: Classifier) -> ReadyGame:
         return ReadyGame(self, self.fill.prepare(classifier))

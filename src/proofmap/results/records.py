@@ -194,7 +194,10 @@ def method_result(
             block.values[info.name],
             higher_is_better=info.higher_is_better,
             kind=info.kind,
-            settings={**info.settings, **{k: context[k] for k in ("label_set", "renormalise", "labels")}},
+            settings={
+                **info.settings,
+                **{k: context[k] for k in ("label_set", "renormalise", "outputs", "labels")},
+            },
             seed=int(str(context["seed"])),
         )
         for info in infos

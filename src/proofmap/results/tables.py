@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from proofmap.classifier.outputs import in_words, is_independent
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, one_line
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
@@ -53,14 +54,14 @@ def score_notes(evaluation: EvaluationRecord) -> list[str]:
     error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
     quoted = [
         f"{counted(n, 'image')}, labels {settings['labels']}, "
-        f"{'renormalised over the label set' if settings['renormalise'] else 'softmax over all outputs'}, "
-        f"model {settings['model']}, seed {settings['seed']}; 95 % bootstrap intervals over images",
+        f"{in_words(settings)}, model {settings['model']}, seed {settings['seed']}; 95 % bootstrap intervals over images",
         f"{_thresholds_note(evaluation)}insertion curve: fill {curve['fill']}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"step error of an AUC at most {error:.3f}",
     ]
     if any(r.label_free for r in evaluation.results):
-        quoted.append(f"{LABEL_FREE_MARK} one map for all labels: sound without effort, see best-effort")
+        effort = "" if is_independent(settings.get("outputs")) else "sound without effort, "
+        quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}see best-effort")
     return quoted + _run_notes(evaluation) + _counting_notes(evaluation)
 
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
+from proofmap.classifier.outputs import in_words
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write
 from proofmap.core.pictures import OWN_SOFTWARE
@@ -110,11 +111,10 @@ def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> s
     """What an evaluation's figures depend on, as one sentence for their captions."""
     settings, first = evaluation.settings, evaluation.results[0]
     curve, n = first.insertion.settings, len(evaluation)
-    softmax = "renormalised over the label set" if settings["renormalise"] else "softmax over all outputs"
     parts = [
         f"net {settings['model']}",
         counted(n, "image"),
-        f"labels {settings['labels']} ({softmax})",
+        f"labels {settings['labels']} ({in_words(settings)})",
         *([f"e1 = {first.threshold('e1'):g}, e2 = {first.threshold('e2'):g}"] if thresholds else []),
         f"insertion curve with {curve['fill']} fill, {curve['points']} points",
         f"seed {settings['seed']}",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.outputs import in_words
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.core.progress import Progress, Silent
@@ -265,10 +266,9 @@ def learned_settings(
         for key in shown
         if key not in varied and not (key == "masks" and method.masks == 1)
     )
-    softmax = "renormalised over the label set" if classifier.renormalise else "softmax over all outputs"
     l1 = "1 / (H W)" if method.l1 is None else f"{method.l1:g}"
     return one_line(
-        f"Settings: net {classifier.name} ({softmax}); {counted(n, 'image')}; learned mask with {learning}, l1 {l1}, on "
+        f"Settings: net {classifier.name} ({in_words(classifier.settings())}); {counted(n, 'image')}; learned mask with {learning}, l1 {l1}, on "
         f"{_fill_name(method.fill)}; seed {seed}."
     )
 

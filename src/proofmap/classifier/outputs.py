@@ -1,0 +1,158 @@
+"""What a net returns, and how the paper's f(x, a) is made from it.
+
+    logits                   f = softmax(z)                    exactly one label is right
+    probabilities            f = z                             the same, after the net's own softmax
+    sigmoid                  f = 1 / (1 + exp(-z))             every label is right or not, whatever the others are
+    sigmoid-probabilities    f = z                             the same, after the net's own sigmoid
+
+A net of independent labels with one output z answers one question with yes or no, and has two labels: its logits are
+(-z, z), so f = (1 - sigmoid(z), sigmoid(z)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError, ModelError
+
+Outputs = Literal["logits", "probabilities", "sigmoid", "sigmoid-probabilities"]
+
+_SEE_THROUGH = (
+    "View",
+    "Reshape",
+    "Squeeze",
+    "Unsqueeze",
+    "ToCopy",
+    "Clone",
+    "Alias",
+    "Clamp",
+    "Cat",
+    "Stack",
+)
+"""Steps of autograd's graph that leave a probability a probability."""
+_MOVES = 0.05
+"""A net whose outputs move less than this between images of noise has not shown what its range is."""
+
+
+def check_outputs(outputs: str) -> Outputs:
+    """The declaration, or an error that lists those there are."""
+    for known in get_args(Outputs):
+        if outputs == known:
+            return known  # type: ignore[no-any-return]
+    *others, last = map(repr, get_args(Outputs))
+    raise InputError(f"outputs must be {', '.join(others)} or {last}, not {outputs!r}")
+
+
+def is_independent(outputs: object) -> bool:
+    """Whether every label has a sigmoid of its own, so that f does not sum to one over the labels."""
+    return outputs in ("sigmoid", "sigmoid-probabilities")
+
+
+def as_logits(out: Tensor, outputs: Outputs) -> Tensor:
+    """Logits ``(N, A)`` from what a net returned; after a softmax of its own, log-probabilities.
+
+    >>> as_logits(torch.tensor([[0.25, 0.5]]), "sigmoid-probabilities")
+    tensor([[-1.0986,  0.0000]])
+    >>> as_logits(torch.tensor([[3.0]]), "sigmoid")
+    tensor([[-3.,  3.]])
+    """
+    smallest, step = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).eps
+    if outputs == "probabilities":
+        return out.clamp_min(smallest).log()
+    if outputs == "sigmoid-probabilities":
+        out = out.clamp_min(smallest).log() - (-out.clamp_max(1 - step)).log1p()
+    return torch.cat([-out, out], dim=1) if is_independent(outputs) and out.shape[1] == 1 else out
+
+
+def names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> tuple[str, ...]:
+    """One name per label; a net with one output may be given the name of its yes alone.
+
+    >>> names_of(["tumour"], 2, one_output=True)
+    ('not tumour', 'tumour')
+    """
+    if names is None:
+        return tuple(str(i) for i in range(labels))
+    if one_output and len(names) == 1:
+        return (f"not {names[0]}", names[0])
+    if len(names) != labels:
+        returns = (
+            "one output: name its two labels, [negative, positive]" if one_output else f"{labels} outputs"
+        )
+        raise InputError(f"names has {len(names)} entries, but the net returns {returns}")
+    return tuple(names)
+
+
+def in_words(settings: Mapping[str, object]) -> str:
+    """How f was made from the outputs, from the record of a classifier, for notes and captions.
+
+    >>> in_words({"outputs": "logits", "renormalise": False})
+    'softmax over all outputs'
+    """
+    if is_independent(settings.get("outputs")):
+        return "independent labels (sigmoid)"
+    return "renormalised over the label set" if settings["renormalise"] else "softmax over all outputs"
+
+
+# ---- checks -------------------------------------------------------------------------------------------------------
+
+
+def check_declaration(out: Tensor, outputs: Outputs, on_noise: Callable[[], Tensor]) -> None:
+    """Refuse outputs ``(N, A)`` that are not what was declared: wrong numbers would follow silently.
+
+    ``on_noise`` gives the net's outputs for noise, with their graph; it is asked where two images do not tell
+    probabilities from small logits.
+    """
+    one = out.shape[1] == 1
+    if one and not is_independent(outputs):
+        raise ModelError(
+            f"the net returns one output, and with outputs={outputs!r} its probability would be 1 for every image. If it is "
+            "the logit of a label that is there or not, pass outputs='sigmoid' and names=[negative, positive]; "
+            "outputs='sigmoid-probabilities' if the net ends in a sigmoid."
+        )
+    low, high, total = out.min().item(), out.max().item(), out.sum(dim=1)
+    within = low >= 0 and high <= 1
+    sums_to_one = bool(low >= 0 and (total - 1).abs().max() < 1e-3) and not one
+    if outputs != "probabilities" and sums_to_one:
+        raise ModelError(
+            f"the net's outputs are non-negative and sum to one: they are probabilities, but outputs={outputs!r} was "
+            "declared. Pass outputs='probabilities', or remove the net's softmax."
+        )
+    if outputs in ("logits", "sigmoid") and within and _are_probabilities(on_noise):
+        raise ModelError(
+            "the net's outputs lie between 0 and 1 for every image and do not sum to one: they are probabilities of "
+            f"independent labels, but outputs={outputs!r} was declared. Pass outputs='sigmoid-probabilities', or remove the "
+            "net's sigmoid and pass outputs='sigmoid'."
+        )
+    if outputs == "probabilities" and not sums_to_one:
+        advice = (
+            "Pass outputs='sigmoid-probabilities' if every label has a sigmoid of its own, outputs='logits' if the net has neither."
+            if within
+            else "Pass outputs='logits' if the net has no softmax."
+        )
+        raise ModelError(
+            f"outputs='probabilities' was declared, but rows sum to {total[0].item():.4g} with minimum {low:.4g}. {advice}"
+        )
+    if outputs == "sigmoid-probabilities" and not within:
+        raise ModelError(
+            f"outputs='sigmoid-probabilities' was declared, but the outputs range from {low:.4g} to {high:.4g}. "
+            "Pass outputs='sigmoid' if the net has no sigmoid."
+        )
+
+
+def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:
+    """Whether a net ends in a sigmoid; where there is no graph to tell, whether its outputs move, but never beyond 0 and 1."""
+    try:
+        out = on_noise()
+    except Exception:  # a net may refuse noise; then nothing is known
+        return False
+    if out.grad_fn is None:
+        moves = bool((out.amax(dim=0) - out.amin(dim=0)).max() > _MOVES)
+        return moves and bool((out >= 0).all() and (out <= 1).all())
+    step: torch.autograd.graph.Node | None = out.grad_fn
+    while step is not None and step.name().removesuffix("Backward0") in _SEE_THROUGH:
+        step = step.next_functions[0][0]
+    return step is not None and "igmoid" in step.name()
