@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -19,7 +18,7 @@ from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import LabelRule, label_index
 from proofmap.core.pictures import Interpolation
-from proofmap.plugins.code import add_plain_values, code_digest, tensor_bytes
+from proofmap.plugins.code import Digest, code_digest, tensor_bytes
 
 Outputs = Literal["logits", "probabilities"]
 
@@ -193,10 +192,11 @@ class Classifier:
     def fingerprint(self) -> str:
         """A digest of layers, weights, buffers and settings: it differs where the function f differs.
 
-        A function counts by its own code and bound values; so do the ``forward`` and the plain attributes of every
-        module that is not torch's. What they call is not looked at.
+        A function counts by its code, what it calls and its bound values; so do the class and the plain attributes of
+        every module that is not torch's. Files of your own count as a whole: see :mod:`proofmap.plugins.code`.
         """
-        digest = hashlib.blake2b(repr(sorted(self.settings().items())).encode(), digest_size=16)
+        digest = Digest(16)
+        digest.update(repr(sorted(self.settings().items())).encode())
         if isinstance(self.net, nn.Module):
             digest.update(repr(self.net).encode())
             for key, tensor in [*self.net.named_parameters(), *self.net.named_buffers()]:
@@ -204,12 +204,12 @@ class Classifier:
                 digest.update(tensor_bytes(tensor))
             kinds = {type(m) for m in self.net.modules() if not type(m).__module__.startswith("torch.")}
             for kind in sorted(kinds, key=lambda kind: kind.__qualname__):
-                digest.update((kind.__qualname__ + code_digest(kind.forward)).encode())
+                digest.add_class(kind)
             for name, module in self.net.named_modules():
                 own = {k: v for k, v in vars(module).items() if not k.startswith("_") and k != "training"}
                 if type(module) in kinds and own:
                     digest.update(name.encode())
-                    add_plain_values(digest, own)
+                    digest.add_plain(own)
         else:
             digest.update(code_digest(self.net).encode())
         return digest.hexdigest()
