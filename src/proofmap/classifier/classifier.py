@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from proofmap.classifier.frozen import freeze
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.memory import probe_batch_sizes
-from proofmap.classifier.view import device_of, dtype_of, view_of
+from proofmap.classifier.view import device_of, dtype_of, state_of, view_of
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures
@@ -32,7 +32,8 @@ class Classifier:
     runs over them alone (as the released code of the paper does), otherwise over all outputs.
 
     The net is used through a private view and is never altered: see :mod:`proofmap.classifier.view`. Weights are shared with
-    your net, batch-norm statistics are copied: wrap a net after training it.
+    your net, batch-norm statistics are copied; when you train the net further, the view and what was frozen from it are
+    made anew before they are next used. Changes that torch does not count (through ``.data`` or NumPy) are not seen.
 
     Args:
         net: a module or function from normalised images ``(N, C, H, W)`` to outputs ``(N, A)``.
@@ -94,10 +95,13 @@ class Classifier:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
         self.device = torch.device(device) if device is not None else device_of(net)
         self.net = view_of(net, self.device) if isinstance(net, nn.Module) else net
+        self._original = net if isinstance(net, nn.Module) else None
+        self._state = state_of(net)  # of the original, when the view was made
         self.dtype = dtype_of(net)
         self.outputs: Outputs = outputs
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
-        self._source: Classifier | None = None  # what this one was frozen from
+        self._source: Classifier | None = None  # what this one was frozen from,
+        self._compiled = False  # and how
         self._mean = inputs.per_channel(torch.tensor(inputs.mean, device=self.device))
         self._std = inputs.per_channel(torch.tensor(inputs.std, device=self.device))
         self._checked = False
@@ -174,9 +178,23 @@ class Classifier:
         >>> f.probabilities(torch.rand(1, 3, 2, 2))[0, 1].item()
         0.0
         """
+        self.refresh()
         other = self._like(self.net)
         other._set_labels(label_set, renormalise)
+        if self._source is not None:
+            other._source = self._source.restricted(label_set, renormalise=renormalise)
         return other
+
+    def refresh(self) -> None:
+        """Make the view anew if the net was changed since, such as by training; all that takes images does this."""
+        if self._original is None or (state := state_of(self._original)) == self._state:
+            return
+        if self._source is not None:
+            self.net = self._source.frozen(dtype=self.dtype, compile=self._compiled).net
+        else:
+            self.net, self.dtype = view_of(self._original, self.device), dtype_of(self._original)
+            self._frozen.clear()
+        self._state = state
 
     def settings(self) -> dict[str, object]:
         """What a record of results must carry to say which f was judged."""
@@ -195,6 +213,7 @@ class Classifier:
         A function counts by its code, what it calls and its bound values; so do the class and the plain attributes of
         every module that is not torch's. Files of your own count as a whole: see :mod:`proofmap.plugins.code`.
         """
+        self.refresh()
         digest = Digest(16)
         digest.update(repr(sorted(self.settings().items())).encode())
         if isinstance(self.net, nn.Module):
@@ -219,6 +238,8 @@ class Classifier:
     def __call__(self, images: Tensor) -> Tensor:
         """Logits ``(N, A)`` in float32 for one batch, differentiable in the images (log-probabilities where the
         net returns probabilities)."""
+        if self._source is None:  # a frozen view is called in inner loops
+            self.refresh()
         x = ((images - self._mean) / self._std).to(self.dtype)
         out = self.net(x)
         if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != images.shape[0]:
@@ -270,6 +291,7 @@ class Classifier:
 
     def check_images(self, images: Tensor) -> Tensor:
         """The images on this classifier's device, or an error that says what is wrong with them."""
+        self.refresh()
         return self.inputs.check(images).to(self.device, torch.float32)
 
     def _probe_outputs(self) -> int:
@@ -325,11 +347,13 @@ class Classifier:
 
         Batch-norm is folded into the convolutions, the layout is channels-last, and on a CPU the input gradient of
         a convolution is computed as a convolution. The net's own precision unless ``dtype`` says otherwise;
-        ``compile`` runs the net through ``torch.compile``. The result is kept, so asking twice is free.
+        ``compile`` runs the net through ``torch.compile``. The result is kept until the net changes, so asking twice
+        is free.
         """
+        self.refresh()
         dtype = dtype or self.dtype
         if self._source is not None:
-            same = dtype == self.dtype and not compile
+            same = dtype == self.dtype and (self._compiled or not compile)
             return self if same else self._source.frozen(dtype=dtype, compile=compile)
         if not isinstance(self.net, nn.Module):
             if dtype != self.dtype or compile:
@@ -339,7 +363,7 @@ class Classifier:
             return self
         if (dtype, compile) not in self._frozen:
             fast = self._like(freeze(self.net, self.blank(1).to(self.dtype), dtype=dtype))
-            fast.dtype, fast._source = dtype, self
+            fast.dtype, fast._source, fast._compiled = dtype, self, compile
             if self._fixed_batches is not None:
                 fast._batches = self.batches
             if compile:
@@ -351,8 +375,12 @@ class Classifier:
     def _like(self, net: nn.Module | Callable[[Tensor], Tensor]) -> Classifier:
         """Everything of this classifier but its net and what was derived from the net."""
         other = copy.copy(self)
-        other.net, other._frozen, other._batches = net, {}, None
+        other.net, other._frozen, other._batches, other._original = net, {}, None, self._original
         return other
+
+    def __getstate__(self) -> dict[str, object]:
+        """A copy, here or in another process, has weights of its own, which no training changes."""
+        return {**self.__dict__, "_original": None}
 
     def _set_labels(self, label_set: Sequence[int | str], renormalise: bool) -> None:
         members = sorted({label_index(a, self.names) for a in label_set})
