@@ -181,6 +181,70 @@ def test_training_goes_on_as_if_nothing_had_been_asked(images: Tensor) -> None:
     assert all(torch.equal(a, b) for a, b in zip(alone.buffers(), asked.buffers(), strict=True))
 
 
+def trained(net: nn.Module, images: Tensor) -> None:
+    """A step of training: weights and batch-norm statistics move."""
+    net.train()
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.5)
+    net(images).square().sum().backward()
+    optimiser.step()
+
+
+def replaced(net: Net, images: Tensor) -> None:
+    net.load_state_dict({k: v + 0.5 for k, v in net.state_dict().items()}, assign=True)
+
+
+def another_layer(net: Net, images: Tensor) -> None:
+    net.fc = nn.Linear(net.fc.in_features, net.fc.out_features)
+
+
+@pytest.mark.parametrize("change", [trained, replaced, another_layer])
+def test_what_a_net_learned_is_seen_by_every_view_of_it(
+    change: Callable[[nn.Module, Tensor], None], images: Tensor
+) -> None:
+    net = Net()
+    f = classifier(net)
+    fast, some, fast_some = f.frozen(), f.restricted([0, 1]), f.frozen().restricted([0, 1])
+    views = [f, fast, some, fast_some, some.frozen()]
+    before, first = [view.probabilities(images) for view in views], f.fingerprint()
+    change(net, images)
+    assert f.fingerprint() != first
+    expected = classifier(copy.deepcopy(net))
+    for k, view in enumerate(views):
+        now = view.probabilities(images)
+        wanted = (expected if k < 2 else expected.restricted([0, 1])).probabilities(images)
+        torch.testing.assert_close(now, wanted, atol=1e-4, rtol=1e-3)
+        assert not torch.allclose(now, before[k], atol=1e-3)
+    torch.testing.assert_close(f(images), plain(copy.deepcopy(net).eval(), images))
+    assert f.frozen() is f.frozen(), "made anew once"
+
+
+def test_looking_for_what_a_net_learned_does_not_touch_it(images: Tensor) -> None:
+    net = Net()
+    f = classifier(net)
+    trained(net, images)
+    before = state(net)
+    f.frozen().probabilities(images)
+    make_method("grad-cam")(f, images, f.top(images, 2))
+    assert state(net) == before
+
+
+def test_a_copy_of_a_classifier_does_not_learn_with_the_net(images: Tensor) -> None:
+    net = Net()
+    alone = copy.deepcopy(classifier(net))
+    before = alone.frozen().probabilities(images)
+    trained(net, images)
+    assert torch.equal(alone.frozen().probabilities(images), before)
+    assert torch.equal(alone.probabilities(images), alone.probabilities(images))
+
+
+def test_a_frozen_view_with_fewer_labels_keeps_them_in_another_precision(images: Tensor) -> None:
+    f = classifier(Net())
+    half = f.frozen().restricted([0, 2]).frozen(dtype=torch.bfloat16)
+    assert half.label_set == (0, 2) and half.renormalise and half.dtype == torch.bfloat16
+    expected = f.restricted([0, 2]).probabilities(images)
+    torch.testing.assert_close(half.probabilities(images), expected, atol=0.05, rtol=0.1)
+
+
 def test_a_net_in_training_mode_is_asked_in_evaluation_mode(images: Tensor) -> None:
     net = Net().train()
     expected = plain(copy.deepcopy(net).eval(), images)

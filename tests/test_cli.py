@@ -98,7 +98,7 @@ def test_evaluate_prints_json_that_parses_and_nothing_else_on_stdout(
         "insertion",
         "deletion",
     }
-    assert {"e1", "e2", "fill", "points", "ties", "label_set", "renormalise"} <= set(scores[0]["settings"])
+    assert {"e1", "fill", "points", "ties", "label_set", "renormalise"} <= set(scores[0]["settings"])
     assert (folder / "run" / "report.html").is_file()
     assert "written:" in printed.err
 

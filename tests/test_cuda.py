@@ -66,6 +66,15 @@ def test_learning_twice_gives_the_same_bits() -> None:
     assert torch.equal(method(f, images, labels), method(f, images, labels))
 
 
+@pytest.mark.parametrize("name", ["gradient", "gradient-x-input", "grad-cam"])
+def test_gradients_twice_give_the_same_bits(name: str) -> None:
+    images, labels = pixels(3, 16).cuda(), torch.tensor([[0, 1], [2, 3], [1, 0]]).cuda()
+    f = classifier("cuda")
+    first = pm.make_method(name)(f, images, labels)
+    for _ in range(5):
+        assert torch.equal(pm.make_method(name)(f, images, labels), first)
+
+
 def test_running_out_of_device_memory_halves_the_batch_and_goes_on() -> None:
     f = classifier("cuda", batch_size=4096)
     images = pixels(4096, 16)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import proofmap as pm
+from proofmap.methods import METHODS
 from proofmap.metrics import make_metric
 from proofmap.plugins.specs import split_specs
 from tests.toys import conv_classifier, pixels
@@ -49,7 +51,9 @@ NOTHING = 3
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Path:
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of the user's; what it registers is forgotten afterwards."""
+    monkeypatch.setattr(METHODS, "_known", {name: METHODS[name] for name in METHODS})
     (tmp_path / "beside.py").write_text("POWER = 2.0\n")
     (tmp_path / "mine.py").write_text(MINE)
     return tmp_path / "mine.py"
@@ -130,5 +134,6 @@ def test_a_study_file_finds_methods_beside_it_and_notices_when_their_code_change
         pm.run_study(pm.Study.from_toml(study), run, classifier=f)
     mine.write_text(MINE.replace("self.times * judged", "self.times + judged"))
     os.utime(mine, ns=(2, 2))
+    only_metric = replace(pm.Study.from_toml(study), methods=("random",))
     with pytest.raises(pm.InputError, match=r"metric 'mean-in-a-file'.* has other settings:\n  code: "):
-        pm.run_study(pm.Study.from_toml(study), run, classifier=f)
+        pm.run_study(only_metric, run, classifier=f)

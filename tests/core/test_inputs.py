@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,8 @@ def any_inputs(draw: st.DrawFn) -> Inputs:
     """Inputs of any kind, with any settings."""
     kind = draw(st.sampled_from(list(KINDS.values())))
     n = draw(_sizes)
-    mean, std = (tuple(draw(st.lists(v, min_size=n, max_size=n))) for v in (_reals, _positive))
+    ranges = (st.floats(-1, 1), st.floats(1e-3, 2)) if kind is Pictures else (_reals, _positive)
+    mean, std = (tuple(draw(st.lists(v, min_size=n, max_size=n))) for v in ranges)
     if kind is Rows:
         return Rows(columns=n, mean=mean, std=std)
     if kind is Series:
@@ -468,3 +470,24 @@ def test_inputs_far_from_the_mean_still_fit_into_the_picture(inputs: Inputs) -> 
     x = some(inputs) if inputs.limits else 1e6 * some(inputs)
     drawn = inputs.picture(x)
     assert drawn.shape == (*inputs.picture_size(), 3) and len(np.unique(drawn)) > 1
+
+
+@pytest.mark.parametrize(
+    "mean, std, told",
+    [
+        (
+            (123.675, 116.28, 103.53),
+            (58.395, 57.12, 57.375),
+            r"mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)",
+        ),
+        ((123.68, 116.78, 103.94), (1, 1, 1), r"mean=(0.485, 0.458, 0.4076), std=(0.0039, 0.0039, 0.0039)"),
+        ((0.5, 0.5, 0.5), (127.5, 127.5, 127.5), r"mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)"),
+        ((0,), (255,), r"mean=(0.0,), std=(1.0,)"),
+    ],
+)
+def test_mean_and_std_in_units_of_bytes_are_refused(
+    mean: tuple[float, ...], std: tuple[float, ...], told: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(f"divide by 255: {told}")):
+        Pictures(size=(4, 4), mean=mean, std=std)
+    Pictures(size=(4, 4), mean=(0.4,), std=(1 / 255,))  # a net that wants bytes less a mean

@@ -322,3 +322,17 @@ def test_our_own_methods_are_there_without_any_package() -> None:
         "learned-mask",
     }
     assert ours <= set(METHODS)
+
+
+def test_every_method_runs_on_deterministic_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    seen = []
+
+    def watching(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        seen.append((torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32))
+        return torch.zeros(*labels.shape, *images.shape[2:])
+
+    before = torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32
+    FromFunction(function=watching)(linear_classifier(8, 3), pixels(1, 8), torch.tensor([[0]]))
+    assert seen == [(True, False)]
+    assert (torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32) == before

@@ -41,13 +41,13 @@ def judged(f: Classifier | None = None, *, labels: Tensor | None = None, seed: i
 
 
 def test_completeness_and_soundness_are_the_lowest_over_labels() -> None:
-    j, at = judged(), {"e1": 0.05, "e2": 0.02}
+    j = judged()
     areas = insertion(j.classifier, j.images, j.maps, j.labels)
     alpha, beta = completeness(areas.auc, areas.f, 0.05), soundness(areas.auc, areas.f, 0.02)
-    assert torch.equal(Completeness(**at)(j), alpha.min(dim=1).values)
-    assert torch.equal(Soundness(**at)(j), beta.min(dim=1).values)
-    assert torch.equal(Completeness(**at).pairs(j), alpha)
-    assert torch.equal(Soundness(**at).pairs(j), beta)
+    assert torch.equal(Completeness(e1=0.05)(j), alpha.min(dim=1).values)
+    assert torch.equal(Soundness(e2=0.02)(j), beta.min(dim=1).values)
+    assert torch.equal(Completeness(e1=0.05).pairs(j), alpha)
+    assert torch.equal(Soundness(e2=0.02).pairs(j), beta)
 
 
 def test_insertion_and_deletion_are_those_of_the_first_label() -> None:
@@ -141,7 +141,7 @@ def test_a_label_set_of_one_has_no_second_label() -> None:
 def test_metrics_with_equal_settings_share_one_game() -> None:
     f, tally = counted_classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, LABELS)), size=SIZE)
     j = judged(f)
-    shown: list[Metric] = [Completeness(), Soundness(), Insertion(), Completeness(e1=0.1, e2=0.1)]
+    shown: list[Metric] = [Completeness(), Soundness(), Insertion(), Completeness(e1=0.1)]
     for metric in shown:
         metric(j)
         metric.pairs(j)
@@ -186,11 +186,21 @@ def test_the_seed_of_the_judge_is_the_seed_of_the_draws() -> None:
 # ---- what scores carry -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "kind, used, not_used", [(Completeness, "e1", "e2"), (Soundness, "e2", "e1"), (BestEffort, "e1", "e2")]
+)
+def test_a_proof_metric_carries_the_threshold_that_it_uses(
+    kind: type[Metric], used: str, not_used: str
+) -> None:
+    metric = kind.build({"thresholds": (0.3, 0.3)})
+    carried = metric.prepare(linear_classifier(SIZE, LABELS)).record()
+    assert carried[used] == 0.3 and not_used not in carried
+
+
 def test_a_proof_metric_carries_thresholds_and_curve() -> None:
-    metric = Soundness.build({"e1": 0.1, "e2": 0.2, "curve": "released", "ties": "center"})
+    metric = Soundness.build({"e2": 0.2, "curve": "released", "ties": "center"})
     carried = metric.prepare(linear_classifier(SIZE, LABELS)).record()
     expected = {
-        "e1": 0.1,
         "e2": 0.2,
         "game": "insertion",
         "fill": "gray",

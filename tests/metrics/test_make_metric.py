@@ -29,7 +29,7 @@ def test_every_setting_of_the_text_reaches_the_metric() -> None:
     metric = make_metric(
         "soundness:thresholds=released,e2=0.25,curve=released,fill=blur,points=7,ties=random"
     )
-    told = {"e1": 0.1, "e2": 0.25, "points": 7, "rule": "right", "ties": "random"}
+    told = {"e2": 0.25, "points": 7, "rule": "right", "ties": "random"}
     assert metric == Soundness(fill=Blur(), **told)
     assert told.items() <= metric.settings().items()
     assert make_metric("insertion:points=all").settings()["points"] == "all"
@@ -51,7 +51,7 @@ def test_a_table_says_the_same_as_text() -> None:
     [
         ("soundnes", "Did you mean 'soundness'"),
         ("soundness:e3=1", "no setting 'e3'. Its settings are: thresholds, curve, fill"),
-        ("soundness:e1=much", "e1 must be a number"),
+        ("soundness:e2=much", "e2 must be a number"),
         ("insertion:curve=steep", "no curve 'steep'; known are paper, released"),
         ("insertion:points=0", "points must be"),
         ("insertion:fill=foam", "no fill is named"),

@@ -97,7 +97,9 @@ def test_the_page_lists_the_renamed_soundness_first(renamed: pm.Evaluation, tmp_
 
 
 def test_bars_are_for_kinds(renamed: pm.Evaluation) -> None:
-    result = audit(renamed, min_completeness=0.0, min_soundness=1.1, bars={"stays-below": 0.0})
+    bars = {"stays-below": 0.0}
+    both = [result.name for result in renamed.results]
+    result = audit(renamed, min_completeness=0.0, min_soundness=1.1, bars=bars, method=both)
     assert [line.metric for line in result.lines] == ["reaches", "stays-below"] * 2
     assert result.passes  # the bar by name goes before the one by kind
     with pytest.raises(InputError, match="gradient was not judged by soundness; there are completeness"):

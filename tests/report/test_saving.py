@@ -194,19 +194,16 @@ class EveryOther(Metric):
 
 
 def test_the_notes_explain_each_score_by_itself() -> None:
-    table = judged(metrics=[EveryOther(), Soundness(e1=0.02, e2=0.003)]).table()
+    table = judged(metrics=[EveryOther(), Soundness(e2=0.003)]).table()
     assert "every-other counts 2 of 3 images" in table
     assert "second label" not in table
-    assert (
-        "thresholds e1 = 0.02, e2 = 0.003; insertion curve: fill gray" in table
-    )  # not the first score's: it has none
+    assert "thresholds e2 = 0.003; insertion curve: fill gray" in table  # not the first score's: it has none
 
 
 def test_several_thresholds_are_listed_with_their_scores() -> None:
-    metrics = [Completeness(), Soundness(), Soundness(e1=0.0, e2=0.1)]
+    metrics = [Completeness(), Soundness(), Soundness(e2=0.1)]
     table = judged(metrics=metrics).table()
-    assert "thresholds of completeness, soundness: e1 = 0.01, e2 = 0.001; " in table
-    assert "thresholds of soundness-2: e1 = 0.0, e2 = 0.1; " in table
+    assert "thresholds e1 = 0.01, e2 = 0.001 (soundness), e2 = 0.1 (soundness-2); " in table
 
 
 def test_without_thresholds_none_are_quoted() -> None:

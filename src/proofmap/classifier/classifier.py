@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -22,13 +21,13 @@ from proofmap.classifier.outputs import (
     is_independent,
     names_of,
 )
-from proofmap.classifier.view import device_of, dtype_of, view_of
+from proofmap.classifier.view import device_of, dtype_of, state_of, view_of
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import LabelRule, label_index
 from proofmap.core.pictures import Fit, Interpolation
-from proofmap.plugins.code import add_plain_values, code_digest, tensor_bytes
+from proofmap.plugins.code import Digest, code_digest, tensor_bytes
 
 
 class Classifier:
@@ -41,7 +40,8 @@ class Classifier:
     each other, and nets with one logit, are declared with ``outputs="sigmoid"``: see :mod:`proofmap.classifier.outputs`.
 
     The net is used through a private view and is never altered: see :mod:`proofmap.classifier.view`. Weights are shared with
-    your net, batch-norm statistics are copied: wrap a net after training it.
+    your net, batch-norm statistics are copied; when you train the net further, the view and what was frozen from it are
+    made anew before they are next used. Changes that torch does not count (through ``.data`` or NumPy) are not seen.
 
     Args:
         net: a module or function from normalised images ``(N, C, H, W)`` to outputs ``(N, A)``.
@@ -106,10 +106,13 @@ class Classifier:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
         self.device = torch.device(device) if device is not None else device_of(net)
         self.net = view_of(net, self.device) if isinstance(net, nn.Module) else net
+        self._original = net if isinstance(net, nn.Module) else None
+        self._state = state_of(net)  # of the original, when the view was made
         self.dtype = dtype_of(net)
         self.outputs: Outputs = check_outputs(outputs)
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
-        self._source: Classifier | None = None  # what this one was frozen from
+        self._source: Classifier | None = None  # what this one was frozen from,
+        self._compiled = False  # and how
         self._mean = inputs.per_channel(torch.tensor(inputs.mean, device=self.device, dtype=torch.float32))
         self._std = inputs.per_channel(torch.tensor(inputs.std, device=self.device, dtype=torch.float32))
         self._checked = self._one_output = False
@@ -189,17 +192,34 @@ class Classifier:
         >>> f.probabilities(torch.rand(1, 3, 2, 2))[0, 1].item()
         0.0
         """
+        self.refresh()
         other = self._like(self.net)
         other._set_labels(label_set, not self.independent if renormalise is None else renormalise)
+        if self._source is not None:
+            other._source = self._source.restricted(label_set, renormalise=renormalise)
         return other
 
     def fitting(self, fit: Fit) -> Classifier:
         """The same net, with photos of other proportions cropped, padded or squashed."""
         if not isinstance(self.inputs, Pictures):
             raise InputError(f"fit is for photos; {self.name} takes {self.inputs.noun}")
+        self.refresh()
         other = self._like(self.net)
         other.inputs = replace(self.inputs, fit=fit)
+        if self._source is not None:
+            other._source = self._source.fitting(fit)
         return other
+
+    def refresh(self) -> None:
+        """Make the view anew if the net was changed since, such as by training; all that takes images does this."""
+        if self._original is None or (state := state_of(self._original)) == self._state:
+            return
+        if self._source is not None:
+            self.net = self._source.frozen(dtype=self.dtype, compile=self._compiled).net
+        else:
+            self.net, self.dtype = view_of(self._original, self.device), dtype_of(self._original)
+            self._frozen.clear()
+        self._state = state
 
     def settings(self) -> dict[str, object]:
         """What a record of results must carry to say which f was judged."""
@@ -215,10 +235,12 @@ class Classifier:
     def fingerprint(self) -> str:
         """A digest of layers, weights, buffers and settings: it differs where the function f differs.
 
-        A function counts by its own code and bound values; so do the ``forward`` and the plain attributes of every
-        module that is not torch's. What they call is not looked at.
+        A function counts by its code, what it calls and its bound values; so do the class and the plain attributes of
+        every module that is not torch's. Files of your own count as a whole: see :mod:`proofmap.plugins.code`.
         """
-        digest = hashlib.blake2b(repr(sorted(self.settings().items())).encode(), digest_size=16)
+        self.refresh()
+        digest = Digest(16)
+        digest.update(repr(sorted(self.settings().items())).encode())
         if isinstance(self.net, nn.Module):
             digest.update(repr(self.net).encode())
             for key, tensor in [*self.net.named_parameters(), *self.net.named_buffers()]:
@@ -226,12 +248,12 @@ class Classifier:
                 digest.update(tensor_bytes(tensor))
             kinds = {type(m) for m in self.net.modules() if not type(m).__module__.startswith("torch.")}
             for kind in sorted(kinds, key=lambda kind: kind.__qualname__):
-                digest.update((kind.__qualname__ + code_digest(kind.forward)).encode())
+                digest.add_class(kind)
             for name, module in self.net.named_modules():
                 own = {k: v for k, v in vars(module).items() if not k.startswith("_") and k != "training"}
                 if type(module) in kinds and own:
                     digest.update(name.encode())
-                    add_plain_values(digest, own)
+                    digest.add_plain(own)
         else:
             digest.update(code_digest(self.net).encode())
         return digest.hexdigest()
@@ -241,6 +263,8 @@ class Classifier:
     def __call__(self, images: Tensor) -> Tensor:
         """Logits ``(N, A)`` in float32 for one batch, differentiable in the images (log-probabilities where the
         net returns probabilities)."""
+        if self._source is None:  # a frozen view is called in inner loops
+            self.refresh()
         x = ((images - self._mean) / self._std).to(self.dtype)
         out = self.net(x)
         if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != images.shape[0]:
@@ -294,6 +318,7 @@ class Classifier:
 
     def check_images(self, images: Tensor) -> Tensor:
         """The images on this classifier's device, or an error that says what is wrong with them."""
+        self.refresh()
         return self.inputs.check(images).to(self.device, torch.float32)
 
     def _probe_outputs(self) -> int:
@@ -340,11 +365,13 @@ class Classifier:
 
         Batch-norm is folded into the convolutions, the layout is channels-last, and on a CPU the input gradient of
         a convolution is computed as a convolution. The net's own precision unless ``dtype`` says otherwise;
-        ``compile`` runs the net through ``torch.compile``. The result is kept, so asking twice is free.
+        ``compile`` runs the net through ``torch.compile``. The result is kept until the net changes, so asking twice
+        is free.
         """
+        self.refresh()
         dtype = dtype or self.dtype
         if self._source is not None:
-            same = dtype == self.dtype and not compile
+            same = dtype == self.dtype and (self._compiled or not compile)
             return self if same else self._source.frozen(dtype=dtype, compile=compile)
         if not isinstance(self.net, nn.Module):
             if dtype != self.dtype or compile:
@@ -354,7 +381,7 @@ class Classifier:
             return self
         if (dtype, compile) not in self._frozen:
             fast = self._like(freeze(self.net, self.blank(1).to(self.dtype), dtype=dtype))
-            fast.dtype, fast._source = dtype, self
+            fast.dtype, fast._source, fast._compiled = dtype, self, compile
             if self._fixed_batches is not None:
                 fast._batches = self.batches
             if compile:
@@ -366,8 +393,12 @@ class Classifier:
     def _like(self, net: nn.Module | Callable[[Tensor], Tensor]) -> Classifier:
         """Everything of this classifier but its net and what was derived from the net."""
         other = copy.copy(self)
-        other.net, other._frozen, other._batches = net, {}, None
+        other.net, other._frozen, other._batches, other._original = net, {}, None, self._original
         return other
+
+    def __getstate__(self) -> dict[str, object]:
+        """A copy, here or in another process, has weights of its own, which no training changes."""
+        return {**self.__dict__, "_original": None}
 
     def _set_labels(self, label_set: Sequence[int | str], renormalise: bool) -> None:
         members = sorted({label_index(a, self.names) for a in label_set})

@@ -26,6 +26,17 @@ def view_of(net: nn.Module, device: torch.device) -> nn.Module:
     return view.to(device)
 
 
+def state_of(net: object) -> tuple[tuple[int, int], ...]:
+    """Where a net's weights and buffers are, and how often each was changed in place: equal while nothing was learned.
+
+    Training moves batch-norm statistics without counting, but it counts the batches beside them.
+    """
+    if not isinstance(net, nn.Module):
+        return ()
+    tensors = [*net.parameters(), *net.buffers()]
+    return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
+
+
 def copied(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Module:
     """A deep copy, with other tensors ``instead`` of those with the given ids.
 

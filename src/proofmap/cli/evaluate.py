@@ -38,6 +38,7 @@ from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, r
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
+from proofmap.study.sanity import Sanity
 from proofmap.study.setup import Setup
 from proofmap.study.watchers.status import duration
 from proofmap.study.watchers.trackers import make_tracker
@@ -159,6 +160,7 @@ def evaluate(
             ProgressFile(folder / "progress.json"),
             *[make_tracker(text, folder) for text in tracker or []],
         ],
+        on_sanity=lambda found: _print_sanity(found, quiet),
         on_plan=None if quiet else _print_plan,
         on_end=write,
         wait=wait,
@@ -231,6 +233,12 @@ def print_scores(found: pm.Evaluation, format: str) -> None:
         print(tables.latex(found))
     else:
         print(found.table())
+
+
+def _print_sanity(found: Sanity, quiet: bool) -> None:
+    """What the net does with some of the images; what is suspicious about it also in a quiet run."""
+    for line in ([] if quiet else [str(found)]) + [f"suspicious: {text}" for text in found.warnings()]:
+        stderr.print(line, markup=False, highlight=False)
 
 
 def _print_plan(plan: Plan) -> None:

@@ -82,6 +82,8 @@ def audit(
             use="interval" if interval else "mean",
         )
         _print_notes(opened)
+        for note in result.notes if format in ("md", "csv") else ():  # the other forms have them
+            stderr.print(f"note: {note}", markup=False)
         complete = unfinished or not opened.unfinished()
     _print_result(result, format)
     if not complete:

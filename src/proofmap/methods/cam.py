@@ -80,6 +80,7 @@ def _module_of(classifier: Classifier) -> nn.Module:
         raise InputError(
             "a class activation map needs a torch module whose layers can be seen; this classifier wraps a function"
         )
+    classifier.refresh()  # before hooks are put on its layers
     return classifier.net
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import steady_kernels
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress, Silent
@@ -142,7 +143,8 @@ class ReadyMethod(Ready):
             labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
         )
         computed = labels[:, :1] if self.label_free else labels
-        maps = self.compute(images, computed, seed=seed, progress=progress or Silent())
+        with steady_kernels(tf32=False):  # one that can do with less, such as learning, says so itself
+            maps = self.compute(images, computed, seed=seed, progress=progress or Silent())
         maps = self._checked(maps, (*computed.shape, *classifier.inputs.positions), computed)
         maps = maps.expand(*labels.shape, *maps.shape[2:])
         if bool((labels == NO_LABEL).any()):

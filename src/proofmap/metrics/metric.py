@@ -17,6 +17,7 @@ from proofmap.classifier import Classifier
 from proofmap.methods.method import Cost
 from proofmap.metrics.context import Judged
 from proofmap.metrics.games import Game, ReadyGame
+from proofmap.plugins.provenance import provenance
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin
 from proofmap.plugins.specs import make_plugin
@@ -133,7 +134,7 @@ class ReadyMetric:
         return self.metric.higher_is_better
 
     def record(self) -> dict[str, object]:
-        return self.metric.record(self.games)
+        return {**self.metric.record(self.games), **provenance(self.metric, *self.games)}
 
 
 def prepare_metrics(metrics: Iterable[Metric], classifier: Classifier) -> list[ReadyMetric]:

@@ -13,14 +13,15 @@ from proofmap.metrics.areas import Deletion, GameMetric, Insertion
 from proofmap.metrics.context import Judged
 from proofmap.metrics.games import CURVES, Shortcuts
 from proofmap.metrics.metric import METRICS, Metric
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import setting, setting_names
 
+E1 = "floor of the AUC in completeness: labels with f <= e1 count as proved"
 REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProofMetric(GameMetric):
-    """A metric of the paper's definition, with its thresholds."""
+    """A metric of the paper's definition. ``thresholds`` names both of the paper's; a metric takes the one it uses."""
 
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -30,14 +31,12 @@ class ProofMetric(GameMetric):
         "curve": CURVES,
     }
 
-    e1: float = setting(
-        0.01, "floor of the AUC in completeness: labels with f <= e1 count as proved", least=0, most=1
-    )
-    e2: float = setting(0.001, "floor of f in soundness, which is never below it", least=0, most=1)
-
     @classmethod
     def expand_shortcut(cls, key: str, value: Any) -> Mapping[str, Any]:
-        return asdict(proof.thresholds(value)) if key == "thresholds" else super().expand_shortcut(key, value)
+        if key != "thresholds":
+            return super().expand_shortcut(key, value)
+        both = asdict(proof.thresholds(value))
+        return {name: both[name] for name in setting_names(cls) if name in both}
 
 
 @METRICS.register
@@ -50,6 +49,7 @@ class Completeness(ProofMetric):
     description: ClassVar[str] = (
         "worst case over labels of min(max(AUC, e1) / f, 1): what the net believes is proved"
     )
+    e1: float = setting(0.01, E1, least=0, most=1)
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
@@ -69,6 +69,7 @@ class Soundness(ProofMetric):
     description: ClassVar[str] = (
         "worst case over labels of min(max(f, e2) / AUC, 1): what it does not believe is not"
     )
+    e2: float = setting(0.001, "floor of f, which soundness is never below", least=0, most=1)
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
@@ -86,6 +87,7 @@ class BestEffort(ProofMetric):
     name: ClassVar[str] = "best-effort"
     kind: ClassVar[str] = "best-effort"
     description: ClassVar[str] = "worst completeness over the labels with f >= e1 other than the top one"
+    e1: float = setting(0.01, E1, least=0, most=1)
 
     def __call__(self, judged: Judged) -> Tensor:
         c = self.curves(judged)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from proofmap.core.errors import InputError, ProofmapError
+from proofmap.plugins.source import module_file, source_files
+
+_Stamp = tuple[int, int]
+_STAMPS: dict[Path, _Stamp] = {}
+"""The modules that were imported for a file of a user's, by their files, as these were at the time."""
 
 
 def is_python_file(spec: str) -> bool:
@@ -35,11 +40,13 @@ def split_python_file(spec: str) -> tuple[str, str, str]:
 
 
 def from_python_file(file: str | Path, name: str, what: str) -> Any:
-    """What the file calls ``name``; the file runs when it is first asked for, and again when it has changed."""
+    """What the file calls ``name``; the file runs when it is first asked for, and again when it or a module beside it
+    that it imports has changed.
+    """
     path = Path(file)
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r} to take the {what} from")
-    stamp = path.stat().st_mtime_ns, path.stat().st_size
+    stamp = {file: _stamp(file) for file in source_files(path)}
     key = f"_proofmap_file_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()}"
     module = sys.modules.get(key)
     if module is None or getattr(module, "_proofmap_stamp", None) != stamp:
@@ -56,7 +63,9 @@ def from_python_file(file: str | Path, name: str, what: str) -> Any:
 
 
 def run_file(path: Path, name: str) -> ModuleType:
-    """Run a file as a module of this name; modules beside it can be imported."""
+    """Run a file as a module of this name; modules beside it can be imported, and are if they have changed since."""
+    beside = source_files(path)[1:]
+    _forget_changed(path.resolve().parent, beside)
     found = importlib.util.spec_from_file_location(name, path)
     assert found is not None  # a path ending in .py always has a loader
     assert found.loader is not None
@@ -68,7 +77,26 @@ def run_file(path: Path, name: str) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
+    _STAMPS.update({file: _stamp(file) for file in beside})
     return module
+
+
+def _stamp(file: Path) -> _Stamp:
+    return file.stat().st_mtime_ns, file.stat().st_size
+
+
+def _forget_changed(folder: Path, files: Iterable[Path]) -> None:
+    """Let modules be imported anew that an earlier file of a user's imported, and that are no longer what they were:
+    edited, or of the same name in another folder.
+    """
+    for file in files:
+        if not file.is_relative_to(folder):
+            continue
+        parts = file.relative_to(folder).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        loaded = module_file(name)
+        if loaded in _STAMPS and (loaded != file or _STAMPS[loaded] != _stamp(file)):
+            del sys.modules[name]
 
 
 @contextmanager

@@ -62,6 +62,7 @@ class Plugin(ABC):
         name: under which it is registered.
         description: one line for people.
         reference: the paper it comes from.
+        revision: of its results. Raise it when they change: a study does not mix those of two revisions.
         shortcuts: settings that stand for several others, by their values: ``preset=paper``, ``curve=rise``.
     """
 
@@ -69,6 +70,7 @@ class Plugin(ABC):
     name: ClassVar[str]
     description: ClassVar[str]
     reference: ClassVar[str] = ""
+    revision: ClassVar[int] = 1
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
 
     def __post_init__(self) -> None:

@@ -1,4 +1,8 @@
-"""Is a method good enough? Scores against bars, for pipelines that must stop when a proof is none."""
+"""Is a method good enough? Scores against bars, for pipelines that must stop when a proof is none.
+
+Maps that know nothing of the net are held against the same bars, as controls: where one of them reaches every bar, the
+bars tell nothing apart, or the net does not see its input, and the audit fails whatever the methods score.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,9 @@ from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.html_tables import table_html
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
+
+CONTROLS = ("random", "centered-gaussian")
+"""Methods that know nothing of the net."""
 
 Use = Literal["mean", "interval"]
 """What must reach the bar: the ``mean`` over images, or the whole 95 % ``interval`` (its end nearer to failing)."""
@@ -39,14 +46,37 @@ class AuditLine:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """Passes when every line does. Prints as a table."""
+    """Passes when every line does and no control reaches all of its bars. Prints as a table."""
 
     lines: tuple[AuditLine, ...]
     use: Use
+    controls: tuple[AuditLine, ...] = ()
+    """Methods that know nothing of the net, held against the same bars: each must miss one."""
 
     @property
     def passes(self) -> bool:
-        return all(line.passes for line in self.lines)
+        return all(line.passes for line in self.lines) and not self.too_good
+
+    @property
+    def too_good(self) -> tuple[str, ...]:
+        """The controls that reach every bar."""
+        missed = {line.method for line in self.controls if not line.passes}
+        return tuple(dict.fromkeys(line.method for line in self.controls if line.method not in missed))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the controls say about the audit itself."""
+        if self.too_good:
+            return (
+                f"the control {' and '.join(self.too_good)} reaches every bar: maps that know nothing of the net pass, so these "
+                "bars prove nothing. Ask for completeness and best effort beside soundness, raise the bars, and check the "
+                "net's mean, std and weights",
+            )
+        if not self.controls:
+            return (
+                f"no control: judge {' or '.join(CONTROLS)} in the same run to see whether noise would pass",
+            )
+        return ()
 
     @property
     def rule(self) -> str:
@@ -54,7 +84,7 @@ class AuditResult:
         return "the mean counts" if self.use == "mean" else "the whole 95 % interval counts"
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Header and one row of cells per method and bar."""
+        """Header and one row of cells per method and bar; the controls at the end."""
         rows = [
             [
                 line.method,
@@ -63,34 +93,45 @@ class AuditResult:
                 "-" if math.isnan(line.low) else f"[{tables.number(line.low)}, {tables.number(line.high)}]",
                 str(line.n),
                 f"{'>=' if line.higher_is_better else '<='} {line.bar:g}",
-                "passes" if line.passes else f"fails: {line.reason}",
+                ("control: " if line in self.controls else "")
+                + ("passes" if line.passes else f"fails: {line.reason}"),
             ]
-            for line in self.lines
+            for line in (*self.lines, *self.controls)
         ]
         return ["method", "metric", "mean", "95 % interval", "n", "bar", "verdict"], rows
 
     def table(self) -> str:
         """Aligned text, ending in one line that says it all."""
         failed = sum(not line.passes for line in self.lines)
-        verdict = "passed" if self.passes else f"failed: {failed} of {len(self.lines)} bars missed"
-        return "\n".join([tables.aligned(*self.cells()), f"audit {verdict} ({self.rule})"])
+        missed = [f"{failed} of {len(self.lines)} bars missed"] if failed else []
+        noise = (
+            [f"{' and '.join(self.too_good)} passes, which knows nothing of the net"] if self.too_good else []
+        )
+        verdict = "passed" if self.passes else f"failed: {', and '.join([*missed, *noise])}"
+        return "\n".join([tables.aligned(*self.cells()), *self.notes, f"audit {verdict} ({self.rule})"])
 
     def markdown(self) -> str:
         return tables.markdown(*self.cells())
 
     def csv(self) -> str:
-        return tables.records_csv([line.record() for line in self.lines])
+        return tables.records_csv([line.record() for line in (*self.lines, *self.controls)])
 
     def json(self) -> str:
         """The verdict and every line; NaN becomes null."""
-        record = {"passes": self.passes, "use": self.use, "lines": [line.record() for line in self.lines]}
+        record = {
+            "passes": self.passes,
+            "use": self.use,
+            "lines": [line.record() for line in self.lines],
+            "controls": [line.record() for line in self.controls],
+            "notes": list(self.notes),
+        }
         return tables.json_text(record)
 
     def __str__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
-        return table_html(*self.cells(), [self.rule])
+        return table_html(*self.cells(), [*self.notes, self.rule])
 
 
 def audit(
@@ -103,7 +144,10 @@ def audit(
     method: str | Sequence[str] | None = None,
     use: Use = "mean",
 ) -> AuditResult:
-    """Hold every method, or the named ones, against bars.
+    """Hold every method, or the named ones, against bars; and controls, which must miss one.
+
+    The controls are the label-free ones of :data:`CONTROLS` in the evaluation; one that is named as a method, or an
+    evaluation of nothing else, is held against the bars like any other.
 
     Args:
         min_completeness, min_soundness, min_best_effort: for the first score of this kind, whatever its name.
@@ -122,12 +166,23 @@ def audit(
         if not math.isfinite(bar):
             raise InputError(f"the bar of {what} must be a number, not {bar}")
     methods = [method] if isinstance(method, str) else method
-    results = evaluation.results if methods is None else [evaluation[name] for name in methods]
-    lines = []
-    for result in results:
-        own = {**{_score_name(result, kind): bar for kind, bar in by_kind.items()}, **by_name}
-        lines += [_line(result, metric, bar, use) for metric, bar in own.items()]
-    return AuditResult(tuple(lines), use)
+    others = [result for result in evaluation.results if not _is_control(result)] or evaluation.results
+    results = others if methods is None else [evaluation[name] for name in methods]
+    held = {result.name for result in results}
+    controls = [result for result in evaluation.results if _is_control(result) and result.name not in held]
+
+    def lines(of: Sequence[MethodResult]) -> tuple[AuditLine, ...]:
+        found: list[AuditLine] = []
+        for result in of:
+            own = {**{_score_name(result, kind): bar for kind, bar in by_kind.items()}, **by_name}
+            found += [_line(result, metric, bar, use) for metric, bar in own.items()]
+        return tuple(found)
+
+    return AuditResult(lines(results), use, lines(controls))
+
+
+def _is_control(result: MethodResult) -> bool:
+    return result.label_free and result.settings.get("method") in CONTROLS
 
 
 def _score_name(result: MethodResult, kind: str) -> str:

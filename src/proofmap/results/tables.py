@@ -74,15 +74,17 @@ def _run_notes(evaluation: EvaluationRecord) -> list[str]:
 
 
 def _thresholds_note(evaluation: EvaluationRecord) -> str:
-    """The thresholds of the scores that have any; with the scores' names where they differ."""
-    users: dict[str, list[str]] = {}
+    """The thresholds that scores use; with the scores' names where one threshold has several values."""
+    users: dict[str, dict[str, list[str]]] = {"e1": {}, "e2": {}}
     for score in evaluation.results[0].scores:
-        used = ", ".join(f"{e} = {score.settings[e]}" for e in ("e1", "e2") if e in score.settings)
-        if used:
-            users.setdefault(used, []).append(score.name)
-    if len(users) > 1:
-        return "".join(f"thresholds of {', '.join(names)}: {used}; " for used, names in users.items())
-    return "".join(f"thresholds {used}; " for used in users)
+        for e in users.keys() & score.settings.keys():
+            users[e].setdefault(f"{e} = {score.settings[e]}", []).append(score.name)
+    told = [
+        used if len(values) == 1 else f"{used} ({', '.join(names)})"
+        for values in users.values()
+        for used, names in values.items()
+    ]
+    return f"thresholds {', '.join(told)}; " if told else ""
 
 
 def _counting_notes(evaluation: EvaluationRecord) -> list[str]:

@@ -87,6 +87,11 @@ class Manifest:
         return self.schema < SCHEMA
 
     @property
+    def versions(self) -> set[str]:
+        """The versions of Proofmap that worked on the run."""
+        return {str(environment.get("proofmap")) for environment in self.environments}
+
+    @property
     def left_out(self) -> tuple[str, ...]:
         """Sample photographs that are not used as distractors, whatever is explained later."""
         names = self.study.get("left_out", ())
@@ -113,7 +118,8 @@ class Manifest:
         return replace(self, study={**self.study, "images": images, "maps": study.maps})
 
     def continued(self, here: Mapping[str, object], command: str = "") -> Manifest:
-        """With this machine and command noted."""
+        """With this machine and command noted; another version of Proofmap is refused."""
+        check_version(self.environments, str(here.get("proofmap")))
         environments = self.environments if here in self.environments else (*self.environments, here)
         commands = self.commands if not command or command in self.commands else (*self.commands, command)
         return replace(self, environments=environments, commands=commands)
@@ -164,6 +170,17 @@ def identity_of(study: Study, ready: Ready) -> dict[str, object]:
     return as_read
 
 
+def check_version(environments: Sequence[Mapping[str, object]], version: str) -> None:
+    """Refuse to continue a run that another version of Proofmap made: their numbers may differ."""
+    others = sorted({str(environment.get("proofmap")) for environment in environments} - {version})
+    if others:
+        raise StoreError(
+            f"the run was made with Proofmap {' and '.join(others)}, and numbers of {version} may differ, so they are "
+            f"not added to it. It can be read (report, compare, audit, export); to continue it, install "
+            f"proofmap=={others[-1]}, or choose another --out"
+        )
+
+
 def check_same(folder: Path, old: Mapping[str, object], new: Mapping[str, object]) -> None:
     """Refuse to continue a run of something else, with a list of what differs."""
     lines = differences(old, new)
@@ -206,12 +223,22 @@ def same_settings(
     kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
 ) -> None:
     """Refuse a method or metric that has the name of one in the run, but other settings."""
-    lines = differences(old, json.loads(json.dumps(new, default=str)))
+    lines = differences(*_with_revisions(old, json.loads(json.dumps(new, default=str))))
     if lines:
         if any(line.startswith("code:") for line in lines):
-            lines.append("(code: of the function or class, its defaults, and the values that belong to it)")
+            lines.append(
+                "(code: of its file, the modules beside it that it imports, and values that belong to it)"
+            )
+        if any(line.startswith("revisions.") for line in lines):
+            lines.append("(another revision gives other numbers)")
         raise InputError(
             f"the {kind} {name!r} of {folder} has other settings:\n"
             + "\n".join(f"  {line}" for line in lines)
             + '\nGive this one a name of its own (name = "..." in the study file), or choose another --out'
         )
+
+
+def _with_revisions(*records: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The records with all revisions stated that one of them states; one that is not stated is the first."""
+    first = {name: 1 for record in records for name in record.get("revisions", {})}
+    return [{**record, "revisions": {**first, **record.get("revisions", {})}} for record in records]

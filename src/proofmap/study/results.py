@@ -24,6 +24,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, method_result
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
+from proofmap.study.sanity import stored_sanity
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError
 from proofmap.study.store.maps import read_maps
@@ -122,6 +123,9 @@ class Run:
     def notes(self) -> list[str]:
         """What a reader of the numbers should know about how they were made."""
         notes = environment_notes(self.manifest.environments)
+        sanity = stored_sanity(self.store)
+        if sanity is not None:
+            notes += [str(sanity), *(f"suspicious: {warning}" for warning in sanity.warnings())]
         lacking = self.unfinished()
         if lacking:
             missing = ", ".join(

@@ -11,11 +11,13 @@ import torch
 
 from proofmap.core.errors import InputError
 from proofmap.core.labels import LabelRule
-from proofmap.plugins.code import foreign_code
+from proofmap.core.version import __version__
+from proofmap.plugins.provenance import provenance
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import (
     Manifest,
     check_same,
+    check_version,
     differences,
     identity_of,
     new_manifest,
@@ -60,12 +62,14 @@ def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = Fal
         with Store(folder, create=True) as store:
             has_results = bool(store.rows("SELECT 1 FROM units LIMIT 1"))
             if has_results:
+                check_version(existing.environments, __version__)
                 check_same(folder, existing.identity, identity_of(study, ready))
             check_registered(folder, store, ready)
             if retry:
                 failed_units(store, ready)
     if existing is not None:
-        if has_results or not differences(existing.identity, identity_of(study, ready)):
+        same = not differences(existing.identity, identity_of(study, ready))
+        if has_results or (same and existing.versions == {__version__}):
             return existing.extended(study), False
     elif (folder / SCORES).exists():
         raise StoreError(
@@ -114,15 +118,12 @@ def warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, t
 
 
 def registrations(ready: Ready) -> dict[str, list[Registration]]:
-    """The study's ``methods`` and ``metrics`` for the store; the digest of code from outside is part of the settings."""
+    """The study's ``methods`` and ``metrics`` for the store, with the code that their results come from."""
     return {
         "methods": [
-            (n, m.label_free, {**m.record(), **foreign_code(m.method)}, "") for n, m in ready.methods.items()
+            (n, m.label_free, {**m.record(), **provenance(m.method)}, "") for n, m in ready.methods.items()
         ],
-        "metrics": [
-            (n, m.higher_is_better, {**m.record(), **foreign_code(m.metric)}, m.kind)
-            for n, m in ready.metrics.items()
-        ],
+        "metrics": [(n, m.higher_is_better, m.record(), m.kind) for n, m in ready.metrics.items()],
     }
 
 

@@ -33,6 +33,7 @@ from proofmap.study.resume import (
     warn_of_kept_settings,
 )
 from proofmap.study.rows import unit_row
+from proofmap.study.sanity import Sanity, check_sanity
 from proofmap.study.setup import Ready, Setup
 from proofmap.study.store.database import Store
 from proofmap.study.store.lock import locked
@@ -88,6 +89,7 @@ def run_study(
     batch_size: int | None = None,
     threads: int | None = None,
     watchers: Sequence[Watcher] = (),
+    on_sanity: Callable[[Sanity], None] | None = None,
     on_plan: Callable[[Plan], None] | None = None,
     on_end: Callable[[Outcome], Sequence[Path]] | None = None,
     wait: bool = False,
@@ -102,6 +104,7 @@ def run_study(
         device, worker_device: where the net runs here, and in other processes if that is somewhere else.
         batch_size, threads: they affect the last bits of a result; a run keeps those it began with.
         watchers: receive the progress.
+        on_sanity: called with what the net does with some of the images, before the work starts.
         on_plan: called with the plan before the work starts.
         on_end: called when all is done, before the watchers' last call; returns the files it wrote.
         wait: wait for another process that works on this directory, instead of raising.
@@ -123,7 +126,7 @@ def run_study(
         folder = output_folder(out)
         with locked(folder, wait=wait):
             run = _Run(folder, setup, ready, executor or LocalExecutor(), watchers, worker_device)
-            return run.execute(on_plan, on_end, retry, command)
+            return run.execute(on_sanity, on_plan, on_end, retry, command)
     finally:
         torch.set_num_threads(before)
         if classifier is not None and batches_before is not None:
@@ -151,6 +154,7 @@ class _Run:
 
     def execute(
         self,
+        on_sanity: Callable[[Sanity], None] | None,
         on_plan: Callable[[Plan], None] | None,
         on_end: Callable[[Outcome], Sequence[Path]] | None,
         retry: bool,
@@ -162,7 +166,7 @@ class _Run:
         state: State = "failed"
         try:
             with Store(self.folder, create=True) as self.store:
-                outcome = self._execute(on_plan, retry)
+                outcome = self._execute(on_sanity, on_plan, retry)
                 self._judge_run()
                 self.store.checkpoint()
             if on_end is not None:
@@ -178,11 +182,19 @@ class _Run:
             files = () if outcome is None else outcome.files
             self.watchers.end(replace(self.tally.status(state), files=files))
 
-    def _execute(self, on_plan: Callable[[Plan], None] | None, retry: bool) -> Outcome:
+    def _execute(
+        self,
+        on_sanity: Callable[[Sanity], None] | None,
+        on_plan: Callable[[Plan], None] | None,
+        retry: bool,
+    ) -> Outcome:
         if retry:
             self.store.delete_units(failed_units(self.store, self.ready))
         check_stored_maps(self.folder, self.store)
         images = self._images(retry)
+        sanity = check_sanity(self.store, self.ready, images, chosen=self.manifest.selection.correct)
+        if on_sanity is not None:
+            on_sanity(sanity)
         self.methods, self.metrics = self._register()
         context = digest(self.manifest.identity)  # what every unit's result depends on
         work = work_of(self.store, images, self.methods, self.metrics, context)

@@ -52,6 +52,18 @@ class Pictures(Inputs):
                 known = ", ".join(get_args(choices))
                 raise InputError(f"{name} must be one of {known}, not {getattr(self, name)!r}")
         super().__post_init__()
+        self._check_units()
+
+    def _check_units(self) -> None:
+        """Refuse mean and std in units of 0..255: the net would see nearly the same whatever is shown."""
+        of_bytes = max(map(abs, self.mean)) > 1
+        if of_bytes or max(self.std) > 2:
+            mean = tuple(round(v / 255, 4) for v in self.mean) if of_bytes else self.mean
+            std = tuple(round(v / 255, 4) for v in self.std)
+            raise InputError(
+                f"mean {self.mean} and std {self.std} do not belong to pictures with values in [0, 1]. If they are in units "
+                f"of 0..255, divide by 255: mean={mean}, std={std}"
+            )
 
     @property
     def positions(self) -> tuple[int, ...]:

@@ -1,0 +1,132 @@
+"""The files that a module of a user's own consists of: its own file, and the modules beside or below it that it imports.
+
+Imports are read from the source, so that those inside functions count before they have run. Installed packages are not
+followed: they have a version.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+
+NOT_FOLLOWED = ("proofmap", "torch", "builtins", "abc", "typing", "collections")
+"""Packages whose code a digest does not look at: ours has a version, and torch's is part of a run's environment."""
+
+
+def source_of(module: str) -> str:
+    """What a module's code comes from, as a digest: its files where it is a user's own, name and version of its package
+    where it is installed. Empty where there is no file (a notebook), and for the script that is being run: most of it
+    is not about what it defines.
+
+    >>> source_of("torch.nn"), source_of("__main__")
+    ('', '')
+    """
+    package = module.partition(".")[0]
+    if package in (*NOT_FOLLOWED, "__main__"):
+        return ""
+    path = module_file(module)
+    if path is None:
+        return ""
+    return _installed_version(package) if is_installed(path) else source_digest(path)
+
+
+def module_file(module: str) -> Path | None:
+    """The Python file of a loaded module, if it has one that is there."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    path = Path(str(file)) if file else None
+    return path.resolve() if path is not None and path.suffix == ".py" and path.is_file() else None
+
+
+def is_installed(path: Path) -> bool:
+    """Whether a file belongs to Python itself or to an installed package, not to a user's project."""
+    if {"site-packages", "dist-packages"} & set(path.parts):
+        return True
+    return any(path.is_relative_to(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib"))
+
+
+def source_digest(path: Path) -> str:
+    """A digest of a file and of the modules beside or below it that it imports; comments and layout do not count."""
+    digest = hashlib.blake2b(digest_size=8)
+    folder = path.resolve().parent
+    for file in source_files(path):
+        place = file.relative_to(folder).as_posix() if file.is_relative_to(folder) else file.name
+        digest.update(place.encode() + b"\0" + _parsed(file)[0] + b"\0")
+    return digest.hexdigest()
+
+
+def source_files(path: Path) -> tuple[Path, ...]:
+    """The file, and the modules that it imports from its folder, from folders below, and from its own package; with
+    what those import in turn. Sorted, the file itself first."""
+    path = path.resolve()
+    roots = tuple(dict.fromkeys([path.parent, _package_root(path)]))
+    found, waiting = {path}, [path]
+    while waiting:
+        file = waiting.pop()
+        for name, level in _parsed(file)[1]:
+            for other in _modules(name, level, file, roots):
+                if other not in found:
+                    found.add(other)
+                    waiting.append(other)
+    return (path, *sorted(found - {path}))
+
+
+def _package_root(path: Path) -> Path:
+    """The folder that the file's package is imported from; its own folder where it is in no package."""
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
+
+def _modules(name: str, level: int, file: Path, roots: tuple[Path, ...]) -> Iterator[Path]:
+    """The files that importing ``name`` (``level`` dots before it) runs, as far as they are in these folders."""
+    if level == 0 and name.partition(".")[0] in NOT_FOLLOWED:
+        return
+    folders = roots if level == 0 else (file.parents[min(level, len(file.parents)) - 1],)
+    for folder in folders:
+        at = folder
+        for part in [p for p in name.split(".") if p]:
+            at = at / part
+            for candidate in (at.with_name(f"{part}.py"), at / "__init__.py"):
+                if candidate.is_file() and not is_installed(candidate):
+                    yield candidate.resolve()
+
+
+def _parsed(path: Path) -> tuple[bytes, tuple[tuple[str, int], ...]]:
+    found = path.stat()
+    return _parse(path, found.st_mtime_ns, found.st_size)
+
+
+@cache
+def _parse(path: Path, modified: int, size: int) -> tuple[bytes, tuple[tuple[str, int], ...]]:
+    """A digest of a file's code, and the modules it imports: their names with the dots before them."""
+    content = path.read_bytes()
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):
+        return hashlib.blake2b(content, digest_size=16).digest(), ()
+    names: list[tuple[str, int]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [(alias.name, 0) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            inside = f"{node.module}." if node.module else ""
+            names += [(inside + alias.name, node.level) for alias in node.names]
+    return hashlib.blake2b(ast.dump(tree).encode(), digest_size=16).digest(), tuple(dict.fromkeys(names))
+
+
+@cache
+def _installed_version(package: str) -> str:
+    """Name and version of an installed package; Python's own modules have that of Python."""
+    for distribution in packages_distributions().get(package, ()):
+        try:
+            return f"{distribution} {version(distribution)}"
+        except PackageNotFoundError:
+            continue
+    return f"{package} {sys.version_info.major}.{sys.version_info.minor}"

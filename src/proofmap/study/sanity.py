@@ -1,0 +1,170 @@
+"""Before a study: does the net see the pictures at all? A few numbers that show a wrong mean, wrong names or lost weights.
+
+With pictures normalised in the wrong units the net sees nearly the same input whatever is shown, and then every map is
+a perfect proof. No score can show this; these numbers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from proofmap.core import streams
+from proofmap.data.loader import load_blocks
+from proofmap.fills import ReadyFill
+from proofmap.study.setup import Ready
+from proofmap.study.store.database import Store
+from proofmap.study.store.records import ImageRow
+
+NOTE = "sanity"
+"""The key of the note in the store."""
+LOOKED_AT = 32
+"""Images that the numbers are from, spread evenly over those of the study."""
+HARDLY_MOVES = 0.01
+CERTAIN = 0.9
+
+
+@dataclass(frozen=True)
+class FillAlone:
+    """What the net makes of a fill with nothing shown: the label it gives the most to on average, and how much."""
+
+    fill: str
+    label: str
+    f: float
+
+
+@dataclass(frozen=True)
+class Sanity:
+    """What the net does with some of a study's images.
+
+    Attributes:
+        images: how many were looked at, and ``of`` how many.
+        noun: what they are.
+        known, right: of how many the true label is known, and how many of these the net gets right.
+        chosen: whether the study takes only images that the net gets right.
+        labels: how many labels there are to choose from.
+        truths, tops: how many different true labels, and labels that the net puts first, there are.
+        moves: mean over images of 1/2 sum_a |f(x, a) - mean over images of f(., a)|: 0 where f is always the same.
+        fills: what the net makes of each fill that metrics use.
+    """
+
+    images: int
+    of: int
+    noun: str
+    known: int
+    right: int
+    chosen: bool
+    labels: int
+    truths: int
+    tops: int
+    moves: float
+    fills: tuple[FillAlone, ...]
+
+    @classmethod
+    def from_record(cls, record: Any) -> Sanity:
+        return cls(**{**record, "fills": tuple(FillAlone(**fill) for fill in record["fills"])})
+
+    def record(self) -> dict[str, object]:
+        """As plain data, for the store."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """One line with the numbers.
+
+        >>> print(
+        ...     Sanity(30, 90, "images", 30, 28, False, 1000, 9, 11, 0.93, (FillAlone("gray", "web", 0.1),))
+        ... )
+        sanity of 30 images: 28 of 30 right; f moves by .93 from one to another; gray alone is 'web' with f = .10
+        """
+        right = [f"{self.right} of {self.known} right"] if self.known else ["true labels are not known"]
+        moves = [f"f moves by {_places(self.moves)} from one to another"] if self.images > 1 else []
+        alone = [f"{fill.fill} alone is {fill.label!r} with f = {_places(fill.f)}" for fill in self.fills]
+        return f"sanity of {self.images} {self.noun}: {'; '.join([*right, *moves, *alone])}"
+
+    def warnings(self) -> list[str]:
+        """What is suspicious, and what to check."""
+        told = []
+        if self.known >= 5 and not self.chosen:
+            if self.right == 0:
+                told.append(
+                    f"0 of {self.known} right: check the names of the labels and their order, the weights, and mean and std"
+                )
+            elif self.known >= 10 and self.right / self.known <= 1 / self.labels:
+                told.append(
+                    f"{self.right} of {self.known} right is no better than guessing one of {self.labels} labels: "
+                    "check the names of the labels and their order, the weights, and mean and std"
+                )
+        if self.images >= 5 and self.tops == 1 and self.truths > 1:
+            told.append(
+                f"the net gives all {self.images} {self.noun} one label, but they have {self.truths} true ones"
+            )
+        if self.images > 1 and self.moves < HARDLY_MOVES:
+            told.append(
+                f"f hardly moves from one of the {self.noun} to another ({self.moves:.4f}), so that every map, noise too, "
+                "looks like a proof: check mean and std (in units of [0, 1]) and the weights"
+            )
+        told += [
+            f"{fill.fill} alone is {fill.label!r} with f = {_places(fill.f)}: that label is proved before anything is "
+            "shown; try another fill"
+            for fill in self.fills
+            if fill.f >= CERTAIN and self.moves >= HARDLY_MOVES
+        ]
+        return told
+
+
+def check_sanity(store: Store, ready: Ready, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
+    """The numbers for a study's images; computed once, and again when images were added."""
+    known = stored_sanity(store)
+    if known is not None and known.of == len(images):
+        return known
+    found = look(ready, images, chosen=chosen)
+    store.set_note(NOTE, found.record())
+    return found
+
+
+def stored_sanity(store: Store) -> Sanity | None:
+    """The numbers that a run was started with, if it has any: earlier versions did not look."""
+    record = store.note(NOTE)
+    return None if record is None else Sanity.from_record(record)
+
+
+def look(ready: Ready, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
+    """Run the net on some of the images, and on the fills of the metrics alone."""
+    classifier = ready.classifier
+    step = max(1, len(images) / LOOKED_AT)
+    some = [images[int(k * step)] for k in range(min(LOOKED_AT, len(images)))]
+    place = {name: i for i, name in enumerate(ready.dataset.names)}
+    indices = [place[row.name] for row in some]
+    (block,) = load_blocks(ready.dataset, classifier, indices, block_size=len(indices), ahead=0)
+    truth_of = {place[row.name]: row.truth for row in some}
+    truth = [truth_of[i] for i in block.indices]
+    fast, pixels = classifier.frozen(), classifier.check_images(block.images)
+    f = fast.probabilities(pixels)
+    top = f.argmax(dim=1).tolist()
+    fills = dict.fromkeys(game.fill for metric in ready.metrics.values() for game in metric.games.values())
+    keys = streams.image_keys(pixels, 0, "sanity")
+    known = [(a, b) for a, b in zip(top, truth, strict=True) if b is not None]
+
+    def alone(fill: ReadyFill) -> FillAlone:
+        mean = fast.probabilities(fill(pixels, keys)).mean(dim=0)
+        best = int(mean.argmax())
+        return FillAlone(fill.plugin.title(), classifier.names[best], round(float(mean[best]), 6))
+
+    return Sanity(
+        images=len(f),
+        of=len(images),
+        noun=classifier.inputs.noun,
+        known=len(known),
+        right=sum(a == b for a, b in known),
+        chosen=chosen,
+        labels=len(classifier.label_set),
+        truths=len({b for _, b in known}),
+        tops=len(set(top)),
+        moves=round(float((f - f.mean(dim=0)).abs().sum(dim=1).mean() / 2), 6) if len(f) else 0.0,
+        fills=tuple(alone(fill) for fill in fills) if len(f) else (),
+    )
+
+
+def _places(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0")

@@ -1,0 +1,155 @@
+"""Before a study works, it says whether the net sees its pictures; a run remembers what was seen."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap import cli
+from proofmap.study.sanity import FillAlone, Sanity, stored_sanity
+from tests.study.studies import photos, toy_study
+
+SEEN = Sanity(30, 90, "images", 30, 28, False, 10, 9, 8, 0.9, (FillAlone("gray", "web", 0.1),))
+COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
+
+
+class Colour(nn.Module):
+    """Knows the colour of a picture: red, green or blue."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 20 * x.mean(dim=(2, 3))
+
+
+def colour_net(names: tuple[str, ...] = ("red", "green", "blue"), **options: Any) -> pm.Classifier:
+    return pm.Classifier(Colour(), size=8, names=names, **options)
+
+
+def colour_study(folder: Path, n: int = 4) -> pm.Study:
+    for name, colour in COLOURS.items():
+        (folder / "photos" / name).mkdir(parents=True)
+        for k in range(n):
+            picture = np.clip(np.array(colour) + 10 * k, 0, 255).astype(np.uint8)
+            Image.fromarray(np.broadcast_to(picture, (8, 8, 3)).copy()).save(
+                folder / "photos" / name / f"{k}.png"
+            )
+    return pm.Study(data=(str(folder / "photos"),), methods=("random",), labels="all")
+
+
+def seen(folder: Path, study: pm.Study, net: pm.Classifier) -> Sanity:
+    found: list[Sanity] = []
+    pm.run_study(study, folder / "run", classifier=net, on_sanity=found.append)
+    return found[0]
+
+
+def test_a_net_that_knows_its_pictures_is_not_suspicious(tmp_path: Path) -> None:
+    found = seen(tmp_path, colour_study(tmp_path), colour_net())
+    assert (found.images, found.of, found.known, found.right, found.truths, found.tops) == (
+        12,
+        12,
+        12,
+        12,
+        3,
+        3,
+    )
+    assert found.moves == pytest.approx(2 / 3, abs=0.01)  # three certain answers, each a third of the time
+    assert found.fills == (FillAlone("gray", "red", pytest.approx(1 / 3, abs=1e-5)),)  # type: ignore[arg-type]
+    assert found.warnings() == []
+    with pm.Run(tmp_path / "run") as run:
+        assert stored_sanity(run.store) == found
+        assert any("sanity of 12 images: 12 of 12 right; f moves by .67" in note for note in run.notes())
+
+
+def test_names_in_the_wrong_order_are_suspicious(tmp_path: Path) -> None:
+    found = seen(tmp_path, colour_study(tmp_path), colour_net(("green", "blue", "red")))
+    assert found.right == 0
+    (told,) = found.warnings()
+    assert told.startswith("0 of 12 right: check the names of the labels")
+
+
+def test_a_net_that_sees_nothing_is_suspicious(tmp_path: Path) -> None:
+    """What mean and std in the wrong units do: noise then scores 1, and no score can tell."""
+    net = colour_net(mean=(0.5, 0.4, 0.4), std=(2.0, 2.0, 2.0))
+    blind = pm.Classifier(lambda x: 1e-4 * x.mean(dim=(2, 3)), size=8, names=net.names)
+    study = colour_study(tmp_path)
+    found = seen(tmp_path, study, blind)
+    assert found.moves < 1e-4
+    assert any("f hardly moves from one of the images to another" in told for told in found.warnings())
+    with pm.Run(tmp_path / "run") as run:
+        assert any("suspicious: f hardly moves" in note for note in run.notes())
+        scores = {score.kind: score.value for score in run.evaluation().results[0].scores}
+    assert min(scores["completeness"], scores["soundness"]) > 0.99, "noise is a perfect proof"
+
+
+def test_what_is_suspicious_depends_on_the_numbers() -> None:
+    assert SEEN.warnings() == []
+
+    def told(**changes: object) -> str:
+        return " | ".join(replace(SEEN, **changes).warnings())  # type: ignore[arg-type]
+
+    assert told(right=0, chosen=True) == "" and told(known=4, right=0) == ""
+    assert told(right=3).startswith("3 of 30 right is no better than guessing one of 10 labels")
+    assert told(tops=1) == "the net gives all 30 images one label, but they have 9 true ones"
+    assert told(tops=1, truths=1) == "" == told(known=0, right=0, truths=0, tops=1)
+    assert "'web' with f = .95: that label is proved before anything is shown" in told(
+        fills=(FillAlone("gray", "web", 0.95),)
+    )
+    assert "f hardly moves" in told(moves=0.002) and told(images=1, moves=0.0) == ""
+
+
+def test_it_is_computed_once_and_again_for_more_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, 3, methods=["random"])
+    pm.run_study(study, tmp_path / "run")
+    monkeypatch.setattr("proofmap.study.sanity.look", lambda *_, **__: pytest.fail("looked again"))
+    pm.run_study(study, tmp_path / "run")
+    monkeypatch.undo()
+    photos(tmp_path / "photos", 2, first=3)
+    pm.run_study(study, tmp_path / "run")
+    with pm.Run(tmp_path / "run") as run:
+        found = stored_sanity(run.store)
+    assert found is not None and found.of == found.images == 5
+
+
+def test_only_some_of_many_images_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proofmap.study.sanity.LOOKED_AT", 3)
+    found = seen(tmp_path, colour_study(tmp_path, 5), colour_net())
+    assert (found.images, found.of, found.truths) == (3, 15, 3), "spread over all of them"
+
+
+def test_the_command_line_and_the_audit_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = toy_study(tmp_path, 3, methods=["random"])
+
+    def command(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["proofmap", *arguments])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, " ".join(capsys.readouterr().err.split())
+
+    run = str(tmp_path / "run")
+    told = "sanity of 3 images: true labels are not known; f moves by"
+    arguments = ["evaluate", "--data", str(study.data[0]), "--model", study.model, "--methods", "random"]
+    code, printed = command(*arguments, "--labels", "all", "--out", run, "--no-pictures")
+    assert code == 0 and told in printed
+    assert told in command("audit", run, "--min-soundness", "0", "--method", "random")[1]
+
+
+def test_every_fill_that_metrics_use_is_looked_at(tmp_path: Path) -> None:
+    study = replace(colour_study(tmp_path), metrics=("insertion", "deletion", "soundness:fill=blur"))
+    found = seen(tmp_path, study, colour_net())
+    assert [fill.fill for fill in found.fills] == ["gray", "blur"]
+    assert found.fills[1].f < 0.5 and torch.isfinite(torch.tensor(found.moves))

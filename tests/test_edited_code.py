@@ -1,0 +1,258 @@
+"""Code that was edited is other code: a study never adds its numbers to those of the code before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.fills import Gray
+from proofmap.methods.controls import Random
+from proofmap.metrics import Soundness, make_metric
+from proofmap.models import load_classifier
+from proofmap.plugins.code import code_digest
+from proofmap.plugins.provenance import provenance
+from proofmap.plugins.source import is_installed, source_files, source_of
+from proofmap.study.manifest import Manifest
+from proofmap.study.store.errors import StoreError
+from tests.study.studies import toy_study
+from tests.toys import conv_classifier
+
+FILES = {
+    "mine.py": """
+from dataclasses import dataclass
+from typing import ClassVar
+import torch
+from torch import nn
+from helpers import scaled
+from proofmap.fills import Fill
+from proofmap.methods import Method
+
+SIGN = 1.0
+
+def helper(x):
+    return SIGN * x.mean(dim=1, keepdim=True)
+
+def bright(classifier, images, labels):
+    from late import shift
+    return scaled(helper(images)).expand(-1, labels.shape[1], -1, -1) + shift
+
+@dataclass(frozen=True, kw_only=True)
+class Brightness(Method):
+    name: ClassVar[str] = "edited-brightness"
+    description: ClassVar[str] = "bright pixels"
+    factor: ClassVar[float] = 3.0
+    label_free = True
+
+    def compute(self, classifier, images, labels, *, seed, progress):
+        return self.inner(images)
+
+    def inner(self, images):
+        return self.factor * helper(images)
+
+@dataclass(frozen=True, kw_only=True)
+class White(Fill):
+    name: ClassVar[str] = "edited-white"
+    description: ClassVar[str] = "white"
+
+    def backgrounds(self, images, keys, inputs):
+        return torch.ones_like(images)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(12, 3)
+        nn.init.eye_(self.layer.weight)
+        nn.init.zeros_(self.layer.bias)
+
+    def forward(self, x):
+        return self.readout(self.layer(x.flatten(1)))
+
+    def readout(self, x):
+        return helper(x[:, None])[:, 0] * torch.arange(3)
+
+def net():
+    return Net(), {"size": 2}
+""",
+    "helpers.py": "from deep.inside import POWER\n\ndef scaled(x):\n    return x ** POWER\n",
+    "late.py": "shift = 0.0\n",
+    "deep/__init__.py": "",
+    "deep/inside.py": "from . import constants\n\nPOWER = constants.POWER\n",
+    "deep/constants.py": "POWER = 2.0\n",
+    "unrelated.py": "NUMBER = 1\n",
+}
+EDITS = {
+    "a constant of the module": ("mine.py", "SIGN = 1.0", "SIGN = -10.0"),
+    "a helper": ("mine.py", "SIGN * x.mean", "-SIGN * x.mean"),
+    "a class attribute": ("mine.py", "factor: ClassVar[float] = 3.0", "factor: ClassVar[float] = -30.0"),
+    "a method of the class": ("mine.py", "self.factor * helper", "-self.factor * helper"),
+    "a module beside it": ("helpers.py", "x ** POWER", "-(x ** POWER)"),
+    "a module below it": ("deep/constants.py", "2.0", "-20.0"),
+    "a module imported in a function": ("late.py", "0.0", "-10.0"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+USES: dict[str, Callable[[Path], object]] = {
+    "a function": lambda file: pm.make_method(f"{file}:bright").settings()["code"],
+    "a class": lambda file: provenance(pm.make_method(f"{file}:Brightness"))["code"],
+    "a class inside another method": lambda file: provenance(pm.make_method(f"top-label:{file}:Brightness"))[
+        "code"
+    ],
+    "a fill of a metric": lambda file: (
+        make_metric({"metric": "insertion", "fill": f"{file}:White"})
+        .prepare(conv_classifier(8))
+        .record()["code"]
+    ),
+    "a net": lambda file: load_classifier(f"{file}:net").fingerprint(),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_what_a_file_gives_is_known_by_the_whole_file_and_what_it_imports(folder: Path, use: str) -> None:
+    digest = USES[use]
+    first = digest(folder / "mine.py")
+    seen = {first}
+    for name, old, new in EDITS.values():
+        edit(folder / name, old, new)
+        seen.add(digest(folder / "mine.py"))
+        edit(folder / name, new, old)
+    assert len(seen) == len(EDITS) + 1
+    edit(folder / "unrelated.py", "1", "2000")
+    edit(folder / "mine.py", "SIGN = 1.0", "SIGN = 1.0  # not -1")
+    assert digest(folder / "mine.py") == first, "comments and files that are not imported do not count"
+
+
+def test_an_edited_module_beside_a_file_runs_again(folder: Path) -> None:
+    f, images = conv_classifier(8), conv_classifier(8).blank(1) + 0.25
+    labels = f.top(images, 1)
+
+    def value() -> float:
+        return pm.make_method(f"{folder / 'mine.py'}:bright")(f, images, labels).flatten()[0].item()
+
+    sys.path.insert(0, str(folder))  # for the import inside the function
+    try:
+        first = value()
+        edit(folder / "helpers.py", "x ** POWER", "-(x ** POWER)")
+        assert value() == pytest.approx(-first)
+    finally:
+        sys.path.remove(str(folder))
+        sys.modules.pop("late", None)
+
+
+def test_modules_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
+    found = []
+    for k in (1, 2):
+        (tmp_path / str(k)).mkdir()
+        (tmp_path / str(k) / "twin_helper.py").write_text(f"K = {k}\n")
+        (tmp_path / str(k) / "mine.py").write_text(
+            "from twin_helper import K\ndef f(classifier, images, labels, k=K):\n    return images * k\n"
+        )
+        method = pm.make_method(f"{tmp_path / str(k) / 'mine.py'}:f")
+        found.append(method.function.__defaults__)  # type: ignore[attr-defined]
+    assert found == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("what", ["a helper", "a constant of the module", "a module beside it"])
+def test_a_study_refuses_to_add_to_the_numbers_of_other_code(folder: Path, what: str) -> None:
+    edit(folder / "mine.py", "    from late import shift\n", "    shift = 0.0\n")
+    study = toy_study(folder, 3, methods=[f"{folder / 'mine.py'}:bright"])
+    pm.run_study(study, folder / "run")
+    assert pm.run_study(study, folder / "run").units == 0
+    name, old, new = EDITS[what]
+    edit(folder / name, old, new)
+    with pytest.raises(InputError, match=r"method 'bright' of .* has other settings:\n  code: "):
+        pm.run_study(study, folder / "run")
+
+
+def test_in_a_notebook_the_functions_classes_and_constants_that_are_called_count() -> None:
+    code = (
+        "POWER = {power}\n"
+        "class Kept:\n    sign = {sign}\n    def of(self, x):\n        return x * self.sign\n"
+        "def helper(x):\n    return x {operator} POWER\n"
+        "def method(classifier, images, labels):\n    return Kept().of(helper(images))\n"
+        "unused = {unused}\n"
+    )
+    usual = {"power": 2, "sign": 1, "operator": "**", "unused": 0}
+
+    def digest(**changes: object) -> str:
+        scope: dict[str, object] = {"__name__": "no_such_module"}
+        exec(code.format(**{**usual, **changes}), scope)
+        found = scope["method"]
+        assert callable(found)
+        return code_digest(found)
+
+    different = {digest(), digest(power=3), digest(sign=-1), digest(operator="*")}
+    assert len(different) == 4
+    assert digest(unused=5) == digest()
+
+
+def test_installed_packages_count_by_their_version() -> None:
+    import PIL.Image
+
+    assert source_of(PIL.Image.__name__).lower().startswith("pillow ")
+    assert is_installed(Path(str(PIL.Image.__file__)))
+    assert source_of("torch") == source_of("proofmap.study") == ""
+
+
+def test_relative_imports_and_packages_are_followed(folder: Path) -> None:
+    (folder / "deep" / "user.py").write_text("from deep.inside import POWER\nimport unrelated\n")
+    names = [path.name for path in source_files(folder / "deep" / "user.py")]
+    assert names == ["user.py", "__init__.py", "constants.py", "inside.py", "unrelated.py"]
+
+
+# ---- revisions and versions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind, name", [(Random, "method random"), (Soundness, "metric soundness")])
+def test_another_revision_of_a_plug_in_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type, name: str
+) -> None:
+    study = toy_study(tmp_path, 3, methods=["random"], metrics=["soundness"])
+    pm.run_study(study, tmp_path / "run")
+    monkeypatch.setattr(kind, "revision", 2)
+    with pytest.raises(InputError, match=rf"revisions\.{name}: 1 there, 2 now\n  \(another revision"):
+        pm.run_study(study, tmp_path / "run")
+
+
+def test_the_revision_of_a_fill_inside_a_metric_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Soundness().prepare(conv_classifier(8)).record()
+    assert "revisions" not in before, "the first is not stated"
+    monkeypatch.setattr(Gray, "revision", 3)
+    after = Soundness().prepare(conv_classifier(8)).record()
+    assert after == {**before, "revisions": {"fill gray": 3}}
+
+
+def test_a_run_of_another_version_is_read_but_not_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, 3, methods=["random"], metrics=["soundness"])
+    pm.run_study(study, tmp_path / "run")
+    before = (tmp_path / "run" / "manifest.json").read_bytes()
+    for module in ("environment", "resume"):
+        monkeypatch.setattr(f"proofmap.study.{module}.__version__", "9.9")
+    with pytest.raises(StoreError, match=r"made with Proofmap .* numbers of 9\.9 may differ"):
+        pm.run_study(study, tmp_path / "run")
+    assert (tmp_path / "run" / "manifest.json").read_bytes() == before
+    with pm.Run(tmp_path / "run") as run:
+        assert len(run.evaluation()) == 3
+    manifest = Manifest.read(tmp_path / "run")
+    with pytest.raises(StoreError, match="may differ"):  # a worker elsewhere with another version
+        manifest.continued({**manifest.environments[0], "proofmap": "9.9"})
