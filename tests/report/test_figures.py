@@ -233,7 +233,14 @@ def test_a_score_that_counts_no_image_has_no_panel(found: pm.Evaluation) -> None
 # ---- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_the_grid_shows_thirty_percent_of_each_methods_map(found: pm.Evaluation) -> None:
+def gray_bytes(f: pm.Classifier) -> tuple[int, int, int]:
+    """What the net sees in place of hidden pixels, as a picture shows it."""
+    red, green, blue = (255 * f.gray).round().int().tolist()
+    return red, green, blue
+
+
+def test_the_grid_shows_thirty_percent_of_each_methods_map(f: pm.Classifier, found: pm.Evaluation) -> None:
+    hidden = gray_bytes(f)
     for place, make in enumerate((figures.mask_grid, figures.wrong_mask_grid)):
         record = make(found)
         assert record.headings == ("photo", "gradient-x-input", "grad-cam", "random*")
@@ -243,7 +250,7 @@ def test_the_grid_shows_thirty_percent_of_each_methods_map(found: pm.Evaluation)
             for cell, result in zip(row[1:], found.results, strict=True):
                 heat = found.map_of(result, i, place)
                 assert cell is not None
-                assert (cell.pixels == np.asarray(kept(found.image_of(i), heat, found.inputs, 0.3))).all()
+                assert (cell.pixels == np.asarray(kept(found.image_of(i), heat, found.inputs, 0.3, hidden))).all()
                 assert int(keep_top(heat[None], 0.3).sum()) == 19  # of 64
                 auc = float(result.insertion.auc[i, place])
                 assert cell.below.split()[0] == grid.tiny(auc)
@@ -354,9 +361,8 @@ def test_masks_by_k_shows_every_mask_alone(f: pm.Classifier, images: Tensor) -> 
         .each_mask(images, top, seed=0, progress=learned.Silent())
     )
     cell = record.rows[1][3]
-    assert (
-        cell is not None and (cell.pixels == np.asarray(kept(images[1], masks[1, 0, 1], f.inputs, 0.3))).all()
-    )
+    shown = np.asarray(kept(images[1], masks[1, 0, 1], f.inputs, 0.3, gray_bytes(f)))
+    assert cell is not None and (cell.pixels == shown).all()
     keep = keep_top(masks[1, 0, 1][None], 0.3)
     alone = f.probabilities(torch.where(keep, images[1], f.gray.view(-1, 1, 1))[None])[0, top[1, 0]]
     assert cell.below == grid.tiny(float(alone))

@@ -16,7 +16,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top, rank
-from proofmap.report import page_data, page_pictures, scatter
+from proofmap.report import page_data, page_pictures, pictures, scatter
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.html import write_report
 from proofmap.report.pictures import displayed
@@ -354,6 +354,19 @@ def test_names_with_line_breaks_and_controls_have_a_page(tmp_path: Path) -> None
     page = PageParts(write_report(found, tmp_path / "r.html"))
     assert page.record["images"]["names"] == names
     assert "line\nbreak" in page.text
+
+
+def test_pages_and_sheets_say_what_hidden_pixels_showed(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"n": 1, "methods": ["gradient"], "labels": "top2"}
+    red = judged(**options, metrics=[pm.metrics.Completeness(fill=pm.Gray(color=(1.0, 0.0, 0.2)))])
+    page = PageParts(write_report(red, tmp_path / "a.html"))
+    assert page.record["hidden"]["colour"] == [255, 0, 51]
+    assert "Hidden pixels have the colour that the net saw" in page.text
+    sheet = np.asarray(pictures.proof_sheet(red, 0))
+    assert (sheet == (255, 0, 51)).all(axis=2).mean() > 0.05
+    blurred = judged(**options, metrics=["completeness:fill=blur"])
+    page = PageParts(write_report(blurred, tmp_path / "b.html"))
+    assert "in their place the net saw the fill blur (the input itself, blurred" in page.text
 
 
 def test_metrics_asked_for_twice_are_drawn_twice() -> None:

@@ -25,7 +25,7 @@ from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 
 TITLE = "What do the heat maps prove?"
-_SCRIPTS = ("page.js", "tables.js", "pictures.js", "matrix.js")
+_SCRIPTS = ("page.js", "tables.js", "inflate.js", "pictures.js", "matrix.js")
 
 
 def write_report(

@@ -14,6 +14,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
+from proofmap.report.hidden import hidden_of
 from proofmap.report.page_pictures import json_number
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
@@ -37,11 +38,13 @@ def page_record(
     failures: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
     """Everything on the page but the pictures; NaN is None, and nothing but json_number data."""
+    hidden = hidden_of(evaluation)
     return {
         "title": title,
         "subject": subject(evaluation),
         "bar": BAR,
         "positions": evaluation.inputs.position_noun,
+        "hidden": {"colour": list(hidden.colour), "words": hidden.words},
         "verdict": verdict_words(evaluation),
         "panels": scatter_panels(evaluation),
         "metrics": [

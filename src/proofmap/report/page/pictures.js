@@ -12,9 +12,8 @@ function bytesOf(text) {
 }
 
 /** The levels of all maps of one image: inflated, then summed up from left to right and from top to bottom. */
-async function levelsOf(text, height, width) {
-  const inflated = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const levels = new Uint8Array(await new Response(inflated).arrayBuffer());
+function levelsOf(text, maps, height, width) {
+  const levels = inflated(bytesOf(text), maps * height * width);
   for (let i = 0; i < levels.length; i++) if (i % width) levels[i] += levels[i - 1];
   for (let i = width; i < levels.length; i++) if (Math.floor(i / width) % height) levels[i] += levels[i - width];
   return levels;
@@ -86,37 +85,43 @@ class Cell {
 
   /** Photo in gray, heat over it. */
   paintHeat() {
-    const { image, photo } = this.card;
-    const colours = Uint32Array.from(this.table, (brightness) => {
-      const [red, green, blue] = heatColour(brightness / 255);
-      return (255 << 24) | (blue << 16) | (green << 8) | red;
+    const colours = Uint32Array.from(this.table, (brightness) => packed(heatColour(brightness / 255)));
+    this.paint(this.heat, colours, (context, { width, height }) => {
+      context.globalCompositeOperation = "saturation";
+      context.fillStyle = "#000";
+      context.fillRect(0, 0, width, height);
+      context.globalCompositeOperation = "source-over";
+      context.globalAlpha = 0.65;
     });
-    const heat = scratch(image);
-    heat.context.putImageData(this.pixels(colours), 0, 0);
-    const context = this.heat.getContext("2d");
-    context.drawImage(photo, 0, 0, image.width, image.height);
-    context.globalCompositeOperation = "saturation";
-    context.fillStyle = "#000";
-    context.fillRect(0, 0, image.width, image.height);
-    context.globalCompositeOperation = "source-over";
-    context.globalAlpha = 0.65;
-    context.drawImage(heat.canvas, 0, 0);
   }
 
-  /** The photo where the level is at most the step; nothing elsewhere, so that the page's gray shows through. */
+  /** The photo where the level is at most the step, and what hidden pixels are drawn as elsewhere. */
   paintKept(step) {
-    const opaque = Uint32Array.from({ length: 256 }, (_, level) => (level <= step ? 0xff000000 : 0));
+    const hidden = packed(record.hidden.colour);
+    this.paint(this.kept, Uint32Array.from({ length: 256 }, (_, level) => (level <= step ? 0 : hidden)));
+  }
+
+  /** The photo with a colour over each pixel by its level; \`prepare\` changes the photo and how the colours are laid over it.
+   *
+   * It is put together elsewhere and drawn as one picture, because a printer may replay the steps of a canvas in its own way.
+   */
+  paint(canvas, colours, prepare = () => {}) {
     const { image, photo } = this.card;
-    const context = this.kept.getContext("2d");
-    context.putImageData(this.pixels(opaque), 0, 0);
-    context.globalCompositeOperation = "source-in";
-    context.drawImage(photo, 0, 0, image.width, image.height);
+    const over = scratch(image, "over");
+    over.context.putImageData(this.pixels(colours), 0, 0);
+    const whole = scratch(image, "whole");
+    whole.context.save();
+    whole.context.drawImage(photo, 0, 0, image.width, image.height);
+    prepare(whole.context, image);
+    whole.context.drawImage(over.canvas, 0, 0);
+    whole.context.restore();
+    canvas.getContext("2d").drawImage(whole.canvas, 0, 0);
   }
 
   /** The map as pixels, each coloured by its level. */
   pixels(colours) {
     const { image, levels } = this.card;
-    const { data, pixels } = scratch(image);
+    const { data, pixels } = scratch(image, "over");
     const from = this.map * pixels.length;
     for (let i = 0; i < pixels.length; i++) pixels[i] = colours[levels[from + i]];
     return data;
@@ -130,17 +135,20 @@ class Cell {
     this.cursor.setAttribute("d", `M${this.x(count)},0V50`);
     this.dot.setAttribute("d", p === null ? "" : `M${this.x(count)},${this.y(p)}h.001`);
     this.reading.replaceChildren(`at ${percent(step)}: `, make("b", {}, number(p)));
-    if (this.card.levels) this.paintKept(step);
+    this.paintKept(step);
   }
 }
 
 /** A step of the slider in percent of the positions. */
 const percent = (step) => `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
 
-/** One shared canvas for each size of image, to put pixels on before they are drawn elsewhere. */
+/** A colour [red, green, blue] as a canvas keeps an opaque pixel of it: one number. */
+const packed = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+
+/** One shared canvas for each size of image and purpose, to put pixels on before they are drawn elsewhere. */
 const scratches = new Map();
-function scratch({ width, height }) {
-  const key = `${width}x${height}`;
+function scratch({ width, height }, purpose) {
+  const key = `${purpose} ${width}x${height}`;
   if (!scratches.has(key)) {
     const canvas = make("canvas", { width, height });
     const context = canvas.getContext("2d", { willReadFrequently: true });
@@ -169,7 +177,7 @@ class Row {
   }
 
   show(step) {
-    if (this.step === step || !this.card.levels) return;
+    if (this.step === step) return;
     if (this.step === null) for (const cell of this.cells) cell.paintHeat();
     for (const cell of this.cells) cell.show(step);
     this.step = step;
@@ -183,7 +191,6 @@ class Card {
     this.image = image;
     this.photo = node.querySelector("img.photo");
     this.chips = [...node.querySelectorAll(".chip")];
-    this.levels = null;
     const values = (place) => image.methods.flatMap((m) => m.curve[place]).filter((p) => p !== null);
     this.tops = image.labels.map((label, place) => Math.max(label.f ?? 0, ...values(place), 1e-6));
     this.rows = image.labels.map((_, place) => new Row(this, place));
@@ -200,16 +207,13 @@ class Card {
   }
 
   /** The levels, inflated once. */
-  load() {
-    this.loading ??= (async () => {
+  get levels() {
+    if (!this.inflated) {
       const store = this.node.querySelector("script.levels");
-      const [levels] = await Promise.all([
-        levelsOf(store.textContent, this.image.height, this.image.width), this.photo.decode(),
-      ]);
+      this.inflated = levelsOf(store.textContent, this.image.maps, this.image.height, this.image.width);
       store.remove();
-      this.levels = levels;
-    })();
-    return this.loading;
+    }
+    return this.inflated;
   }
 }
 
@@ -251,7 +255,7 @@ class Gallery {
       const row = this.rowOf.get(change.target);
       if (change.isIntersecting) {
         this.seen.add(row);
-        row.card.load().then(() => this.seen.has(row) && row.show(this.step));
+        row.card.photo.decode().then(() => this.seen.has(row) && row.show(this.step));
       } else {
         this.seen.delete(row);
       }
@@ -265,7 +269,7 @@ class Gallery {
     const pause = () => new Promise((go) => (globalThis.requestIdleCallback ?? setTimeout)(go));
     for (const card of this.cards) {
       await pause();
-      await card.load();
+      card.levels;
     }
     document.documentElement.dataset.ready = "true";
   }
