@@ -369,6 +369,17 @@ def test_pages_and_sheets_say_what_hidden_pixels_showed(tmp_path: Path) -> None:
     assert "in their place the net saw the fill blur (the input itself, blurred" in page.text
 
 
+def test_there_is_no_empty_plot(evaluation: pm.Evaluation) -> None:
+    no_effort = _with_scores(
+        evaluation,
+        gradient=(0.9, 0.9, math.nan),
+        gradient_x_input=(0.9, 0.9, math.nan),
+        random=(0.1, 0.95, math.nan),
+    )
+    assert [p["x"] for p in page_data.scatter_panels(evaluation)] == ["completeness", "best-effort"]
+    assert [p["x"] for p in page_data.scatter_panels(no_effort)] == ["completeness"]
+
+
 def test_metrics_asked_for_twice_are_drawn_twice() -> None:
     twice = judged(
         2, metrics=[*pm.default_metrics(), *pm.default_metrics("released")], methods=["random"], labels="top2"

@@ -286,6 +286,24 @@ def test_a_telephone_needs_no_scrolling_sideways(open_page: Any, report: Path) -
     assert page.locator("#share").is_visible()
 
 
+def test_names_that_are_cut_off_say_themselves_when_pointed_at(open_page: Any, tmp_path: Path) -> None:
+    long = "a very long name of a photo that no column holds.png"
+    found = judged(1, 8, labels="top1", methods=["gradient"], names=[long], label_names=["x" * 60, "y" * 60])
+    page = open_page(write_report(found, tmp_path / "r.html"))
+    assert page.locator("#list tbody th").get_attribute("title") == long
+    assert str(page.locator("#list tbody td").first.get_attribute("title"))[0] * 60 in ("x" * 60, "y" * 60)
+    assert page.locator(".plot .name title").first.text_content() == "gradient"
+
+
+def test_every_curve_says_its_scale_and_no_curve_is_written_over(open_page: Any, report: Path) -> None:
+    page = open_page(report, height=ALL)
+    curves = page.locator("#image-0 .row").first.locator(".curve")
+    assert all(re.fullmatch(r"0 to [.\de-]+", words) for words in curves.locator(".scale").all_inner_texts())
+    scale, drawing = curves.first.locator(".scale").bounding_box(), curves.first.locator("svg").bounding_box()
+    assert scale["y"] + scale["height"] <= drawing["y"] + 1
+    assert "it differs between labels" in page.inner_text("#pictures")
+
+
 def test_small_pictures_are_enlarged_without_smoothing(open_page: Any, report: Path) -> None:
     page = open_page(report)
     rendering = page.locator("canvas.kept, canvas.heat, img.photo").evaluate_all(

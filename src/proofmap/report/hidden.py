@@ -30,7 +30,8 @@ def hidden_of(evaluation: EvaluationRecord) -> Hidden:
     colour, positions = settings.get("color"), inputs.position_noun
     if isinstance(inputs, Pictures) and isinstance(colour, Sequence):
         return Hidden(
-            drawn_colour(inputs, colour), f"Hidden {positions} have the colour that the net saw in their place."
+            drawn_colour(inputs, colour),
+            f"Hidden {positions} have the colour that the net saw in their place.",
         )
     fill = str(settings.get("fill", "unknown"))
     about = f" ({FILLS[fill].description})" if fill in FILLS else ""

@@ -130,7 +130,10 @@ def _missing_words(results: Sequence[MethodResult]) -> str:
 
 
 def scatter_panels(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """What is drawn against soundness: completeness, and best effort; once for every setting they were asked for."""
+    """What is drawn against soundness: completeness, and best effort; once for every setting they were asked for.
+
+    There is no panel where no method has both values.
+    """
     scores = evaluation.results[0].scores
     names = {kind: [s.name for s in scores if s.kind == kind] for kind in VERDICT}
     panels: list[dict[str, Any]] = []
@@ -144,7 +147,8 @@ def scatter_panels(evaluation: Evaluation) -> list[dict[str, Any]]:
                 {"method": m, "x": _ends(r.score(x)), "y": _ends(r.score(y)), "label_free": r.label_free}
                 for m, r in enumerate(evaluation.results)
             ]
-            panels.append({"x": x, "y": y, "points": points})
+            if any(p["x"][0] is not None and p["y"][0] is not None for p in points):
+                panels.append({"x": x, "y": y, "points": points})
     return panels
 
 

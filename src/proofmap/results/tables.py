@@ -200,20 +200,22 @@ def best_two(evaluation: EvaluationRecord) -> list[list[bool]]:
     """Which cells of :func:`score_cells` hold one of the best two values of their column, as the paper's tables mark.
 
     Values count as they are printed, so one that reads like the second best is marked too; of two methods only the
-    better is, and of one none. None is marked in a column whose means are over different images.
+    better is, and of one none. Methods with one map for all labels are left out: they are sound without effort. None
+    is marked in a column whose means are over different images.
     """
     results = evaluation.results
     marked = [[False] * (1 + len(results[0].scores)) for _ in results]
+    compared = [row for row, r in enumerate(results) if not r.label_free]
     uneven = different_images(evaluation)
-    for column, scores in enumerate(zip(*(r.scores for r in results), strict=True), start=1):
-        if uneven[column - 1]:
+    for column, score in enumerate(results[0].scores):
+        if uneven[column]:
             continue
-        sign = 1 if scores[0].higher_is_better else -1
-        printed = [sign * _as_printed(s.value) for s in scores]
-        ranked = sorted((v for v in printed if not math.isnan(v)), reverse=True)
-        best = ranked[: min(2, len(results) - 1)]
-        for row, value in enumerate(printed):
-            marked[row][column] = bool(best) and value >= best[-1]
+        sign = 1 if score.higher_is_better else -1
+        printed = {row: sign * _as_printed(results[row].scores[column].value) for row in compared}
+        ranked = sorted((v for v in printed.values() if not math.isnan(v)), reverse=True)
+        best = ranked[: max(0, min(2, len(compared) - 1))]
+        for row, value in printed.items():
+            marked[row][1 + column] = bool(best) and value >= best[-1]
     return marked
 
 
@@ -236,6 +238,7 @@ def latex(
     header, _ = score_cells(evaluation)
     head = " & ".join(latex_text(cell) for cell in header)
     uneven = different_images(evaluation)
+    free = sum(result.label_free for result in evaluation.results)
     lines = []
     for result, marks in zip(evaluation.results, best_two(evaluation), strict=True):
         name = latex_text(result.name) + ("$^{*}$" if result.label_free else "")
@@ -245,7 +248,8 @@ def latex(
         lines.append(" & ".join([name, *cells]) + r" \\")
     if caption is None:
         where = " that is over the same images" if any(uneven) else ""
-        marked = f"The best two of each column{where} are bold. " if len(lines) > 2 else ""
+        among = " among the methods with a map for each label" if free else ""
+        marked = f"The best two of each column{where}{among} are bold. " if len(lines) - free > 2 else ""
         caption = marked + " ".join(f"{latex_text(_sentence(note))}" for note in score_notes(evaluation))
     return "\n".join(
         [

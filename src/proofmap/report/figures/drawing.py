@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -118,6 +119,16 @@ def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> s
         f"seed {settings['seed']}",
     ]
     return one_line("Settings: " + "; ".join(parts) + ".")
+
+
+def ink_on(colour: Sequence[float]) -> str:
+    """Black or white, whichever contrasts more with a colour (red, green, blue in [0, 1]): WCAG's relative luminance.
+
+    >>> ink_on((1.0, 0.9, 0.2)), ink_on((0.0, 0.1, 0.4))
+    ('black', 'white')
+    """
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
+    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
 
 
 def darker(colour: str) -> str:

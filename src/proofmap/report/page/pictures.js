@@ -53,7 +53,7 @@ class Cell {
     this.kept = picture(image, "kept", `The ${record.positions} that ${name} likes best for ${label.name}`);
     this.reading = make("p", { class: "reading-off" });
     this.node = make("figure", { class: "cell" },
-      make("figcaption", {}, methodMark(method), make("span", {}, name)),
+      make("figcaption", { title: name }, methodMark(method), make("span", {}, name)),
       this.heat, this.kept,
       this.drawCurve(card.tops[place], `Insertion curve of ${name} for ${label.name}: AUC ${number(facts.auc)}, f ${number(label.f)}`),
       this.reading,
@@ -62,7 +62,7 @@ class Cell {
     );
   }
 
-  /** The curve in a frame from 0 to the highest value of the label's row, f dashed, the area below filled. */
+  /** The curve in a frame from 0 to the highest value of the label's row, as it says above; f dashed, the area below filled. */
   drawCurve(top, words) {
     const n = record.counts[record.counts.length - 1];
     const x = (count) => (100 * count) / n;
@@ -80,7 +80,7 @@ class Cell {
       this.cursor, this.dot,
     );
     return make("div", { class: "curve", role: "img", "aria-label": words },
-      drawing, make("span", { class: "scale", "aria-hidden": "true" }, number(top)));
+      make("span", { class: "scale", "aria-hidden": "true" }, `0 to ${number(top)}`), drawing);
   }
 
   /** Photo in gray, heat over it. */
