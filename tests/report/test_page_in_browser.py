@@ -134,6 +134,22 @@ def test_labels_are_switched_one_by_one_and_for_all_images(open_page: Any, repor
     assert [page.locator(".row").nth(k).is_visible() for k in range(6)] == [True, False, False] * 2
 
 
+def test_the_page_of_explain_has_labels_side_by_side(open_page: Any, tmp_path: Path) -> None:
+    found = judged(2, 16, labels="top3", methods=["gradient"])
+    page = open_page(write_report(found, tmp_path / "r.html", explained=True), height=ALL)
+    cells = page.locator("#image-0 .cell")
+    assert page.locator("#image-0 .row").count() == 1 and cells.count() == 3
+    names = [found.label_names[a] for a in found.labels[0].tolist()]
+    assert cells.locator("h4").all_text_contents() == names
+    boxes = [cells.nth(k).bounding_box() for k in range(3)]
+    assert len({box["y"] for box in boxes}) == 1 and boxes[0]["x"] < boxes[1]["x"] < boxes[2]["x"]
+    assert all(cells.nth(k).locator(".plain-words").is_visible() for k in range(3))
+    page.locator("#image-0 .chip").nth(1).click()
+    assert [cells.nth(k).is_visible() for k in range(3)] == [True, False, True]
+    page.locator("#labels-shown").select_option("1")
+    assert [cells.nth(k).is_visible() for k in range(3)] == [True, False, False]
+
+
 def test_views_can_be_left_out(open_page: Any, report: Path) -> None:
     page = open_page(report)
     page.locator("[data-view=heat]").uncheck()

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from proofmap.core.files import write_text
-from proofmap.report import scatter
+from proofmap.report import page_explained, scatter
 from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.page_data import page_record
 from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
@@ -38,6 +38,7 @@ def write_report(
     failures: Sequence[tuple[str, str]] = (),
     choice: Choice | None = None,
     most_labels: int = 5,
+    explained: bool = False,
 ) -> Path:
     """Write the report of an evaluation to one file and return its path.
 
@@ -48,6 +49,8 @@ def write_report(
         choice: the images to show in full, as :func:`choose_pictured` chose them; by default it is asked for
             twenty of those whose pixels were kept.
         most_labels: how many labels of an image are drawn; the numbers of all labels are in the scores anyway.
+        explained: whether the page is for someone who has a photo: it begins with what the net says and what the maps
+            of the first method prove, labels side by side; scores come later.
     """
     record = page_record(evaluation, title=title, command=command, provenance=provenance, failures=failures)
     if choice is None:
@@ -57,7 +60,10 @@ def write_report(
     pictures, drawing = _pictures(evaluation, list(choice.reasons), most_labels)
     for picture in pictures:
         picture.record["reasons"] = choice.reasons[picture.record["index"]]
+        if explained:
+            picture.record.update(_explained(evaluation, picture.record))
     record |= {"choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
+    record["explained"] = page_explained.headline(evaluation) if explained else None
     target = Path(path)
     write_text(target, page_html(record, pictures))
     return target
@@ -91,6 +97,16 @@ def _pictures(
     counts = slider_counts(first.insertion.positions)
     found = [picture_of(evaluation, i, shown_places(evaluation, i, most_labels), counts) for i in shown]
     return found, {"counts": counts, "curve_counts": [curve_counts(r, counts) for r in evaluation.results]}
+
+
+def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, object]:
+    """What the net says of an image, and what each map that is drawn proves."""
+    index = shown["index"]
+    places = [evaluation.labels[index].tolist().index(label["label"]) for label in shown["labels"]]
+    return {
+        "says": page_explained.says(evaluation, index),
+        "words": [page_explained.label_words(evaluation, index, j) for j in places],
+    }
 
 
 @cache

@@ -158,22 +158,43 @@ function scratch({ width, height }, purpose) {
   return scratches.get(key);
 }
 
-/** One label of one image: a row of methods. It is painted when it comes into view, and follows the slider there. */
+/** A row of pictures of one image. It is painted when it comes into view, and follows the slider there. */
 class Row {
-  constructor(card, place) {
-    const label = card.image.labels[place];
+  constructor(card, cells, node) {
     this.card = card;
-    this.cells = record.methods.map((_, method) => new Cell(card, place, method));
+    this.cells = cells;
+    this.node = node;
     this.step = null;
+  }
+
+  /** One label: a column for each method. */
+  static ofMethods(card, place) {
+    const label = card.image.labels[place];
+    const cells = record.methods.map((_, method) => new Cell(card, place, method));
     const rank = label.place === 1 ? "the net's first choice" : `number ${label.place} for the net`;
-    this.node = make("section", { class: "row", "aria-label": `${label.name} on ${card.image.name}` },
+    return new Row(card, cells, make("section", { class: "row", "aria-label": `${label.name} on ${card.image.name}` },
       make("header", {},
         make("h4", {}, label.name),
         make("p", {}, "f ", make("b", {}, number(label.f)), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` })),
         make("p", { class: "soft" }, rank)),
       make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": `Methods for ${label.name}` },
-        ...this.cells.map((cell) => cell.node)),
-    );
+        ...cells.map((cell) => cell.node)),
+    ));
+  }
+
+  /** One method: a column for each label, and below it what the map proves in words. */
+  static ofLabels(card) {
+    const cells = card.image.labels.map((label, place) => {
+      const cell = new Cell(card, place, 0);
+      cell.node.querySelector("figcaption").replaceChildren(
+        make("h4", {}, label.name), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` }));
+      cell.node.append(make("p", { class: "plain-words" }, card.image.words[place]));
+      return cell;
+    });
+    return new Row(card, cells, make("section", { class: "row wide", "aria-label": `Labels of ${card.image.name}` },
+      make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": `Labels of ${card.image.name}` },
+        ...cells.map((cell) => cell.node)),
+    ));
   }
 
   show(step) {
@@ -193,7 +214,9 @@ class Card {
     this.chips = [...node.querySelectorAll(".chip")];
     const values = (place) => image.methods.flatMap((m) => m.curve[place]).filter((p) => p !== null);
     this.tops = image.labels.map((label, place) => Math.max(label.f ?? 0, ...values(place), 1e-6));
-    this.rows = image.labels.map((_, place) => new Row(this, place));
+    if (record.explained) this.tops.fill(Math.max(...this.tops)); // labels stand side by side
+    this.rows = record.explained ? [Row.ofLabels(this)] : image.labels.map((_, place) => Row.ofMethods(this, place));
+    this.labelNodes = record.explained ? this.rows[0].cells.map((cell) => cell.node) : this.rows.map((row) => row.node);
     node.querySelector(".rows").append(...this.rows.map((row) => row.node));
     if (image.matrix && image.labels.length > 1) node.querySelector(".rows").append(matrixDetails(image));
     this.chips.forEach((chip, place) => chip.addEventListener("click", () => {
@@ -203,7 +226,7 @@ class Card {
 
   switchLabel(place, on) {
     this.chips[place].setAttribute("aria-pressed", String(on));
-    this.rows[place].node.hidden = !on;
+    this.labelNodes[place].hidden = !on;
   }
 
   /** The levels, inflated once. */
@@ -281,7 +304,7 @@ class Gallery {
     byId("labels-shown").append(...choices.reverse().map((k) => make("option", { value: k }, words(k))));
     byId("labels-shown").addEventListener("change", (event) => {
       const shown = Number(event.target.value);
-      for (const card of this.cards) card.rows.forEach((_, place) => card.switchLabel(place, place < shown));
+      for (const card of this.cards) card.labelNodes.forEach((_, place) => card.switchLabel(place, place < shown));
     });
     byId("jump").append(...record.pictured.map((image) => make("option", { value: image.index }, image.name)));
     byId("jump").addEventListener("change", (event) => byId(`image-${event.target.value}`).scrollIntoView());
