@@ -36,6 +36,7 @@ def page_record(
     command: str = "",
     provenance: Mapping[str, object] | None = None,
     failures: Sequence[tuple[str, str]] = (),
+    warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Everything on the page but the pictures; NaN is None, and nothing but json_number data."""
     hidden = hidden_of(evaluation)
@@ -58,6 +59,7 @@ def page_record(
         "notes": _notes(evaluation),
         "matrix": mean_matrix(evaluation),
         "failures": [{"what": what, "why": why} for what, why in failures],
+        "warnings": list(warnings),
         "command": command,
         "versions": _versions(),
         "settings": _settings_text(evaluation.settings),
@@ -143,7 +145,7 @@ def scatter_panels(evaluation: Evaluation) -> list[dict[str, Any]]:
             x = _nth_or_first(names[kind], k)
             if x is None or y is None or any((p["x"], p["y"]) == (x, y) for p in panels):
                 continue
-            points = [
+            points: list[dict[str, Any]] = [
                 {"method": m, "x": _ends(r.score(x)), "y": _ends(r.score(y)), "label_free": r.label_free}
                 for m, r in enumerate(evaluation.results)
             ]

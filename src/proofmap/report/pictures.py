@@ -81,7 +81,7 @@ def kept(
 ) -> Image.Image:
     """The picture with only the top ``share`` of positions; the rest has the colour ``hidden``."""
     keep = per_pixel(keep_top(heat[None], share)[0].cpu().numpy(), inputs)
-    return Image.fromarray(np.where(keep[..., None], inputs.picture(image), np.uint8(hidden)))
+    return Image.fromarray(np.where(keep[..., None], inputs.picture(image), np.array(hidden, np.uint8)))
 
 
 def per_pixel(values: np.ndarray, inputs: Inputs) -> np.ndarray:

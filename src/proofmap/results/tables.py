@@ -12,6 +12,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, one_line
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.results.records import BEST_EFFORT, EvaluationRecord
+from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
 
 LABEL_FREE_MARK = "*"
@@ -220,7 +221,8 @@ def best_two(evaluation: EvaluationRecord) -> list[list[bool]]:
 
 
 def score_markdown(evaluation: EvaluationRecord) -> str:
-    """The scores as a Markdown table, the best two of each column bold, with notes below."""
+    """The scores as a Markdown table, the best two of each column bold, with notes below, without folders in names."""
+    evaluation = shared(evaluation)
     return markdown(*score_cells(evaluation), score_notes(evaluation), bold=best_two(evaluation))
 
 
@@ -233,8 +235,9 @@ def latex(
 ) -> str:
     """The scores as a LaTeX table (package booktabs), the best two of each column bold.
 
-    The caption says what the numbers depend on unless one is given (as LaTeX).
+    The caption says what the numbers depend on unless one is given (as LaTeX). Names have no folders in them.
     """
+    evaluation = shared(evaluation)
     header, _ = score_cells(evaluation)
     head = " & ".join(latex_text(cell) for cell in header)
     uneven = different_images(evaluation)
