@@ -397,6 +397,17 @@ def test_the_page_of_explain_begins_with_what_the_net_says(tmp_path: Path) -> No
     assert f"believes {top} with" in said[0]
 
 
+def test_the_page_says_over_how_many_labels_soundness_is_and_how_maps_were_stored(
+    evaluation: pm.Evaluation, tmp_path: Path
+) -> None:
+    page = PageParts(write_report(evaluation, tmp_path / "a.html", stored="float16"))
+    assert "Soundness is over 4 of 6 labels." in page_data.verdict_words(evaluation)["detail"]
+    assert "Soundness over 4 of 6 labels" in page.text.split("All scores")[1]
+    assert "maps stored as float16: pixels of nearly equal value may have another order here" in page.text
+    for stored in ("", "float32"):
+        assert "float16" not in PageParts(write_report(evaluation, tmp_path / "b.html", stored=stored)).text
+
+
 def test_the_net_says_its_first_choice_only_where_that_is_known() -> None:
     """Where someone listed labels, the net may believe another one more."""
     names = ["cat", "dog", "fox"]

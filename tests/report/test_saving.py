@@ -205,8 +205,8 @@ def test_the_notes_explain_each_score_by_itself() -> None:
 def test_several_thresholds_are_listed_with_their_scores() -> None:
     metrics = [Completeness(), Soundness(), Soundness(e1=0.0, e2=0.1)]
     table = judged(metrics=metrics).table()
-    assert "thresholds of completeness, soundness: e1 = 0.01, e2 = 0.001; " in table
-    assert "thresholds of soundness-2: e1 = 0.0, e2 = 0.1; " in table
+    assert "e2 = 0.001 (" in table and "e2 = 0.1 (soundness-2); insertion curve" in table
+    assert "e1 = 0.01 (completeness, soundness), e1 = 0.0 (soundness-2), e2 = " in table
 
 
 def test_without_thresholds_none_are_quoted() -> None:

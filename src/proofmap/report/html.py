@@ -38,6 +38,7 @@ def write_report(
     provenance: Mapping[str, object] | None = None,
     failures: Sequence[tuple[str, str]] = (),
     warnings: Sequence[str] = (),
+    stored: str = "",
     choice: Choice | None = None,
     most_labels: int = 5,
     explained: bool = False,
@@ -51,6 +52,7 @@ def write_report(
         provenance: more facts about the run, such as hashes, hardware and dates.
         failures: what could not be done, and why.
         warnings: what a reader must know first, such as a method that failed; they stand under the headline.
+        stored: the number format that maps were stored in since they were scored, such as ``float16``; none when left out.
         choice: the images to show in full, as :func:`choose_pictured` chose them; by default it is asked for
             twenty of those whose pixels were kept.
         most_labels: how many labels of an image are drawn; the numbers of all labels are in the scores anyway.
@@ -65,6 +67,7 @@ def write_report(
         provenance=shared_settings(provenance or {}),
         failures=[(without_folders(what), without_folders(why)) for what, why in failures],
         warnings=[without_folders(warning) for warning in warnings],
+        stored=stored,
     )
     if choice is None:
         choice = choose_pictured(

@@ -20,6 +20,7 @@ from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
+from proofmap.results.settings_words import coverage_words
 from proofmap.results.statistics import Score
 from proofmap.results.strength import BAR, OTHER_CURVE, judged_on_another_curve
 
@@ -37,6 +38,7 @@ def page_record(
     provenance: Mapping[str, object] | None = None,
     failures: Sequence[tuple[str, str]] = (),
     warnings: Sequence[str] = (),
+    stored: str = "",
 ) -> dict[str, Any]:
     """Everything on the page but the pictures; NaN is None, and nothing but json_number data."""
     hidden = hidden_of(evaluation)
@@ -60,6 +62,7 @@ def page_record(
         "matrix": mean_matrix(evaluation),
         "failures": [{"what": what, "why": why} for what, why in failures],
         "warnings": list(warnings),
+        "stored": stored,
         "command": command,
         "versions": _versions(),
         "settings": _settings_text(evaluation.settings),
@@ -112,6 +115,7 @@ def verdict_words(evaluation: Evaluation) -> dict[str, str]:
         _extremes(evaluation),
         _uneven_note(evaluation),
         missing,
+        f"Soundness is over {coverage_words(evaluation)}.",
         f"The bar, {tables.number(BAR)}, is our choice; read the numbers, too.",
     ]
     return {"headline": headline, "detail": " ".join(part for part in parts if part)}

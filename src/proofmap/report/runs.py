@@ -87,6 +87,7 @@ def _report(run: Run, evaluation: Evaluation, choice: Choice, path: Path, title:
         command=run.manifest.commands[-1] if run.manifest.commands else "",
         provenance=provenance(run),
         warnings=run.notes(),
+        stored=str(run.manifest.study.get("maps", "")),
         failures=[(f"{f.method} on {f.image}" if f.method else f.image, f.reason) for f in run.failures()],
         choice=choice,
         title=title or TITLE,

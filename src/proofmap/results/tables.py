@@ -12,6 +12,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, one_line
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.results.records import BEST_EFFORT, EvaluationRecord
+from proofmap.results.settings_words import coverage_notes, thresholds_words
 from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
 
@@ -50,15 +51,16 @@ def different_images(evaluation: EvaluationRecord) -> list[bool]:
 def score_notes(evaluation: EvaluationRecord) -> list[str]:
     """What the numbers depend on, in a few lines."""
     settings, curve = evaluation.settings, evaluation.results[0].insertion.settings
-    n = len(evaluation)
+    n, thresholds = len(evaluation), thresholds_words(evaluation)
     error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
     quoted = [
         f"{counted(n, 'image')}, labels {settings['labels']}, "
         f"{'renormalised over the label set' if settings['renormalise'] else 'softmax over all outputs'}, "
         f"model {settings['model']}, seed {settings['seed']}; 95 % bootstrap intervals over images",
-        f"{_thresholds_note(evaluation)}insertion curve: fill {curve['fill']}, "
+        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {curve['fill']}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
-        f"step error of an AUC at most {error:.3f}",
+        f"step error of an AUC about {error:.3f} or less (its change when every second step is left out)",
+        *coverage_notes(evaluation),
     ]
     if any(r.label_free for r in evaluation.results):
         quoted.append(f"{LABEL_FREE_MARK} one map for all labels: sound without effort, see best-effort")
@@ -71,18 +73,6 @@ def _run_notes(evaluation: EvaluationRecord) -> list[str]:
     for score in evaluation.run_scores:
         lines.setdefault(score.name, []).append(f"{score.subject} {number(score.value)} (n = {score.n})")
     return [f"{name}: {', '.join(found)}" for name, found in lines.items()]
-
-
-def _thresholds_note(evaluation: EvaluationRecord) -> str:
-    """The thresholds of the scores that have any; with the scores' names where they differ."""
-    users: dict[str, list[str]] = {}
-    for score in evaluation.results[0].scores:
-        used = ", ".join(f"{e} = {score.settings[e]}" for e in ("e1", "e2") if e in score.settings)
-        if used:
-            users.setdefault(used, []).append(score.name)
-    if len(users) > 1:
-        return "".join(f"thresholds of {', '.join(names)}: {used}; " for used, names in users.items())
-    return "".join(f"thresholds {used}; " for used in users)
 
 
 def _counting_notes(evaluation: EvaluationRecord) -> list[str]:

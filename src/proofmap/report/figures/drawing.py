@@ -12,6 +12,8 @@ from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write
 from proofmap.core.text import counted, one_line, wrapped
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import SOUNDNESS
+from proofmap.results.settings_words import coverage_words, thresholds_words
 
 WIDTH = 5.5
 """Inches: the text width of NeurIPS. Figures are drawn at the size they are printed, so fonts keep theirs."""
@@ -107,18 +109,24 @@ def escaped_lines(text: str, width: int, lines: int = 3) -> str:
 
 def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> str:
     """What an evaluation's figures depend on, as one sentence for their captions."""
-    settings, first = evaluation.settings, evaluation.results[0]
-    curve, n = first.insertion.settings, len(evaluation)
+    settings, curve, n = evaluation.settings, evaluation.results[0].insertion.settings, len(evaluation)
     softmax = "renormalised over the label set" if settings["renormalise"] else "softmax over all outputs"
     parts = [
         f"net {settings['model']}",
         counted(n, "image"),
         f"labels {settings['labels']} ({softmax})",
-        *([f"e1 = {first.threshold('e1'):g}, e2 = {first.threshold('e2'):g}"] if thresholds else []),
+        *(_proof_settings(evaluation) if thresholds else []),
         f"insertion curve with {curve['fill']} fill, {curve['points']} points",
         f"seed {settings['seed']}",
     ]
     return one_line("Settings: " + "; ".join(parts) + ".")
+
+
+def _proof_settings(evaluation: Evaluation) -> list[str]:
+    """The thresholds of each score, and over how many labels soundness was judged, where it was."""
+    sound = evaluation.results[0].first_score(SOUNDNESS) is not None
+    covered = [f"soundness over {coverage_words(evaluation)}"] if sound else []
+    return [words for words in (thresholds_words(evaluation), *covered) if words]
 
 
 def ink_on(colour: Sequence[float]) -> str:
