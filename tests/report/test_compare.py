@@ -39,7 +39,7 @@ def judged(
 def with_values(values: dict[str, dict[str, list[float]]], lower: Sequence[str] = ()) -> pm.Evaluation:
     """An evaluation whose per-image values are these, by method and metric."""
     n = len(next(iter(next(iter(values.values())).values())))
-    found = judged(n, methods=["random"] * len(values))
+    found = judged(n, methods=["gradient"] * len(values))
     results = []
     for (method, metrics), result in zip(values.items(), found.results, strict=True):
         tensors = {name: torch.tensor(v) for name, v in metrics.items()}

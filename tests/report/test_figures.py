@@ -164,6 +164,11 @@ def test_one_map_for_all_labels_is_dashed_and_hollow(found: pm.Evaluation) -> No
     lines = drawn(figures.curves_figure(found)).axes[0].get_lines()[:3]
     assert [line.get_linestyle() for line in lines] == ["-", "-", "--"]
     assert "Dashed: one map for all labels." in figures.curves_figure(found).caption()
+    line = figures.Line("m", (0.0, 1.0), (0.0, 0.9), 0.9, 0.5)
+    low = dataclasses.replace(line, probabilities=(0.0, 0.15))
+    panels = (figures.Panel("one", (line,)), figures.Panel("two", (low,)))
+    assert "The vertical axes end at 1.00 and .20." in figures.CurvesFigure((panels,), "").caption()
+    assert "vertical axes" not in figures.CurvesFigure((panels[:1] * 2,), "").caption()
     assert "Hollow: one map for all labels." in figures.scatter_figure(found).caption()
 
 
@@ -233,7 +238,14 @@ def test_a_score_that_counts_no_image_has_no_panel(found: pm.Evaluation) -> None
 # ---- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_the_grid_shows_thirty_percent_of_each_methods_map(found: pm.Evaluation) -> None:
+def gray_bytes(f: pm.Classifier) -> tuple[int, int, int]:
+    """What the net sees in place of hidden pixels, as a picture shows it."""
+    red, green, blue = (255 * f.gray).round().int().tolist()
+    return red, green, blue
+
+
+def test_the_grid_shows_thirty_percent_of_each_methods_map(f: pm.Classifier, found: pm.Evaluation) -> None:
+    hidden = gray_bytes(f)
     for place, make in enumerate((figures.mask_grid, figures.wrong_mask_grid)):
         record = make(found)
         assert record.headings == ("photo", "gradient-x-input", "grad-cam", "random*")
@@ -243,7 +255,9 @@ def test_the_grid_shows_thirty_percent_of_each_methods_map(found: pm.Evaluation)
             for cell, result in zip(row[1:], found.results, strict=True):
                 heat = found.map_of(result, i, place)
                 assert cell is not None
-                assert (cell.pixels == np.asarray(kept(found.image_of(i), heat, found.inputs, 0.3))).all()
+                assert (
+                    cell.pixels == np.asarray(kept(found.image_of(i), heat, found.inputs, 0.3, hidden))
+                ).all()
                 assert int(keep_top(heat[None], 0.3).sum()) == 19  # of 64
                 auc = float(result.insertion.auc[i, place])
                 assert cell.below.split()[0] == grid.tiny(auc)
@@ -354,9 +368,8 @@ def test_masks_by_k_shows_every_mask_alone(f: pm.Classifier, images: Tensor) -> 
         .each_mask(images, top, seed=0, progress=learned.Silent())
     )
     cell = record.rows[1][3]
-    assert (
-        cell is not None and (cell.pixels == np.asarray(kept(images[1], masks[1, 0, 1], f.inputs, 0.3))).all()
-    )
+    shown = np.asarray(kept(images[1], masks[1, 0, 1], f.inputs, 0.3, gray_bytes(f)))
+    assert cell is not None and (cell.pixels == shown).all()
     keep = keep_top(masks[1, 0, 1][None], 0.3)
     alone = f.probabilities(torch.where(keep, images[1], f.gray.view(-1, 1, 1))[None])[0, top[1, 0]]
     assert cell.below == grid.tiny(float(alone))
@@ -378,6 +391,23 @@ def test_the_matrix_is_by_label_when_all_images_have_the_same(found: pm.Evaluati
     image = drawn(record).axes[0].get_images()[0].get_array()
     assert np.asarray(image)[:4] == pytest.approx(expected, abs=1e-6)
     assert np.asarray(image)[4] == pytest.approx(np.array(record.believed), abs=1e-6)
+
+
+def test_numbers_in_the_matrix_contrast_with_their_cells() -> None:
+    """By the colour below them, whatever value it stands for: the brightest cell may hold a small number."""
+    areas = ((0.0, 0.09), (0.01, 0.05))
+    record = figures.LabelMatrix(
+        ("a", "b"), (0.1, 0.05), (figures.Matrix("m", False, areas),), False, "", "Settings."
+    )
+    axis = drawn(record).axes[0]
+    (picture,) = axis.get_images()
+    for text in axis.texts:
+        j, i = text.get_position()
+        rgb = np.array(picture.to_rgba(picture.get_array()[int(i), int(j)])[:3])
+        luminance = float(rgb**2.2 @ [0.2126, 0.7152, 0.0722])
+        contrast = (luminance + 0.05) / 0.05 if text.get_color() == "black" else 1.05 / (luminance + 0.05)
+        assert contrast > 4.4
+    assert {text.get_color() for text in axis.texts} == {"black", "white"}
 
 
 def test_the_matrix_is_by_order_when_images_have_labels_of_their_own(

@@ -16,7 +16,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top, rank
-from proofmap.report import page_data, page_pictures, scatter
+from proofmap.report import page_data, page_explained, page_pictures, pictures, scatter
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.html import write_report
 from proofmap.report.pictures import displayed
@@ -354,6 +354,92 @@ def test_names_with_line_breaks_and_controls_have_a_page(tmp_path: Path) -> None
     page = PageParts(write_report(found, tmp_path / "r.html"))
     assert page.record["images"]["names"] == names
     assert "line\nbreak" in page.text
+
+
+def test_pages_and_sheets_say_what_hidden_pixels_showed(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"n": 1, "methods": ["gradient"], "labels": "top2"}
+    red = judged(**options, metrics=[pm.metrics.Completeness(fill=pm.Gray(color=(1.0, 0.0, 0.2)))])
+    page = PageParts(write_report(red, tmp_path / "a.html"))
+    assert page.record["hidden"]["colour"] == [255, 0, 51]
+    assert "Hidden pixels have the colour that the net saw" in page.text
+    sheet = np.asarray(pictures.proof_sheet(red, 0))
+    assert (sheet == (255, 0, 51)).all(axis=2).mean() > 0.05
+    blurred = judged(**options, metrics=["completeness:fill=blur"])
+    page = PageParts(write_report(blurred, tmp_path / "b.html"))
+    assert "in their place the net saw the fill blur (the input itself, blurred" in page.text
+
+
+def test_there_is_no_empty_plot(evaluation: pm.Evaluation) -> None:
+    no_effort = _with_scores(
+        evaluation,
+        gradient=(0.9, 0.9, math.nan),
+        gradient_x_input=(0.9, 0.9, math.nan),
+        random=(0.1, 0.95, math.nan),
+    )
+    assert [p["x"] for p in page_data.scatter_panels(evaluation)] == ["completeness", "best-effort"]
+    assert [p["x"] for p in page_data.scatter_panels(no_effort)] == ["completeness"]
+
+
+def test_the_page_of_explain_begins_with_what_the_net_says(tmp_path: Path) -> None:
+    found = judged(1, labels="top2", methods=["gradient"], label_names=["cat", "dog", "fox"])
+    page = PageParts(write_report(found, tmp_path / "r.html", explained=True))
+    top = found.label_names[int(found.labels[0, 0])]
+    says = f"The net says {top}, {100 * float(found.f[0, 0]):.0f} %"
+    words = [text.strip() for text in page.text.splitlines()]
+    parts = ("What each map proves", "The scores of the method", "Every image in numbers")
+    places = [words.index(part) for part in (says, *parts)]
+    assert places == sorted(places)
+    assert not any(attributes.get("class") == "plot" for _, attributes in page.elements)
+    said = page.record["pictured"][0]["words"]
+    strengths = [label["strength"] for label in page.record["pictured"][0]["methods"][0]["labels"]]
+    begins = {"match": "A proof.", "weak": "Too weak.", "strong": "Too strong."}
+    assert [text.startswith(begins[word]) for text, word in zip(said, strengths, strict=True)] == [True, True]
+    assert f"believes {top} with" in said[0]
+
+
+def test_the_page_says_over_how_many_labels_soundness_is_and_how_maps_were_stored(
+    evaluation: pm.Evaluation, tmp_path: Path
+) -> None:
+    page = PageParts(write_report(evaluation, tmp_path / "a.html", stored="float16"))
+    assert "Soundness is over 4 of 6 labels." in page_data.verdict_words(evaluation)["detail"]
+    assert "Soundness over 4 of 6 labels" in page.text.split("All scores")[1]
+    assert "maps stored as float16: pixels of nearly equal value may have another order here" in page.text
+    for stored in ("", "float32"):
+        assert "float16" not in PageParts(write_report(evaluation, tmp_path / "b.html", stored=stored)).text
+
+
+def test_the_net_says_its_first_choice_only_where_that_is_known() -> None:
+    """Where someone listed labels, the net may believe another one more."""
+    names = ["cat", "dog", "fox"]
+    listed_two = judged(1, labels=["fox", "cat"], methods=["gradient"], label_names=names)
+    assert page_explained.says(listed_two, 0).startswith("Of the 2 labels asked for, the net believes ")
+    one = judged(1, labels=["fox"], methods=["gradient"], label_names=names)
+    assert page_explained.says(one, 0).startswith("The net believes fox with ")
+    several = judged(2, labels="top2", methods=["gradient"], label_names=names)
+    assert page_explained.headline(several)["headline"] == "What the net says of 2 images, and why"
+
+
+@pytest.mark.parametrize(
+    "f, auc, words", [(0.5, 0.1, "Too weak"), (0.2, 0.5, "Too strong"), (0.5, 0.49, "A proof")]
+)
+def test_what_a_map_proves_is_said_in_words(
+    evaluation: pm.Evaluation, f: float, auc: float, words: str
+) -> None:
+    result = evaluation.results[0]
+    insertion = replace(result.insertion, auc=torch.full_like(result.insertion.auc, auc))
+    changed = replace(
+        evaluation,
+        f=torch.full_like(evaluation.f, f),
+        results=(replace(result, insertion=insertion, pairs={}),),
+    )
+    said = page_explained.label_words(changed, 0, 1)
+    assert said.startswith(words) and f"{100 * auc:.0f} % on average" in said and f"{100 * f:.0f} %" in said
+    summary = {
+        "Too weak": "is too weak for",
+        "Too strong": "is too strong for",
+        "A proof": "proves what the net",
+    }
+    assert summary[words] in page_explained.amounts(changed, 0)
 
 
 def test_metrics_asked_for_twice_are_drawn_twice() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -46,11 +47,21 @@ def test_of_two_methods_the_better_is_bold_and_of_one_none() -> None:
 def test_a_score_without_images_is_a_dash_and_never_bold() -> None:
     found = tables.latex(scored(m=[math.nan, 0.8, 0.7, 0.6]))
     assert bold(found) == [[], [".80"], [".70"], []]
-    assert "a$^{*}$ & -- \\\\" in found
+    assert "a & -- \\\\" in found
+
+
+def test_one_map_for_all_labels_is_never_bold_however_sound() -> None:
+    found = scored(soundness=[0.99, 0.8, 0.7, 0.6])
+    first, *rest = found.results
+    free = replace(found, results=(replace(first, label_free=True), *rest))
+    assert bold(tables.latex(free)) == [[], [".80"], [".70"], []]
+    assert "among the methods with a map for each label are bold" in tables.latex(free)
+    alone = replace(free, results=(free.results[0],))
+    assert bold(tables.latex(alone)) == [[]]
 
 
 def test_markdown_and_latex_mark_the_same_cells() -> None:
-    found = judged(8)
+    found = judged(8, methods=["gradient", "gradient-x-input", "random"])
     rows = tables.score_markdown(found).splitlines()[2 : 2 + len(found.results)]
     in_markdown = [re.findall(r"\*\*(\S+)[^|]*\*\*", row) for row in rows]
     assert in_markdown == bold(tables.latex(found))

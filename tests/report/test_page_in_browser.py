@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,9 @@ from tests.browser import NoBrowser, chromium
 from tests.report.pages import judged, listed
 
 ALL = 8000  # pixels: a window so high that all rows are in view
-# The opacity of every pixel of some canvases, row by row.
-ALPHA = """(canvases) => canvases.map((c) => [...c.getContext("2d").getImageData(0, 0, c.width, c.height).data]
-    .filter((_, i) => i % 4 === 3))"""
+# Red, green, blue and opacity of every pixel of some canvases, row by row.
+PIXELS = """(canvases) => canvases.map((c) => [...c.getContext("2d").getImageData(0, 0, c.width, c.height).data])"""
+GRAY = 128  # what the net of these tests sees in place of hidden pixels: its mean, .5
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +82,20 @@ def test_the_slider_shows_exactly_the_pixels_that_the_ranking_keeps(
         _slide(page, step)
         assert f"{round(step / 200 * 640)} of 640 pixels" in page.locator("#share-words").text_content()
         for image in range(2):
-            shown = np.array(page.locator(f"#image-{image} canvas.kept").evaluate_all(ALPHA))
-            for place, pictures in enumerate(shown.reshape(3, 3, 32, 20)):
-                for result, alpha in zip(evaluation.results, pictures, strict=True):
-                    kept = keep_top(evaluation.map_of(result, image, place)[None], step / 200)[0].numpy()
-                    assert (alpha == np.where(kept, 255, 0)).all()
+            shown = np.array(page.locator(f"#image-{image} canvas.kept").evaluate_all(PIXELS))
+            for place, pictures in enumerate(shown.reshape(3, 3, 32, 20, 4)):
+                for result, picture in zip(evaluation.results, pictures, strict=True):
+                    assert (picture[..., 3] == 255).all()
+                    assert (picture[..., :3] == played(evaluation, result, image, place, step / 200)).all()
+
+
+def played(
+    evaluation: pm.Evaluation, result: pm.MethodResult, image: int, place: int, share: float
+) -> np.ndarray:
+    """What the net saw when this share of the pixels was shown: bytes ``(h, w, 3)``."""
+    kept = keep_top(evaluation.map_of(result, image, place)[None], share)[0].numpy()
+    photo = (evaluation.images[image].permute(1, 2, 0).numpy() * 255).round()
+    return np.where(kept[..., None], photo, GRAY).astype(np.uint8)
 
 
 def _slide(page: Any, step: int) -> None:
@@ -93,18 +105,6 @@ def _slide(page: Any, step: int) -> None:
         "(words) => [...document.querySelectorAll('.reading-off')].every((p) => p.textContent.startsWith(words))",
         arg=f"at {step / 2:g} %:",
     )
-
-
-def test_kept_pixels_are_the_photos_own(open_page: Any, report: Path, evaluation: pm.Evaluation) -> None:
-    page = open_page(report, height=ALL)
-    _slide(page, 100)
-    data = page.locator("#image-0 canvas.kept").first.evaluate(
-        "(c) => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
-    )
-    shown = np.array(data).reshape(32, 20, 4)
-    kept = keep_top(evaluation.map_of(evaluation.results[0], 0, 0)[None], 0.5)[0].numpy()
-    photo = (evaluation.images[0].permute(1, 2, 0).numpy() * 255).round()
-    assert (shown[kept][:, :3] == photo[kept]).all()
 
 
 def test_the_probability_is_read_off_the_curve(
@@ -132,6 +132,22 @@ def test_labels_are_switched_one_by_one_and_for_all_images(open_page: Any, repor
     assert rows.nth(1).is_visible()
     page.locator("#labels-shown").select_option("1")
     assert [page.locator(".row").nth(k).is_visible() for k in range(6)] == [True, False, False] * 2
+
+
+def test_the_page_of_explain_has_labels_side_by_side(open_page: Any, tmp_path: Path) -> None:
+    found = judged(2, 16, labels="top3", methods=["gradient"])
+    page = open_page(write_report(found, tmp_path / "r.html", explained=True), height=ALL)
+    cells = page.locator("#image-0 .cell")
+    assert page.locator("#image-0 .row").count() == 1 and cells.count() == 3
+    names = [found.label_names[a] for a in found.labels[0].tolist()]
+    assert cells.locator("h4").all_text_contents() == names
+    boxes = [cells.nth(k).bounding_box() for k in range(3)]
+    assert len({box["y"] for box in boxes}) == 1 and boxes[0]["x"] < boxes[1]["x"] < boxes[2]["x"]
+    assert all(cells.nth(k).locator(".plain-words").is_visible() for k in range(3))
+    page.locator("#image-0 .chip").nth(1).click()
+    assert [cells.nth(k).is_visible() for k in range(3)] == [True, False, True]
+    page.locator("#labels-shown").select_option("1")
+    assert [cells.nth(k).is_visible() for k in range(3)] == [True, False, False]
 
 
 def test_views_can_be_left_out(open_page: Any, report: Path) -> None:
@@ -226,14 +242,57 @@ def test_names_are_text(open_page: Any, report: Path) -> None:
     assert len(labels) == 6 and any("<" in name or "&" in name or '"' in name for name in labels)
 
 
-def test_everything_is_painted_before_printing(open_page: Any, report: Path) -> None:
+@pytest.mark.parametrize("step", [None, 120], ids=["at once", "after moving the slider"])
+def test_paper_shows_what_the_screen_shows(
+    browser: Any, report: Path, evaluation: pm.Evaluation, step: int | None
+) -> None:
+    """The pictures inside a PDF, of a page that is printed as soon as it is open, with most of it never in view."""
+    page = browser.new_page(viewport={"width": 900, "height": 300})
+    page.goto(report.as_uri())
+    if step is not None:
+        page.locator("#share").fill(str(step))
+    printed = {found.tobytes() for found in _pictures_of(page.pdf(), 20, 32)}
+    share = (40 if step is None else step) / 200
+    for image in range(2):
+        for place in range(3):
+            for result in evaluation.results:
+                assert played(evaluation, result, image, place, share).tobytes() in printed
+    screen = page.locator("canvas.heat").evaluate_all(PIXELS)
+    heats = {np.array(heat, np.uint8).reshape(32, 20, 4)[..., :3].tobytes() for heat in screen}
+    assert len(heats) >= 14 and heats <= printed  # 2 photos x (2 methods x 3 labels + 1 map for all labels)
+    page.close()
+
+
+def _pictures_of(pdf: bytes, width: int, height: int) -> list[np.ndarray]:
+    """The pictures of this size in a PDF, as bytes ``(height, width, 3)``."""
+    found = []
+    for start in re.finditer(rb"<<([^<>]*/Subtype\s*/Image[^<>]*)>>\s*stream\r?\n", pdf):
+        about = dict(re.findall(rb"/(Width|Height|Length) (\d+)", start[1]))
+        data = zlib.decompress(pdf[start.end() : start.end() + int(about[b"Length"])])
+        if (int(about[b"Width"]), int(about[b"Height"]), len(data)) == (width, height, 3 * width * height):
+            found.append(np.frombuffer(data, np.uint8).reshape(height, width, 3))
+    return found
+
+
+def test_the_page_inflates_what_zlib_deflates(browser: Any) -> None:
+    rng = np.random.default_rng(0)
+    script = (files("proofmap.report") / "page" / "inflate.js").read_text()
+    page = browser.new_page()
+    for data, level in [
+        (rng.integers(0, 256, 3000, np.uint8), 0),  # a stored block
+        (np.arange(3, dtype=np.uint8), 9),  # the fixed code
+        (np.zeros(3000, np.uint8), 9),
+        (rng.geometric(0.3, 3000).astype(np.uint8), 9),  # codes of its own
+    ]:
+        given = [list(zlib.compress(data.tobytes(), level)), len(data)]
+        call = f"([data, size]) => {{ {script}\n return [...inflated(new Uint8Array(data), size)]; }}"
+        assert page.evaluate(call, given) == data.tolist()
+    page.close()
+
+
+def test_paper_has_no_buttons(open_page: Any, report: Path) -> None:
     page = open_page(report)
     page.emulate_media(media="print")
-    page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
-    painted = page.locator("canvas.kept").evaluate_all(
-        "(all) => all.map((c) => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v) => v))"
-    )
-    assert len(painted) == 2 * 3 * 3 and all(painted)
     assert not page.locator("#theme").is_visible()
 
 
@@ -241,6 +300,24 @@ def test_a_telephone_needs_no_scrolling_sideways(open_page: Any, report: Path) -
     page = open_page(report, width=390)
     assert page.evaluate("() => document.documentElement.scrollWidth") == 390
     assert page.locator("#share").is_visible()
+
+
+def test_names_that_are_cut_off_say_themselves_when_pointed_at(open_page: Any, tmp_path: Path) -> None:
+    long = "a very long name of a photo that no column holds.png"
+    found = judged(1, 8, labels="top1", methods=["gradient"], names=[long], label_names=["x" * 60, "y" * 60])
+    page = open_page(write_report(found, tmp_path / "r.html"))
+    assert page.locator("#list tbody th").get_attribute("title") == long
+    assert str(page.locator("#list tbody td").first.get_attribute("title"))[0] * 60 in ("x" * 60, "y" * 60)
+    assert page.locator(".plot .name title").first.text_content() == "gradient"
+
+
+def test_every_curve_says_its_scale_and_no_curve_is_written_over(open_page: Any, report: Path) -> None:
+    page = open_page(report, height=ALL)
+    curves = page.locator("#image-0 .row").first.locator(".curve")
+    assert all(re.fullmatch(r"0 to [.\de-]+", words) for words in curves.locator(".scale").all_inner_texts())
+    scale, drawing = curves.first.locator(".scale").bounding_box(), curves.first.locator("svg").bounding_box()
+    assert scale["y"] + scale["height"] <= drawing["y"] + 1
+    assert "it differs between labels" in page.inner_text("#pictures")
 
 
 def test_small_pictures_are_enlarged_without_smoothing(open_page: Any, report: Path) -> None:

@@ -9,6 +9,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from proofmap.report.files import evaluation_json
 from proofmap.results import tables
 from proofmap.results.audit import audit
 from proofmap.results.compare import compare
+from tests.report.pages import judged as page_judged
 from tests.report.test_compare import with_values
 
 NAN = math.nan
@@ -176,3 +178,49 @@ def test_any_name_keeps_its_line_in_text_and_latex_and_comes_back_from_csv(evalu
         assert len(tables.latex(found).splitlines()) == len(tables.latex(evaluation).splitlines())
         rows = list(csv.DictReader(io.StringIO(tables.scores_csv(found), newline="")))
         assert [row["method"] for row in rows] == [name] * 5 + ["random"] * 5
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"labels": "all"}, "soundness over all 6 labels"),
+        ({"labels": "top2"}, "soundness over 2 of 6 labels"),
+        ({"labels": [0, 1, 5]}, "soundness over 3 of 6 labels"),
+    ],
+    ids=str,
+)
+def test_soundness_says_over_how_many_labels_it_is(options: dict[str, Any], words: str) -> None:
+    found = page_judged(2, 8, methods=["gradient"], **options)
+    for text in (found.table(), tables.latex(found).lower(), figures.scatter_figure(found).caption()):
+        assert words in text
+    assert "optimistic" not in found.table()
+
+
+def test_soundness_of_labels_that_the_net_selected_is_called_optimistic() -> None:
+    found = page_judged(3, 8, methods=["gradient"], labels="p>=0.18")
+    judged_labels = (found.labels >= 0).sum(dim=1)
+    least, most = int(judged_labels.min()), int(judged_labels.max())
+    many = f"{least}" if least == most else f"{least} to {most}"
+    assert f"soundness over {many} of 6 labels" in found.table()
+    assert "labels p>=0.18 are those that the net itself believes" in found.table()
+    assert "soundness is optimistic" in found.table()
+
+
+def test_labels_outside_the_label_set_do_not_count_as_left_out() -> None:
+    found = page_judged(1, 8, methods=["gradient"], labels="top2")
+    within = replace(found, settings={**found.settings, "label_set": [0, 1, 2]})
+    assert "soundness over 2 of 3 labels" in within.table()
+
+
+def test_captions_print_the_thresholds_of_each_score() -> None:
+    metrics = [pm.metrics.Completeness(), pm.metrics.Soundness(e2=0.1), pm.metrics.Soundness(e2=0.2)]
+    caption = figures.scatter_figure(page_judged(1, 8, methods=["gradient"], metrics=metrics)).caption()
+    assert (
+        "e1 = 0.01" in caption and "e2 = 0.1 (soundness)" in caption and "e2 = 0.2 (soundness-2)" in caption
+    )
+
+
+def test_the_step_error_is_called_an_estimate() -> None:
+    found = page_judged(2, 8, methods=["gradient"])
+    error = float(found.results[0].insertion.error.max())
+    assert f"about {error:.3f} or less (its change when every second step is left out)" in found.table()

@@ -101,6 +101,7 @@ def explain(
         out / "report.html",
         title=f"What do the maps of {method} prove?",
         command=command_line(),
+        explained=True,
     )
     print_written([*written, report])
     for failure in block.failures:

@@ -18,6 +18,7 @@ from proofmap.report import figures
 from proofmap.report.pictures import comparison_sheet, pictured_images, proof_sheet
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.sharing import shared
 
 _OWN_NAMES = ("scores", "pairs", "evaluation", "curves", "completeness-soundness", "maps")
 
@@ -55,7 +56,7 @@ def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: boo
     """``scores.csv``, ``pairs.csv``, ``evaluation.json``, and when asked a sheet for each of the first images and
     the charts; returns what was written.
     """
-    out = output_folder(folder)
+    out, evaluation = output_folder(folder), shared(evaluation)
     written = _save_numbers(evaluation, out)
     return [*written, *save_pictures(evaluation, out)] if pictures else written
 
@@ -75,7 +76,7 @@ def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
 
 def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
     """A sheet for each of the first images, ``maps.safetensors``, and the numbers; returns what was written."""
-    out = output_folder(folder)
+    out, evaluation = output_folder(folder), shared(evaluation)
     written = _save_numbers(evaluation, out)
     result = evaluation.results[0]
     tensors = {

@@ -17,15 +17,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from proofmap.core.files import write_text
-from proofmap.report import scatter
+from proofmap.report import page_explained, scatter
 from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.page_data import page_record
 from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.sharing import shared, shared_settings, without_folders
 
 TITLE = "What do the heat maps prove?"
-_SCRIPTS = ("page.js", "tables.js", "pictures.js", "matrix.js")
+_SCRIPTS = ("page.js", "tables.js", "inflate.js", "pictures.js", "matrix.js")
 
 
 def write_report(
@@ -36,28 +37,49 @@ def write_report(
     command: str = "",
     provenance: Mapping[str, object] | None = None,
     failures: Sequence[tuple[str, str]] = (),
+    warnings: Sequence[str] = (),
+    stored: str = "",
     choice: Choice | None = None,
     most_labels: int = 5,
+    explained: bool = False,
 ) -> Path:
     """Write the report of an evaluation to one file and return its path.
+
+    A report is made to be shared, so absolute paths are cut to file names.
 
     Args:
         command: the exact command that makes the evaluation again.
         provenance: more facts about the run, such as hashes, hardware and dates.
         failures: what could not be done, and why.
+        warnings: what a reader must know first, such as a method that failed; they stand under the headline.
+        stored: the number format that maps were stored in since they were scored, such as ``float16``; none when left out.
         choice: the images to show in full, as :func:`choose_pictured` chose them; by default it is asked for
             twenty of those whose pixels were kept.
         most_labels: how many labels of an image are drawn; the numbers of all labels are in the scores anyway.
+        explained: whether the page is for someone who has a photo: it begins with what the net says and what the maps
+            of the first method prove, labels side by side; scores come later.
     """
-    record = page_record(evaluation, title=title, command=command, provenance=provenance, failures=failures)
+    evaluation = shared(evaluation)
+    record = page_record(
+        evaluation,
+        title=without_folders(title),
+        command=without_folders(command),
+        provenance=shared_settings(provenance or {}),
+        failures=[(without_folders(what), without_folders(why)) for what, why in failures],
+        warnings=[without_folders(warning) for warning in warnings],
+        stored=stored,
+    )
     if choice is None:
         choice = choose_pictured(
             values_of(evaluation), among=evaluation.pictured, positions=evaluation.inputs.position_noun
         )
     pictures, drawing = _pictures(evaluation, list(choice.reasons), most_labels)
     for picture in pictures:
-        picture.record["reasons"] = choice.reasons[picture.record["index"]]
+        picture.record["reasons"] = [without_folders(r) for r in choice.reasons[picture.record["index"]]]
+        if explained:
+            picture.record.update(_explained(evaluation, picture.record))
     record |= {"choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
+    record["explained"] = page_explained.headline(evaluation) if explained else None
     target = Path(path)
     write_text(target, page_html(record, pictures))
     return target
@@ -91,6 +113,16 @@ def _pictures(
     counts = slider_counts(first.insertion.positions)
     found = [picture_of(evaluation, i, shown_places(evaluation, i, most_labels), counts) for i in shown]
     return found, {"counts": counts, "curve_counts": [curve_counts(r, counts) for r in evaluation.results]}
+
+
+def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, object]:
+    """What the net says of an image, and what each map that is drawn proves."""
+    index = shown["index"]
+    places = [evaluation.labels[index].tolist().index(label["label"]) for label in shown["labels"]]
+    return {
+        "says": page_explained.says(evaluation, index),
+        "words": [page_explained.label_words(evaluation, index, j) for j in places],
+    }
 
 
 @cache

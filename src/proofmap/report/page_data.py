@@ -14,11 +14,13 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
+from proofmap.report.hidden import hidden_of
 from proofmap.report.page_pictures import json_number
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
+from proofmap.results.settings_words import coverage_words
 from proofmap.results.statistics import Score
 from proofmap.results.strength import BAR, OTHER_CURVE, judged_on_another_curve
 
@@ -35,13 +37,17 @@ def page_record(
     command: str = "",
     provenance: Mapping[str, object] | None = None,
     failures: Sequence[tuple[str, str]] = (),
+    warnings: Sequence[str] = (),
+    stored: str = "",
 ) -> dict[str, Any]:
     """Everything on the page but the pictures; NaN is None, and nothing but json_number data."""
+    hidden = hidden_of(evaluation)
     return {
         "title": title,
         "subject": subject(evaluation),
         "bar": BAR,
         "positions": evaluation.inputs.position_noun,
+        "hidden": {"colour": list(hidden.colour), "words": hidden.words},
         "verdict": verdict_words(evaluation),
         "panels": scatter_panels(evaluation),
         "metrics": [
@@ -55,6 +61,8 @@ def page_record(
         "notes": _notes(evaluation),
         "matrix": mean_matrix(evaluation),
         "failures": [{"what": what, "why": why} for what, why in failures],
+        "warnings": list(warnings),
+        "stored": stored,
         "command": command,
         "versions": _versions(),
         "settings": _settings_text(evaluation.settings),
@@ -107,6 +115,7 @@ def verdict_words(evaluation: Evaluation) -> dict[str, str]:
         _extremes(evaluation),
         _uneven_note(evaluation),
         missing,
+        f"Soundness is over {coverage_words(evaluation)}.",
         f"The bar, {tables.number(BAR)}, is our choice; read the numbers, too.",
     ]
     return {"headline": headline, "detail": " ".join(part for part in parts if part)}
@@ -127,7 +136,10 @@ def _missing_words(results: Sequence[MethodResult]) -> str:
 
 
 def scatter_panels(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """What is drawn against soundness: completeness, and best effort; once for every setting they were asked for."""
+    """What is drawn against soundness: completeness, and best effort; once for every setting they were asked for.
+
+    There is no panel where no method has both values.
+    """
     scores = evaluation.results[0].scores
     names = {kind: [s.name for s in scores if s.kind == kind] for kind in VERDICT}
     panels: list[dict[str, Any]] = []
@@ -137,11 +149,12 @@ def scatter_panels(evaluation: Evaluation) -> list[dict[str, Any]]:
             x = _nth_or_first(names[kind], k)
             if x is None or y is None or any((p["x"], p["y"]) == (x, y) for p in panels):
                 continue
-            points = [
+            points: list[dict[str, Any]] = [
                 {"method": m, "x": _ends(r.score(x)), "y": _ends(r.score(y)), "label_free": r.label_free}
                 for m, r in enumerate(evaluation.results)
             ]
-            panels.append({"x": x, "y": y, "points": points})
+            if any(p["x"][0] is not None and p["y"][0] is not None for p in points):
+                panels.append({"x": x, "y": y, "points": points})
     return panels
 
 

@@ -117,6 +117,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         "name": evaluation.image_names[index],
         "height": height,
         "width": width,
+        "maps": len(levels),
         "labels": [
             {
                 "name": evaluation.label_names[int(evaluation.labels[index, j])],

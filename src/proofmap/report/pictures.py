@@ -13,6 +13,7 @@ from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import shortened, wrapped
+from proofmap.report.hidden import PLAIN, Colour, hidden_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values, strength
 
@@ -34,7 +35,6 @@ _INFERNO = np.array(
     dtype=np.float64,
 )
 _INK, _SOFT, _PAPER = (24, 24, 28), (96, 96, 104), (255, 255, 255)
-_HIDDEN = 219  # the gray of what is not kept
 _WEAK, _STRONG, _PROOF = (0, 100, 170), (190, 70, 0), (0, 110, 75)
 _GAP, _LINE = 18, 20
 _NOTES = (
@@ -76,10 +76,12 @@ def overlay(image: Tensor, heat: Tensor, inputs: Inputs, strength: float = 0.65)
     return Image.fromarray(mixed.round().astype(np.uint8))
 
 
-def kept(image: Tensor, heat: Tensor, inputs: Inputs, share: float = KEPT_SHARE) -> Image.Image:
-    """The picture with only the top ``share`` of positions; the rest is light gray."""
+def kept(
+    image: Tensor, heat: Tensor, inputs: Inputs, share: float = KEPT_SHARE, hidden: Colour = PLAIN
+) -> Image.Image:
+    """The picture with only the top ``share`` of positions; the rest has the colour ``hidden``."""
     keep = per_pixel(keep_top(heat[None], share)[0].cpu().numpy(), inputs)
-    return Image.fromarray(np.where(keep[..., None], inputs.picture(image), np.uint8(_HIDDEN)))
+    return Image.fromarray(np.where(keep[..., None], inputs.picture(image), np.array(hidden, np.uint8)))
 
 
 def per_pixel(values: np.ndarray, inputs: Inputs) -> np.ndarray:
@@ -167,6 +169,7 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, one method: for each label the heat map, the positions kept, and what the map proves."""
     result, image, inputs = evaluation.results[0], evaluation.image_of(index), evaluation.inputs
     about = (Text(f"the {input_word(inputs)}", strong=True), Text(f"maps by {result.name}"))
+    hidden = hidden_of(evaluation)
     top = [Cell(photo(image, inputs), about)]
     bottom = [Cell(None, (Text(f"the top {KEPT_SHARE:.0%} of {inputs.position_noun}"), Text("of each map")))]
     for j, label in _labels(evaluation, index):
@@ -178,9 +181,10 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
             verdict(*proof_values(evaluation, result, index, j)),
         )
         top.append(Cell(overlay(image, heat, inputs), caption))
-        bottom.append(Cell(kept(image, heat, inputs)))
+        bottom.append(Cell(kept(image, heat, inputs, hidden=hidden.colour)))
     title = f"{evaluation.image_names[index]}: what does each heat map prove?"
-    return sheet(title, [top, bottom], sheet_notes(evaluation, index), ratio=picture_ratio(inputs))
+    notes = [*sheet_notes(evaluation, index), hidden.words]
+    return sheet(title, [top, bottom], notes, ratio=picture_ratio(inputs))
 
 
 def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:

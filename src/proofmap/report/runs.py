@@ -12,6 +12,7 @@ from proofmap.report.files import save_pictures
 from proofmap.report.html import TITLE, write_report
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.sharing import shared
 from proofmap.study.results import Run
 
 
@@ -37,10 +38,10 @@ def save_run(
 ) -> tuple[Evaluation, list[Path]]:
     """``scores.csv`` and ``report.html`` in the run directory, and sheets and charts in its folder ``pictures``."""
     evaluation, choice = shown(run, dataset=dataset)
-    write_text(run.folder / "scores.csv", tables.scores_csv(evaluation))
+    write_text(run.folder / "scores.csv", tables.scores_csv(shared(evaluation)))
     written = [run.folder / "scores.csv", _report(run, evaluation, choice, run.folder / "report.html", None)]
     if pictures:
-        save_pictures(evaluation, output_folder(run.folder / "pictures"))
+        save_pictures(shared(evaluation), output_folder(run.folder / "pictures"))
         written.append(run.folder / "pictures")
     return evaluation, written
 
@@ -85,6 +86,8 @@ def _report(run: Run, evaluation: Evaluation, choice: Choice, path: Path, title:
         path,
         command=run.manifest.commands[-1] if run.manifest.commands else "",
         provenance=provenance(run),
+        warnings=run.notes(),
+        stored=str(run.manifest.study.get("maps", "")),
         failures=[(f"{f.method} on {f.image}" if f.method else f.image, f.reason) for f in run.failures()],
         choice=choice,
         title=title or TITLE,
@@ -107,5 +110,4 @@ def provenance(run: Run) -> Mapping[str, object]:
         "maps": f"stored as {manifest.study.get('maps')}",
         **{f"machine {k + 1}": text for k, text in enumerate(machines)},
         **{f"command {k + 1}": text for k, text in enumerate(manifest.commands)},
-        "notes": "; ".join(run.notes()) or "none",
     }

@@ -13,6 +13,8 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, one_line
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.results.records import BEST_EFFORT, EvaluationRecord
+from proofmap.results.settings_words import coverage_notes, thresholds_words
+from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
 
 LABEL_FREE_MARK = "*"
@@ -50,14 +52,15 @@ def different_images(evaluation: EvaluationRecord) -> list[bool]:
 def score_notes(evaluation: EvaluationRecord) -> list[str]:
     """What the numbers depend on, in a few lines."""
     settings, curve = evaluation.settings, evaluation.results[0].insertion.settings
-    n = len(evaluation)
+    n, thresholds = len(evaluation), thresholds_words(evaluation)
     error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
     quoted = [
         f"{counted(n, 'image')}, labels {settings['labels']}, "
         f"{in_words(settings)}, model {settings['model']}, seed {settings['seed']}; 95 % bootstrap intervals over images",
-        f"{_thresholds_note(evaluation)}insertion curve: fill {curve['fill']}, "
+        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {curve['fill']}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
-        f"step error of an AUC at most {error:.3f}",
+        f"step error of an AUC about {error:.3f} or less (its change when every second step is left out)",
+        *coverage_notes(evaluation),
     ]
     if any(r.label_free for r in evaluation.results):
         effort = "" if is_independent(settings.get("outputs")) else "sound without effort, "
@@ -71,20 +74,6 @@ def _run_notes(evaluation: EvaluationRecord) -> list[str]:
     for score in evaluation.run_scores:
         lines.setdefault(score.name, []).append(f"{score.subject} {number(score.value)} (n = {score.n})")
     return [f"{name}: {', '.join(found)}" for name, found in lines.items()]
-
-
-def _thresholds_note(evaluation: EvaluationRecord) -> str:
-    """The thresholds that scores use; with the scores' names where one threshold has several values."""
-    users: dict[str, dict[str, list[str]]] = {"e1": {}, "e2": {}}
-    for score in evaluation.results[0].scores:
-        for e in users.keys() & score.settings.keys():
-            users[e].setdefault(f"{e} = {score.settings[e]}", []).append(score.name)
-    told = [
-        used if len(values) == 1 else f"{used} ({', '.join(names)})"
-        for values in users.values()
-        for used, names in values.items()
-    ]
-    return f"thresholds {', '.join(told)}; " if told else ""
 
 
 def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
@@ -203,25 +192,28 @@ def best_two(evaluation: EvaluationRecord) -> list[list[bool]]:
     """Which cells of :func:`score_cells` hold one of the best two values of their column, as the paper's tables mark.
 
     Values count as they are printed, so one that reads like the second best is marked too; of two methods only the
-    better is, and of one none. None is marked in a column whose means are over different images.
+    better is, and of one none. Methods with one map for all labels are left out: they are sound without effort. None
+    is marked in a column whose means are over different images.
     """
     results = evaluation.results
     marked = [[False] * (1 + len(results[0].scores)) for _ in results]
+    compared = [row for row, r in enumerate(results) if not r.label_free]
     uneven = different_images(evaluation)
-    for column, scores in enumerate(zip(*(r.scores for r in results), strict=True), start=1):
-        if uneven[column - 1]:
+    for column, score in enumerate(results[0].scores):
+        if uneven[column]:
             continue
-        sign = 1 if scores[0].higher_is_better else -1
-        printed = [sign * _as_printed(s.value) for s in scores]
-        ranked = sorted((v for v in printed if not math.isnan(v)), reverse=True)
-        best = ranked[: min(2, len(results) - 1)]
-        for row, value in enumerate(printed):
-            marked[row][column] = bool(best) and value >= best[-1]
+        sign = 1 if score.higher_is_better else -1
+        printed = {row: sign * _as_printed(results[row].scores[column].value) for row in compared}
+        ranked = sorted((v for v in printed.values() if not math.isnan(v)), reverse=True)
+        best = ranked[: max(0, min(2, len(compared) - 1))]
+        for row, value in printed.items():
+            marked[row][1 + column] = bool(best) and value >= best[-1]
     return marked
 
 
 def score_markdown(evaluation: EvaluationRecord) -> str:
-    """The scores as a Markdown table, the best two of each column bold, with notes below."""
+    """The scores as a Markdown table, the best two of each column bold, with notes below, without folders in names."""
+    evaluation = shared(evaluation)
     return markdown(*score_cells(evaluation), score_notes(evaluation), bold=best_two(evaluation))
 
 
@@ -234,11 +226,13 @@ def latex(
 ) -> str:
     """The scores as a LaTeX table (package booktabs), the best two of each column bold.
 
-    The caption says what the numbers depend on unless one is given (as LaTeX).
+    The caption says what the numbers depend on unless one is given (as LaTeX). Names have no folders in them.
     """
+    evaluation = shared(evaluation)
     header, _ = score_cells(evaluation)
     head = " & ".join(latex_text(cell) for cell in header)
     uneven = different_images(evaluation)
+    free = sum(result.label_free for result in evaluation.results)
     lines = []
     for result, marks in zip(evaluation.results, best_two(evaluation), strict=True):
         name = latex_text(result.name) + ("$^{*}$" if result.label_free else "")
@@ -248,7 +242,8 @@ def latex(
         lines.append(" & ".join([name, *cells]) + r" \\")
     if caption is None:
         where = " that is over the same images" if any(uneven) else ""
-        marked = f"The best two of each column{where} are bold. " if len(lines) > 2 else ""
+        among = " among the methods with a map for each label" if free else ""
+        marked = f"The best two of each column{where}{among} are bold. " if len(lines) - free > 2 else ""
         caption = marked + " ".join(f"{latex_text(_sentence(note))}" for note in score_notes(evaluation))
     return "\n".join(
         [

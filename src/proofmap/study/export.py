@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write, output_folder
+from proofmap.results.sharing import shared, shared_names
 from proofmap.study.results import Run
 
 Format = Literal["csv", "json", "parquet"]
@@ -40,12 +41,14 @@ def _table(run: Run, name: str) -> tuple[list[str], Iterator[tuple[object, ...]]
     if name == "scores":
         rows = [
             _score_row(result.name, score.record())
-            for result in run.evaluation().results
+            for result in shared(run.evaluation()).results
             for score in result.scores
         ]
         return list(rows[0]), iter([tuple(row.values()) for row in rows])
     cursor = run.store.database.execute(f"SELECT * FROM {name}")
-    return [column[0] for column in cursor.description], iter(cursor)
+    columns = [column[0] for column in cursor.description]
+    at, names = columns.index("method"), dict(zip(run.methods, shared_names(list(run.methods)), strict=True))
+    return columns, ((*row[:at], names[row[at]], *row[at + 1 :]) for row in cursor)
 
 
 def _score_row(method: str, record: Mapping[str, object]) -> dict[str, object]:

@@ -90,8 +90,13 @@ class CurvesFigure(Figure):
         return (
             f"Mean probability of {titles} while the {self.positions} of that label's map are shown, best first. Dotted: f on "
             "the whole image. The area under a curve (AUC, in brackets) should match f: less is incomplete, more is "
-            f"unsound. {dashed}{self.settings}"
+            f"unsound. {dashed}{self._scales(panels)}{self.settings}"
         )
+
+    def _scales(self, panels: Sequence[Panel]) -> str:
+        """That the vertical axes differ, where they do."""
+        tops = [number(panel_top(panel)) for panel in panels]
+        return f"The vertical axes end at {' and '.join(tops)}. " if len(set(tops)) > 1 else ""
 
     def drawn(self, plt: Any) -> Any:
         lines = self.rows[0][0].lines

@@ -27,6 +27,7 @@ from proofmap.report.figures.drawing import (
     escaped_lines,
     evaluation_settings,
 )
+from proofmap.report.hidden import hidden_of
 from proofmap.report.pictures import input_word, kept, picture_ratio
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
@@ -161,7 +162,7 @@ def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
     """The same for one image of an evaluation and its first two labels, with pictures."""
     labels = [a for a in evaluation.labels[index].tolist() if a != NO_LABEL][:2]
     image, inputs, first = evaluation.image_of(index), evaluation.inputs, evaluation.results[0]
-    cases, pictures, judged = [], [], []
+    cases, pictures, judged, hidden = [], [], [], hidden_of(evaluation)
     for result in evaluation.results:
         beliefs = [
             Belief(
@@ -175,16 +176,17 @@ def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
         judged.append(tuple(proof_values(evaluation, result, index, j) for j in range(len(labels))))
         pictures.append(
             tuple(
-                np.asarray(kept(image, evaluation.map_of(result, index, j), inputs, SHARE))
+                np.asarray(kept(image, evaluation.map_of(result, index, j), inputs, SHARE, hidden.colour))
                 for j in range(len(labels))
             )
         )
+    other = f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else ""
     example = Example(evaluation.image_names[index], str(evaluation.settings["model"]), tuple(cases))
     return Desk(
         example,
         first.threshold("e1"),
         first.threshold("e2"),
-        (f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else "") + evaluation_settings(evaluation),
+        f"{hidden.words} {other}{evaluation_settings(evaluation)}",
         inputs.picture(image),
         tuple(pictures),
         tuple(judged),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +14,8 @@ from proofmap.core.files import atomic_write
 from proofmap.core.pictures import OWN_SOFTWARE
 from proofmap.core.text import counted, one_line, wrapped
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import SOUNDNESS
+from proofmap.results.settings_words import coverage_words, thresholds_words
 
 WIDTH = 5.5
 """Inches: the text width of NeurIPS. Figures are drawn at the size they are printed, so fonts keep theirs."""
@@ -109,17 +112,33 @@ def escaped_lines(text: str, width: int, lines: int = 3) -> str:
 
 def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> str:
     """What an evaluation's figures depend on, as one sentence for their captions."""
-    settings, first = evaluation.settings, evaluation.results[0]
-    curve, n = first.insertion.settings, len(evaluation)
+    settings, curve, n = evaluation.settings, evaluation.results[0].insertion.settings, len(evaluation)
     parts = [
         f"net {settings['model']}",
         counted(n, "image"),
         f"labels {settings['labels']} ({in_words(settings)})",
-        *([f"e1 = {first.threshold('e1'):g}, e2 = {first.threshold('e2'):g}"] if thresholds else []),
+        *(_proof_settings(evaluation) if thresholds else []),
         f"insertion curve with {curve['fill']} fill, {curve['points']} points",
         f"seed {settings['seed']}",
     ]
     return one_line("Settings: " + "; ".join(parts) + ".")
+
+
+def _proof_settings(evaluation: Evaluation) -> list[str]:
+    """The thresholds of each score, and over how many labels soundness was judged, where it was."""
+    sound = evaluation.results[0].first_score(SOUNDNESS) is not None
+    covered = [f"soundness over {coverage_words(evaluation)}"] if sound else []
+    return [words for words in (thresholds_words(evaluation), *covered) if words]
+
+
+def ink_on(colour: Sequence[float]) -> str:
+    """Black or white, whichever contrasts more with a colour (red, green, blue in [0, 1]): WCAG's relative luminance.
+
+    >>> ink_on((1.0, 0.9, 0.2)), ink_on((0.0, 0.1, 0.4))
+    ('black', 'white')
+    """
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
+    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
 
 
 def darker(colour: str) -> str:

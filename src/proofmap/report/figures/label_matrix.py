@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from proofmap.core.errors import InputError
-from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, escaped_lines, evaluation_settings
+from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, escaped_lines, evaluation_settings, ink_on
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
 from proofmap.results.tables import number
@@ -97,7 +97,7 @@ class LabelMatrix(Figure):
         if size <= MOST_WRITTEN:
             for i, row in enumerate(values.tolist()):
                 for j, value in enumerate(row):
-                    colour = "white" if value < 0.55 else "black"
+                    colour = ink_on(picture.to_rgba(value)[:3])
                     axis.text(j, i, number(value), ha="center", va="center", fontsize=6, color=colour)
         return picture
 

@@ -23,6 +23,7 @@ from proofmap.metrics.curves import insertion
 from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_top
 from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, escaped
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof, tiny
+from proofmap.report.hidden import drawn_colour
 from proofmap.report.pictures import input_word, kept, photo
 from proofmap.results.tables import number
 
@@ -222,6 +223,7 @@ def masks_by_k(
     """Learn K masks for the top label of each image, for several K."""
     images = classifier.check_images(images)
     inputs, labels = classifier.inputs, _chosen("top1", classifier, images)
+    hidden = drawn_colour(inputs, inputs.neutral.tolist())
     base = method or LearnedMask()
     f = classifier.frozen().probabilities(images).gather(1, labels)[:, 0].tolist()
     rows = [
@@ -238,7 +240,7 @@ def masks_by_k(
         for i, image in enumerate(images):
             for mask in masks[i, 0]:
                 alone = _probability(classifier, image, mask, int(labels[i, 0]), share)
-                rows[i].append(shown(kept(image, mask, inputs, share), tiny(alone)))
+                rows[i].append(shown(kept(image, mask, inputs, share, hidden), tiny(alone)))
         gaps.append(column)
         spans.append((column, column + k - 1, f"K = {k}"))
         column += k

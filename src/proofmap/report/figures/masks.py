@@ -18,6 +18,7 @@ from proofmap.methods.method import MethodLike
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.report.figures.drawing import evaluation_settings
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown_photo, shown_proof
+from proofmap.report.hidden import hidden_of
 from proofmap.report.pictures import input_word, kept
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
@@ -38,7 +39,7 @@ class MaskGrid(GridFigure):
     def about(self) -> str:
         return (
             f"{self.noun.capitalize()}s with only the top {100 * self.share:.0f} % of {self.positions} of each method's map of "
-            f"{self.label}; the rest is gray. Below each {self.noun}: the label and f. {READING}"
+            f"{self.label}; the rest is hidden. Below each {self.noun}: the label and f. {READING}"
         )
 
 
@@ -160,9 +161,10 @@ def _photo(evaluation: Evaluation, i: int, place: int) -> Shown:
 
 def _kept_by_each(evaluation: Evaluation, i: int, place: int, share: float) -> list[Shown]:
     """For each method: the photo with the top pixels of its map of this label."""
-    cells = []
+    cells, hidden = [], hidden_of(evaluation).colour
     for result in evaluation.results:
-        picture = kept(evaluation.image_of(i), evaluation.map_of(result, i, place), evaluation.inputs, share)
+        heat = evaluation.map_of(result, i, place)
+        picture = kept(evaluation.image_of(i), heat, evaluation.inputs, share, hidden)
         auc = float(result.insertion.auc[i, place])
         cells.append(shown_proof(picture, auc, *proof_values(evaluation, result, i, place)))
     return cells
@@ -181,6 +183,7 @@ def _place_name(evaluation: Evaluation, place: int) -> str:
 
 
 def _marks(evaluation: Evaluation) -> str:
-    """What the star means, and whether the signs come from another curve."""
+    """What the star and the hidden positions mean, and whether the signs come from another curve."""
     star = "* One map for all labels. " if any(r.label_free for r in evaluation.results) else ""
-    return star + (f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else "")
+    other = f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else ""
+    return f"{star}{hidden_of(evaluation).words} {other}"

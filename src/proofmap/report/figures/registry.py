@@ -20,6 +20,7 @@ from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
 from proofmap.report.figures.masks import mask_grid, two_objects_of, wrong_mask_grid
 from proofmap.report.figures.scatter import scatter_figure, scatter_panels
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.sharing import shared
 
 Needs = Literal["evaluation", "images", "nothing"]
 
@@ -77,7 +78,7 @@ def make_figure(
     if info.needs == "evaluation":
         if evaluation is None:
             raise InputError(f"the figure {name} is drawn from an evaluation; none was given")
-        return info.make(evaluation, **settings)
+        return info.make(shared(evaluation), **settings)
     if classifier is None or images is None:
         raise InputError(f"the figure {name} learns masks of its own: it needs a classifier and images")
     return info.make(classifier, images, **settings)

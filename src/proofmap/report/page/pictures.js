@@ -12,9 +12,8 @@ function bytesOf(text) {
 }
 
 /** The levels of all maps of one image: inflated, then summed up from left to right and from top to bottom. */
-async function levelsOf(text, height, width) {
-  const inflated = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const levels = new Uint8Array(await new Response(inflated).arrayBuffer());
+function levelsOf(text, maps, height, width) {
+  const levels = inflated(bytesOf(text), maps * height * width);
   for (let i = 0; i < levels.length; i++) if (i % width) levels[i] += levels[i - 1];
   for (let i = width; i < levels.length; i++) if (Math.floor(i / width) % height) levels[i] += levels[i - width];
   return levels;
@@ -54,7 +53,7 @@ class Cell {
     this.kept = picture(image, "kept", `The ${record.positions} that ${name} likes best for ${label.name}`);
     this.reading = make("p", { class: "reading-off" });
     this.node = make("figure", { class: "cell" },
-      make("figcaption", {}, methodMark(method), make("span", {}, name)),
+      make("figcaption", { title: name }, methodMark(method), make("span", {}, name)),
       this.heat, this.kept,
       this.drawCurve(card.tops[place], `Insertion curve of ${name} for ${label.name}: AUC ${number(facts.auc)}, f ${number(label.f)}`),
       this.reading,
@@ -63,7 +62,7 @@ class Cell {
     );
   }
 
-  /** The curve in a frame from 0 to the highest value of the label's row, f dashed, the area below filled. */
+  /** The curve in a frame from 0 to the highest value of the label's row, as it says above; f dashed, the area below filled. */
   drawCurve(top, words) {
     const n = record.counts[record.counts.length - 1];
     const x = (count) => (100 * count) / n;
@@ -81,42 +80,48 @@ class Cell {
       this.cursor, this.dot,
     );
     return make("div", { class: "curve", role: "img", "aria-label": words },
-      drawing, make("span", { class: "scale", "aria-hidden": "true" }, number(top)));
+      make("span", { class: "scale", "aria-hidden": "true" }, `0 to ${number(top)}`), drawing);
   }
 
   /** Photo in gray, heat over it. */
   paintHeat() {
-    const { image, photo } = this.card;
-    const colours = Uint32Array.from(this.table, (brightness) => {
-      const [red, green, blue] = heatColour(brightness / 255);
-      return (255 << 24) | (blue << 16) | (green << 8) | red;
+    const colours = Uint32Array.from(this.table, (brightness) => packed(heatColour(brightness / 255)));
+    this.paint(this.heat, colours, (context, { width, height }) => {
+      context.globalCompositeOperation = "saturation";
+      context.fillStyle = "#000";
+      context.fillRect(0, 0, width, height);
+      context.globalCompositeOperation = "source-over";
+      context.globalAlpha = 0.65;
     });
-    const heat = scratch(image);
-    heat.context.putImageData(this.pixels(colours), 0, 0);
-    const context = this.heat.getContext("2d");
-    context.drawImage(photo, 0, 0, image.width, image.height);
-    context.globalCompositeOperation = "saturation";
-    context.fillStyle = "#000";
-    context.fillRect(0, 0, image.width, image.height);
-    context.globalCompositeOperation = "source-over";
-    context.globalAlpha = 0.65;
-    context.drawImage(heat.canvas, 0, 0);
   }
 
-  /** The photo where the level is at most the step; nothing elsewhere, so that the page's gray shows through. */
+  /** The photo where the level is at most the step, and what hidden pixels are drawn as elsewhere. */
   paintKept(step) {
-    const opaque = Uint32Array.from({ length: 256 }, (_, level) => (level <= step ? 0xff000000 : 0));
+    const hidden = packed(record.hidden.colour);
+    this.paint(this.kept, Uint32Array.from({ length: 256 }, (_, level) => (level <= step ? 0 : hidden)));
+  }
+
+  /** The photo with a colour over each pixel by its level; \`prepare\` changes the photo and how the colours are laid over it.
+   *
+   * It is put together elsewhere and drawn as one picture, because a printer may replay the steps of a canvas in its own way.
+   */
+  paint(canvas, colours, prepare = () => {}) {
     const { image, photo } = this.card;
-    const context = this.kept.getContext("2d");
-    context.putImageData(this.pixels(opaque), 0, 0);
-    context.globalCompositeOperation = "source-in";
-    context.drawImage(photo, 0, 0, image.width, image.height);
+    const over = scratch(image, "over");
+    over.context.putImageData(this.pixels(colours), 0, 0);
+    const whole = scratch(image, "whole");
+    whole.context.save();
+    whole.context.drawImage(photo, 0, 0, image.width, image.height);
+    prepare(whole.context, image);
+    whole.context.drawImage(over.canvas, 0, 0);
+    whole.context.restore();
+    canvas.getContext("2d").drawImage(whole.canvas, 0, 0);
   }
 
   /** The map as pixels, each coloured by its level. */
   pixels(colours) {
     const { image, levels } = this.card;
-    const { data, pixels } = scratch(image);
+    const { data, pixels } = scratch(image, "over");
     const from = this.map * pixels.length;
     for (let i = 0; i < pixels.length; i++) pixels[i] = colours[levels[from + i]];
     return data;
@@ -130,17 +135,20 @@ class Cell {
     this.cursor.setAttribute("d", `M${this.x(count)},0V50`);
     this.dot.setAttribute("d", p === null ? "" : `M${this.x(count)},${this.y(p)}h.001`);
     this.reading.replaceChildren(`at ${percent(step)}: `, make("b", {}, number(p)));
-    if (this.card.levels) this.paintKept(step);
+    this.paintKept(step);
   }
 }
 
 /** A step of the slider in percent of the positions. */
 const percent = (step) => `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
 
-/** One shared canvas for each size of image, to put pixels on before they are drawn elsewhere. */
+/** A colour [red, green, blue] as a canvas keeps an opaque pixel of it: one number. */
+const packed = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+
+/** One shared canvas for each size of image and purpose, to put pixels on before they are drawn elsewhere. */
 const scratches = new Map();
-function scratch({ width, height }) {
-  const key = `${width}x${height}`;
+function scratch({ width, height }, purpose) {
+  const key = `${purpose} ${width}x${height}`;
   if (!scratches.has(key)) {
     const canvas = make("canvas", { width, height });
     const context = canvas.getContext("2d", { willReadFrequently: true });
@@ -150,26 +158,47 @@ function scratch({ width, height }) {
   return scratches.get(key);
 }
 
-/** One label of one image: a row of methods. It is painted when it comes into view, and follows the slider there. */
+/** A row of pictures of one image. It is painted when it comes into view, and follows the slider there. */
 class Row {
-  constructor(card, place) {
-    const label = card.image.labels[place];
+  constructor(card, cells, node) {
     this.card = card;
-    this.cells = record.methods.map((_, method) => new Cell(card, place, method));
+    this.cells = cells;
+    this.node = node;
     this.step = null;
+  }
+
+  /** One label: a column for each method. */
+  static ofMethods(card, place) {
+    const label = card.image.labels[place];
+    const cells = record.methods.map((_, method) => new Cell(card, place, method));
     const rank = label.place === 1 ? "the net's first choice" : `number ${label.place} for the net`;
-    this.node = make("section", { class: "row", "aria-label": `${label.name} on ${card.image.name}` },
+    return new Row(card, cells, make("section", { class: "row", "aria-label": `${label.name} on ${card.image.name}` },
       make("header", {},
         make("h4", {}, label.name),
         make("p", {}, "f ", make("b", {}, number(label.f)), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` })),
         make("p", { class: "soft" }, rank)),
       make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": `Methods for ${label.name}` },
-        ...this.cells.map((cell) => cell.node)),
-    );
+        ...cells.map((cell) => cell.node)),
+    ));
+  }
+
+  /** One method: a column for each label, and below it what the map proves in words. */
+  static ofLabels(card) {
+    const cells = card.image.labels.map((label, place) => {
+      const cell = new Cell(card, place, 0);
+      cell.node.querySelector("figcaption").replaceChildren(
+        make("h4", {}, label.name), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` }));
+      cell.node.append(make("p", { class: "plain-words" }, card.image.words[place]));
+      return cell;
+    });
+    return new Row(card, cells, make("section", { class: "row wide", "aria-label": `Labels of ${card.image.name}` },
+      make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": `Labels of ${card.image.name}` },
+        ...cells.map((cell) => cell.node)),
+    ));
   }
 
   show(step) {
-    if (this.step === step || !this.card.levels) return;
+    if (this.step === step) return;
     if (this.step === null) for (const cell of this.cells) cell.paintHeat();
     for (const cell of this.cells) cell.show(step);
     this.step = step;
@@ -183,10 +212,11 @@ class Card {
     this.image = image;
     this.photo = node.querySelector("img.photo");
     this.chips = [...node.querySelectorAll(".chip")];
-    this.levels = null;
     const values = (place) => image.methods.flatMap((m) => m.curve[place]).filter((p) => p !== null);
     this.tops = image.labels.map((label, place) => Math.max(label.f ?? 0, ...values(place), 1e-6));
-    this.rows = image.labels.map((_, place) => new Row(this, place));
+    if (record.explained) this.tops.fill(Math.max(...this.tops)); // labels stand side by side
+    this.rows = record.explained ? [Row.ofLabels(this)] : image.labels.map((_, place) => Row.ofMethods(this, place));
+    this.labelNodes = record.explained ? this.rows[0].cells.map((cell) => cell.node) : this.rows.map((row) => row.node);
     node.querySelector(".rows").append(...this.rows.map((row) => row.node));
     if (image.matrix && image.labels.length > 1) node.querySelector(".rows").append(matrixDetails(image));
     this.chips.forEach((chip, place) => chip.addEventListener("click", () => {
@@ -196,20 +226,17 @@ class Card {
 
   switchLabel(place, on) {
     this.chips[place].setAttribute("aria-pressed", String(on));
-    this.rows[place].node.hidden = !on;
+    this.labelNodes[place].hidden = !on;
   }
 
   /** The levels, inflated once. */
-  load() {
-    this.loading ??= (async () => {
+  get levels() {
+    if (!this.inflated) {
       const store = this.node.querySelector("script.levels");
-      const [levels] = await Promise.all([
-        levelsOf(store.textContent, this.image.height, this.image.width), this.photo.decode(),
-      ]);
+      this.inflated = levelsOf(store.textContent, this.image.maps, this.image.height, this.image.width);
       store.remove();
-      this.levels = levels;
-    })();
-    return this.loading;
+    }
+    return this.inflated;
   }
 }
 
@@ -251,7 +278,7 @@ class Gallery {
       const row = this.rowOf.get(change.target);
       if (change.isIntersecting) {
         this.seen.add(row);
-        row.card.load().then(() => this.seen.has(row) && row.show(this.step));
+        row.card.photo.decode().then(() => this.seen.has(row) && row.show(this.step));
       } else {
         this.seen.delete(row);
       }
@@ -265,7 +292,7 @@ class Gallery {
     const pause = () => new Promise((go) => (globalThis.requestIdleCallback ?? setTimeout)(go));
     for (const card of this.cards) {
       await pause();
-      await card.load();
+      card.levels;
     }
     document.documentElement.dataset.ready = "true";
   }
@@ -277,7 +304,7 @@ class Gallery {
     byId("labels-shown").append(...choices.reverse().map((k) => make("option", { value: k }, words(k))));
     byId("labels-shown").addEventListener("change", (event) => {
       const shown = Number(event.target.value);
-      for (const card of this.cards) card.rows.forEach((_, place) => card.switchLabel(place, place < shown));
+      for (const card of this.cards) card.labelNodes.forEach((_, place) => card.switchLabel(place, place < shown));
     });
     byId("jump").append(...record.pictured.map((image) => make("option", { value: image.index }, image.name)));
     byId("jump").addEventListener("change", (event) => byId(`image-${event.target.value}`).scrollIntoView());

@@ -128,8 +128,8 @@ class ImageList {
   row(image) {
     const name = record.images.names[image];
     const row = make("tr", {},
-      make("th", { scope: "row" }, this.pictured.has(image) ? make("a", { href: `#image-${image}` }, name) : name),
-      make("td", {}, this.label(image)),
+      make("th", { scope: "row", title: name }, this.pictured.has(image) ? make("a", { href: `#image-${image}` }, name) : name),
+      make("td", { title: this.label(image) }, this.label(image)),
       make("td", { class: "number" }, number(record.images.f[image])),
     );
     record.methods.forEach((method) => {

@@ -1,0 +1,90 @@
+"""What the page of ``explain`` says to someone who has a photo: what the net says, and what each map proves, in words."""
+
+from __future__ import annotations
+
+from proofmap.core.labels import NO_LABEL, is_by_probability
+from proofmap.report.pictures import input_word
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.strength import Word, proof_values, strength
+
+_GROUPS: dict[Word, str] = {
+    "match": "proves what the net believes of {labels}",
+    "weak": "is too weak for {labels}",
+    "strong": "is too strong for {labels}",
+    "unknown": "was not judged for {labels}",
+}
+
+
+def headline(evaluation: Evaluation) -> dict[str, str]:
+    """The page's first lines: of one image what the net says and what the maps amount to, otherwise what follows."""
+    if len(evaluation) > 1:
+        detail = "Below: what the net says of each, the map of each label, and what that map proves."
+        return {"headline": f"What the net says of {len(evaluation)} images, and why", "detail": detail}
+    return {"headline": says(evaluation, 0), "detail": amounts(evaluation, 0)}
+
+
+def says(evaluation: Evaluation, index: int) -> str:
+    """The net's first choice and how much it believes it; of the labels asked for, where those were a list."""
+    places = _places(evaluation, index)
+    first = max(places, key=lambda j: float(evaluation.f[index, j]))
+    name, f = _name(evaluation, index, first), share(float(evaluation.f[index, first]))
+    if is_by_probability(str(evaluation.settings.get("labels", ""))):
+        return f"The net says {name}, {f}"
+    if len(places) == 1:
+        return f"The net believes {name} with {f}"
+    return f"Of the {len(places)} labels asked for, the net believes {name} most, {f}"
+
+
+def amounts(evaluation: Evaluation, index: int) -> str:
+    """Which labels' maps are proofs, and which are too weak or too strong."""
+    found: dict[Word, list[str]] = {word: [] for word in _GROUPS}
+    for j in _places(evaluation, index):
+        found[_word(evaluation, index, j)].append(_name(evaluation, index, j))
+    method = evaluation.results[0].name
+    parts = [words.format(labels=", ".join(found[word])) for word, words in _GROUPS.items() if found[word]]
+    return f"The map of {method} {'; it '.join(parts)}."
+
+
+def label_words(evaluation: Evaluation, index: int, place: int) -> str:
+    """What one map proves, in plain words."""
+    noun, positions = input_word(evaluation.inputs), evaluation.inputs.position_noun
+    name = _name(evaluation, index, place)
+    f = share(float(evaluation.f[index, place]))
+    auc = share(float(evaluation.results[0].insertion.auc[index, place]))
+    shown = (
+        f"While the map's {positions} are shown, best first, the net believes {name} with {auc} on average"
+    )
+    match _word(evaluation, index, place):
+        case "match":
+            return f"A proof. {shown}, about as much as on the whole {noun} ({f})."
+        case "weak":
+            return f"Too weak. {shown}, and with {f} on the whole {noun}: the map does not show why."
+        case "strong":
+            return f"Too strong. {shown}, and only with {f} on the whole {noun}: the map argues for more than the net believes."
+        case _:
+            return f"Not judged. The net believes {name} with {f} on the whole {noun}."
+
+
+def share(probability: float) -> str:
+    """A probability as people say it.
+
+    >>> share(0.364), share(0.004), share(0.0), share(0.9999)
+    ('36 %', 'less than 1 %', '0 %', 'more than 99 %')
+    """
+    if 0 < probability < 0.005:
+        return "less than 1 %"
+    if 0.995 <= probability < 1:
+        return "more than 99 %"
+    return f"{100 * probability:.0f} %"
+
+
+def _word(evaluation: Evaluation, index: int, place: int) -> Word:
+    return strength(*proof_values(evaluation, evaluation.results[0], index, place)).word
+
+
+def _places(evaluation: Evaluation, index: int) -> list[int]:
+    return [j for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
+
+
+def _name(evaluation: Evaluation, index: int, place: int) -> str:
+    return evaluation.label_names[int(evaluation.labels[index, place])]

@@ -1,0 +1,48 @@
+"""What scores depend on, in words: their thresholds, and over how many of the net's labels the worst case was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proofmap.core.labels import NO_LABEL, is_by_probability
+from proofmap.results.records import SOUNDNESS, EvaluationRecord
+
+
+def thresholds_words(evaluation: EvaluationRecord) -> str:
+    """The thresholds of the scores that have any; with the scores' names where scores use several: ``e1 = 0.01, e2 = 0.001``."""
+    parts = []
+    for threshold in ("e1", "e2"):
+        users: dict[str, list[str]] = {}
+        for score in evaluation.results[0].scores:
+            if threshold in score.settings:
+                users.setdefault(f"{threshold} = {score.settings[threshold]}", []).append(score.name)
+        several = len(users) > 1
+        parts += [f"{used} ({', '.join(names)})" if several else used for used, names in users.items()]
+    return ", ".join(parts)
+
+
+def coverage_words(evaluation: EvaluationRecord) -> str:
+    """How many labels of an image were judged, of those that count: ``5 of 1,000 labels``, ``2 to 7 of 10 labels``."""
+    judged = (evaluation.labels != NO_LABEL).sum(dim=1)
+    least, most = int(judged.min()), int(judged.max())
+    label_set = evaluation.settings.get("label_set", "all")
+    everything = len(label_set) if isinstance(label_set, Sequence) and not isinstance(label_set, str) else 0
+    n = everything or len(evaluation.label_names)
+    if least == n:
+        return f"all {n:,} labels"
+    return f"{least:,} of {n:,} labels" if least == most else f"{least:,} to {most:,} of {n:,} labels"
+
+
+def coverage_notes(evaluation: EvaluationRecord) -> list[str]:
+    """Over how many labels soundness is the worst case, and whether the net itself selected them by a probability."""
+    names = [score.name for score in evaluation.results[0].scores if score.kind == SOUNDNESS]
+    if not names:
+        return []
+    notes = [f"{', '.join(names)} over {coverage_words(evaluation)}: the worst case of the labels judged"]
+    rule = str(evaluation.settings.get("labels", ""))
+    if is_by_probability(rule) and rule.strip().startswith("p"):
+        notes.append(
+            f"labels {rule} are those that the net itself believes: a label with a small probability, which soundness "
+            f"is about, is never tried, so {' and '.join(names)} is optimistic; compare with labels all or top5"
+        )
+    return notes

@@ -1,0 +1,80 @@
+"""Results as they can be given to others: file names instead of the folders of one's own machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import TypeVar
+
+from proofmap.core.files import distinct_names
+from proofmap.results.records import EvaluationRecord, MethodResult
+
+_START = r"(?:file://)?(?:~|[A-Za-z]:)?[/\\]"
+_QUOTED = re.compile(rf"(['\"])({_START}[^'\"\n]*)\1")
+_BARE = re.compile(rf"(?<![\w./\\-]){_START}[^\s/\\'\"():;,<>|]+(?:[/\\][^\s/\\'\"():;,<>|]+)*[/\\]?")
+
+Record = TypeVar("Record", bound=EvaluationRecord)
+
+
+def without_folders(text: str) -> str:
+    """The text with every absolute path in it cut to its last part; relative paths stay as they are.
+
+    >>> without_folders(
+    ...     "evaluate --data '/home/anna/my photos' --model /home/anna/net.py:make --out runs/first"
+    ... )
+    "evaluate --data 'my photos' --model net.py:make --out runs/first"
+    """
+    text = _QUOTED.sub(lambda found: f"{found[1]}{_last_part(found[2])}{found[1]}", text)
+    return _BARE.sub(lambda found: _last_part(found[0]), text)
+
+
+def _last_part(path: str) -> str:
+    kind = PureWindowsPath if "\\" in path else PurePosixPath
+    return kind(path).name
+
+
+def shared_names(names: Sequence[str]) -> list[str]:
+    """Names without folders, still different from one another."""
+    return distinct_names([without_folders(name) for name in names])
+
+
+def shared_settings(settings: Mapping[str, object]) -> dict[str, object]:
+    """Settings without folders; other values stay as they are."""
+    return {key: _shared_value(value) for key, value in settings.items()}
+
+
+def _shared_value(value: object) -> object:
+    if isinstance(value, str):
+        return without_folders(value)
+    if isinstance(value, Mapping):
+        return shared_settings(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_shared_value, value))
+    return value
+
+
+def shared(evaluation: Record) -> Record:
+    """The evaluation without folders in the names of methods and images, and in settings; no number changes."""
+    images = evaluation.image_names
+    if any(without_folders(name) != name for name in images):
+        images = tuple(shared_names(images))
+    names = shared_names([result.name for result in evaluation.results])
+    return replace(
+        evaluation,
+        results=tuple(_shared_result(r, n, images) for r, n in zip(evaluation.results, names, strict=True)),
+        image_names=images,
+        settings=shared_settings(evaluation.settings),
+    )
+
+
+def _shared_result(result: MethodResult, name: str, images: Sequence[str]) -> MethodResult:
+    return replace(
+        result,
+        name=name,
+        settings=shared_settings(result.settings),
+        scores=tuple(replace(s, settings=shared_settings(s.settings)) for s in result.scores),
+        insertion=replace(result.insertion, settings=shared_settings(result.insertion.settings)),
+        image_names=images,
+    )
