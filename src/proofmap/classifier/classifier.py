@@ -227,7 +227,7 @@ class Classifier:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Logits ``(N, A)`` in float32 for one batch, differentiable in the images (log-probabilities where the
-        net returns probabilities)."""
+        net applies a softmax)."""
         x = ((images - self._mean) / self._std).to(self.dtype)
         out = self.net(x)
         if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != images.shape[0]:
@@ -296,6 +296,8 @@ class Classifier:
                     f"the net fails on two {self.inputs.noun} of shape ({', '.join(map(str, self.inputs.shape))}): "
                     f"{type(error).__name__}: {error}"
                 ) from error
+        if self.outputs == "sigmoid-probabilities":  # a probability near 1 has a logit that rounding moves
+            pair, alone = pair.sigmoid(), alone.sigmoid()
         if bool((pair[1:] - alone).abs().max() > 0.01 * (1 + alone.abs().max())):
             raise ModelError(
                 "the net's output for an image depends on the other images of its batch, so f(x, a) is not defined. "
