@@ -227,7 +227,7 @@ class Classifier:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Logits ``(N, A)`` in float32 for one batch, differentiable in the images (log-probabilities where the
-        net applies a softmax)."""
+        net returns probabilities)."""
         x = ((images - self._mean) / self._std).to(self.dtype)
         out = self.net(x)
         if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != images.shape[0]:
