@@ -334,6 +334,8 @@ class Classifier:
                     f"the net fails on two {self.inputs.noun} of shape ({', '.join(map(str, self.inputs.shape))}): "
                     f"{type(error).__name__}: {error}"
                 ) from error
+        if self.outputs == "sigmoid-probabilities":  # a probability near 1 has a logit that rounding moves
+            pair, alone = pair.sigmoid(), alone.sigmoid()
         if bool((pair[1:] - alone).abs().max() > 0.01 * (1 + alone.abs().max())):
             raise ModelError(
                 "the net's output for an image depends on the other images of its batch, so f(x, a) is not defined. "
