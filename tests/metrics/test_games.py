@@ -65,7 +65,7 @@ def played_in_a_loop(game: Game, f: Classifier, x: Tensor, map_: Tensor, label: 
         logits = f.logits(image[None])[0]
         others = [float(z) for a, z in enumerate(logits) if a != label]
         margin = float(logits[label]) - max(others)
-        found.append(margin if isinstance(game, LeastFirst) else float(f.log_softmax(logits).exp()[label]))
+        found.append(margin if isinstance(game, LeastFirst) else float(f.log_f(logits).exp()[label]))
     return found
 
 
