@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -138,6 +139,14 @@ def test_what_a_file_gives_is_known_by_the_whole_file_and_what_it_imports(folder
     edit(folder / "unrelated.py", "1", "2000")
     edit(folder / "mine.py", "SIGN = 1.0", "SIGN = 1.0  # not -1")
     assert digest(folder / "mine.py") == first, "comments and files that are not imported do not count"
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_project_may_be_moved(folder: Path, use: str) -> None:
+    digest = USES[use]
+    first = digest(folder / "mine.py")
+    shutil.copytree(folder, folder / "elsewhere" / "project")
+    assert digest(folder / "elsewhere" / "project" / "mine.py") == first
 
 
 def test_an_edited_module_beside_a_file_runs_again(folder: Path) -> None:

@@ -265,7 +265,9 @@ def test_a_new_method_computes_only_itself(counted: tuple[Study, Classifier, Tal
     assert outcome.units == 2 and set(before) < set(facts(tmp_path / "run")["per_image"])
     tally.reset()
     run_study(replace(study, methods=("random",)), tmp_path / "alone", classifier=f)
-    assert 0 < both == tally.images - 4, "besides the survey of four pictures"
+    assert 0 < both == tally.images - 9, (
+        "besides the survey of four pictures, and the sanity of these and gray"
+    )
 
 
 def test_a_new_metric_leaves_the_old_values_alone(tmp_path: Path) -> None:
@@ -719,7 +721,8 @@ def test_a_net_that_counts_is_counted_right(counted: tuple[Study, Classifier, Ta
         ((passes,),) = store.rows("SELECT sum(passes) FROM units")
     assert outcome.plan.cost is not None
     assert abs(outcome.plan.cost.passes - passes) <= 0.05 * passes
-    assert 0 <= tally.images - 4 - passes <= 4 * 4, "beside f(x) of each image, all passes are told"
+    beside = 4 + 4 + 1  # the survey, and the sanity of four pictures and gray
+    assert 0 <= tally.images - beside - passes <= 4 * 4, "beside f(x) of each image, all passes are told"
 
 
 @pytest.mark.parametrize("metrics", [("deletion",), ("insertion", "deletion")])

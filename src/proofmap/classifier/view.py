@@ -33,8 +33,15 @@ def state_of(net: object) -> tuple[tuple[int, int], ...]:
     """
     if not isinstance(net, nn.Module):
         return ()
-    tensors = [*net.parameters(), *net.buffers()]
-    return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
+    return tuple(map(_tensor_state, [*net.parameters(), *net.buffers()]))
+
+
+def _tensor_state(tensor: Tensor) -> tuple[int, int]:
+    try:
+        place = tensor.data_ptr()
+    except RuntimeError:  # some kinds of tensor, such as sparse ones, have no single place
+        place = id(tensor)
+    return place, 0 if tensor.is_inference() else tensor._version
 
 
 def copied(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Module:

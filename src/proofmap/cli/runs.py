@@ -58,7 +58,7 @@ def audit(
     ] = False,
     format: Format = "table",
 ) -> None:
-    """Hold a run's scores against bars: exit code 1 below one, 0 when all are reached."""
+    """Hold a run's scores against bars: exit code 1 below one or where noise passes too, 0 when all are reached."""
     check_format(format)
     bars = {}
     for text in bar or []:

@@ -81,7 +81,7 @@ class Digest:
                 self.add_value(value)
 
     def add_class(self, kind: type) -> None:
-        """Add all methods and plain attributes of a class, also of the classes it inherits from, and their source."""
+        """Add all methods and constant attributes of a class, also of the classes it inherits from, and their source."""
         for base in _foreign(kind) or [kind]:
             if id(base) in self._seen:
                 continue
@@ -93,7 +93,7 @@ class Digest:
                 if isinstance(inner, types.FunctionType):
                     self.update(name.encode())
                     self.add_function(inner, 1)
-                elif not name.startswith("__") and _is_plain(attribute):
+                elif not name.startswith("__") and _is_constant(attribute):
                     self.update(name.encode())
                     self.add_value(attribute, 1)
 
@@ -149,11 +149,11 @@ class Digest:
     def _add_own_code(self, function: types.FunctionType, depth: int) -> None:
         """The function's code, the values bound to it, its source, and what of a user's own it calls by name."""
         self._add_code(function.__code__)
-        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
-        self.add_value([function.__defaults__, function.__kwdefaults__, cells], depth + 1)
         if id(function) in self._seen:
             return
         self._seen.add(id(function))
+        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
+        self.add_value([function.__defaults__, function.__kwdefaults__, cells], depth + 1)
         self.update(source_of(function.__module__ or "").encode())
         if not _is_own(function.__module__ or ""):
             return

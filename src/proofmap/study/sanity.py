@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
+
 from proofmap.core import streams
 from proofmap.data.loader import load_blocks
 from proofmap.fills import ReadyFill
 from proofmap.study.setup import Ready
 from proofmap.study.store.database import Store
+from proofmap.study.store.errors import damaged
 from proofmap.study.store.records import ImageRow
 
 NOTE = "sanity"
@@ -126,7 +129,10 @@ def check_sanity(store: Store, ready: Ready, images: Sequence[ImageRow], *, chos
 def stored_sanity(store: Store) -> Sanity | None:
     """The numbers that a run was started with, if it has any: earlier versions did not look."""
     record = store.note(NOTE)
-    return None if record is None else Sanity.from_record(record)
+    try:
+        return None if record is None else Sanity.from_record(record)
+    except (KeyError, TypeError) as error:
+        raise damaged(store.path, f"the note {NOTE!r} cannot be read ({error})") from error
 
 
 def look(ready: Ready, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
@@ -147,7 +153,10 @@ def look(ready: Ready, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
     known = [(a, b) for a, b in zip(top, truth, strict=True) if b is not None]
 
     def alone(fill: ReadyFill) -> FillAlone:
-        mean = fast.probabilities(fill(pixels, keys)).mean(dim=0)
+        backgrounds = fill(pixels, keys)
+        if torch.equal(backgrounds, backgrounds[:1].expand_as(backgrounds)):
+            backgrounds = backgrounds[:1]  # the same for every image, such as gray
+        mean = fast.probabilities(backgrounds).mean(dim=0)
         best = int(mean.argmax())
         return FillAlone(fill.plugin.title(), classifier.names[best], round(float(mean[best]), 6))
 

@@ -56,7 +56,7 @@ class Pictures(Inputs):
 
     def _check_units(self) -> None:
         """Refuse mean and std in units of 0..255: the net would see nearly the same whatever is shown."""
-        of_bytes = max(map(abs, self.mean)) > 1
+        of_bytes = max(map(abs, self.mean)) > 2
         if of_bytes or max(self.std) > 2:
             mean = tuple(round(v / 255, 4) for v in self.mean) if of_bytes else self.mean
             std = tuple(round(v / 255, 4) for v in self.std)
