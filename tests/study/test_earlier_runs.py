@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,10 +30,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
 
 @pytest.fixture
 def old_run(finished: tuple[Study, Path], tmp_path: Path) -> tuple[Study, Path]:
-    """A run as version 0.1.0 left it: its manifest has schema 1."""
+    """A run as version 0.1.0 left it: its manifest has schema 1, no digest and no copy."""
     study, folder = finished[0], shutil.copytree(finished[1], tmp_path / "run")
     content = json.loads((folder / "manifest.json").read_text())
+    del content["digest"]
     (folder / "manifest.json").write_text(json.dumps({**content, "schema": 1}))
+    with closing(sqlite3.connect(folder / "scores.sqlite")) as database:
+        database.execute("DELETE FROM notes WHERE key = 'manifest.json'")
+        database.commit()
     return study, folder
 
 

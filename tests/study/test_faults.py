@@ -393,7 +393,8 @@ def change(folder: Path, statement: str) -> None:
         "UPDATE labels SET name = 'cow' WHERE label = 0",
         "UPDATE methods SET name = 'gradieot' WHERE id = 1",
         "UPDATE metrics SET higher_is_better = 0 WHERE id = 1",
-        "UPDATE notes SET value = '{'",
+        "UPDATE notes SET value = '{' WHERE key LIKE 'insertion%'",
+        "UPDATE notes SET value = '{}' WHERE key = 'manifest.json'",
     ],
 )
 def test_a_change_to_what_all_units_share_is_noticed(statement: str, run: tuple[Study, Path]) -> None:
@@ -535,14 +536,73 @@ def test_somebody_elses_database_is_not_touched(tmp_path: Path) -> None:
     "content",
     ["", "{", "[]", "null", "{}", '{"schema": "x"}', '{"batches": 5}', "\x00\xff"],
 )
-def test_a_damaged_manifest_is_named(content: str, run: tuple[Study, Path]) -> None:
+def test_a_damaged_manifest_is_named_and_restored(content: str, run: tuple[Study, Path]) -> None:
     study, folder = run
-    before = facts(folder)
-    (folder / "manifest.json").write_text(content, encoding="latin-1")
-    for attempt in (lambda: run_study(study, folder), lambda: Run(folder), lambda: verify_run(folder)):
-        with pytest.raises(StoreError, match=r"manifest\.json is damaged.*choose another --out"):
+    before, path = facts(folder), folder / "manifest.json"
+    written = path.read_bytes()
+    path.write_text(content, encoding="latin-1")
+    for attempt in (lambda: run_study(study, folder), lambda: Run(folder)):
+        with pytest.raises(
+            StoreError, match=r"manifest\.json is damaged.*verify .* --repair.*choose another --out"
+        ):
             attempt()
-    assert facts(folder) == before
+    (problem,) = verify_run(folder)
+    assert problem.path == path and "copy in the database" in problem.what
+    assert path.read_bytes() != written, "looking changes nothing"
+    verify_run(folder, repair=True)
+    assert path.read_bytes() == written and verify_run(folder) == []
+    assert run_study(study, folder).units == 0 and facts(folder) == before
+
+
+def test_a_manifest_that_is_gone_is_restored(run: tuple[Study, Path]) -> None:
+    _, folder = run
+    written = (folder / "manifest.json").read_bytes()
+    (folder / "manifest.json").unlink()
+    (problem,) = verify_run(folder, repair=True)
+    assert "missing" in problem.what
+    assert (folder / "manifest.json").read_bytes() == written and verify_run(folder) == []
+
+
+def test_a_damaged_manifest_of_a_run_without_a_copy_cannot_be_restored(run: tuple[Study, Path]) -> None:
+    _, folder = run
+    with closing(sqlite3.connect(folder / DATABASE)) as database:
+        database.execute("DELETE FROM notes WHERE key = 'manifest.json'")
+        database.commit()
+    (folder / "manifest.json").write_text("{")
+    with pytest.raises(StoreError, match=r"manifest\.json is damaged.*choose another --out"):
+        verify_run(folder, repair=True)
+    assert (folder / "manifest.json").read_text() == "{"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: {**content, "study": {**content["study"], "images": {"number": 2}}},
+        lambda content: {**content, "environments": []},
+        lambda content: {**content, "threads": 64},
+        lambda content: {key: value for key, value in content.items() if key != "digest"},
+    ],
+    ids=["number", "environments", "threads", "digest"],
+)
+def test_an_edited_manifest_is_noticed_and_restored(
+    change: Callable[[dict[str, Any]], dict[str, Any]], run: tuple[Study, Path]
+) -> None:
+    _, folder = run
+    path = folder / "manifest.json"
+    written = path.read_bytes()
+    path.write_text(json.dumps(change(json.loads(written))))
+    with pytest.raises(StoreError, match=r"manifest\.json is damaged: its .*verify .* --repair"):
+        Run(folder)
+    verify_run(folder, repair=True)
+    assert path.read_bytes() == written and verify_run(folder) == []
+
+
+def test_a_run_with_nothing_to_do_leaves_its_manifest_alone(run: tuple[Study, Path]) -> None:
+    study, folder = run
+    before = (folder / "manifest.json").stat()
+    run_study(study, folder)
+    after = (folder / "manifest.json").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 @pytest.mark.parametrize("key", ["identity", "study", "batches", "threads", "block"])

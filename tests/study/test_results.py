@@ -132,9 +132,9 @@ def test_pictures_need_no_net_and_run_no_code(tmp_path: Path) -> None:
     evil = tmp_path / "evil.py"
     evil.write_text(f"open({str(tmp_path / 'harm')!r}, 'w')\n")
     path = tmp_path / "run" / "manifest.json"
-    content = json.loads(path.read_text())
-    content["study"]["model"] = f"{evil}:make"
-    path.write_text(json.dumps(content))
+    manifest = Manifest.read(tmp_path / "run")
+    replace(manifest, study={**manifest.study, "model": f"{evil}:make"}).write(tmp_path / "run")
+    assert str(evil) in path.read_text()
     with Run(tmp_path / "run") as run:
         found = run.evaluation(2)
         assert found.pictured == (0, 1)

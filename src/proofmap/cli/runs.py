@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from proofmap.core.errors import InputError
 from proofmap.report.runs import write_run_report
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.compare import compare as compare_scores
-from proofmap.study import Run, export_run, verify_run
+from proofmap.study import Run, StoreError, export_run, verify_run
 from proofmap.study.manifest import Manifest
 
 
@@ -130,7 +131,9 @@ def verify(
     if not problems:
         stderr.print(f"{run} is intact", markup=False)
         return
-    outdated = Manifest.read(run).outdated
+    outdated = False
+    with suppress(StoreError):  # a damaged manifest is among the problems
+        outdated = Manifest.read(run).outdated
     again = "cannot compute it again" if outdated else "computes it again"
     after = f"the same evaluate command {again}" + (
         ", since an earlier Proofmap made this run" if outdated else ""

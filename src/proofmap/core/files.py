@@ -1,7 +1,8 @@
-"""Files that are written completely or not at all, and names for them."""
+"""Files that are written completely or not at all, also when the power is cut, and names for them."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -20,7 +21,8 @@ _LONGEST = (
 def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path to write to; it replaces ``path`` when the block ends, and is removed if it raises.
 
-    The file gets the permissions that the umask gives any new file, whatever its writer gave it.
+    The file gets the permissions that the umask gives any new file, whatever its writer gave it. Its content is on the
+    disk before it gets its name, and its name is when the block has ended: a power cut leaves the old or the new file.
     """
     part = path.with_name(f".{path.name}.part{os.getpid()}{path.suffix}")
     try:
@@ -28,9 +30,30 @@ def atomic_write(path: Path) -> Iterator[Path]:
         usual = part.stat().st_mode
         yield part
         part.chmod(usual)  # safetensors writes files that only their owner may read
+        _sync(part, os.O_RDWR)
         os.replace(part, path)
+        sync_folder(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names of a folder's files on the disk; where a file system cannot do that, it does so by itself."""
+    if os.name == "nt":  # which opens no folders
+        return
+    try:
+        _sync(folder, os.O_RDONLY)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+def _sync(path: Path, flags: int) -> None:
+    number = os.open(path, flags)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -53,8 +76,11 @@ def check_output(path: str | Path) -> Path:
 def output_folder(path: str | Path) -> Path:
     """The folder, made if needed, or an error that says why it cannot be written to."""
     folder = check_output(path)
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for made in missing:
+            sync_folder(made.parent)
     except OSError as error:
         raise InputError(f"the folder {folder} cannot be made: {error}") from None
     return folder

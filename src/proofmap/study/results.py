@@ -57,6 +57,11 @@ class Run:
             raise StoreError(f"there is no run directory {folder}")
         self.manifest = Manifest.read(self.folder)
         self.store = Store(self.folder)
+        try:
+            self.manifest.check_seal(self.folder, self.store)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         self.store.close()
@@ -89,7 +94,7 @@ class Run:
 
     @cached_property
     def label_names(self) -> tuple[str, ...]:
-        return tuple(name for (name,) in self.store.rows("SELECT name FROM labels ORDER BY label"))
+        return self.store.label_names()
 
     def failures(self) -> list[Failure]:
         """Images that could not be read, then those that a method failed on."""

@@ -70,7 +70,7 @@ def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = Fal
     elif (folder / SCORES).exists():
         raise StoreError(
             f"{folder} has {SCORES} but no {MANIFEST}: it is unknown what its numbers are of, so nothing is added to "
-            "them; choose another --out"
+            f"them. Restore it with: proofmap verify {folder} --repair; or choose another --out"
         )
     manifest = new_manifest(
         study,

@@ -179,6 +179,7 @@ class _Run:
             self.watchers.end(replace(self.tally.status(state), files=files))
 
     def _execute(self, on_plan: Callable[[Plan], None] | None, retry: bool) -> Outcome:
+        self.manifest.store_in(self.store)
         if retry:
             self.store.delete_units(failed_units(self.store, self.ready))
         check_stored_maps(self.folder, self.store)
@@ -354,6 +355,7 @@ class _Run:
         manifest = replace(manifest, batches=(forward, gradient))
         if manifest != self.manifest:
             manifest.write(self.folder)
+            manifest.store_in(self.store)
             self.manifest = manifest
 
     def _game(self, curves: Curves) -> str:

@@ -25,17 +25,20 @@ from proofmap.study.store.records import (
     blobs_digest,
     curve_blobs,
     image_seal,
+    is_digest,
     values_digest,
 )
 from proofmap.study.store.schema import APPLICATION, migrate, migrated_copy, seal_of
 
 FILE = "scores.sqlite"
-RUN_SCORES = "metric, subject, value, n, higher_is_better, settings, kind"
-REGISTERED = {
+SEALED = {
+    "labels": ("label", "name"),
+    "notes": ("key", "value"),
+    "run_scores": ("metric", "subject", "value", "n", "higher_is_better", "settings", "kind"),
     "methods": ("name", "label_free", "settings"),
     "metrics": ("name", "higher_is_better", "settings", "kind"),
 }
-"""What is stored of each method and metric, in the order of its seal."""
+"""Tables whose rows have a seal, and the columns in its order."""
 
 
 class Store:
@@ -69,7 +72,7 @@ class Store:
             raise StoreError(f"{self.path} is empty: the run was stopped before it stored anything")
         if not self.read_only:
             self.database.execute("PRAGMA journal_mode = WAL")
-            self.database.execute("PRAGMA synchronous = NORMAL")
+            self.database.execute("PRAGMA synchronous = FULL")  # a power cut takes back no finished unit
             migrate(self.database)
         else:
             self.database = migrated_copy(self.database)
@@ -119,11 +122,22 @@ class Store:
         with self._store_errors():
             return self.database.execute(query, arguments).fetchall()
 
+    def sealed(self, table: str, rest: str = "", *arguments: object, also: str = "") -> list[tuple[Any, ...]]:
+        """Rows of a table of ``SEALED``, each checked against its seal; ``also`` names columns to put in front."""
+        columns = SEALED[table]
+        selected = [*([also] if also else []), *columns, "seal"]
+        found = []
+        for *row, seal in self.rows(f"SELECT {', '.join(selected)} FROM {table} {rest}", *arguments):
+            if not is_digest(seal, seal_of, row[-len(columns) :]):
+                raise damaged(self.path, f"a row of {table} is not what was written")
+            found.append(tuple(row))
+        return found
+
     # ---- notes, methods, metrics, labels ------------------------------------------------------------------------
 
     def note(self, key: str) -> object | None:
-        found = self.rows("SELECT value FROM notes WHERE key = ?", key)
-        return self._parsed(found[0][0]) if found else None
+        found = self.sealed("notes", "WHERE key = ?", key)
+        return self._parsed(found[0][1]) if found else None
 
     def set_note(self, key: str, value: object) -> None:
         with self._transaction():
@@ -138,15 +152,14 @@ class Store:
 
     def registered(self, table: str) -> dict[str, Registered]:
         """The run's ``methods`` or ``metrics`` by name, in the order they were added."""
-        found = self.rows(f"SELECT id, {', '.join(REGISTERED[table])} FROM {table} ORDER BY id")
         return {
             name: Registered(id_, name, bool(flag), self._parsed(settings), *kind)
-            for id_, name, flag, settings, *kind in found
+            for id_, name, flag, settings, *kind in self.sealed(table, "ORDER BY id", also="id")
         }
 
     def register(self, table: str, things: Iterable[tuple[str, bool, Mapping[str, object], str]]) -> None:
         """Add methods or metrics that are not there yet: name, flag, settings and kind (which methods do not have)."""
-        columns = REGISTERED[table]
+        columns = SEALED[table]
         rows = [
             (name, int(flag), json.dumps(settings, sort_keys=True, default=str), kind)[: len(columns)]
             for name, flag, settings, kind in things
@@ -170,8 +183,8 @@ class Store:
                 self._parsed(settings),
                 kind,
             )
-            for name, subject, value, n, higher, settings, kind in self.rows(
-                f"SELECT {RUN_SCORES} FROM run_scores ORDER BY metric, subject"
+            for name, subject, value, n, higher, settings, kind in self.sealed(
+                "run_scores", "ORDER BY metric, subject"
             )
         ]
 
@@ -188,9 +201,17 @@ class Store:
         with self._transaction():
             self.database.execute("DELETE FROM run_scores")
             self.database.executemany(
-                f"INSERT INTO run_scores ({RUN_SCORES}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO run_scores ({', '.join(SEALED['run_scores'])}, seal) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [(*row, seal_of(row)) for row in rows],
             )
+
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the net's outputs, in order."""
+        found = self.sealed("labels", "ORDER BY label")
+        if [label for label, _ in found] != list(range(len(found))):
+            raise damaged(self.path, "a row of labels is missing")
+        return tuple(name for _, name in found)
 
     def set_label_names(self, names: Sequence[str]) -> None:
         with self._transaction():
@@ -207,10 +228,11 @@ class Store:
         for image, label, f in self.rows("SELECT image, label, f FROM image_labels ORDER BY image, place"):
             labels[image].append((label, f))
         found = self.rows(
-            "SELECT id, name, digest, stamp, truth, eligible, block, failure FROM images ORDER BY id"
+            "SELECT id, name, digest, stamp, truth, eligible, block, failure, seal FROM images ORDER BY id"
         )
-        return [
-            ImageRow(
+        images = []
+        for id_, name, digest, stamp, truth, eligible, block, failure, seal in found:
+            image = ImageRow(
                 name=name,
                 digest=digest,
                 stamp=stamp,
@@ -222,8 +244,10 @@ class Store:
                 block=block,
                 id=id_,
             )
-            for id_, name, digest, stamp, truth, eligible, block, failure in found
-        ]
+            if not is_digest(seal, image_seal, image):
+                raise damaged(self.path, f"what is stored of the picture {name} is not what was written")
+            images.append(image)
+        return images
 
     def add_images(self, images: Iterable[ImageRow]) -> None:
         with self._transaction():

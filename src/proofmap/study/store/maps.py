@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from proofmap.core.files import atomic_write
+from proofmap.core.files import atomic_write, sync_folder
 from proofmap.data.dataset import digest_of
 from proofmap.study.store.errors import StoreError, damaged, disk_full, is_disk_full
 
@@ -49,7 +49,9 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
     digest = digest_of(content)
     name = f"{FOLDER}/{digest}{EXACT if dtype == torch.float32 else ''}.safetensors"
     try:
-        (folder / FOLDER).mkdir(exist_ok=True)
+        if not (folder / FOLDER).is_dir():
+            (folder / FOLDER).mkdir()
+            sync_folder(folder)
         with atomic_write(folder / name) as part:
             part.write_bytes(content)
     except OSError as error:
