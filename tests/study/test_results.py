@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import shutil
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -304,6 +306,59 @@ def test_a_run_can_be_read_where_nothing_can_be_written(
         assert sorted(p.name for p in (tmp_path / "run").iterdir()) == before
         with pytest.raises(StoreError):
             run.store.set_note("a", 1)
+
+
+def test_a_killed_run_is_read_with_its_journal_where_nothing_can_be_written(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path)
+    assert processes.run(study, tmp_path / "run", kill_at=150) is None
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    committed = facts(tmp_path / "copy")  # SQLite reads the journal where it may
+    assert (tmp_path / "run" / "scores.sqlite-wal").stat().st_size > 0 and committed["per_image"]
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with monkeypatch.context() as patch:
+        patch.setattr("proofmap.study.store.database.os.access", lambda *_: False)
+        with Run(tmp_path / "run") as run, Run(tmp_path / "copy") as usual:
+            assert run.store.read_only
+            assert run.store.rows("SELECT * FROM per_image ORDER BY 1, 2, 3") == committed["per_image"]
+            assert run.table() == usual.table() and "not finished" in run.table()
+            with pytest.raises(StoreError):
+                run.store.set_note("a", 1)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root may mount a folder")
+def test_a_killed_run_on_a_read_only_mount_does_not_pass_an_audit_of_its_first_images(
+    processes: Processes, tmp_path: Path
+) -> None:
+    study = toy_study(tmp_path)
+    assert processes.run(study, tmp_path / "run", kill_at=150) is None
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    (tmp_path / "mount").mkdir()
+    commands = (
+        ["mount", "--bind", str(tmp_path / "run"), str(tmp_path / "mount")],
+        ["mount", "-o", "remount,ro,bind", str(tmp_path / "mount")],
+    )
+    try:
+        for command in commands:
+            made = subprocess.run(command, capture_output=True, text=True)
+            if made.returncode:
+                pytest.skip(f"no folder can be mounted here: {made.stderr.strip()}")
+        with Run(tmp_path / "mount") as run, Run(tmp_path / "copy") as usual:
+            assert run.store.read_only and run.table() == usual.table()
+    finally:
+        subprocess.run(["umount", str(tmp_path / "mount")], capture_output=True)
+
+
+def test_a_journal_that_cannot_be_copied_is_told(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder / "run", tmp_path / "run")
+    (tmp_path / "run" / "scores.sqlite-wal").mkdir()  # no file: it cannot be copied
+    monkeypatch.setattr("proofmap.study.store.database.os.access", lambda *_: False)
+    with pytest.raises(StoreError, match=r"cannot be read completely.*TMPDIR"):
+        Run(tmp_path / "run")
 
 
 # ---- kinds, and runs of the first form ------------------------------------------------------------------------

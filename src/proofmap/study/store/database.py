@@ -14,9 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from proofmap.results.statistics import RunScore
+from proofmap.study.store import schema
 from proofmap.study.store.errors import Damaged, StoreError, damaged, disk_full
 from proofmap.study.store.records import (
     ImageRow,
@@ -28,7 +30,8 @@ from proofmap.study.store.records import (
     is_digest,
     values_digest,
 )
-from proofmap.study.store.schema import APPLICATION, migrate, migrated_copy, seal_of
+from proofmap.study.store.schema import seal_of
+from proofmap.study.store.snapshot import copied, log_of
 
 FILE = "scores.sqlite"
 SEALED = {
@@ -48,37 +51,56 @@ class Store:
         self.path = folder / FILE
         if not create and not self.path.is_file():
             raise StoreError(f"{folder} is not a run directory of proofmap: it has no {FILE}")
-        self.read_only = not create and not os.access(folder, os.W_OK)
-        # a read-only folder cannot change, and SQLite cannot write its own files there
-        mode = "rwc" if create else "ro&immutable=1" if self.read_only else "rw"
-        with self._store_errors():
-            uri = f"{self.path.resolve().as_uri()}?mode={mode}"
-            self.database = sqlite3.connect(
-                uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False
-            )  # one thread at a time, but not always the same one
+        self.read_only = not (create or (os.access(folder, os.W_OK) and os.access(self.path, os.W_OK)))
+        self._copy: TemporaryDirectory[str] | None = None
         try:
             with self._store_errors():
+                self.database = self._opened(create)
                 self._prepare(create)
         except BaseException:
-            self.database.close()
+            self.close()
             raise
+
+    def _opened(self, create: bool) -> sqlite3.Connection:
+        if not self.read_only:
+            return self._connect(self.path, "rwc" if create else "rw")
+        if not log_of(self.path).exists():
+            # the file alone has everything, and SQLite needs no files of its own beside it
+            database = self._connect(self.path, "ro&immutable=1")
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            if version >= len(schema.MIGRATIONS):
+                return database
+            database.close()
+        self._copy = copied(self.path)
+        return self._connect(Path(self._copy.name, FILE), "rw")
+
+    @staticmethod
+    def _connect(path: Path, mode: str) -> sqlite3.Connection:
+        uri = f"{path.resolve().as_uri()}?mode={mode}"
+        return sqlite3.connect(
+            uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False
+        )  # one thread at a time, but not always the same one
 
     def _prepare(self, create: bool) -> None:
         (application,) = self.database.execute("PRAGMA application_id").fetchone()
         (tables,) = self.database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables and application != APPLICATION:
+        if tables and application != schema.APPLICATION:
             raise Damaged(f"{self.path} is a database, but not one of proofmap")
         if not tables and not create:
             raise StoreError(f"{self.path} is empty: the run was stopped before it stored anything")
         if not self.read_only:
             self.database.execute("PRAGMA journal_mode = WAL")
             self.database.execute("PRAGMA synchronous = FULL")  # a power cut takes back no finished unit
-            migrate(self.database)
-        else:
-            self.database = migrated_copy(self.database)
+        if not self.read_only or self._copy is not None:
+            schema.migrate(self.database)
+        if self.read_only:
+            self.database.execute("PRAGMA query_only = ON")
 
     def close(self) -> None:
-        self.database.close()
+        if hasattr(self, "database"):  # it may not have been opened
+            self.database.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     def __enter__(self) -> Store:
         return self
