@@ -201,10 +201,20 @@ def test_a_killed_process_holds_no_lock(processes: Processes, tmp_path: Path) ->
     assert run_study(study, tmp_path / "run", threads=1).failed == 0
 
 
-def test_a_lock_can_be_had_on_a_disk_that_takes_no_byte(tmp_path: Path) -> None:
-    (tmp_path / "lock").symlink_to("/dev/full")
-    with locked(tmp_path):
+def test_a_lock_can_be_had_on_a_disk_that_takes_no_byte(processes: Processes, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    answer = processes.run(toy_study(tmp_path, 2), tmp_path / "run", largest=0)
+    assert answer is not None and "manifest.json cannot be written" in answer["text"]
+    assert (tmp_path / "run" / "lock").stat().st_size == 0
+
+
+def test_a_lock_that_is_a_link_empties_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "run" / "lock").symlink_to(tmp_path / "mine")
+    with pytest.raises(StoreError, match="lock cannot be written"), locked(tmp_path / "run"):
         pass
+    assert (tmp_path / "mine").read_text() == "precious"
 
 
 def _state(process: int) -> str:
@@ -290,6 +300,53 @@ def test_exact_maps_with_a_flipped_byte_are_made_anew_for_a_new_metric(tmp_path:
     run_study(both, tmp_path / "fresh")
     assert facts(tmp_path / "run")["per_label"] == facts(tmp_path / "fresh")["per_label"]
     assert verify_run(tmp_path / "run") == [], "the file was written anew, too"
+
+
+@pytest.mark.parametrize("way", ["absolute", "parent", "parent-of-maps", "folder", "bytes"])
+def test_a_name_that_leads_out_of_the_run_is_damage_and_nothing_is_removed_there(
+    way: str, run: tuple[Study, Path], tmp_path: Path
+) -> None:
+    study, folder = run
+    before = facts(folder)
+    mine = tmp_path / "maps" / "mine.safetensors"
+    mine.parent.mkdir()
+    mine.write_bytes(b"precious")
+    name = {
+        "absolute": str(mine),
+        "parent": "../maps/mine.safetensors",
+        "parent-of-maps": "maps/../../maps/mine.safetensors",
+        "folder": "maps/",
+        "bytes": b"maps/x",
+    }[way]
+    with closing(sqlite3.connect(folder / DATABASE)) as database:
+        database.execute("UPDATE units SET maps = ? WHERE id = 1", (name,))
+        database.commit()
+    for attempt in (lambda: run_study(study, folder), lambda: read_all_maps(folder)):
+        with pytest.raises(StoreError, match=r"(?s)is damaged: it names .*verify"):
+            attempt()
+    problems = verify_run(folder, repair=True)
+    assert any("it names" in problem.what and problem.unit == 1 for problem in problems)
+    assert mine.read_bytes() == b"precious" and folder.is_dir()
+    assert run_study(study, folder).units == 1
+    assert facts(folder) == before and verify_run(folder) == []
+
+
+def test_a_folder_of_maps_that_is_a_link_is_refused_and_nothing_is_removed_there(
+    run: tuple[Study, Path], tmp_path: Path
+) -> None:
+    study, folder = run
+    (folder / "maps").rename(tmp_path / "elsewhere")
+    mine = tmp_path / "elsewhere" / "mine.safetensors"
+    mine.write_bytes(b"precious")
+    (folder / "maps").symlink_to(tmp_path / "elsewhere")
+    for attempt in (
+        lambda: run_study(study, folder),
+        lambda: verify_run(folder, repair=True),
+        lambda: read_all_maps(folder),
+    ):
+        with pytest.raises(StoreError, match=r"maps is a link to .*outside the run directory"):
+            attempt()
+    assert mine.read_bytes() == b"precious"
 
 
 def overwrite(path: Path, at: int, content: bytes) -> None:

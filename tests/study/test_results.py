@@ -22,7 +22,7 @@ import torch
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.data.photos import load_images
 from proofmap.results.evaluation import Evaluation
-from proofmap.study import Run, StoreError, Study, export_run, run_study
+from proofmap.study import Run, Selection, StoreError, Study, export_run, run_study
 from proofmap.study.manifest import Manifest
 from proofmap.study.store import schema
 from proofmap.study.verify import verify_run
@@ -308,12 +308,22 @@ def test_a_run_can_be_read_where_nothing_can_be_written(
             run.store.set_note("a", 1)
 
 
+def killed_run(processes: Processes, folder: Path) -> None:
+    """``folder/run``, which was finished with two images, then killed with more in its journal; ``copy`` is the same."""
+    study = toy_study(folder, 20)
+    assert processes.run(replace(study, images=Selection(number=2)), folder / "run") == {
+        "units": 3,
+        "failed": 0,
+    }
+    assert processes.run(study, folder / "run", kill_at=150) is None
+    shutil.copytree(folder / "run", folder / "copy")
+    assert len(facts(folder / "copy")["units"]) > 3
+
+
 def test_a_killed_run_is_read_with_its_journal_where_nothing_can_be_written(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = toy_study(tmp_path)
-    assert processes.run(study, tmp_path / "run", kill_at=150) is None
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    killed_run(processes, tmp_path)
     committed = facts(tmp_path / "copy")  # SQLite reads the journal where it may
     assert (tmp_path / "run" / "scores.sqlite-wal").stat().st_size > 0 and committed["per_image"]
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
@@ -332,9 +342,7 @@ def test_a_killed_run_is_read_with_its_journal_where_nothing_can_be_written(
 def test_a_killed_run_on_a_read_only_mount_does_not_pass_an_audit_of_its_first_images(
     processes: Processes, tmp_path: Path
 ) -> None:
-    study = toy_study(tmp_path)
-    assert processes.run(study, tmp_path / "run", kill_at=150) is None
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    killed_run(processes, tmp_path)
     (tmp_path / "mount").mkdir()
     commands = (
         ["mount", "--bind", str(tmp_path / "run"), str(tmp_path / "mount")],

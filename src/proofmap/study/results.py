@@ -341,7 +341,7 @@ class Run:
             for (name,) in files:
                 lacking = [image for image in names if image not in found]
                 if lacking:
-                    found |= read_maps(self.folder / name, lacking)
+                    found |= read_maps(self.folder, name, lacking)
         return found
 
     def _pixels(self, places: Sequence[int], dataset: Dataset | None) -> dict[int, Tensor]:
