@@ -21,13 +21,13 @@ import pytest
 from PIL import Image
 
 from proofmap.core.errors import InputError, ProofmapError
-from proofmap.study import Run, RunBusy, Selection, StoreError, Study, run_study, verify_run
+from proofmap.study import Run, RunBusy, Selection, StoreError, Study, export_run, run_study, verify_run
 from proofmap.study.store import schema
 from proofmap.study.store.database import Store
 from proofmap.study.store.lock import locked
 from tests.data.made_up import bomb, jpeg, noise, save
 from tests.study.processes import Processes
-from tests.study.studies import facts, net_file, photos, toy_study
+from tests.study.studies import facts, net_file, photos, toy_study, values
 
 DATABASE = "scores.sqlite"
 
@@ -425,6 +425,88 @@ def test_a_changed_value_is_named_and_only_its_unit_is_made_anew(
     verify_run(folder, repair=True)
     assert 1 <= run_study(study, folder).units <= 2
     assert facts(folder) == before and verify_run(folder) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE image_scores SET value = 1 WHERE method = 1",
+        "UPDATE label_scores SET value = 1 WHERE method = 1",
+        "UPDATE curves SET probabilities = zeroblob(length(probabilities)) WHERE method = 1",
+        "UPDATE image_labels SET f = 1 WHERE image = 2",
+        "UPDATE images SET name = 'x' WHERE id = 2",
+        "UPDATE labels SET name = 'cow' WHERE label = 0",
+        "UPDATE methods SET label_free = 1 WHERE id = 1",
+        "UPDATE metrics SET higher_is_better = 0 WHERE id = 1",
+        "UPDATE notes SET value = '{}' WHERE key LIKE 'insertion%'",
+        "DELETE FROM image_scores WHERE method = 1",
+        "DELETE FROM label_scores WHERE method = 1",
+        "DELETE FROM curves WHERE method = 1 AND image = 1",
+        "DELETE FROM curves",
+        "DELETE FROM done WHERE method = 1",
+        "DELETE FROM units WHERE method = 1",
+        "DELETE FROM images WHERE id = 2",
+        "DELETE FROM image_labels WHERE image = 2",
+        "DELETE FROM labels WHERE label = 0",
+        "DELETE FROM methods WHERE id = 1",
+        "DELETE FROM methods WHERE id = 3",
+        "DELETE FROM metrics WHERE id = 1",
+        "DELETE FROM notes WHERE key LIKE 'insertion%'",
+    ],
+)
+def test_no_reader_passes_on_what_was_changed_or_deleted(statement: str, run: tuple[Study, Path]) -> None:
+    """Readers and the next run name the command that helps, and after it all is as it was."""
+    study, folder = run
+    before = values(folder)
+    with closing(sqlite3.connect(folder / DATABASE)) as database:
+        assert database.execute(statement).rowcount >= 1
+        database.commit()
+    for read in (lambda run: run.evaluation(), lambda run: export_run(run, folder / "export")):
+        with pytest.raises(StoreError, match=rf"{DATABASE} is damaged: .*proofmap verify .*--repair"), Run(folder) as opened:  # fmt: skip
+            read(opened)
+    assert verify_run(folder)
+    verify_run(folder, repair=True)
+    assert run_study(study, folder).failed == 0 and verify_run(folder) == []
+    assert values(folder) == pytest.approx(before, rel=1e-5)  # a picture may come into another block
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM done WHERE method = 1",
+        "DELETE FROM units WHERE method = 1",
+        "DELETE FROM methods WHERE id = 3",
+        "DELETE FROM metrics WHERE id = 5",
+    ],
+)
+def test_a_run_is_not_continued_over_missing_rows(statement: str, run: tuple[Study, Path]) -> None:
+    study, folder = run
+    with closing(sqlite3.connect(folder / DATABASE)) as database:
+        assert database.execute(statement).rowcount >= 1
+        database.commit()
+    with pytest.raises(StoreError, match=rf"{DATABASE} is damaged: .*proofmap verify .*--repair"):
+        run_study(study, folder)
+
+
+def test_a_failure_that_was_deleted_is_noticed(tmp_path: Path) -> None:
+    def fails_on_one(classifier: Any, images: Any, labels: Any) -> Any:
+        if (images[:, 0, 0, 0] > 0.999).any():
+            raise ValueError("too bright")
+        return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+    study = toy_study(tmp_path, 4, methods=[{"method": fails_on_one, "name": "mine"}])
+    pixels = noise(9, 8, 8)
+    pixels[0, 0] = 255
+    save(tmp_path / "photos", "01.png", pixels)
+    assert run_study(study, tmp_path / "run").failed == 1 and verify_run(tmp_path / "run") == []
+    with closing(sqlite3.connect(tmp_path / "run" / DATABASE)) as database:
+        assert database.execute("DELETE FROM failures").rowcount == 1
+        database.commit()
+    with pytest.raises(StoreError, match=r"neither values nor a failure.*--repair"), Run(tmp_path / "run") as opened:  # fmt: skip
+        opened.evaluation()
+    (problem,) = verify_run(tmp_path / "run", repair=True)
+    assert "neither values nor a failure" in problem.what
+    assert run_study(study, tmp_path / "run").failed == 1 and verify_run(tmp_path / "run") == []
 
 
 def change(folder: Path, statement: str) -> None:

@@ -42,6 +42,7 @@ def _table(run: Run, name: str) -> tuple[list[str], Iterator[tuple[object, ...]]
             for score in result.scores
         ]
         return list(rows[0]), iter([tuple(row.values()) for row in rows])
+    run.check()
     cursor = run.store.database.execute(f"SELECT * FROM {name}")
     return [column[0] for column in cursor.description], iter(cursor)
 

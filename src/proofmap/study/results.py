@@ -24,10 +24,11 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, method_result
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
+from proofmap.study.store.checks import check_values
 from proofmap.study.store.database import Store
-from proofmap.study.store.errors import StoreError
+from proofmap.study.store.errors import StoreError, damaged
 from proofmap.study.store.maps import read_maps
-from proofmap.study.store.records import ImageRow, Registered
+from proofmap.study.store.records import ImageRow, Registered, blobs_digest, is_digest
 from proofmap.study.survey import chosen_images, unreadable_images
 from proofmap.study.unit import label_table
 
@@ -151,6 +152,13 @@ class Run:
         """The scores as text."""
         return "\n".join([self.evaluation().table(), *self.notes()])
 
+    def check(self) -> None:
+        """Raise if anything is damaged that a number of the run depends on; maps are checked when they are read."""
+        with self.store.snapshot():
+            _ = self.images, self.label_names, self.metrics
+            for method in self.methods.values():
+                check_values(self.store, method.id)
+
     def maps_of(self, method: str, image: str) -> Tensor:
         """The stored maps ``(L, *positions)`` of an image (L is 1 for a label-free method)."""
         rows = {row.name: row for row in self.images}
@@ -174,7 +182,8 @@ class Run:
         """
         if not self.images:
             raise StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
-        bare = self._bare()
+        with self.store.snapshot():
+            bare = self._bare()
         wanted = pictured(bare) if callable(pictured) else pictured
         places = list(range(min(wanted, len(self.images)))) if isinstance(wanted, int) else list(wanted)
         outside = [place for place in places if not 0 <= place < len(self.images)]
@@ -226,6 +235,7 @@ class Run:
     def _result(
         self, method: Registered, table: Tensor, context: Mapping[str, object], names: Sequence[str]
     ) -> MethodResult | None:
+        check_values(self.store, method.id)
         if not self.store.rows("SELECT 1 FROM image_scores WHERE method = ? LIMIT 1", method.id):
             return None
         curves, place = self._curves(method, table), self._place
@@ -234,14 +244,14 @@ class Run:
         for metric, image, value in self.store.rows(
             "SELECT metric, image, value FROM image_scores WHERE method = ? AND value IS NOT NULL", method.id
         ):
-            if image in place:
+            if image in place and metric in name_of:  # one may have been added after the run was opened
                 columns_of_images[name_of[metric]][place[image]] = value
         values = {name: torch.from_numpy(column) for name, column in columns_of_images.items()}
         columns: dict[int, np.ndarray] = {}
         for metric, image, at, value in self.store.rows(
             "SELECT metric, image, place, value FROM label_scores WHERE method = ?", method.id
         ):
-            if image in place:
+            if image in place and metric in name_of:
                 if metric not in columns:
                     columns[metric] = np.full(tuple(table.shape), np.nan, dtype=np.float32)
                 columns[metric][place[image], at] = np.nan if value is None else value
@@ -265,17 +275,20 @@ class Run:
         game = self._game
         about: Any = self.store.note(game) or {"counts": [0], "positions": 1, "settings": {}}
         rows = self.store.rows(
-            "SELECT image, probabilities, f, auc, error, matrix FROM curves WHERE method = ? AND game = ?",
+            "SELECT image, digest, probabilities, f, auc, error, matrix FROM curves "
+            "WHERE method = ? AND game = ?",
             method.id,
             game,
         )
         n, wide, steps = *table.shape, len(about["counts"])
-        with_matrix = bool(rows) and all(row[5] is not None for row in rows)
+        with_matrix = bool(rows) and all(row[-1] is not None for row in rows)
         probabilities = np.full((n, wide, steps), np.nan, dtype=np.float32)
         f = self._surveyed(table)  # where a curve is missing
         auc, error = (np.full((n, wide), np.nan, dtype=np.float32) for _ in range(2))
         matrix = np.full((n, wide, wide), np.nan, dtype=np.float32) if with_matrix else None
-        for image, *blobs in rows:
+        for image, digest, *blobs in rows:
+            if not is_digest(digest, blobs_digest, game, blobs):
+                raise damaged(self.store.path, f"the curves of image {image} are not those that were written")
             k = self._place.get(image)
             if k is None:
                 continue

@@ -23,6 +23,7 @@ from proofmap.study.manifest import (
 )
 from proofmap.study.plan import Plan, block_size
 from proofmap.study.setup import Ready, Setup
+from proofmap.study.store.checks import check_references
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
@@ -160,11 +161,12 @@ def failed_units(store: Store, ready: Ready) -> list[int]:
 # ---- the disk -------------------------------------------------------------------------------------------------
 
 
-def check_stored_maps(folder: Path, store: Store) -> None:
-    """Raise if a file of maps is missing or truncated, before hours of work depend on it.
+def check_stored(folder: Path, store: Store) -> None:
+    """Raise if rows or a file of maps are missing, or one is truncated, before hours of work depend on it.
 
     Files that belong to no unit, left by a run that was killed, are removed.
     """
+    check_references(store)
     query = "SELECT DISTINCT maps, maps_bytes, maps_digest FROM units WHERE maps IS NOT NULL"
     known = store.rows(query)
     for name, size, content in known:

@@ -24,7 +24,7 @@ from proofmap.study.plan import Plan, Work, cut, digest, make_plan, work_of
 from proofmap.study.results import Run
 from proofmap.study.resume import (
     check_disk_space,
-    check_stored_maps,
+    check_stored,
     existing_manifest,
     failed_units,
     registrations,
@@ -182,7 +182,7 @@ class _Run:
         self.manifest.store_in(self.store)
         if retry:
             self.store.delete_units(failed_units(self.store, self.ready))
-        check_stored_maps(self.folder, self.store)
+        check_stored(self.folder, self.store)
         images = self._images(retry)
         self.methods, self.metrics = self._register()
         context = digest(self.manifest.identity)  # what every unit's result depends on

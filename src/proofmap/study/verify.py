@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -11,11 +10,11 @@ from pathlib import Path
 
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
+from proofmap.study.store.checks import damage_to_curves, damage_to_values
 from proofmap.study.store.database import FILE, SEALED, Store
 from proofmap.study.store.errors import Damaged, StoreError
 from proofmap.study.store.lock import locked
 from proofmap.study.store.maps import FOLDER, problem_with, unused_files
-from proofmap.study.store.records import blobs_digest, is_digest, values_digest
 from proofmap.study.store.schema import migrate
 
 
@@ -110,41 +109,16 @@ def _definitions() -> list[tuple[str, ...]]:
 
 
 def _units(store: Store, folder: Path) -> Iterator[Problem]:
-    image_scores, label_scores = defaultdict(list), defaultdict(list)
-    units = {
-        (method, block, metric): unit
-        for method, block, metric, unit in store.rows("SELECT method, block, metric, unit FROM done")
-    }
-    query = "SELECT s.method, block, metric, s.image, value FROM image_scores s JOIN images ON images.id = s.image"
-    for method, block, metric, image, value in store.rows(query):
-        image_scores[units.get((method, block, metric))].append((metric, image, value))
-    query = (
-        "SELECT s.method, block, metric, s.image, place, value FROM label_scores s "
-        "JOIN images ON images.id = s.image"
-    )
-    for method, block, metric, image, place, value in store.rows(query):
-        label_scores[units.get((method, block, metric))].append((metric, image, place, value))
-    if None in image_scores or None in label_scores:
-        yield Problem(folder / FILE, "it has values of no finished unit")
-    query = "SELECT id, digest, maps, maps_bytes, maps_digest FROM units"
-    for unit, digest, maps, size, maps_digest in store.rows(query):
-        if not is_digest(digest, values_digest, image_scores[unit], label_scores[unit]):
-            yield Problem(folder / FILE, f"the values of unit {unit} are not those that were written", unit)
+    for damage in (*damage_to_values(store), *damage_to_curves(store)):
+        yield Problem(folder / FILE, damage.what, damage.unit)
+    for unit, maps, size, digest in store.rows("SELECT id, maps, maps_bytes, maps_digest FROM units"):
         try:
-            problem = maps and problem_with(folder, maps, size, maps_digest, thorough=True)
+            problem = maps and problem_with(folder, maps, size, digest, thorough=True)
         except Damaged as error:  # its name leads out of the run
             yield Problem(folder / FILE, error.what, unit)
             continue
         if problem:
             yield Problem(folder / maps, problem, unit)
-    query = (
-        "SELECT curves.method, curves.image, units.id, curves.digest, game, probabilities, f, auc, error, matrix FROM curves "
-        "JOIN images ON images.id = curves.image "
-        "JOIN units ON units.method = curves.method AND units.block = images.block"
-    )
-    for _, image, unit, digest, game, *blobs in store.rows(query):
-        if not is_digest(digest, blobs_digest, game, blobs):
-            yield Problem(folder / FILE, f"the curves of image {image} are not those that were written", unit)
 
 
 def _unused_files(store: Store, folder: Path) -> Iterator[Problem]:

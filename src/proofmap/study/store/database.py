@@ -123,7 +123,7 @@ class Store:
                 raise StoreError(f"{self.path} is in use by another program: {text}") from error
             if "readonly" in text or "unable to open" in text:
                 raise StoreError(f"{self.path} cannot be opened for writing: {text}") from error
-            if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
+            if isinstance(error, sqlite3.ProgrammingError):
                 raise
             raise damaged(self.path, text) from error
 
@@ -138,6 +138,16 @@ class Store:
                 if self.database.in_transaction:
                     self.database.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All that is read within is of one moment, while another process may go on writing."""
+        with self._store_errors():
+            self.database.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.database.execute("ROLLBACK")
 
     def rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -316,9 +326,11 @@ class Store:
         return {(method, block, metric): key for method, block, metric, key in self.rows(query)}
 
     def delete_orphans(self) -> None:
-        """Delete values that belong to no finished unit."""
+        """Delete what belongs to no finished unit."""
         owned = "SELECT 1 FROM done JOIN images ON images.block = done.block WHERE images.id = {0}.image AND "
         with self._transaction():
+            for table in ("done", "failures"):
+                self.database.execute(f"DELETE FROM {table} WHERE unit NOT IN (SELECT id FROM units)")
             for table in ("image_scores", "label_scores"):
                 same = f"done.method = {table}.method AND done.metric = {table}.metric"
                 self.database.execute(f"DELETE FROM {table} WHERE NOT EXISTS ({owned.format(table)}{same})")
