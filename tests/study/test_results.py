@@ -249,6 +249,24 @@ def test_exported_tables_hold_every_value_exactly(
         assert json.loads(row["settings"])["labels"] == "p>=0.19"
 
 
+def test_csv_has_one_row_per_value_whatever_the_names(tmp_path: Path) -> None:
+    """Line breaks of every kind stay in their cell, and a spreadsheet runs no name as a formula."""
+    awkward = ["a\rb.png", "a\nb.png", "=1+1.png", "+x.png", "-x.png", "@x.png", "\tx.png"]
+    study = toy_study(tmp_path, 0, methods=["random"])
+    for k, name in enumerate(awkward):
+        save(tmp_path / "photos", name, k)
+    run_study(study, tmp_path / "run")
+    with Run(tmp_path / "run") as run:
+        (path,) = export_run(run, tmp_path / "out", "csv", ["per_image"])
+        names = [image.name for image in run.images]
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(awkward) * len(METRICS) and all(len(row) == 5 and None not in row for row in rows)
+    expected = {f"'{name}" if name[0] in "=+-@\t" else name for name in names}
+    assert {row["image"] for row in rows} == expected
+    assert all(row["value"] == "" or 0 <= float(row["value"]) <= 1 for row in rows)
+
+
 def test_some_tables_can_be_left_out(run: Run, tmp_path: Path) -> None:
     assert [p.name for p in export_run(run, tmp_path, "csv", ["per_image"])] == ["per_image.csv"]
 

@@ -6,14 +6,15 @@ that does not count is empty or null.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write, output_folder
+from proofmap.core.text import csv_lines
 from proofmap.study.results import Run
 
 Format = Literal["csv", "json", "parquet"]
@@ -60,9 +61,7 @@ def _write(path: Path, format: str, columns: list[str], rows: Iterator[tuple[obj
             _write_parquet(part, columns, rows)
         elif format == "csv":
             with open(part, "w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(columns)
-                writer.writerows(rows)
+                file.writelines(f"{line}\n" for line in csv_lines(chain([columns], rows)))
         else:
             _write_json(part, columns, rows)
     return path
