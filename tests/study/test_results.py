@@ -22,6 +22,7 @@ import torch
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.data.photos import load_images
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.tables import latex, score_markdown
 from proofmap.study import Run, Selection, StoreError, Study, export_run, run_study
 from proofmap.study.manifest import Manifest
 from proofmap.study.store import schema
@@ -249,6 +250,43 @@ def test_exported_tables_hold_every_value_exactly(
         assert json.loads(row["settings"])["labels"] == "p>=0.19"
 
 
+def test_scores_are_exported_as_tables_to_read(run: Run, tmp_path: Path) -> None:
+    (page,) = export_run(run, tmp_path, "md")
+    (paper,) = export_run(run, tmp_path, "latex")
+    assert (page.name, paper.name) == ("scores.md", "scores.tex")
+    found = run.evaluation()
+    assert page.read_text().startswith(score_markdown(found)) and paper.read_text().endswith(
+        latex(found) + "\n"
+    )
+    for text in (page.read_text(), paper.read_text()):
+        assert "1 picture could not be read" in text, "the notes of the run go with it"
+
+
+def test_numbers_as_dataframes(run: Run, folder: Path) -> None:
+    pytest.importorskip("pandas")
+    stored, found = facts(folder / "run"), run.evaluation()
+    scores = run.to_dataframe()
+    assert [tuple(row) for row in scores[["method", "score", "n"]].to_numpy()] == [
+        (r.name, s.name, s.n) for r in found.results for s in r.scores
+    ]
+    per_image = run.to_dataframe("per_image").dropna()
+    expected = {(m, q, i): value for m, q, i, _, value in stored["per_image"] if value is not None}
+    assert dict(zip(zip(*(per_image[c] for c in ("method", "metric", "image")), strict=True), per_image["value"], strict=True)) == expected  # fmt: skip
+    per_label = found.to_dataframe("per_label").dropna()
+    rows = zip(
+        *(per_label[c] for c in ("method", "metric", "image", "label", "label_name", "value")), strict=True
+    )
+    assert sorted(rows) == sorted((m, q, i, k, n, v) for m, q, i, k, n, _, _, v in stored["per_label"] if v is not None)  # fmt: skip
+    with pytest.raises(InputError, match="no table 'all'; there are scores, per_image, per_label"):
+        run.to_dataframe("all")
+
+
+def test_dataframes_say_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'proofmap\[pandas\]'"):
+        run.to_dataframe()
+
+
 def test_csv_has_one_row_per_value_whatever_the_names(tmp_path: Path) -> None:
     """Line breaks of every kind stay in their cell, and a spreadsheet runs no name as a formula."""
     awkward = ["a\rb.png", "a\nb.png", "=1+1.png", "+x.png", "-x.png", "@x.png", "\tx.png"]
@@ -272,10 +310,14 @@ def test_some_tables_can_be_left_out(run: Run, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_exported_is_told(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="csv, json, parquet, not 'xlsx'"):
+    with pytest.raises(InputError, match="csv, json, parquet, md, latex, not 'xlsx'"):
         export_run(run, tmp_path / "out", "xlsx")
     with pytest.raises(InputError, match="no table 'score'; there are scores, per_image, per_label"):
         export_run(run, tmp_path / "out", "csv", ["score"])
+    with pytest.raises(InputError, match="no table 'per_image' in md; there are scores"):
+        export_run(run, tmp_path / "out", "md", ["per_image"])
+    with pytest.raises(InputError, match="no table was named; there are scores"):
+        export_run(run, tmp_path / "out", "csv", [])
     assert not (tmp_path / "out").exists()
 
 

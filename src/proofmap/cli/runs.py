@@ -107,15 +107,18 @@ def report(
 
 def export(
     run: RunFolder,
-    format: Annotated[str, typer.Option(help="csv, json or parquet.")] = "csv",
+    format: Annotated[
+        str, typer.Option(help="csv, json or parquet; md or latex for the scores as a table to read.")
+    ] = "csv",
     tables: Annotated[
-        str, typer.Option(help="Of scores, per_image, per_label.")
-    ] = "scores,per_image,per_label",
+        str | None, typer.Option(help="Of scores, per_image, per_label; all when left out.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; RUN/export when left out.")] = None,
 ) -> None:
     """Every number for other programs: scores with intervals, values per image and per label."""
     with Run(run) as opened:
-        print_written(export_run(opened, out or run / "export", format, split_list(tables)))
+        wanted = None if tables is None else split_list(tables)
+        print_written(export_run(opened, out or run / "export", format, wanted))
 
 
 def verify(

@@ -1,58 +1,73 @@
-"""A run's numbers for other programs: CSV, JSON and Parquet files of three tables.
+"""A run's numbers for other programs and papers.
 
-``scores``: means with intervals, one row per method and metric. ``per_image`` and ``per_label``: every value. A value
-that does not count is empty or null.
+CSV, JSON and Parquet have three tables. ``scores``: means with intervals, one row per method and metric. ``per_image`` and
+``per_label``: every value. A value that does not count is empty or null. Markdown and LaTeX have the scores as people
+read them, one row per method.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Literal, get_args
 
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import atomic_write, output_folder
-from proofmap.core.text import csv_lines
+from proofmap.core.files import atomic_write, output_folder, write_text
+from proofmap.core.text import csv_lines, one_line
+from proofmap.results.frames import TABLES, score_records
+from proofmap.results.tables import best_two, latex, markdown, score_cells, score_notes
 from proofmap.study.results import Run
 
-Format = Literal["csv", "json", "parquet"]
-TABLES = ("scores", "per_image", "per_label")
+DATA = ("csv", "json", "parquet")
+TEXT = {"md": "md", "latex": "tex"}
+"""Formats for people, and the suffixes of their files."""
 _ROWS_AT_ONCE = 50_000
 
 
-def export_run(run: Run, out: str | Path, format: str = "csv", tables: Sequence[str] = TABLES) -> list[Path]:
-    """Write the tables into a folder; returns the files."""
-    if format not in get_args(Format):
-        raise InputError(f"the format must be {', '.join(get_args(Format))}, not {format!r}")
-    unknown = [name for name in tables if name not in TABLES]
+def export_run(
+    run: Run, out: str | Path, format: str = "csv", tables: Sequence[str] | None = None
+) -> list[Path]:
+    """Write the tables into a folder: all that the format has when left out; returns the files."""
+    if format not in (*DATA, *TEXT):
+        raise InputError(f"the format must be {', '.join((*DATA, *TEXT))}, not {format!r}")
+    offered = TABLES if format in DATA else TABLES[:1]
+    wanted = offered if tables is None else tables
+    unknown = [name for name in wanted if name not in offered]
     if unknown:
-        raise InputError(f"there is no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+        where = "" if format in DATA else f" in {format}"
+        raise InputError(f"there is no table {unknown[0]!r}{where}; there are {', '.join(offered)}")
+    if not wanted:
+        raise InputError(f"no table was named; there are {', '.join(offered)}")
     if format == "parquet":
         require("pyarrow", extra="parquet", purpose="writing Parquet")
+    if format in TEXT:
+        text = _text(run, format)
+        path = output_folder(out) / f"scores.{TEXT[format]}"
+        write_text(path, text + "\n")
+        return [path]
     folder = output_folder(out)
-    return [_write(folder / f"{name}.{format}", format, *_table(run, name)) for name in tables]
+    return [_write(folder / f"{name}.{format}", format, *_table(run, name)) for name in wanted]
+
+
+def _text(run: Run, format: str) -> str:
+    """The scores for people, with what a reader should know about the run."""
+    evaluation, notes = run.evaluation(), run.notes()
+    if format == "latex":
+        return "\n".join([*(f"% {one_line(note)}" for note in notes), latex(evaluation)])
+    header, rows = score_cells(evaluation)
+    return markdown(header, rows, [*score_notes(evaluation), *notes], bold=best_two(evaluation))
 
 
 def _table(run: Run, name: str) -> tuple[list[str], Iterator[tuple[object, ...]]]:
     if name == "scores":
-        rows = [
-            _score_row(result.name, score.record())
-            for result in run.evaluation().results
-            for score in result.scores
-        ]
-        return list(rows[0]), iter([tuple(row.values()) for row in rows])
+        records = list(score_records(run.evaluation()))
+        # NaN is empty, as in the other tables
+        rows = [tuple(None if value != value else value for value in record.values()) for record in records]
+        return list(records[0]), iter(rows)
     run.check()
     cursor = run.store.database.execute(f"SELECT * FROM {name}")
     return [column[0] for column in cursor.description], iter(cursor)
-
-
-def _score_row(method: str, record: Mapping[str, object]) -> dict[str, object]:
-    values = {
-        k: None if v != v else v for k, v in record.items() if k != "settings"
-    }  # NaN is empty, as in the other tables
-    return {"method": method, **values, "settings": json.dumps(record["settings"], default=str)}
 
 
 def _write(path: Path, format: str, columns: list[str], rows: Iterator[tuple[object, ...]]) -> Path:

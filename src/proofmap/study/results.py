@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -31,6 +31,9 @@ from proofmap.study.store.maps import read_maps
 from proofmap.study.store.records import ImageRow, Registered, blobs_digest, is_digest
 from proofmap.study.survey import chosen_images, unreadable_images
 from proofmap.study.unit import label_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Choice = Callable[[Evaluation], Sequence[int]]
 """Which images to show, chosen from the numbers of all."""
@@ -151,6 +154,10 @@ class Run:
     def table(self) -> str:
         """The scores as text."""
         return "\n".join([self.evaluation().table(), *self.notes()])
+
+    def to_dataframe(self, table: str = "scores") -> pd.DataFrame:
+        """The numbers as a pandas DataFrame: ``scores`` (means with intervals), ``per_image`` or ``per_label``."""
+        return self.evaluation().to_dataframe(table)
 
     def check(self) -> None:
         """Raise if anything is damaged that a number of the run depends on; maps are checked when they are read."""
