@@ -101,3 +101,20 @@ def test_damage_to_an_earlier_run_can_be_removed_but_not_computed_again(
     after = "cannot compute it again, since an earlier Proofmap made this run"
     assert capsys.readouterr().err.count(after) == 2
     assert verify_run(folder) == []
+
+
+def test_a_damaged_manifest_is_restored_by_the_command_that_its_message_names(
+    finished: tuple[Study, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = shutil.copytree(finished[1], tmp_path / "run")
+    (folder / "manifest.json").write_bytes(b"")
+    assert command(monkeypatch, "audit", str(folder), "--min-soundness", "0") == 2
+    assert f"proofmap verify {folder} --repair" in " ".join(capsys.readouterr().err.split())
+    assert command(monkeypatch, "verify", str(folder)) == 1
+    assert "manifest.json" in capsys.readouterr().out
+    assert command(monkeypatch, "verify", str(folder), "--repair") == 0
+    assert capsys.readouterr().err.strip() == "restored"
+    assert command(monkeypatch, "audit", str(folder), "--min-soundness", "0") == 0

@@ -14,6 +14,7 @@ from proofmap.report.runs import write_run_report
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.compare import compare as compare_scores
 from proofmap.study import Run, StoreError, export_run, verify_run
+from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 
 
@@ -124,7 +125,11 @@ def export(
 def verify(
     run: RunFolder,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Remove damaged units; the next evaluate computes them again.")
+        bool,
+        typer.Option(
+            "--repair",
+            help="Remove what is damaged, for the next evaluate to compute again, and restore the manifest.",
+        ),
     ] = False,
 ) -> None:
     """Check every stored number and map against its digest: exit code 1 if something is damaged."""
@@ -141,10 +146,12 @@ def verify(
     after = f"the same evaluate command {again}" + (
         ", since an earlier Proofmap made this run" if outdated else ""
     )
+    removed = any(problem.path.name != MANIFEST for problem in problems)  # the manifest is restored
     if repair:
-        stderr.print(f"removed; {after}")
+        stderr.print(f"removed; {after}" if removed else "restored")
         return
-    stderr.print(f"verify --repair removes what is damaged; {after}")
+    if removed:
+        stderr.print(f"verify --repair removes what is damaged; {after}")
     raise typer.Exit(1)
 
 
