@@ -130,6 +130,7 @@ def test_a_nested_out_of_memory_is_final() -> None:
         (torch.OutOfMemoryError("CUDA out of memory."), True),
         (MemoryError(), True),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried"), True),
         (RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"), True),
         (RuntimeError("CUDA error: out of memory"), True),
         (RuntimeError("expected scalar type Float"), False),
@@ -139,6 +140,20 @@ def test_a_nested_out_of_memory_is_final() -> None:
 )
 def test_running_out_of_memory_is_known_on_any_device(error: BaseException, out_of_memory: bool) -> None:
     assert is_out_of_memory(error) == out_of_memory
+
+
+def test_a_cpu_without_memory_halves_the_batch_and_goes_on() -> None:
+    """The real error of torch's allocator, for more memory than any machine has."""
+    tried: list[int] = []
+
+    def run(start: int, stop: int) -> int:
+        tried.append(stop - start)
+        torch.empty(2**58 if stop - start > 2 else 1, dtype=torch.uint8)
+        return stop - start
+
+    with pytest.warns(BatchSizeWarning, match="batches of 2"):
+        assert sum(in_batches(run, 8, BatchSize(4))) == 8
+    assert tried[0] == 4 and set(tried[1:]) == {2}
 
 
 def test_tensors_of_the_failed_batch_are_let_go_before_the_next_try() -> None:

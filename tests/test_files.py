@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from proofmap.core.errors import InputError
 from proofmap.core.files import (
     atomic_write,
+    check_ends,
     check_output,
     distinct_names,
     file_name,
@@ -169,3 +170,28 @@ def test_names_that_occur_again_get_a_number_and_the_first_keeps_its_own(names: 
 def test_the_numbers_count_up() -> None:
     assert distinct_names(["cat"] * 4) == ["cat", "cat-2", "cat-3", "cat-4"]
     assert distinct_names(["cat", "cat", "cat-2", "cat"]) == ["cat", "cat-3", "cat-2", "cat-4"]
+
+
+def test_unfinished_files_of_killed_processes_are_removed_by_the_next_start(tmp_path: Path) -> None:
+    gone = 2**22 + 1  # above the largest number a process can have
+    ours = tmp_path / f".manifest.json.part{gone}.json"
+    kept = [
+        tmp_path / f".page.html.part{os.getpid()}.html",  # its process runs
+        tmp_path / f".notes.txt.part{gone}.json",  # not a name that atomic_write gives
+        tmp_path / ".hidden",
+        tmp_path / "film.part2.mp4",
+    ]
+    for path in (ours, *kept):
+        path.write_text("half")
+    output_folder(tmp_path)
+    assert not ours.exists() and all(path.exists() for path in kept)
+
+
+def test_pipes_and_devices_are_refused_before_they_are_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "endless.png").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe.png", tmp_path / "endless.png"):
+        with pytest.raises(InputError, match=f"{path.name} is a pipe or a device"):
+            check_ends(path)
+    check_ends(tmp_path / "nowhere")
+    check_ends(tmp_path)

@@ -21,6 +21,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.pictures import find_images, fit, fitted_size, read_image, to_pixels
+from proofmap.data import load_dataset
 from proofmap.data.photos import CropWarning, load_images
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
@@ -299,6 +300,20 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_image(tmp_path / "cat.png")
     with pytest.raises(InputError, match="cannot be read as an image"):
         read_image(tmp_path)
+
+
+def test_a_pipe_or_a_device_is_refused_wherever_a_picture_is_expected(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "endless.png").symlink_to("/dev/zero")
+    (tmp_path / "table.csv").write_text("file\npipe.png\nendless.png\n")
+    dataset = load_dataset(str(tmp_path / "table.csv"))
+    for i, name in enumerate(("pipe.png", "endless.png")):
+        for read in (read_image, lambda path: find_images([path])):
+            with pytest.raises(InputError, match=f"{name} is a pipe or a device"):
+                read(tmp_path / name)
+        for look in (dataset.read, dataset.digest):
+            with pytest.raises(InputError, match=f"{name} is a pipe or a device"):
+                look(i)
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------

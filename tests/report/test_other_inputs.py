@@ -137,7 +137,7 @@ def test_maps_are_saved_in_their_own_shape(
 def test_stored_maps_may_have_any_positions(shape: tuple[int, ...], tmp_path: Path) -> None:
     maps = torch.linspace(-1e4, 1e4, 2 * 3 * 24).view(2, 3, *shape)
     file = write_maps(tmp_path, maps, ["a", "b"], torch.float16)
-    again = read_maps(tmp_path / file.name, ["a", "b"])
+    again = read_maps(tmp_path, file.name, ["a", "b"])
     assert again["b"].shape == (3, *shape)
     assert torch.allclose(again["b"], maps[1], rtol=2e-3, atol=1)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from proofmap.study import Study, run_study
 from tests.study.processes import Processes
+from tests.study.studies import toy_study
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +19,19 @@ def processes() -> Iterator[Processes]:
     source = Processes()
     yield source
     source.close()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
+    """A study and a finished run of it, which nobody changes."""
+    folder = tmp_path_factory.mktemp("whole")
+    study = toy_study(folder)
+    run_study(study, folder / "run", threads=1)
+    return study, folder / "run"
+
+
+@pytest.fixture
+def run(whole: tuple[Study, Path], tmp_path: Path) -> tuple[Study, Path]:
+    """The same run, in a copy of its own."""
+    study, folder = whole
+    return study, shutil.copytree(folder, tmp_path / "run")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,10 +30,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
 
 @pytest.fixture
 def old_run(finished: tuple[Study, Path], tmp_path: Path) -> tuple[Study, Path]:
-    """A run as version 0.1.0 left it: its manifest has schema 1."""
+    """A run as version 0.1.0 left it: its manifest has schema 1, no digest and no copy."""
     study, folder = finished[0], shutil.copytree(finished[1], tmp_path / "run")
     content = json.loads((folder / "manifest.json").read_text())
+    del content["digest"]
     (folder / "manifest.json").write_text(json.dumps({**content, "schema": 1}))
+    with closing(sqlite3.connect(folder / "scores.sqlite")) as database:
+        database.execute("DELETE FROM notes WHERE key = 'manifest.json'")
+        database.commit()
     return study, folder
 
 
@@ -95,3 +101,20 @@ def test_damage_to_an_earlier_run_can_be_removed_but_not_computed_again(
     after = "cannot compute it again, since an earlier Proofmap made this run"
     assert capsys.readouterr().err.count(after) == 2
     assert verify_run(folder) == []
+
+
+def test_a_damaged_manifest_is_restored_by_the_command_that_its_message_names(
+    finished: tuple[Study, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = shutil.copytree(finished[1], tmp_path / "run")
+    (folder / "manifest.json").write_bytes(b"")
+    assert command(monkeypatch, "audit", str(folder), "--min-soundness", "0") == 2
+    assert f"proofmap verify {folder} --repair" in " ".join(capsys.readouterr().err.split())
+    assert command(monkeypatch, "verify", str(folder)) == 1
+    assert "manifest.json" in capsys.readouterr().out
+    assert command(monkeypatch, "verify", str(folder), "--repair") == 0
+    assert capsys.readouterr().err.strip() == "restored"
+    assert command(monkeypatch, "audit", str(folder), "--min-soundness", "0") == 0

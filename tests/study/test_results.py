@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import shutil
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,7 +22,8 @@ import torch
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.data.photos import load_images
 from proofmap.results.evaluation import Evaluation
-from proofmap.study import Run, StoreError, Study, export_run, run_study
+from proofmap.results.tables import latex, score_markdown
+from proofmap.study import Run, Selection, StoreError, Study, export_run, run_study
 from proofmap.study.manifest import Manifest
 from proofmap.study.store import schema
 from proofmap.study.verify import verify_run
@@ -132,9 +135,9 @@ def test_pictures_need_no_net_and_run_no_code(tmp_path: Path) -> None:
     evil = tmp_path / "evil.py"
     evil.write_text(f"open({str(tmp_path / 'harm')!r}, 'w')\n")
     path = tmp_path / "run" / "manifest.json"
-    content = json.loads(path.read_text())
-    content["study"]["model"] = f"{evil}:make"
-    path.write_text(json.dumps(content))
+    manifest = Manifest.read(tmp_path / "run")
+    replace(manifest, study={**manifest.study, "model": f"{evil}:make"}).write(tmp_path / "run")
+    assert str(evil) in path.read_text()
     with Run(tmp_path / "run") as run:
         found = run.evaluation(2)
         assert found.pictured == (0, 1)
@@ -247,15 +250,74 @@ def test_exported_tables_hold_every_value_exactly(
         assert json.loads(row["settings"])["labels"] == "p>=0.19"
 
 
+def test_scores_are_exported_as_tables_to_read(run: Run, tmp_path: Path) -> None:
+    (page,) = export_run(run, tmp_path, "md")
+    (paper,) = export_run(run, tmp_path, "latex")
+    assert (page.name, paper.name) == ("scores.md", "scores.tex")
+    found = run.evaluation()
+    assert page.read_text().startswith(score_markdown(found)) and paper.read_text().endswith(
+        latex(found) + "\n"
+    )
+    for text in (page.read_text(), paper.read_text()):
+        assert "1 picture could not be read" in text, "the notes of the run go with it"
+
+
+def test_numbers_as_dataframes(run: Run, folder: Path) -> None:
+    pytest.importorskip("pandas")
+    stored, found = facts(folder / "run"), run.evaluation()
+    scores = run.to_dataframe()
+    assert [tuple(row) for row in scores[["method", "score", "n"]].to_numpy()] == [
+        (r.name, s.name, s.n) for r in found.results for s in r.scores
+    ]
+    per_image = run.to_dataframe("per_image").dropna()
+    expected = {(m, q, i): value for m, q, i, _, value in stored["per_image"] if value is not None}
+    assert dict(zip(zip(*(per_image[c] for c in ("method", "metric", "image")), strict=True), per_image["value"], strict=True)) == expected  # fmt: skip
+    per_label = found.to_dataframe("per_label").dropna()
+    rows = zip(
+        *(per_label[c] for c in ("method", "metric", "image", "label", "label_name", "value")), strict=True
+    )
+    assert sorted(rows) == sorted((m, q, i, k, n, v) for m, q, i, k, n, _, _, v in stored["per_label"] if v is not None)  # fmt: skip
+    with pytest.raises(InputError, match="no table 'all'; there are scores, per_image, per_label"):
+        run.to_dataframe("all")
+
+
+def test_dataframes_say_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'proofmap\[pandas\]'"):
+        run.to_dataframe()
+
+
+def test_csv_has_one_row_per_value_whatever_the_names(tmp_path: Path) -> None:
+    """Line breaks of every kind stay in their cell, and a spreadsheet runs no name as a formula."""
+    awkward = ["a\rb.png", "a\nb.png", "=1+1.png", "+x.png", "-x.png", "@x.png", "\tx.png"]
+    study = toy_study(tmp_path, 0, methods=["random"])
+    for k, name in enumerate(awkward):
+        save(tmp_path / "photos", name, k)
+    run_study(study, tmp_path / "run")
+    with Run(tmp_path / "run") as run:
+        (path,) = export_run(run, tmp_path / "out", "csv", ["per_image"])
+        names = [image.name for image in run.images]
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(awkward) * len(METRICS) and all(len(row) == 5 and None not in row for row in rows)
+    expected = {f"'{name}" if name[0] in "=+-@\t" else name for name in names}
+    assert {row["image"] for row in rows} == expected
+    assert all(row["value"] == "" or 0 <= float(row["value"]) <= 1 for row in rows)
+
+
 def test_some_tables_can_be_left_out(run: Run, tmp_path: Path) -> None:
     assert [p.name for p in export_run(run, tmp_path, "csv", ["per_image"])] == ["per_image.csv"]
 
 
 def test_what_cannot_be_exported_is_told(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="csv, json, parquet, not 'xlsx'"):
+    with pytest.raises(InputError, match="csv, json, parquet, md, latex, not 'xlsx'"):
         export_run(run, tmp_path / "out", "xlsx")
     with pytest.raises(InputError, match="no table 'score'; there are scores, per_image, per_label"):
         export_run(run, tmp_path / "out", "csv", ["score"])
+    with pytest.raises(InputError, match="no table 'per_image' in md; there are scores"):
+        export_run(run, tmp_path / "out", "md", ["per_image"])
+    with pytest.raises(InputError, match="no table was named; there are scores"):
+        export_run(run, tmp_path / "out", "csv", [])
     assert not (tmp_path / "out").exists()
 
 
@@ -304,6 +366,67 @@ def test_a_run_can_be_read_where_nothing_can_be_written(
         assert sorted(p.name for p in (tmp_path / "run").iterdir()) == before
         with pytest.raises(StoreError):
             run.store.set_note("a", 1)
+
+
+def killed_run(processes: Processes, folder: Path) -> None:
+    """``folder/run``, which was finished with two images, then killed with more in its journal; ``copy`` is the same."""
+    study = toy_study(folder, 20)
+    assert processes.run(replace(study, images=Selection(number=2)), folder / "run") == {
+        "units": 3,
+        "failed": 0,
+    }
+    assert processes.run(study, folder / "run", kill_at=150) is None
+    shutil.copytree(folder / "run", folder / "copy")
+    assert len(facts(folder / "copy")["units"]) > 3
+
+
+def test_a_killed_run_is_read_with_its_journal_where_nothing_can_be_written(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_run(processes, tmp_path)
+    committed = facts(tmp_path / "copy")  # SQLite reads the journal where it may
+    assert (tmp_path / "run" / "scores.sqlite-wal").stat().st_size > 0 and committed["per_image"]
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with monkeypatch.context() as patch:
+        patch.setattr("proofmap.study.store.database.os.access", lambda *_: False)
+        with Run(tmp_path / "run") as run, Run(tmp_path / "copy") as usual:
+            assert run.store.read_only
+            assert run.store.rows("SELECT * FROM per_image ORDER BY 1, 2, 3") == committed["per_image"]
+            assert run.table() == usual.table() and "not finished" in run.table()
+            with pytest.raises(StoreError):
+                run.store.set_note("a", 1)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root may mount a folder")
+def test_a_killed_run_on_a_read_only_mount_does_not_pass_an_audit_of_its_first_images(
+    processes: Processes, tmp_path: Path
+) -> None:
+    killed_run(processes, tmp_path)
+    (tmp_path / "mount").mkdir()
+    commands = (
+        ["mount", "--bind", str(tmp_path / "run"), str(tmp_path / "mount")],
+        ["mount", "-o", "remount,ro,bind", str(tmp_path / "mount")],
+    )
+    try:
+        for command in commands:
+            made = subprocess.run(command, capture_output=True, text=True)
+            if made.returncode:
+                pytest.skip(f"no folder can be mounted here: {made.stderr.strip()}")
+        with Run(tmp_path / "mount") as run, Run(tmp_path / "copy") as usual:
+            assert run.store.read_only and run.table() == usual.table()
+    finally:
+        subprocess.run(["umount", str(tmp_path / "mount")], capture_output=True)
+
+
+def test_a_journal_that_cannot_be_copied_is_told(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder / "run", tmp_path / "run")
+    (tmp_path / "run" / "scores.sqlite-wal").mkdir()  # no file: it cannot be copied
+    monkeypatch.setattr("proofmap.study.store.database.os.access", lambda *_: False)
+    with pytest.raises(StoreError, match=r"cannot be read completely.*TMPDIR"):
+        Run(tmp_path / "run")
 
 
 # ---- kinds, and runs of the first form ------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,8 @@ from proofmap.core.files import output_file
 from proofmap.report.runs import write_run_report
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.compare import compare as compare_scores
-from proofmap.study import Run, export_run, verify_run
+from proofmap.study import Run, StoreError, export_run, verify_run
+from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 
 
@@ -110,21 +112,28 @@ def report(
 
 def export(
     run: RunFolder,
-    format: Annotated[str, typer.Option(help="csv, json or parquet.")] = "csv",
+    format: Annotated[
+        str, typer.Option(help="csv, json or parquet; md or latex for the scores as a table to read.")
+    ] = "csv",
     tables: Annotated[
-        str, typer.Option(help="Of scores, per_image, per_label.")
-    ] = "scores,per_image,per_label",
+        str | None, typer.Option(help="Of scores, per_image, per_label; all when left out.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; RUN/export when left out.")] = None,
 ) -> None:
     """Every number for other programs: scores with intervals, values per image and per label."""
     with Run(run) as opened:
-        print_written(export_run(opened, out or run / "export", format, split_list(tables)))
+        wanted = None if tables is None else split_list(tables)
+        print_written(export_run(opened, out or run / "export", format, wanted))
 
 
 def verify(
     run: RunFolder,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Remove damaged units; the next evaluate computes them again.")
+        bool,
+        typer.Option(
+            "--repair",
+            help="Remove what is damaged, for the next evaluate to compute again, and restore the manifest.",
+        ),
     ] = False,
 ) -> None:
     """Check every stored number and map against its digest: exit code 1 if something is damaged."""
@@ -134,15 +143,19 @@ def verify(
     if not problems:
         stderr.print(f"{run} is intact", markup=False)
         return
-    outdated = Manifest.read(run).outdated
+    outdated = False
+    with suppress(StoreError):  # a damaged manifest is among the problems
+        outdated = Manifest.read(run).outdated
     again = "cannot compute it again" if outdated else "computes it again"
     after = f"the same evaluate command {again}" + (
         ", since an earlier Proofmap made this run" if outdated else ""
     )
+    removed = any(problem.path.name != MANIFEST for problem in problems)  # the manifest is restored
     if repair:
-        stderr.print(f"removed; {after}")
+        stderr.print(f"removed; {after}" if removed else "restored")
         return
-    stderr.print(f"verify --repair removes what is damaged; {after}")
+    if removed:
+        stderr.print(f"verify --repair removes what is damaged; {after}")
     raise typer.Exit(1)
 
 

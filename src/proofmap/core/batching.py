@@ -49,6 +49,14 @@ class BatchSize:
             self.warned = True
 
 
+_OUT_OF_MEMORY = (
+    "out of memory",  # CUDA, MPS
+    "not enough memory",  # torch on a CPU: "DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"
+    "can't allocate memory",  # the same in other versions
+    "defaultcpuallocator",
+)
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception means that memory ran out, on any device.
 
@@ -63,7 +71,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     text = str(error).lower()
-    return isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
+    return isinstance(error, RuntimeError) and any(words in text for words in _OUT_OF_MEMORY)
 
 
 def in_batches(

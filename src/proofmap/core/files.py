@@ -1,10 +1,12 @@
-"""Files that are written completely or not at all, and names for them."""
+"""Files that are written completely or not at all, also when the power is cut, and names for them."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,17 +23,70 @@ _LONGEST = (
 def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path to write to; it replaces ``path`` when the block ends, and is removed if it raises.
 
-    The file gets the permissions that the umask gives any new file, whatever its writer gave it.
+    The file gets the permissions that the umask gives any new file, whatever its writer gave it. Its content is on the
+    disk before it gets its name, and its name is when the block has ended: a power cut leaves the old or the new file.
     """
-    part = path.with_name(f".{path.name}.part{os.getpid()}{path.suffix}")
+    part = path.with_name(f".{path.name}.part{os.getpid()}{path.suffix}")  # see remove_parts
     try:
         part.touch()
         usual = part.stat().st_mode
         yield part
         part.chmod(usual)  # safetensors writes files that only their owner may read
+        _sync(part, os.O_RDWR)
         os.replace(part, path)
+        sync_folder(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove unfinished files that processes left in a folder when they were killed."""
+    for path in folder.glob(".*.part*"):
+        found = re.fullmatch(r"\.(.+)\.part(\d+)(.*)", path.name)
+        if found and Path(found[1]).suffix == found[3] and path.is_file() and not _runs(int(found[2])):
+            path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process may still run; on Windows, where asking would end it, any may."""
+    if os.name == "nt":
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # of another user
+        return True
+    return process > 0
+
+
+def check_ends(path: str | Path, name: str = "") -> None:
+    """Refuse a pipe or a device, which may never end, before it is opened; error messages call it ``name``."""
+    try:
+        kind = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return  # whoever opens it says what is wrong
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+        raise InputError(f"{name or path} is a pipe or a device, not a regular file")
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names of a folder's files on the disk; where a file system cannot do that, it does so by itself."""
+    if os.name == "nt":  # which opens no folders
+        return
+    try:
+        _sync(folder, os.O_RDONLY)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+def _sync(path: Path, flags: int) -> None:
+    number = os.open(path, flags)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -52,10 +107,15 @@ def check_output(path: str | Path) -> Path:
 
 
 def output_folder(path: str | Path) -> Path:
-    """The folder, made if needed, or an error that says why it cannot be written to."""
+    """The folder, made if needed, without the unfinished files of killed processes; or an error that says why it cannot
+    be written to."""
     folder = check_output(path)
+    missing = [parent for parent in (folder, *folder.parents) if not os.path.exists(parent)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for made in missing:
+            sync_folder(made.parent)
+        remove_parts(folder)
     except OSError as error:
         raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from None
     return folder

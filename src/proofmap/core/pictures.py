@@ -15,6 +15,7 @@ from PIL import Image, ImageOps, PngImagePlugin
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.files import check_ends
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
 Fit = Literal["crop", "pad", "squash"]
@@ -43,7 +44,8 @@ def find_images(places: Iterable[str | Path]) -> list[Path]:
             if not inside:
                 raise InputError(f"the folder {place} holds no images ({', '.join(sorted(SUFFIXES))})")
             found += inside
-        elif place.is_file():
+        elif place.exists():
+            check_ends(place)
             found.append(place)
         else:
             raise InputError(f"there is no file or folder {place}")
@@ -109,6 +111,8 @@ def read_image(path: str | Path) -> Image.Image:
 
 def decode_image(source: str | Path | bytes, name: str) -> Image.Image:
     """A file, or the bytes of one, as upright RGB (RGBA where it is transparent); error messages call it ``name``."""
+    if not isinstance(source, bytes):
+        check_ends(source, name)
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as file:
             # Pillow only warns between one and two times this limit

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 # Whitespace other than plain spaces, control characters, and halves of characters from broken file names.
 _UNPRINTABLE = r"(?:[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff])"
@@ -65,3 +66,36 @@ def counted(n: int, what: str) -> str:
     ('1 image', '3,000 images')
     """
     return f"{n:,} {what}" + ("" if n == 1 else "s")
+
+
+def csv_lines(rows: Iterable[Iterable[object]]) -> Iterator[str]:
+    """Rows as lines of CSV, without line ends; every program reads the cells as they are given.
+
+    A cell with a line break of any kind is quoted. Text that a spreadsheet would run as a formula gets an apostrophe in
+    front, as spreadsheets themselves write it; numbers stay numbers.
+
+    >>> list(csv_lines([["name", "value"], ["=1+1", -0.5], ["a,b", "-0.5"]]))
+    ['name,value', "'=1+1,-0.5", '"a,b",-0.5']
+    """
+    lines = _Lines()
+    writer = csv.writer(lines, lineterminator="\r\n")  # what is in it is quoted
+    for row in rows:
+        writer.writerow([_csv_cell(cell) for cell in row])
+        yield lines.pop().removesuffix("\r\n")
+
+
+class _Lines(list[str]):
+    """Where a CSV writer writes."""
+
+    def write(self, line: str) -> None:
+        self.append(line)
+
+
+def _csv_cell(cell: object) -> object:
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

@@ -6,12 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from proofmap.core.errors import InputError
+from proofmap.core.files import check_ends
 from proofmap.data.cifar import read_cifar
 from proofmap.data.dataset import Dataset, digest_of
 from proofmap.data.folders import existing_folder
@@ -23,6 +25,8 @@ IMAGE_KEYS = ("images", "x", "data", "x_test", "arr_0")
 LABEL_KEYS = ("labels", "y", "label", "truth", "y_test", "arr_1")
 NAME_KEYS = ("label_names", "class_names", "classes")
 LAYOUTS = ("auto", "nhwc", "nchw")
+_SAFE_UNPACKED = 256 << 20  # bytes that any archive may unpack to
+_MOST_SHRUNK = 100
 
 
 class ArrayImages(Dataset):
@@ -197,22 +201,38 @@ def checked_labels(labels: Array | Sequence[int], n: int, label_names: Sequence[
 
 def _arrays_in(path: Path) -> dict[str, Array]:
     """The arrays of a ``.npy`` or ``.npz`` file by name; nothing but plain numbers and text is ever read."""
+    check_ends(path)
     try:
         with path.open("rb") as file:
             if file.read(2) == b"PK":
                 file.seek(0)
                 with np.load(file, allow_pickle=False) as archive:
                     wanted = [key for key in archive.files if key in {*IMAGE_KEYS, *LABEL_KEYS, *NAME_KEYS}]
+                    _check_unpacked(path, archive.zip, wanted or archive.files)
                     return {key: archive[key] for key in wanted or archive.files}
         return {IMAGE_KEYS[0]: np.load(path, mmap_mode="r", allow_pickle=False)}
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
+    except InputError:
+        raise
     except Exception as error:  # a damaged file raises almost anything
         if "allow_pickle" in str(error) or "Python objects" in str(error):
             reason = "it holds Python objects, which are never loaded; nothing was executed"
         else:
             reason = str(error) or type(error).__name__
         raise InputError(f"{path} cannot be read as NumPy arrays: {reason}") from None
+
+
+def _check_unpacked(path: Path, archive: ZipFile, keys: Sequence[str]) -> None:
+    """Refuse arrays that are far larger than their file: pictures do not shrink that much, but bombs do."""
+    members = {info.filename: info.file_size for info in archive.infolist()}
+    unpacked = sum(members.get(f"{key}.npy", members.get(key, 0)) for key in keys)
+    packed = path.stat().st_size
+    if unpacked > _SAFE_UNPACKED and unpacked > _MOST_SHRUNK * packed:
+        raise InputError(
+            f"{path} has {packed / 1e6:.1f} MB and would unpack to {unpacked / 1e6:.0f} MB, more than {_MOST_SHRUNK} times "
+            "as much; if these are pictures, save them with numpy.savez, which does not pack them"
+        )
 
 
 def _first(fields: Mapping[str, Array], keys: Sequence[str]) -> Array | None:

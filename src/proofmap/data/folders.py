@@ -12,6 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 from proofmap.core.errors import InputError
+from proofmap.core.files import check_ends
 from proofmap.core.inputs import Box
 from proofmap.core.pictures import SUFFIXES, decode_image, files_below
 from proofmap.data.dataset import Dataset, digest_of
@@ -64,6 +65,7 @@ class ImageFiles(Dataset):
 
     def digest(self, i: int) -> str:
         path = self.path(i)
+        check_ends(path, _printable(str(path)))
         try:
             return digest_of(path.read_bytes())
         except OSError as error:
@@ -216,6 +218,7 @@ def existing_folder(path: str | Path) -> Path:
 
 def text_of(path: Path) -> str:
     """A text file in UTF-8, with or without a byte-order mark."""
+    check_ends(path)
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:

@@ -9,6 +9,7 @@ from typing import Any
 from PIL import Image
 
 from proofmap.core.errors import InputError, require
+from proofmap.core.files import check_ends
 from proofmap.core.pictures import decode_image
 from proofmap.data.dataset import Dataset, digest_of
 
@@ -60,6 +61,7 @@ class HuggingFaceImages(Dataset):
         content, path = cell.get("bytes"), cell.get("path")
         try:
             if content is None and path is not None:
+                check_ends(path)
                 content = Path(path).read_bytes()
         except OSError as error:
             raise InputError(f"{self._description(i)}: {path} cannot be read: {error.strerror}") from None

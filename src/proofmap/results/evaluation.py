@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proofmap.results.display import display
 from proofmap.results.records import EvaluationRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,6 +22,13 @@ class Evaluation(EvaluationRecord):
         from proofmap.results.tables import score_table
 
         return score_table(self)
+
+    def to_dataframe(self, table: str = "scores") -> pd.DataFrame:
+        """The numbers as a pandas DataFrame, one row per ``value``: ``scores`` (means with intervals), ``per_image`` or
+        ``per_label``."""
+        from proofmap.results.frames import dataframe
+
+        return dataframe(self, table)
 
     def __str__(self) -> str:
         return self.table()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -10,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from proofmap.classifier.outputs import in_words, is_independent
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.text import counted, one_line
+from proofmap.core.text import counted, csv_lines, one_line
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.results.records import BEST_EFFORT, EvaluationRecord
 from proofmap.results.settings_words import coverage_notes, thresholds_words
@@ -335,18 +334,8 @@ def _flat(score: Score) -> dict[str, object]:
 def records_csv(records: Sequence[dict[str, object]]) -> str:
     """Plain records as CSV, a column for every key that occurs."""
     fields = list(dict.fromkeys(key for record in records for key in record))
-    lines = _Lines()
-    writer = csv.DictWriter(lines, fields, lineterminator="\r\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return "\n".join([*lines, ""])
-
-
-class _Lines(list[str]):
-    """Where a CSV writer writes: it quotes what is in its line ending, so a name with either half of it stays whole."""
-
-    def write(self, line: str) -> None:
-        self.append(line.removesuffix("\r\n"))
+    rows = ([record.get(key, "") for key in fields] for record in records)
+    return "\n".join([*csv_lines([fields, *rows]), ""])
 
 
 def json_text(record: object) -> str:

@@ -1,61 +1,76 @@
-"""A run's numbers for other programs: CSV, JSON and Parquet files of three tables.
+"""A run's numbers for other programs and papers.
 
-``scores``: means with intervals, one row per method and metric. ``per_image`` and ``per_label``: every value. A value
-that does not count is empty or null.
+CSV, JSON and Parquet have three tables. ``scores``: means with intervals, one row per method and metric. ``per_image`` and
+``per_label``: every value. A value that does not count is empty or null. Markdown and LaTeX have the scores as people
+read them, one row per method.
 """
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Literal, get_args
 
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import atomic_write, output_folder
-from proofmap.results.sharing import shared, shared_names
+from proofmap.core.files import atomic_write, output_folder, write_text
+from proofmap.core.text import csv_lines, one_line
+from proofmap.results.frames import TABLES, score_records
+from proofmap.results.sharing import shared, shared_names, without_folders
+from proofmap.results.tables import best_two, latex, markdown, score_cells, score_notes
 from proofmap.study.results import Run
 
-Format = Literal["csv", "json", "parquet"]
-TABLES = ("scores", "per_image", "per_label")
+DATA = ("csv", "json", "parquet")
+TEXT = {"md": "md", "latex": "tex"}
+"""Formats for people, and the suffixes of their files."""
 _ROWS_AT_ONCE = 50_000
 
 
-def export_run(run: Run, out: str | Path, format: str = "csv", tables: Sequence[str] = TABLES) -> list[Path]:
-    """Write the tables into a folder; returns the files."""
-    if format not in get_args(Format):
-        raise InputError(f"the format must be {', '.join(get_args(Format))}, not {format!r}")
-    if not tables:
-        raise InputError(f"no table was named; there are {', '.join(TABLES)}")
-    unknown = [name for name in tables if name not in TABLES]
+def export_run(
+    run: Run, out: str | Path, format: str = "csv", tables: Sequence[str] | None = None
+) -> list[Path]:
+    """Write the tables into a folder: all that the format has when left out; returns the files."""
+    if format not in (*DATA, *TEXT):
+        raise InputError(f"the format must be {', '.join((*DATA, *TEXT))}, not {format!r}")
+    offered = TABLES if format in DATA else TABLES[:1]
+    wanted = offered if tables is None else tables
+    unknown = [name for name in wanted if name not in offered]
     if unknown:
-        raise InputError(f"there is no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+        where = "" if format in DATA else f" in {format}"
+        raise InputError(f"there is no table {unknown[0]!r}{where}; there are {', '.join(offered)}")
+    if not wanted:
+        raise InputError(f"no table was named; there are {', '.join(offered)}")
     if format == "parquet":
         require("pyarrow", extra="parquet", purpose="writing Parquet")
+    if format in TEXT:
+        text = _text(run, format)
+        path = output_folder(out) / f"scores.{TEXT[format]}"
+        write_text(path, text + "\n")
+        return [path]
     folder = output_folder(out)
-    return [_write(folder / f"{name}.{format}", format, *_table(run, name)) for name in tables]
+    return [_write(folder / f"{name}.{format}", format, *_table(run, name)) for name in wanted]
+
+
+def _text(run: Run, format: str) -> str:
+    """The scores for people, with what a reader should know about the run."""
+    evaluation, notes = shared(run.evaluation()), [without_folders(note) for note in run.notes()]
+    if format == "latex":
+        return "\n".join([*(f"% {one_line(note)}" for note in notes), latex(evaluation)])
+    header, rows = score_cells(evaluation)
+    return markdown(header, rows, [*score_notes(evaluation), *notes], bold=best_two(evaluation))
 
 
 def _table(run: Run, name: str) -> tuple[list[str], Iterator[tuple[object, ...]]]:
     if name == "scores":
-        rows = [
-            _score_row(result.name, score.record())
-            for result in shared(run.evaluation()).results
-            for score in result.scores
-        ]
-        return list(rows[0]), iter([tuple(row.values()) for row in rows])
+        records = list(score_records(shared(run.evaluation())))
+        # NaN is empty, as in the other tables
+        rows = [tuple(None if value != value else value for value in record.values()) for record in records]
+        return list(records[0]), iter(rows)
+    run.check()
     cursor = run.store.database.execute(f"SELECT * FROM {name}")
     columns = [column[0] for column in cursor.description]
     at, names = columns.index("method"), dict(zip(run.methods, shared_names(list(run.methods)), strict=True))
     return columns, ((*row[:at], names[row[at]], *row[at + 1 :]) for row in cursor)
-
-
-def _score_row(method: str, record: Mapping[str, object]) -> dict[str, object]:
-    values = {
-        k: None if v != v else v for k, v in record.items() if k != "settings"
-    }  # NaN is empty, as in the other tables
-    return {"method": method, **values, "settings": json.dumps(record["settings"], default=str)}
 
 
 def _write(path: Path, format: str, columns: list[str], rows: Iterator[tuple[object, ...]]) -> Path:
@@ -64,9 +79,7 @@ def _write(path: Path, format: str, columns: list[str], rows: Iterator[tuple[obj
             _write_parquet(part, columns, rows)
         elif format == "csv":
             with open(part, "w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(columns)
-                writer.writerows(rows)
+                file.writelines(f"{line}\n" for line in csv_lines(chain([columns], rows)))
         else:
             _write_json(part, columns, rows)
     return path

@@ -16,9 +16,12 @@ from typing import Any
 from proofmap.core.errors import InputError
 from proofmap.core.files import write_text
 from proofmap.core.labels import LabelRule
+from proofmap.data.dataset import digest_of
 from proofmap.study.environment import environment
 from proofmap.study.setup import Ready, settings_of
-from proofmap.study.store.errors import StoreError, disk_full, is_disk_full
+from proofmap.study.store.database import FILE as SCORES
+from proofmap.study.store.database import Store
+from proofmap.study.store.errors import Damaged, StoreError, disk_full, is_disk_full
 from proofmap.study.study import Selection, Study
 
 FILE = "manifest.json"
@@ -47,39 +50,69 @@ class Manifest:
     environments: tuple[Mapping[str, object], ...] = ()
     commands: tuple[str, ...] = ()
     schema: int = field(default=SCHEMA)
+    sealed: bool = field(default=True, compare=False)
+    """Whether the file it was read from has a digest."""
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
+        """The manifest of a run directory; raises :class:`Damaged` if it is not what was written."""
         path = folder / FILE
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls._parsed(json.loads(path.read_text(encoding="utf-8")), path)
         except FileNotFoundError:
+            if (folder / SCORES).exists():
+                raise _damaged(path, "it is missing") from None
             raise StoreError(f"{folder} is not a run directory of proofmap: it has no {FILE}") from None
-        except (OSError, ValueError) as error:
-            raise StoreError(
-                f"{path} is damaged: {error}. Without it the run cannot be continued; choose another --out"
-            ) from None
-        try:
-            if content["schema"] > SCHEMA:
-                raise StoreError(f"{path} was written by a newer Proofmap; install that version")
-            content["batches"] = tuple(content["batches"])
-            content["environments"] = tuple(content["environments"])
-            content["commands"] = tuple(content["commands"])
-            manifest = cls(**content)
-            _ = manifest.selection
-            return manifest
-        except (AttributeError, KeyError, TypeError, InputError) as error:
-            raise StoreError(
-                f"{path} is damaged: {error}. Without it the run cannot be continued; choose another --out"
-            ) from None
+        except (OSError, ValueError, AttributeError, KeyError, TypeError, InputError) as error:
+            raise _damaged(path, str(error)) from None
+
+    @classmethod
+    def stored_in(cls, store: Store) -> Manifest | None:
+        """The copy in the database, which replaces a damaged file; None in runs that were made before it was kept."""
+        content: Any = store.note(FILE)
+        return None if content is None else cls._parsed(content, store.path)
+
+    @classmethod
+    def _parsed(cls, content: Any, path: Path) -> Manifest:
+        if content["schema"] > SCHEMA:
+            raise StoreError(f"{path} was written by a newer Proofmap; install that version")
+        digest = content.pop("digest", None)  # manifests of earlier versions have none
+        written = _digest(content)
+        for key in ("batches", "environments", "commands"):
+            content[key] = tuple(content[key])
+        manifest = cls(**content)
+        _ = manifest.selection
+        if digest not in (None, written):
+            raise ValueError("its content is not what was written")
+        return replace(manifest, sealed=digest is not None)
+
+    def _content(self) -> dict[str, object]:
+        """As plain data, with a digest of the rest."""
+        content: dict[str, object] = json.loads(json.dumps(asdict(self), default=str))
+        del content["sealed"]
+        return {**content, "digest": _digest(content)}
 
     def write(self, folder: Path) -> None:
+        """Write the file, unless it has this content already."""
+        path, text = folder / FILE, json.dumps(self._content(), indent=1) + "\n"
         try:
-            write_text(folder / FILE, json.dumps(asdict(self), indent=1, default=str) + "\n")
+            if not path.is_file() or path.read_bytes() != text.encode():
+                write_text(path, text)
         except OSError as error:
             if is_disk_full(error):
-                raise disk_full(folder / FILE, str(error.strerror)) from None
-            raise StoreError(f"{folder / FILE} cannot be written: {error.strerror}") from None
+                raise disk_full(path, str(error.strerror)) from None
+            raise StoreError(f"{path} cannot be written: {error.strerror}") from None
+
+    def store_in(self, store: Store) -> None:
+        """Keep a copy in the database."""
+        content = self._content()
+        if store.note(FILE) != content:
+            store.set_note(FILE, content)
+
+    def check_seal(self, folder: Path, store: Store) -> None:
+        """Raise if the file has lost its digest: where the database has a copy, the file was written with one."""
+        if not self.sealed and store.note(FILE) is not None:
+            raise _damaged(folder / FILE, "its digest was removed")
 
     @property
     def outdated(self) -> bool:
@@ -123,6 +156,18 @@ class Manifest:
         environments = self.environments if here in self.environments else (*self.environments, here)
         commands = self.commands if not command or command in self.commands else (*self.commands, command)
         return replace(self, environments=environments, commands=commands)
+
+
+def _digest(content: object) -> str:
+    return digest_of(json.dumps(content, sort_keys=True))
+
+
+def _damaged(path: Path, what: str) -> Damaged:
+    return Damaged(
+        f"{path} is damaged: {what}. Restore it with: proofmap verify {path.parent} --repair; where that cannot be done, "
+        "the run cannot be continued: choose another --out",
+        what,
+    )
 
 
 def new_manifest(study: Study, ready: Ready, *, live: bool, threads: int, block: int) -> Manifest:

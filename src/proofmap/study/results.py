@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,12 +25,16 @@ from proofmap.results.records import MethodResult, method_result
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
 from proofmap.study.sanity import stored_sanity
+from proofmap.study.store.checks import check_values
 from proofmap.study.store.database import Store
-from proofmap.study.store.errors import StoreError
+from proofmap.study.store.errors import StoreError, damaged
 from proofmap.study.store.maps import read_maps
-from proofmap.study.store.records import ImageRow, Registered
+from proofmap.study.store.records import ImageRow, Registered, blobs_digest, is_digest
 from proofmap.study.survey import chosen_images, unreadable_images
 from proofmap.study.unit import label_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Choice = Callable[[Evaluation], Sequence[int]]
 """Which images to show, chosen from the numbers of all."""
@@ -58,6 +62,11 @@ class Run:
             raise StoreError(f"there is no run directory {folder}")
         self.manifest = Manifest.read(self.folder)
         self.store = Store(self.folder)
+        try:
+            self.manifest.check_seal(self.folder, self.store)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         self.store.close()
@@ -90,7 +99,7 @@ class Run:
 
     @cached_property
     def label_names(self) -> tuple[str, ...]:
-        return tuple(name for (name,) in self.store.rows("SELECT name FROM labels ORDER BY label"))
+        return self.store.label_names()
 
     def failures(self) -> list[Failure]:
         """Images that could not be read, then those that a method failed on."""
@@ -150,6 +159,17 @@ class Run:
         """The scores as text."""
         return "\n".join([self.evaluation().table(), *self.notes()])
 
+    def to_dataframe(self, table: str = "scores") -> pd.DataFrame:
+        """The numbers as a pandas DataFrame: ``scores`` (means with intervals), ``per_image`` or ``per_label``."""
+        return self.evaluation().to_dataframe(table)
+
+    def check(self) -> None:
+        """Raise if anything is damaged that a number of the run depends on; maps are checked when they are read."""
+        with self.store.snapshot():
+            _ = self.images, self.label_names, self.metrics
+            for method in self.methods.values():
+                check_values(self.store, method.id)
+
     def maps_of(self, method: str, image: str) -> Tensor:
         """The stored maps ``(L, *positions)`` of an image (L is 1 for a label-free method)."""
         rows = {row.name: row for row in self.images}
@@ -173,7 +193,8 @@ class Run:
         """
         if not self.images:
             raise StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
-        bare = self._bare()
+        with self.store.snapshot():
+            bare = self._bare()
         wanted = pictured(bare) if callable(pictured) else pictured
         places = list(range(min(wanted, len(self.images)))) if isinstance(wanted, int) else list(wanted)
         outside = [place for place in places if not 0 <= place < len(self.images)]
@@ -225,6 +246,7 @@ class Run:
     def _result(
         self, method: Registered, table: Tensor, context: Mapping[str, object], names: Sequence[str]
     ) -> MethodResult | None:
+        check_values(self.store, method.id)
         if not self.store.rows("SELECT 1 FROM image_scores WHERE method = ? LIMIT 1", method.id):
             return None
         curves, place = self._curves(method, table), self._place
@@ -233,14 +255,14 @@ class Run:
         for metric, image, value in self.store.rows(
             "SELECT metric, image, value FROM image_scores WHERE method = ? AND value IS NOT NULL", method.id
         ):
-            if image in place:
+            if image in place and metric in name_of:  # one may have been added after the run was opened
                 columns_of_images[name_of[metric]][place[image]] = value
         values = {name: torch.from_numpy(column) for name, column in columns_of_images.items()}
         columns: dict[int, np.ndarray] = {}
         for metric, image, at, value in self.store.rows(
             "SELECT metric, image, place, value FROM label_scores WHERE method = ?", method.id
         ):
-            if image in place:
+            if image in place and metric in name_of:
                 if metric not in columns:
                     columns[metric] = np.full(tuple(table.shape), np.nan, dtype=np.float32)
                 columns[metric][place[image], at] = np.nan if value is None else value
@@ -264,17 +286,20 @@ class Run:
         game = self._game
         about: Any = self.store.note(game) or {"counts": [0], "positions": 1, "settings": {}}
         rows = self.store.rows(
-            "SELECT image, probabilities, f, auc, error, matrix FROM curves WHERE method = ? AND game = ?",
+            "SELECT image, digest, probabilities, f, auc, error, matrix FROM curves "
+            "WHERE method = ? AND game = ?",
             method.id,
             game,
         )
         n, wide, steps = *table.shape, len(about["counts"])
-        with_matrix = bool(rows) and all(row[5] is not None for row in rows)
+        with_matrix = bool(rows) and all(row[-1] is not None for row in rows)
         probabilities = np.full((n, wide, steps), np.nan, dtype=np.float32)
         f = self._surveyed(table)  # where a curve is missing
         auc, error = (np.full((n, wide), np.nan, dtype=np.float32) for _ in range(2))
         matrix = np.full((n, wide, wide), np.nan, dtype=np.float32) if with_matrix else None
-        for image, *blobs in rows:
+        for image, digest, *blobs in rows:
+            if not is_digest(digest, blobs_digest, game, blobs):
+                raise damaged(self.store.path, f"the curves of image {image} are not those that were written")
             k = self._place.get(image)
             if k is None:
                 continue
@@ -340,7 +365,7 @@ class Run:
             for (name,) in files:
                 lacking = [image for image in names if image not in found]
                 if lacking:
-                    found |= read_maps(self.folder / name, lacking)
+                    found |= read_maps(self.folder, name, lacking)
         return found
 
     def _pixels(self, places: Sequence[int], dataset: Dataset | None) -> dict[int, Tensor]:

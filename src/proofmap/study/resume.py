@@ -25,6 +25,7 @@ from proofmap.study.manifest import (
 )
 from proofmap.study.plan import Plan, block_size
 from proofmap.study.setup import Ready, Setup
+from proofmap.study.store.checks import check_references
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
@@ -74,7 +75,7 @@ def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = Fal
     elif (folder / SCORES).exists():
         raise StoreError(
             f"{folder} has {SCORES} but no {MANIFEST}: it is unknown what its numbers are of, so nothing is added to "
-            "them; choose another --out"
+            f"them. Restore it with: proofmap verify {folder} --repair; or choose another --out"
         )
     manifest = new_manifest(
         study,
@@ -161,11 +162,12 @@ def failed_units(store: Store, ready: Ready) -> list[int]:
 # ---- the disk -------------------------------------------------------------------------------------------------
 
 
-def check_stored_maps(folder: Path, store: Store) -> None:
-    """Raise if a file of maps is missing or truncated, before hours of work depend on it.
+def check_stored(folder: Path, store: Store) -> None:
+    """Raise if rows or a file of maps are missing, or one is truncated, before hours of work depend on it.
 
     Files that belong to no unit, left by a run that was killed, are removed.
     """
+    check_references(store)
     query = "SELECT DISTINCT maps, maps_bytes, maps_digest FROM units WHERE maps IS NOT NULL"
     known = store.rows(query)
     for name, size, content in known:

@@ -24,7 +24,7 @@ from proofmap.study.plan import Plan, Work, cut, digest, make_plan, work_of
 from proofmap.study.results import Run
 from proofmap.study.resume import (
     check_disk_space,
-    check_stored_maps,
+    check_stored,
     existing_manifest,
     failed_units,
     registrations,
@@ -188,9 +188,10 @@ class _Run:
         on_plan: Callable[[Plan], None] | None,
         retry: bool,
     ) -> Outcome:
+        self.manifest.store_in(self.store)
         if retry:
             self.store.delete_units(failed_units(self.store, self.ready))
-        check_stored_maps(self.folder, self.store)
+        check_stored(self.folder, self.store)
         images = self._images(retry)
         sanity = check_sanity(self.store, self.ready, images, chosen=self.manifest.selection.correct)
         if on_sanity is not None:
@@ -366,6 +367,7 @@ class _Run:
         manifest = replace(manifest, batches=(forward, gradient))
         if manifest != self.manifest:
             manifest.write(self.folder)
+            manifest.store_in(self.store)
             self.manifest = manifest
 
     def _game(self, curves: Curves) -> str:

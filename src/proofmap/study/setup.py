@@ -115,9 +115,7 @@ class Setup:
             seed=self.study.seed,
             keep_maps=self.study.maps != "none",
             progress=progress or UnitProgress(),
-            stored_maps=None
-            if folder is None
-            else lambda name, images: maps.read_maps(folder / name, images),
+            stored_maps=None if folder is None else lambda name, images: maps.read_maps(folder, name, images),
         )
 
     def __call__(self) -> Worker:

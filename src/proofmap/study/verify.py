@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-import struct
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
-from proofmap.study.store.database import FILE, REGISTERED, RUN_SCORES, Store
-from proofmap.study.store.errors import Damaged
+from proofmap.study.store.checks import damage_to_curves, damage_to_values
+from proofmap.study.store.database import FILE, SEALED, Store
+from proofmap.study.store.errors import Damaged, StoreError
 from proofmap.study.store.lock import locked
 from proofmap.study.store.maps import FOLDER, problem_with, unused_files
-from proofmap.study.store.records import blobs_digest, image_seal, values_digest
-from proofmap.study.store.schema import migrate, seal_of
+from proofmap.study.store.schema import migrate
 
 
 @dataclass(frozen=True)
@@ -32,32 +31,58 @@ class Problem:
 
 
 def verify_run(folder: str | Path, *, repair: bool = False) -> list[Problem]:
-    """What is damaged in a run directory. With ``repair``, damaged units and files without a unit are removed;
-    a database that cannot be read is renamed. Nothing is computed: the next run does that.
+    """What is damaged in a run directory. With ``repair``, damaged units and files without a unit are removed, the
+    manifest is restored from the copy in the database, and a database that cannot be read is renamed. Nothing is
+    computed: the next run does that.
     """
     folder = Path(folder)
-    Manifest.read(folder)
+    if not (folder / FILE).exists():
+        Manifest.read(folder)  # raises if it is missing too
     with locked(folder):
-        if not (folder / FILE).exists():
-            return [Problem(folder / FILE, "it is missing; the next run computes it again")]
-        try:
-            with Store(
-                folder, create=True
-            ) as store:  # create: one that was stopped before its tables were made is not damaged
-                _check_database(store)
-                problems = [*_units(store, folder), *_unused_files(store, folder)]
-                if repair:
-                    store.delete_units([p.unit for p in problems if p.unit is not None])
-                    store.delete_orphans()
-                    for problem in problems:
-                        if problem.path.parent.name == FOLDER:
-                            problem.path.unlink(missing_ok=True)
-                return problems
-        except (Damaged, sqlite3.Error) as error:  # but not for a newer version or a database in use
-            problem = Problem(folder / FILE, str(error.__cause__ or error))
+        return [*_manifest(folder, repair), *_scores(folder, repair)]
+
+
+def _manifest(folder: Path, repair: bool) -> list[Problem]:
+    """Damage to the manifest; raises where there is no copy to restore it from."""
+    copy: Manifest | None = None
+    try:
+        with suppress(StoreError), Store(folder) as store:
+            copy = Manifest.stored_in(store)
+        manifest = Manifest.read(folder)
+        if manifest.sealed or copy is None:
+            return []
+        what = "its digest was removed"
+    except Damaged as error:
+        if copy is None:
+            raise
+        what = error.what
+    if repair:
+        copy.write(folder)
+    return [Problem(folder / MANIFEST, f"{what}; --repair restores it from the copy in the database")]
+
+
+def _scores(folder: Path, repair: bool) -> list[Problem]:
+    """Damage to the database and the maps."""
+    if not (folder / FILE).exists():
+        return [Problem(folder / FILE, "it is missing; the next run computes it again")]
+    try:
+        with Store(
+            folder, create=True
+        ) as store:  # create: one that was stopped before it had tables is not damaged
+            _check_database(store)
+            problems = [*_units(store, folder), *_unused_files(store, folder)]
             if repair:
-                _set_aside(folder)
-            return [problem]
+                store.delete_units([p.unit for p in problems if p.unit is not None])
+                store.delete_orphans()
+                for problem in problems:
+                    if problem.path.parent.name == FOLDER:
+                        problem.path.unlink(missing_ok=True)
+            return problems
+    except (Damaged, sqlite3.Error) as error:  # but not for a newer version or a database in use
+        problem = Problem(folder / FILE, error.what if isinstance(error, Damaged) else str(error))
+        if repair:
+            _set_aside(folder)
+        return [problem]
 
 
 def _check_database(store: Store) -> None:
@@ -67,20 +92,10 @@ def _check_database(store: Store) -> None:
         raise Damaged("; ".join(answers))
     if store.rows(_DEFINITIONS) != _definitions():
         raise Damaged("its tables are not defined as they were")
-    sealed = {
-        "labels": "label, name",
-        "notes": "key, value",
-        "run_scores": RUN_SCORES,
-        **{table: ", ".join(columns) for table, columns in REGISTERED.items()},
-    }
-    for table, columns in sealed.items():
-        for *row, seal in store.rows(f"SELECT {columns}, seal FROM {table}"):
-            if _digest_or_empty(seal_of, row) != seal:
-                raise Damaged(f"a row of {table} is not what was written")
-    seals = dict(store.rows("SELECT id, seal FROM images"))
-    for image in store.images():
-        if _digest_or_empty(image_seal, image) != seals[image.id]:
-            raise Damaged(f"what is stored of the picture {image.name} is not what was written")
+    for table in SEALED:
+        store.sealed(table)
+    store.label_names()
+    store.images()
 
 
 _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
@@ -93,46 +108,17 @@ def _definitions() -> list[tuple[str, ...]]:
         return database.execute(_DEFINITIONS).fetchall()
 
 
-def _digest_or_empty(digest: Callable[..., str], *values: object) -> str:
-    """A digest; empty if damaged values have another type."""
-    try:
-        return digest(*values)
-    except (TypeError, ValueError, AttributeError, struct.error):
-        return ""
-
-
 def _units(store: Store, folder: Path) -> Iterator[Problem]:
-    image_scores, label_scores = defaultdict(list), defaultdict(list)
-    units = {
-        (method, block, metric): unit
-        for method, block, metric, unit in store.rows("SELECT method, block, metric, unit FROM done")
-    }
-    query = "SELECT s.method, block, metric, s.image, value FROM image_scores s JOIN images ON images.id = s.image"
-    for method, block, metric, image, value in store.rows(query):
-        image_scores[units.get((method, block, metric))].append((metric, image, value))
-    query = (
-        "SELECT s.method, block, metric, s.image, place, value FROM label_scores s "
-        "JOIN images ON images.id = s.image"
-    )
-    for method, block, metric, image, place, value in store.rows(query):
-        label_scores[units.get((method, block, metric))].append((metric, image, place, value))
-    if None in image_scores or None in label_scores:
-        yield Problem(folder / FILE, "it has values of no finished unit")
-    query = "SELECT id, digest, maps, maps_bytes, maps_digest FROM units"
-    for unit, digest, maps, size, maps_digest in store.rows(query):
-        if _digest_or_empty(values_digest, image_scores[unit], label_scores[unit]) != digest:
-            yield Problem(folder / FILE, f"the values of unit {unit} are not those that were written", unit)
-        problem = maps and problem_with(folder, maps, size, maps_digest, thorough=True)
+    for damage in (*damage_to_values(store), *damage_to_curves(store)):
+        yield Problem(folder / FILE, damage.what, damage.unit)
+    for unit, maps, size, digest in store.rows("SELECT id, maps, maps_bytes, maps_digest FROM units"):
+        try:
+            problem = maps and problem_with(folder, maps, size, digest, thorough=True)
+        except Damaged as error:  # its name leads out of the run
+            yield Problem(folder / FILE, error.what, unit)
+            continue
         if problem:
             yield Problem(folder / maps, problem, unit)
-    query = (
-        "SELECT curves.method, curves.image, units.id, curves.digest, game, probabilities, f, auc, error, matrix FROM curves "
-        "JOIN images ON images.id = curves.image "
-        "JOIN units ON units.method = curves.method AND units.block = images.block"
-    )
-    for _, image, unit, digest, game, *blobs in store.rows(query):
-        if _digest_or_empty(blobs_digest, game, blobs) != digest:
-            yield Problem(folder / FILE, f"the curves of image {image} are not those that were written", unit)
 
 
 def _unused_files(store: Store, folder: Path) -> Iterator[Problem]:

@@ -14,9 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from proofmap.results.statistics import RunScore
+from proofmap.study.store import schema
 from proofmap.study.store.errors import Damaged, StoreError, damaged, disk_full
 from proofmap.study.store.records import (
     ImageRow,
@@ -25,17 +27,21 @@ from proofmap.study.store.records import (
     blobs_digest,
     curve_blobs,
     image_seal,
+    is_digest,
     values_digest,
 )
-from proofmap.study.store.schema import APPLICATION, migrate, migrated_copy, seal_of
+from proofmap.study.store.schema import seal_of
+from proofmap.study.store.snapshot import copied, log_of
 
 FILE = "scores.sqlite"
-RUN_SCORES = "metric, subject, value, n, higher_is_better, settings, kind"
-REGISTERED = {
+SEALED = {
+    "labels": ("label", "name"),
+    "notes": ("key", "value"),
+    "run_scores": ("metric", "subject", "value", "n", "higher_is_better", "settings", "kind"),
     "methods": ("name", "label_free", "settings"),
     "metrics": ("name", "higher_is_better", "settings", "kind"),
 }
-"""What is stored of each method and metric, in the order of its seal."""
+"""Tables whose rows have a seal, and the columns in its order."""
 
 
 class Store:
@@ -45,37 +51,56 @@ class Store:
         self.path = folder / FILE
         if not create and not self.path.is_file():
             raise StoreError(f"{folder} is not a run directory of proofmap: it has no {FILE}")
-        self.read_only = not create and not os.access(folder, os.W_OK)
-        # a read-only folder cannot change, and SQLite cannot write its own files there
-        mode = "rwc" if create else "ro&immutable=1" if self.read_only else "rw"
-        with self._store_errors():
-            uri = f"{self.path.resolve().as_uri()}?mode={mode}"
-            self.database = sqlite3.connect(
-                uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False
-            )  # one thread at a time, but not always the same one
+        self.read_only = not (create or (os.access(folder, os.W_OK) and os.access(self.path, os.W_OK)))
+        self._copy: TemporaryDirectory[str] | None = None
         try:
             with self._store_errors():
+                self.database = self._opened(create)
                 self._prepare(create)
         except BaseException:
-            self.database.close()
+            self.close()
             raise
+
+    def _opened(self, create: bool) -> sqlite3.Connection:
+        if not self.read_only:
+            return self._connect(self.path, "rwc" if create else "rw")
+        if not log_of(self.path).exists():
+            # the file alone has everything, and SQLite needs no files of its own beside it
+            database = self._connect(self.path, "ro&immutable=1")
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            if version >= len(schema.MIGRATIONS):
+                return database
+            database.close()
+        self._copy = copied(self.path)
+        return self._connect(Path(self._copy.name, FILE), "rw")
+
+    @staticmethod
+    def _connect(path: Path, mode: str) -> sqlite3.Connection:
+        uri = f"{path.resolve().as_uri()}?mode={mode}"
+        return sqlite3.connect(
+            uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False
+        )  # one thread at a time, but not always the same one
 
     def _prepare(self, create: bool) -> None:
         (application,) = self.database.execute("PRAGMA application_id").fetchone()
         (tables,) = self.database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables and application != APPLICATION:
+        if tables and application != schema.APPLICATION:
             raise Damaged(f"{self.path} is a database, but not one of proofmap")
         if not tables and not create:
             raise StoreError(f"{self.path} is empty: the run was stopped before it stored anything")
         if not self.read_only:
             self.database.execute("PRAGMA journal_mode = WAL")
-            self.database.execute("PRAGMA synchronous = NORMAL")
-            migrate(self.database)
-        else:
-            self.database = migrated_copy(self.database)
+            self.database.execute("PRAGMA synchronous = FULL")  # a power cut takes back no finished unit
+        if not self.read_only or self._copy is not None:
+            schema.migrate(self.database)
+        if self.read_only:
+            self.database.execute("PRAGMA query_only = ON")
 
     def close(self) -> None:
-        self.database.close()
+        if hasattr(self, "database"):  # it may not have been opened
+            self.database.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     def __enter__(self) -> Store:
         return self
@@ -98,7 +123,7 @@ class Store:
                 raise StoreError(f"{self.path} is in use by another program: {text}") from error
             if "readonly" in text or "unable to open" in text:
                 raise StoreError(f"{self.path} cannot be opened for writing: {text}") from error
-            if isinstance(error, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
+            if isinstance(error, sqlite3.ProgrammingError):
                 raise
             raise damaged(self.path, text) from error
 
@@ -114,16 +139,37 @@ class Store:
                     self.database.execute("ROLLBACK")
                 raise
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All that is read within is of one moment, while another process may go on writing."""
+        with self._store_errors():
+            self.database.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.database.execute("ROLLBACK")
+
     def rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         """All rows of a query."""
         with self._store_errors():
             return self.database.execute(query, arguments).fetchall()
 
+    def sealed(self, table: str, rest: str = "", *arguments: object, also: str = "") -> list[tuple[Any, ...]]:
+        """Rows of a table of ``SEALED``, each checked against its seal; ``also`` names columns to put in front."""
+        columns = SEALED[table]
+        selected = [*([also] if also else []), *columns, "seal"]
+        found = []
+        for *row, seal in self.rows(f"SELECT {', '.join(selected)} FROM {table} {rest}", *arguments):
+            if not is_digest(seal, seal_of, row[-len(columns) :]):
+                raise damaged(self.path, f"a row of {table} is not what was written")
+            found.append(tuple(row))
+        return found
+
     # ---- notes, methods, metrics, labels ------------------------------------------------------------------------
 
     def note(self, key: str) -> object | None:
-        found = self.rows("SELECT value FROM notes WHERE key = ?", key)
-        return self._parsed(found[0][0]) if found else None
+        found = self.sealed("notes", "WHERE key = ?", key)
+        return self._parsed(found[0][1]) if found else None
 
     def set_note(self, key: str, value: object) -> None:
         with self._transaction():
@@ -138,15 +184,14 @@ class Store:
 
     def registered(self, table: str) -> dict[str, Registered]:
         """The run's ``methods`` or ``metrics`` by name, in the order they were added."""
-        found = self.rows(f"SELECT id, {', '.join(REGISTERED[table])} FROM {table} ORDER BY id")
         return {
             name: Registered(id_, name, bool(flag), self._parsed(settings), *kind)
-            for id_, name, flag, settings, *kind in found
+            for id_, name, flag, settings, *kind in self.sealed(table, "ORDER BY id", also="id")
         }
 
     def register(self, table: str, things: Iterable[tuple[str, bool, Mapping[str, object], str]]) -> None:
         """Add methods or metrics that are not there yet: name, flag, settings and kind (which methods do not have)."""
-        columns = REGISTERED[table]
+        columns = SEALED[table]
         rows = [
             (name, int(flag), json.dumps(settings, sort_keys=True, default=str), kind)[: len(columns)]
             for name, flag, settings, kind in things
@@ -170,8 +215,8 @@ class Store:
                 self._parsed(settings),
                 kind,
             )
-            for name, subject, value, n, higher, settings, kind in self.rows(
-                f"SELECT {RUN_SCORES} FROM run_scores ORDER BY metric, subject"
+            for name, subject, value, n, higher, settings, kind in self.sealed(
+                "run_scores", "ORDER BY metric, subject"
             )
         ]
 
@@ -188,9 +233,17 @@ class Store:
         with self._transaction():
             self.database.execute("DELETE FROM run_scores")
             self.database.executemany(
-                f"INSERT INTO run_scores ({RUN_SCORES}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO run_scores ({', '.join(SEALED['run_scores'])}, seal) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [(*row, seal_of(row)) for row in rows],
             )
+
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the net's outputs, in order."""
+        found = self.sealed("labels", "ORDER BY label")
+        if [label for label, _ in found] != list(range(len(found))):
+            raise damaged(self.path, "a row of labels is missing")
+        return tuple(name for _, name in found)
 
     def set_label_names(self, names: Sequence[str]) -> None:
         with self._transaction():
@@ -207,10 +260,11 @@ class Store:
         for image, label, f in self.rows("SELECT image, label, f FROM image_labels ORDER BY image, place"):
             labels[image].append((label, f))
         found = self.rows(
-            "SELECT id, name, digest, stamp, truth, eligible, block, failure FROM images ORDER BY id"
+            "SELECT id, name, digest, stamp, truth, eligible, block, failure, seal FROM images ORDER BY id"
         )
-        return [
-            ImageRow(
+        images = []
+        for id_, name, digest, stamp, truth, eligible, block, failure, seal in found:
+            image = ImageRow(
                 name=name,
                 digest=digest,
                 stamp=stamp,
@@ -222,8 +276,10 @@ class Store:
                 block=block,
                 id=id_,
             )
-            for id_, name, digest, stamp, truth, eligible, block, failure in found
-        ]
+            if not is_digest(seal, image_seal, image):
+                raise damaged(self.path, f"what is stored of the picture {name} is not what was written")
+            images.append(image)
+        return images
 
     def add_images(self, images: Iterable[ImageRow]) -> None:
         with self._transaction():
@@ -270,9 +326,11 @@ class Store:
         return {(method, block, metric): key for method, block, metric, key in self.rows(query)}
 
     def delete_orphans(self) -> None:
-        """Delete values that belong to no finished unit."""
+        """Delete what belongs to no finished unit."""
         owned = "SELECT 1 FROM done JOIN images ON images.block = done.block WHERE images.id = {0}.image AND "
         with self._transaction():
+            for table in ("done", "failures"):
+                self.database.execute(f"DELETE FROM {table} WHERE unit NOT IN (SELECT id FROM units)")
             for table in ("image_scores", "label_scores"):
                 same = f"done.method = {table}.method AND done.metric = {table}.metric"
                 self.database.execute(f"DELETE FROM {table} WHERE NOT EXISTS ({owned.format(table)}{same})")

@@ -13,7 +13,11 @@ class StoreError(ProofmapError):
 
 
 class Damaged(StoreError):
-    """A file of a run is not what was written."""
+    """A file of a run is not what was written; ``what`` is the reason alone, without the file and the command that helps."""
+
+    def __init__(self, message: str, what: str = "") -> None:
+        super().__init__(message)
+        self.what = what or message
 
 
 def disk_full(path: Path, text: str) -> StoreError:
@@ -25,7 +29,8 @@ def disk_full(path: Path, text: str) -> StoreError:
 def damaged(path: Path, text: str, folder: Path | None = None) -> Damaged:
     return Damaged(
         f"{path} is damaged: {text}. See what is lost with: proofmap verify {folder or path.parent}; "
-        "with --repair it is set aside, to be computed again"
+        "with --repair it is set aside, to be computed again",
+        text,
     )
 
 

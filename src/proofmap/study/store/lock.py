@@ -22,7 +22,8 @@ class RunBusy(ProofmapError):
 def locked(folder: Path, *, wait: bool = False, every: float = 0.5) -> Iterator[None]:
     """Hold the lock of a run directory; a second process raises :class:`RunBusy`, or waits for the first."""
     try:
-        number = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        # a link is not followed: the lock is emptied, and the file it leads to is not of this run
+        number = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except OSError as error:
         raise StoreError(f"{folder / 'lock'} cannot be written: {error.strerror}") from None
     with open(number, "r+b", buffering=0) as file:  # unbuffered: closing it writes nothing

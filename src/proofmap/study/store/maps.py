@@ -6,6 +6,7 @@ So a file is never overwritten by another one, and reading it detects damage.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,16 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from proofmap.core.files import atomic_write
+from proofmap.core.files import atomic_write, sync_folder
 from proofmap.data.dataset import digest_of
+from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.errors import StoreError, damaged, disk_full, is_disk_full
 
 FOLDER = "maps"
 EXACT = ".float32"
 """Part of the name of a file whose maps are what the method made, to the last bit."""
+
+_NAME = re.compile(rf"{FOLDER}/[0-9a-f]+({re.escape(EXACT)})?\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,10 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
     digest = digest_of(content)
     name = f"{FOLDER}/{digest}{EXACT if dtype == torch.float32 else ''}.safetensors"
     try:
-        (folder / FOLDER).mkdir(exist_ok=True)
+        check_folder(folder)
+        if not (folder / FOLDER).is_dir():
+            (folder / FOLDER).mkdir()
+            sync_folder(folder)
         with atomic_write(folder / name) as part:
             part.write_bytes(content)
     except OSError as error:
@@ -59,16 +66,35 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
     return MapsFile(name, len(content), digest)
 
 
-def read_maps(path: Path, images: Sequence[str]) -> dict[str, Tensor]:
+def maps_path(folder: Path, name: str) -> Path:
+    """The file that a unit names; a name that :func:`write_maps` does not give is damage, wherever it leads to."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise damaged(folder / SCORES, f"it names {name!r} as a file of maps, which no run has written")
+    return folder / name
+
+
+def check_folder(folder: Path) -> None:
+    """Raise if the folder of maps is a link: what it leads to is not of this run, and nothing there may be removed."""
+    path = folder / FOLDER
+    if path.is_symlink():
+        raise StoreError(
+            f"{path} is a link to {path.readlink()}, outside the run directory. Nothing is read or removed there: put "
+            "the folder itself in its place, or link to the run directory as a whole"
+        )
+
+
+def read_maps(folder: Path, file: str, images: Sequence[str]) -> dict[str, Tensor]:
     """The stored maps ``(L, *positions)``, float32, of those images that are in the file."""
+    check_folder(folder)
+    path = maps_path(folder, file)
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise damaged(path, "it is missing", path.parent.parent) from None
+        raise damaged(path, "it is missing", folder) from None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from None
     if digest_of(content) != path.name.partition(".")[0]:
-        raise damaged(path, "its content is not what was written", path.parent.parent)
+        raise damaged(path, "its content is not what was written", folder)
     stored = load(content)
     names = json.loads(_metadata(content)["images"])
     place = {name: k for k, name in enumerate(names)}
@@ -88,7 +114,7 @@ def _metadata(content: bytes) -> dict[str, str]:
 
 def problem_with(folder: Path, name: str, size: int, digest: str, *, thorough: bool) -> str:
     """What is wrong with a file of maps; empty if nothing is. Only a thorough look reads it."""
-    path = folder / name
+    path = maps_path(folder, name)
     try:
         if path.stat().st_size != size:
             return f"it has {path.stat().st_size} bytes, {size} were written"
@@ -101,5 +127,6 @@ def problem_with(folder: Path, name: str, size: int, digest: str, *, thorough: b
 
 def unused_files(folder: Path, known: Collection[str]) -> list[Path]:
     """Files of maps that belong to no unit: of a run that was stopped, or of units that were deleted."""
+    check_folder(folder)
     files = sorted((folder / FOLDER).glob("*.safetensors"))
     return [path for path in files if f"{FOLDER}/{path.name}" not in known]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,6 +84,14 @@ def values_digest(
     for metric, image, place, value in sorted((a, b, c, _no_nan(v)) for a, b, c, v in label_scores):
         digest.update(struct.pack("<qqqd", metric, image, place, value))
     return digest.hexdigest()
+
+
+def is_digest(stored: object, digest: Callable[..., str], *values: object) -> bool:
+    """Whether a stored digest is that of these values; it is not if damage has left values of another type."""
+    try:
+        return digest(*values) == stored
+    except (TypeError, ValueError, AttributeError, struct.error):
+        return False
 
 
 def image_seal(image: ImageRow) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 
 from proofmap.data.dataset import digest_of
 from proofmap.study.store.errors import StoreError
@@ -146,19 +145,6 @@ def migrate(database: sqlite3.Connection, steps: tuple[str, ...] | None = None) 
             if database.in_transaction:
                 database.execute("ROLLBACK")
             raise
-
-
-def migrated_copy(database: sqlite3.Connection) -> sqlite3.Connection:
-    """For a database that cannot be written to: itself if it is up to date, otherwise a copy in memory that is."""
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    if version == len(MIGRATIONS):
-        return database
-    with closing(database):
-        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        database.backup(copy)
-    migrate(copy)
-    copy.execute("PRAGMA query_only = ON")
-    return copy
 
 
 def seal_of(row: Sequence[object]) -> str:

@@ -1,0 +1,109 @@
+"""Whether the values of a run are those that were written, and none is missing.
+
+``verify`` checks all of them, readers those of the methods they are about to read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from proofmap.study.store.database import Store
+from proofmap.study.store.errors import damaged
+from proofmap.study.store.records import blobs_digest, is_digest, values_digest
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What is wrong; ``unit`` is the one to compute again, None where it belongs to no unit."""
+
+    what: str
+    unit: int | None = None
+
+
+def check_values(store: Store, method: int) -> None:
+    """Raise if a value of a method is not what was written, or is missing."""
+    for damage in damage_to_values(store, method):
+        raise damaged(store.path, damage.what)
+
+
+def check_references(store: Store) -> None:
+    """Raise if a row is missing that results refer to: what is written next could take its place."""
+    for damage in _missing_rows(store):
+        raise damaged(store.path, damage.what)
+
+
+def damage_to_values(store: Store, method: int | None = None) -> Iterator[Damage]:
+    """Damage to the values of one method, or of all.
+
+    The values of a unit are checked against its digest. Each image of its block has values and a curve, or a failure.
+    """
+    of_method, arguments = ("", ()) if method is None else ("WHERE method = ?", (method,))
+    rows = store.rows
+    yield from _missing_rows(store)
+    done = {
+        (method, block, metric): unit
+        for method, block, metric, unit in rows(
+            f"SELECT method, block, metric, unit FROM done {of_method}", *arguments
+        )
+    }
+    blocks = dict(rows("SELECT id, block FROM images"))
+    images, labels = defaultdict(list), defaultdict(list)
+    for method, metric, image, value in rows(
+        f"SELECT method, metric, image, value FROM image_scores {of_method}", *arguments
+    ):
+        images[done.get((method, blocks.get(image), metric))].append((metric, image, value))
+    for method, metric, image, place, value in rows(
+        f"SELECT method, metric, image, place, value FROM label_scores {of_method}", *arguments
+    ):
+        labels[done.get((method, blocks.get(image), metric))].append((metric, image, place, value))
+    if None in images or None in labels:
+        yield Damage("it has values of no finished unit")
+    failed = set(rows(f"SELECT method, image FROM failures {of_method}", *arguments))
+    drawn = set(rows(f"SELECT method, image FROM curves {of_method}", *arguments))
+    members = defaultdict(set)
+    for image, block in blocks.items():
+        members[block].add(image)
+    for unit, method, block, digest in rows(
+        f"SELECT id, method, block, digest FROM units {of_method}", *arguments
+    ):
+        if not is_digest(digest, values_digest, images[unit], labels[unit]):
+            yield Damage(f"the values of unit {unit} are not those that were written", unit)
+            continue
+        judged = {image for _, image, _ in images[unit]}
+        if any((method, image) not in failed for image in members[block] - judged):
+            yield Damage(f"unit {unit} has neither values nor a failure for some of its images", unit)
+        if any((method, image) not in drawn and (method, image) not in failed for image in judged):
+            yield Damage(f"curves of unit {unit} are missing", unit)
+
+
+def _missing_rows(store: Store) -> Iterator[Damage]:
+    """Results that refer to rows which are missing."""
+    for table, column in (("methods", "method"), ("metrics", "metric"), ("units", "unit")):
+        found = store.rows(
+            f"SELECT DISTINCT unit FROM done WHERE {column} NOT IN (SELECT id FROM {table}) ORDER BY unit"
+        )
+        for (unit,) in found:
+            yield Damage(f"the row of {table} that unit {unit} refers to is missing", unit)
+    games = {game for (game,) in store.rows("SELECT DISTINCT game FROM curves")}
+    for game in games - {key for (key,) in store.rows("SELECT key FROM notes")}:
+        drawn = store.rows(
+            "SELECT DISTINCT units.id FROM curves JOIN images ON images.id = curves.image "
+            "JOIN units ON units.method = curves.method AND units.block = images.block WHERE game = ?",
+            game,
+        )
+        for (unit,) in drawn:
+            yield Damage(f"the note about the curves of unit {unit} is missing", unit)
+
+
+def damage_to_curves(store: Store) -> Iterator[Damage]:
+    """Curves that are not those that were written."""
+    query = (
+        "SELECT curves.image, units.id, curves.digest, game, probabilities, f, auc, error, matrix FROM curves "
+        "JOIN images ON images.id = curves.image "
+        "JOIN units ON units.method = curves.method AND units.block = images.block"
+    )
+    for image, unit, digest, game, *blobs in store.rows(query):
+        if not is_digest(digest, blobs_digest, game, blobs):
+            yield Damage(f"the curves of image {image} are not those that were written", unit)
