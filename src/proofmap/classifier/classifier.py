@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from proofmap.classifier.fingerprint import fingerprint_of
 from proofmap.classifier.frozen import freeze
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.memory import probe_batch_sizes
@@ -27,7 +28,6 @@ from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import LabelRule, label_index
 from proofmap.core.pictures import Fit, Interpolation
-from proofmap.plugins.code import Digest, code_digest, tensor_bytes
 
 
 class Classifier:
@@ -239,24 +239,7 @@ class Classifier:
         every module that is not torch's. Files of your own count as a whole: see :mod:`proofmap.plugins.code`.
         """
         self.refresh()
-        digest = Digest(16)
-        digest.update(repr(sorted(self.settings().items())).encode())
-        if isinstance(self.net, nn.Module):
-            digest.update(repr(self.net).encode())
-            for key, tensor in [*self.net.named_parameters(), *self.net.named_buffers()]:
-                digest.update(key.encode() + str(tensor.dtype).encode() + str(tuple(tensor.shape)).encode())
-                digest.update(tensor_bytes(tensor))
-            kinds = {type(m) for m in self.net.modules() if not type(m).__module__.startswith("torch.")}
-            for kind in sorted(kinds, key=lambda kind: kind.__qualname__):
-                digest.add_class(kind)
-            for name, module in self.net.named_modules():
-                own = {k: v for k, v in vars(module).items() if not k.startswith("_") and k != "training"}
-                if type(module) in kinds and own:
-                    digest.update(name.encode())
-                    digest.add_plain(own)
-        else:
-            digest.update(code_digest(self.net).encode())
-        return digest.hexdigest()
+        return fingerprint_of(self.net, self.settings())
 
     # ---- one batch, differentiable --------------------------------------------------------------------------
 
