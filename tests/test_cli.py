@@ -80,6 +80,7 @@ def test_explain_writes_a_picture_per_photo_and_prints_a_line_per_label(
     }
     with Image.open(folder / "proofs" / "photo0.gradient.png") as picture:
         assert picture.width > 800
+    assert "What the net says of " in (folder / "proofs" / "report.html").read_text()
 
 
 def test_evaluate_prints_json_that_parses_and_nothing_else_on_stdout(

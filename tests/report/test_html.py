@@ -416,6 +416,8 @@ def test_the_net_says_its_first_choice_only_where_that_is_known() -> None:
     one = judged(1, labels=["fox"], methods=["gradient"], label_names=names)
     assert page_explained.says(one, 0).startswith("The net believes fox with ")
     several = judged(2, labels="top2", methods=["gradient"], label_names=names)
+    within = replace(several, settings={**several.settings, "label_set": [0, 2]})
+    assert page_explained.says(within, 0).endswith(" % among the labels of its label set")
     assert page_explained.headline(several)["headline"] == "What the net says of 2 images, and why"
 
 

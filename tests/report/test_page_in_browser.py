@@ -296,10 +296,14 @@ def test_paper_has_no_buttons(open_page: Any, report: Path) -> None:
     assert not page.locator("#theme").is_visible()
 
 
-def test_a_telephone_needs_no_scrolling_sideways(open_page: Any, report: Path) -> None:
-    page = open_page(report, width=390)
+@pytest.mark.parametrize("explained", [False, True])
+def test_a_telephone_needs_no_scrolling_sideways(
+    open_page: Any, evaluation: pm.Evaluation, tmp_path: Path, explained: bool
+) -> None:
+    path = write_report(evaluation, tmp_path / "r.html", stored="float16", explained=explained)
+    page = open_page(path, width=390)
     assert page.evaluate("() => document.documentElement.scrollWidth") == 390
-    assert page.locator("#share").is_visible()
+    assert page.locator("#share").is_visible() and page.locator(".rounded").is_visible()
 
 
 def test_names_that_are_cut_off_say_themselves_when_pointed_at(open_page: Any, tmp_path: Path) -> None:

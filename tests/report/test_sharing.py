@@ -36,6 +36,7 @@ HOME = "/home/anna"
         ("photos/a.png and ../b.png", "photos/a.png and ../b.png"),
         ("hf:org/name, 300 passes/s, f / AUC, and/or", "hf:org/name, 300 passes/s, f / AUC, and/or"),
         ("https://example.org/a/b", "https://example.org/a/b"),
+        ("<i>one</i>", "<i>one</i>"),
     ],
 )
 def test_absolute_paths_are_cut_to_their_last_part_and_nothing_else_is(text: str, left: str) -> None:

@@ -18,6 +18,7 @@ from proofmap.classifier.outputs import (
     Outputs,
     as_logits,
     check_declaration,
+    check_finite,
     check_outputs,
     is_independent,
     names_of,
@@ -258,7 +259,7 @@ class Classifier:
             )
         out = out.float()
         if not self._checked:
-            self._check_finite(out)
+            check_finite(out)
             check_declaration(out.detach(), self.outputs, self._on_noise)
             self._checked, self._one_output = True, out.shape[1] == 1
         return as_logits(out, self.outputs)
@@ -282,7 +283,7 @@ class Classifier:
         with steady_kernels(tf32=False):
             rows = in_batches(lambda a, b: self(images[a:b]), len(images), self.batches[0])
         out = torch.cat(rows) if rows else torch.zeros(0, len(self.names), device=self.device)
-        self._check_finite(out)
+        check_finite(out)
         return out
 
     def log_probabilities(self, images: Tensor) -> Tensor:
@@ -332,15 +333,6 @@ class Classifier:
         with torch.enable_grad():
             out: Tensor = self.net((10 * noise).to(self.device, self.dtype).requires_grad_(True))
         return out.float()
-
-    @staticmethod
-    def _check_finite(out: Tensor) -> None:
-        bad = (~out.isfinite()).any(dim=1)
-        if bool(bad.any()):
-            raise ModelError(
-                f"the net returned NaN or infinity for {int(bad.sum())} of {len(out)} images "
-                f"(first: image {int(bad.nonzero()[0])}). Check its weights and its preprocessing (mean, std)."
-            )
 
     # ---- faster views ---------------------------------------------------------------------------------------
 

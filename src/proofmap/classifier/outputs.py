@@ -156,3 +156,13 @@ def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:
     while step is not None and step.name().removesuffix("Backward0") in _SEE_THROUGH:
         step = step.next_functions[0][0]
     return step is not None and "igmoid" in step.name()
+
+
+def check_finite(out: Tensor) -> None:
+    """Refuse outputs ``(N, A)`` with NaN or infinity."""
+    bad = (~out.isfinite()).any(dim=1)
+    if bool(bad.any()):
+        raise ModelError(
+            f"the net returned NaN or infinity for {int(bad.sum())} of {len(out)} images "
+            f"(first: image {int(bad.nonzero()[0])}). Check its weights and its preprocessing (mean, std)."
+        )

@@ -29,7 +29,9 @@ def says(evaluation: Evaluation, index: int) -> str:
     first = max(places, key=lambda j: float(evaluation.f[index, j]))
     name, f = _name(evaluation, index, first), share(float(evaluation.f[index, first]))
     if is_by_probability(str(evaluation.settings.get("labels", ""))):
-        return f"The net says {name}, {f}"
+        label_set = evaluation.settings.get("label_set", "all")
+        among = "" if isinstance(label_set, str) else " among the labels of its label set"
+        return f"The net says {name}, {f}{among}"
     if len(places) == 1:
         return f"The net believes {name} with {f}"
     return f"Of the {len(places)} labels asked for, the net believes {name} most, {f}"

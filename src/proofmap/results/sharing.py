@@ -13,7 +13,9 @@ from proofmap.results.records import EvaluationRecord, MethodResult
 
 _START = r"(?:file://)?(?:~|[A-Za-z]:)?[/\\]"
 _QUOTED = re.compile(rf"(['\"])({_START}[^'\"\n]*)\1")
-_BARE = re.compile(rf"(?<![\w./\\-]){_START}[^\s/\\'\"():;,<>|]+(?:[/\\][^\s/\\'\"():;,<>|]+)*[/\\]?")
+_BARE = re.compile(rf"(?<![\w./\\<-]){_START}[^\s/\\'\"():;,<>|]+(?:[/\\][^\s/\\'\"():;,<>|]+)*[/\\]?")
+
+_ABSOLUTE = re.compile(rf"{_START}.*[^/\\]", re.DOTALL)
 
 Record = TypeVar("Record", bound=EvaluationRecord)
 
@@ -58,8 +60,8 @@ def _shared_value(value: object) -> object:
 def shared(evaluation: Record) -> Record:
     """The evaluation without folders in the names of methods and images, and in settings; no number changes."""
     images = evaluation.image_names
-    if any(without_folders(name) != name for name in images):
-        images = tuple(shared_names(images))
+    if any(_ABSOLUTE.match(name) for name in images):
+        images = tuple(distinct_names([_last_part(n) if _ABSOLUTE.match(n) else n for n in images]))
     names = shared_names([result.name for result in evaluation.results])
     return replace(
         evaluation,

@@ -29,7 +29,7 @@ from proofmap.study.store.checks import check_values
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
 from proofmap.study.store.maps import read_maps
-from proofmap.study.store.records import ImageRow, Registered, blobs_digest, is_digest
+from proofmap.study.store.records import ImageRow, Registered, blobs_digest, curve_values, is_digest
 from proofmap.study.survey import chosen_images, unreadable_images
 from proofmap.study.unit import label_table
 
@@ -304,10 +304,10 @@ class Run:
             if k is None:
                 continue
             own = len(self.images[k].labels)
-            probabilities[k, :own] = _floats(blobs[0], own, steps)
-            f[k, :own], auc[k, :own], error[k, :own] = (_floats(blob, own) for blob in blobs[1:4])
+            probabilities[k, :own] = curve_values(blobs[0], own, steps)
+            f[k, :own], auc[k, :own], error[k, :own] = (curve_values(blob, own) for blob in blobs[1:4])
             if matrix is not None:
-                matrix[k, :own, :own] = _floats(blobs[4], own, own)
+                matrix[k, :own, :own] = curve_values(blobs[4], own, own)
         return Curves(
             game="insertion",
             labels=table,
@@ -389,13 +389,6 @@ def _same_picture(image: ImageRow, dataset: Dataset, index: Mapping[str, int]) -
         return image.name in index and dataset.digest(index[image.name]) == image.digest
     except ProofmapError:
         return False
-
-
-def _floats(blob: bytes, *shape: int) -> np.ndarray:
-    try:
-        return np.frombuffer(blob, dtype="<f4").reshape(shape)
-    except (TypeError, ValueError):
-        raise StoreError("a stored curve has the wrong length; see: proofmap verify") from None
 
 
 def _padded(maps: Tensor, wide: int) -> Tensor:

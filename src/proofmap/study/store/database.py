@@ -49,7 +49,7 @@ class Store:
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.path = folder / FILE
-        if not create and not self.path.is_file():
+        if not (create or self.path.is_file()):
             raise StoreError(f"{folder} is not a run directory of proofmap: it has no {FILE}")
         self.read_only = not (create or (os.access(folder, os.W_OK) and os.access(self.path, os.W_OK)))
         self._copy: TemporaryDirectory[str] | None = None

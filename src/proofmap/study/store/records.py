@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proofmap.study.store.errors import StoreError
 from proofmap.study.store.schema import seal_of
 
 
@@ -115,3 +116,11 @@ def _no_nan(value: float | None) -> float:
 def curve_blobs(curve: CurveRow) -> tuple[bytes | None, ...]:
     arrays = (curve.probabilities, curve.f, curve.auc, curve.error, curve.matrix)
     return tuple(None if a is None else np.ascontiguousarray(a, dtype="<f4").tobytes() for a in arrays)
+
+
+def curve_values(blob: bytes, *shape: int) -> np.ndarray:
+    """A stored curve as numbers of this shape."""
+    try:
+        return np.frombuffer(blob, dtype="<f4").reshape(shape)
+    except (TypeError, ValueError):
+        raise StoreError("a stored curve has the wrong length; see: proofmap verify") from None
