@@ -303,3 +303,54 @@ def test_our_own_pictures_are_never_judged(
     assert run(monkeypatch, *evaluate) == 0
     again = capsys.readouterr()
     assert again.out == first and "nothing left to do" in again.err
+
+
+BROKEN = """
+def mine(classifier, images, labels):
+    raise RuntimeError("not yet")
+"""
+
+
+def test_when_every_method_fails_the_reason_is_told_with_exit_code_3(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mine.py").write_text(BROKEN)
+    command = ("evaluate", "--data", "photos", *MODEL, "--labels", "top1", "--out", "run", "--no-pictures")
+    assert run(monkeypatch, *command, "--methods", "mine.py:mine") == 3
+    printed = capsys.readouterr()
+    assert "RuntimeError: not yet" in printed.err and "no method gave a result" in printed.err
+    assert printed.out == ""
+
+
+def test_a_method_that_gave_nothing_can_be_corrected_left_out_and_forgotten(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mine.py").write_text(BROKEN)
+    command = ("evaluate", "--data", "photos", *MODEL, "--labels", "top1", "--out", "run", "--no-pictures")
+    assert run(monkeypatch, *command, "--methods", "mine.py:mine,random") == 3
+    assert run(monkeypatch, *command, "--methods", "random") == 0  # left out, it is no failure of this study
+    (folder / "mine.py").write_text("def mine(classifier, images, labels):\n    return images[:, :1]\n")
+    assert run(monkeypatch, *command, "--methods", "mine.py:mine,random") == 0
+    assert "mine" in capsys.readouterr().out
+    assert run(monkeypatch, "forget", "run", "grad-cam") == 2
+    assert "has no method 'grad-cam'; it has random, mine" in capsys.readouterr().err
+    assert run(monkeypatch, "forget", "run", "mine") == 0
+    assert run(monkeypatch, "verify", "run") in (0, 1)  # its maps are unused now, which the next run clears
+    capsys.readouterr()
+    assert run(monkeypatch, *command, "--methods", "random", "--format", "json") == 0
+    assert [m["name"] for m in json.loads(capsys.readouterr().out)["methods"]] == ["random"]
+    assert run(monkeypatch, "verify", "run") == 0
+
+
+def test_runs_lists_what_is_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "runs") == 0
+    assert "there is no run directory" in capsys.readouterr().err
+    command = ("evaluate", "--data", "photos", *MODEL, "--labels", "top1", "--no-pictures")
+    assert run(monkeypatch, *command, "--methods", "random", "--out", "runs/first", "--quiet") == 0
+    (folder / "runs" / "manifest.json").write_text("{}")  # of another program
+    capsys.readouterr()
+    assert run(monkeypatch, "runs", "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["run"], found["state"], found["methods"]) == ("runs/first", "finished", "random")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -144,8 +144,9 @@ def evaluate(
 
     def write(outcome: Outcome) -> list[Path]:
         with Run(outcome.folder) as run:
-            found.append(save_run(run, pictures=pictures))
-        return found[0][1]
+            if run.has_results:
+                found.append(save_run(run, pictures=pictures))
+        return found[0][1] if found else []
 
     outcome = run_study(
         config,
@@ -167,8 +168,9 @@ def evaluate(
         retry=retry,
         command=command_line(),
     )
-    print_scores(found[0][0], format)
-    _print_outcome(outcome)
+    if found:
+        print_scores(found[0][0], format)
+    _print_outcome(outcome, config.named_methods())
 
 
 def _devices(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:
@@ -201,12 +203,17 @@ def _executor(
     return LocalExecutor()
 
 
-def _print_outcome(outcome: Outcome) -> None:
+def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
+    """What a person should know; exit code 3 where one of these methods failed on an image, or one cannot be read."""
     with Run(outcome.folder) as run:
         for note in run.notes():
             stderr.print(note, markup=False)
-        failures = run.failures()
-    stderr.print(f"\nwritten: {', '.join(map(str, outcome.files))}", markup=False)
+        failures = [failure for failure in run.failures() if not failure.method or failure.method in methods]
+        none = not run.has_results
+    if none:
+        stderr.print("no method gave a result, so there are no scores; see why below", markup=False)
+    else:
+        stderr.print(f"\nwritten: {', '.join(map(str, outcome.files))}", markup=False)
     for failure in failures[:10]:
         place = f"{failure.method} on {failure.image}" if failure.method else failure.image
         stderr.print(f"failed: {place}: {failure.reason}", markup=False)

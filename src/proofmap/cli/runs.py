@@ -1,22 +1,26 @@
-"""Commands on finished runs: compare, audit, report, export, verify."""
+"""Commands on runs: list, compare, audit, report, export, verify, forget."""
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from proofmap.cli.options import Format, RunFolder, check_format, print_written, split_list, stderr
-from proofmap.core.errors import InputError
+from proofmap.cli.options import AsJson, Format, RunFolder, check_format, print_written, split_list, stderr
+from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import output_file
 from proofmap.report.runs import write_run_report
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.compare import compare as compare_scores
+from proofmap.results.tables import aligned
 from proofmap.study import Run, StoreError, export_run, verify_run
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
+from proofmap.study.store.database import Store
+from proofmap.study.store.lock import locked
 
 
 def compare(
@@ -124,6 +128,53 @@ def export(
     with Run(run) as opened:
         wanted = None if tables is None else split_list(tables)
         print_written(export_run(opened, out or run / "export", format, wanted))
+
+
+def forget(
+    run: RunFolder,
+    method: Annotated[str, typer.Argument(help="The method to remove.", show_default=False)],
+) -> None:
+    """Remove a method and all its results from a run; the next evaluate that names it computes it again."""
+    with Run(run) as opened:
+        known = list(opened.methods)
+    if method not in known:
+        raise InputError(f"{run} has no method {method!r}; it has {', '.join(known)}")
+    with locked(run), Store(run, create=True) as store:
+        store.delete_method(method)
+    stderr.print(f"{method} is no longer in {run}", markup=False)
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(help="Where to look, and in the folders below.")] = Path("."),
+    as_json: AsJson = False,
+) -> None:
+    """The run directories below a folder: what they are of, and how far they are."""
+    records = [_run_record(path.parent, folder) for path in sorted(folder.rglob(MANIFEST))]
+    found = [record for record in records if record is not None]
+    if as_json:
+        print(json.dumps(found, indent=1))
+    elif not found:
+        stderr.print(f"there is no run directory below {folder}", markup=False)
+    else:
+        header = ["run", "model", "images", "methods", "state"]
+        print(aligned(header, [[str(record[key]) for key in header] for record in found]))
+
+
+def _run_record(path: Path, root: Path) -> dict[str, object] | None:
+    """One run as plain data; None for a manifest that is not ours, or a run that cannot be read."""
+    try:
+        with Run(path) as run:
+            lacking = run.unfinished()
+            state = "empty" if not run.has_results else "unfinished" if lacking else "finished"
+            return {
+                "run": str(path.relative_to(root)) if path != root else str(path),
+                "model": str(run.manifest.identity.get("model")),
+                "images": len(run.images),
+                "methods": ", ".join(run.methods),
+                "state": state,
+            }
+    except ProofmapError:
+        return None
 
 
 def verify(

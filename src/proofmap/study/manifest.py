@@ -264,11 +264,17 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
+    """Settings as they are when they were stored and read again."""
+    record: dict[str, Any] = json.loads(json.dumps(settings, default=str))
+    return record
+
+
 def same_settings(
     kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
 ) -> None:
     """Refuse a method or metric that has the name of one in the run, but other settings."""
-    lines = differences(*_with_revisions(old, json.loads(json.dumps(new, default=str))))
+    lines = differences(*_with_revisions(old, plain_record(new)))
     if lines:
         if any(line.startswith("code:") for line in lines):
             lines.append(

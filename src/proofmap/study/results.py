@@ -111,6 +111,11 @@ class Run:
         )
         return [Failure(*row) for row in [*unreadable, *self.store.rows(failed)]]
 
+    @property
+    def has_results(self) -> bool:
+        """Whether any method has given a value."""
+        return bool(self.store.rows("SELECT 1 FROM image_scores LIMIT 1"))
+
     def unfinished(self) -> dict[str, int]:
         """Methods that are not done with every image and metric of the run, and how many images they lack.
 

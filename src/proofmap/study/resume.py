@@ -21,6 +21,7 @@ from proofmap.study.manifest import (
     differences,
     identity_of,
     new_manifest,
+    plain_record,
     same_settings,
 )
 from proofmap.study.plan import Plan, block_size
@@ -129,12 +130,30 @@ def registrations(ready: Ready) -> dict[str, list[Registration]]:
 
 
 def check_registered(folder: Path, store: Store, ready: Ready) -> None:
-    """Refuse a method or metric that has the name of one in the run, but other settings or other code."""
+    """Refuse a method or metric that has the name of one in the run, but other settings or other code.
+
+    A method that has given no value yet is no obstacle: it was corrected, and is replaced.
+    """
+    without_values = methods_without_values(store)
     for kind, things in registrations(ready).items():
         known = store.registered(kind)
         for name, _, settings, _ in things:
-            if name in known:
+            if name in known and not (kind == "methods" and name in without_values):
                 same_settings(kind[:-1], folder, known[name].settings, settings, name)
+
+
+def methods_without_values(store: Store) -> set[str]:
+    """The names of methods that failed on every image they were tried on."""
+    query = "SELECT name FROM methods WHERE id NOT IN (SELECT method FROM image_scores)"
+    return {name for (name,) in store.rows(query)}
+
+
+def replace_corrected(store: Store, ready: Ready) -> None:
+    """Delete those methods of the study that gave no value and are no longer what they were."""
+    known, without_values = store.registered("methods"), methods_without_values(store)
+    for name, _, settings, _ in registrations(ready)["methods"]:
+        if name in without_values and differences(known[name].settings, plain_record(settings)):
+            store.delete_method(name)
 
 
 def failed_units(store: Store, ready: Ready) -> list[int]:

@@ -29,6 +29,7 @@ from proofmap.study.resume import (
     failed_units,
     registrations,
     remove_empty_run,
+    replace_corrected,
     resolve_manifest,
     warn_of_kept_settings,
 )
@@ -209,8 +210,10 @@ class _Run:
         if work.waiting:
             self.store.set_run_scores(())  # they would no longer be about all of the run
         given_up = self._work(work) if work.waiting else {}
-        ((failed,),) = self.store.rows("SELECT count(*) FROM failures")
-        failed += sum(given_up.values())
+        query = (
+            "SELECT methods.name, count(*) FROM failures JOIN methods ON methods.id = method GROUP BY method"
+        )
+        failed = sum(n for name, n in self.store.rows(query) if name in self.methods) + sum(given_up.values())
         return Outcome(self.folder, plan, self.tally.computed, self.unreadable, failed, given_up)
 
     def _judge_run(self) -> None:
@@ -277,6 +280,7 @@ class _Run:
 
     def _register(self) -> tuple[dict[str, Registered], dict[str, Registered]]:
         """The run's methods and metrics, those of this study added."""
+        replace_corrected(self.store, self.ready)
         for kind, things in registrations(self.ready).items():
             self.store.register(kind, things)
         methods, metrics = (self.store.registered(kind) for kind in ("methods", "metrics"))

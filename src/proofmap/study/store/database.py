@@ -395,6 +395,15 @@ class Store:
                         f"DELETE FROM {table} WHERE method = ? AND block = ?", (method, block)
                     )
 
+    def delete_method(self, name: str) -> None:
+        """Delete a method with everything that was computed by it; its files of maps are then unused."""
+        with self._transaction():
+            (id_,) = self.database.execute("SELECT id FROM methods WHERE name = ?", (name,)).fetchone()
+            for table in ("image_scores", "label_scores", "curves", "failures", "done", "units"):
+                self.database.execute(f"DELETE FROM {table} WHERE method = ?", (id_,))
+            self.database.execute("DELETE FROM methods WHERE id = ?", (id_,))
+            self.database.execute("DELETE FROM run_scores")  # they were about all methods
+
     def checkpoint(self) -> None:
         """Write everything into the one file, so that it can be copied alone."""
         with self._store_errors():
