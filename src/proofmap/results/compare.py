@@ -190,7 +190,7 @@ def compare(
         if complaints and not anyway:
             raise InputError(
                 f"{method.name} and {against.name} do not compare: {'; '.join(complaints)}. "
-                "Judge both alike, or ask to compare anyway"
+                "Judge both alike, or compare them nevertheless with --anyway (anyway=True)"
             )
         notes += [f"{method.name} and {against.name} differ: {c}" for c in complaints]
         notes += _image_notes(method, against)
