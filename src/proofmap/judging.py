@@ -12,6 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
@@ -95,7 +96,7 @@ def image_names_for(images: Tensor, names: Sequence[str] | None) -> tuple[str, .
     return tuple(distinct_names(list(names)))
 
 
-@torch.inference_mode(False)  # gradients cannot be had inside of it
+@outside_inference_mode()
 def evaluate(
     classifier: Classifier,
     images: Tensor | np.ndarray | Image.Image | Sequence[Image.Image],

@@ -29,8 +29,9 @@ class Forgetful(ArrayImages):
 
     def read(self, i: int) -> Image.Image:
         self.next = i
-        picture = Image.new("RGB", (64, 64)).resize((65, 65))  # something that takes its time
-        del picture
+        Image.new("RGB", (400, 400)).resize(
+            (401, 401), Image.Resampling.LANCZOS
+        )  # takes its time, without the lock
         return super().read(self.next)
 
 

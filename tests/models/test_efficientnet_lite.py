@@ -116,7 +116,7 @@ def test_two_known_photos_get_their_known_probabilities(packaged_variant: Varian
     cat = told(probabilities[0], "tiger cat", "Egyptian cat", "tabby", "lynx")
     rocket = told(probabilities[1], "missile", "projectile", "space shuttle")
     assert cat == pytest.approx([0.386, 0.356, 0.169, 0.019], abs=0.01)
-    assert rocket == pytest.approx([0.296, 0.200, 0.052], abs=0.01)
+    assert rocket == pytest.approx([0.272, 0.189, 0.058], abs=0.01)
 
 
 def test_photos_of_imagenet_are_mostly_recognised(packaged_variant: Variant, data: Path) -> None:

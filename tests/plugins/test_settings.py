@@ -61,7 +61,6 @@ masks = st.builds(
 ranges = st.tuples(shares, shares).filter(lambda pair: pair[0] < pair[1])
 proofs = st.builds(
     Soundness,
-    e1=shares,
     e2=shares,
     fill=fills,
     points=counts | st.just("all"),

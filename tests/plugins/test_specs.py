@@ -108,11 +108,9 @@ def test_only_methods_are_made_from_functions() -> None:
 
 def test_defaults_are_taken_where_the_spec_does_not_say_otherwise() -> None:
     usual = {"thresholds": "released", "curve": "rise", "nobody": "knows"}
-    assert make_metric("soundness", usual) == Soundness(
-        e1=0.1, e2=0.1, fill=Blur(), points=28, rule="trapezoid"
-    )
+    assert make_metric("soundness", usual) == Soundness(e2=0.1, fill=Blur(), points=28, rule="trapezoid")
     assert make_metric("soundness:e2=0.5,points=4", usual) == Soundness(
-        e1=0.1, e2=0.5, fill=Blur(), points=4, rule="trapezoid"
+        e2=0.5, fill=Blur(), points=4, rule="trapezoid"
     )
     assert make_metric("deletion", usual) == Deletion(points=28, rule="trapezoid")
     assert make_metric("insertion:curve=released", usual) == Insertion(points=28, rule="right"), (
@@ -125,7 +123,7 @@ def test_a_shortcut_of_the_spec_wins_over_a_default_in_particular() -> None:
     usual = {"e1": 0.5, "points": 16}
     assert make_metric("completeness", usual) == Completeness(e1=0.5, points=16)
     made = make_metric("completeness:thresholds=released,curve=released", usual)
-    assert made == Completeness(e1=0.1, e2=0.1, points=28, rule="right")
+    assert made == Completeness(e1=0.1, points=28, rule="right")
     assert make_metric({"metric": "completeness", "curve": "released"}, usual).settings()["points"] == 28
 
 

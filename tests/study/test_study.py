@@ -241,7 +241,7 @@ def test_a_mistake_in_a_method_or_metric_is_named(text: str, told: str, tmp_path
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no study file .*none\.toml"):
         Study.from_toml(tmp_path / "none.toml")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a folder, not a study file"):
         Study.from_toml(tmp_path)
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"x\.toml cannot be read"):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier.fingerprint import fingerprint_of
 from proofmap.classifier.frozen import freeze
-from proofmap.classifier.kernels import steady_kernels
+from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.classifier.memory import probe_batch_sizes
 from proofmap.classifier.outputs import (
     Outputs,
@@ -65,7 +65,7 @@ class Classifier:
     True
     """
 
-    @torch.inference_mode(False)  # tensors made inside of it cannot take part in gradients
+    @outside_inference_mode()
     def __init__(
         self,
         net: nn.Module | Callable[[Tensor], Tensor],
@@ -336,7 +336,7 @@ class Classifier:
 
     # ---- faster views ---------------------------------------------------------------------------------------
 
-    @torch.inference_mode(False)
+    @outside_inference_mode()
     def frozen(self, *, dtype: torch.dtype | None = None, compile: bool = False) -> Classifier:
         """The same function made fast for input gradients: see :mod:`proofmap.classifier.frozen`.
 

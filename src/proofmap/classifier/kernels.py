@@ -9,6 +9,16 @@ import torch
 
 
 @contextmanager
+def outside_inference_mode() -> Iterator[None]:
+    """Leave ``torch.inference_mode``, inside of which no tensor can take part in gradients; nothing where it is off."""
+    if not torch.is_inference_mode_enabled():
+        yield
+        return
+    with torch.inference_mode(False):
+        yield
+
+
+@contextmanager
 def steady_kernels(*, tf32: bool) -> Iterator[None]:
     """Deterministic convolutions; without ``tf32`` in full float32 too, which cuDNN does not give by default.
 

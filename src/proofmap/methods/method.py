@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.kernels import steady_kernels
+from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress, Silent
@@ -133,7 +133,7 @@ class ReadyMethod(Ready):
         Places without a label (-1) get a map of zeros. The same inputs and seed give the same maps, whatever the
         batch size or order, up to rounding.
         """
-        with torch.inference_mode(False):  # gradients cannot be had inside of it
+        with outside_inference_mode():  # gradients cannot be had inside of it
             return self._maps(images.clone() if images.is_inference() else images, labels, seed, progress)
 
     def _maps(self, images: Tensor, labels: Tensor, seed: int, progress: Progress | None) -> Tensor:

@@ -237,8 +237,8 @@ def an_interrupt_comes_through_while_a_unit_is_under_way(make_executor: MakeExec
         finger = threading.Thread(target=_press_control_c, args=(started,))
         with closing(make_executor().run(partial(make_endless, started), itertools.count())) as results:
             process, _ = _where(next(results)[1])
-            finger.start()
             with raises(KeyboardInterrupt, ""):
+                finger.start()  # in here, for it may come at any moment from now on
                 next(results)
         finger.join()
         assert_nothing_is_left(threads, process)
