@@ -108,6 +108,7 @@ def test_verdicts_never_round_up_to_the_bar(evaluation: pm.Evaluation) -> None:
         (0.4, 0.5001, "strong", 0.79),
         (0.5, 0.5, "match", None),
         (0.5, 0.1, "weak", 0.2),
+        (0.5, 0.2535, "weak", 0.51),  # as tables print it
     ]:
         result = evaluation.results[0]
         insertion = replace(result.insertion, auc=torch.full_like(result.insertion.auc, auc))

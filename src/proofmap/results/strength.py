@@ -24,7 +24,7 @@ class Strength:
 
     word: Word
     below: float | None = None
-    """The value that misses the bar, rounded down to two decimals: .798 is below a bar of .8 and must not read as .80."""
+    """The value that misses the bar, in two decimals as tables print it; .798 reads as .79, for it is below a bar of .8."""
 
 
 def strength(completeness: float, soundness: float) -> Strength:
@@ -36,10 +36,15 @@ def strength(completeness: float, soundness: float) -> Strength:
     if math.isnan(completeness) or math.isnan(soundness):
         return Strength("unknown")
     if completeness < BAR:
-        return Strength("weak", math.floor(100 * completeness) / 100)
+        return Strength("weak", _below(completeness))
     if soundness < BAR:
-        return Strength("strong", math.floor(100 * soundness) / 100)
+        return Strength("strong", _below(soundness))
     return Strength("match")
+
+
+def _below(value: float) -> float:
+    """Two decimals, but never the bar itself."""
+    return min(float(f"{value:.2f}"), BAR - 0.01)
 
 
 def proof_values(
