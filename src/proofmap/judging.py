@@ -20,7 +20,7 @@ from proofmap.core.labels import NO_LABEL, LabelRule, Labels, check_labels, labe
 from proofmap.core.progress import Progress, Silent
 from proofmap.methods.method import MethodLike, make_method
 from proofmap.metrics.block import Subjects, join_blocks, judge_block, score_infos
-from proofmap.metrics.metric import Metric, RunMetric, make_metric, prepare_metrics
+from proofmap.metrics.metric import Metric, make_metric, prepare_metrics, split_metrics
 from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.results.evaluation import Evaluation
@@ -45,12 +45,6 @@ def given_labels(labels: Labels) -> Labels:
         not isinstance(labels, (str, Tensor)) and len(labels) > 0 and not isinstance(labels[0], (str, int))
     )
     return torch.as_tensor(labels) if nested else labels
-
-
-def named_run_metrics(metrics: Sequence[Metric]) -> dict[str, RunMetric]:
-    """The metrics of whole runs, under distinct names."""
-    found = [metric for metric in metrics if isinstance(metric, RunMetric)]
-    return dict(zip(distinct_names([metric.name for metric in found]), found, strict=True))
 
 
 def truth_of(
@@ -112,6 +106,7 @@ def evaluate(
     progress: Progress | None = None,
 ) -> Evaluation:
     """Compute every method's maps for every chosen label and judge them.
+
     All scores, f(x, a) included, come from one frozen view of the net, so they compare like with like.
 
     Args:
@@ -134,9 +129,10 @@ def evaluate(
         raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
     progress = progress or Silent()
     images = classifier.check_images(images)
-    judges = prepare_metrics([metric for metric in asked if metric.per == "image"], classifier)
-    if not judges:
-        raise InputError("metrics of whole runs need at least one metric with values per image beside them")
+    per_image, of_runs = split_metrics(
+        dict(zip(distinct_names([metric.name for metric in asked]), asked, strict=True))
+    )
+    judges = prepare_metrics(per_image.values(), classifier)
     f_all = classifier.frozen().probabilities(images)
     labels = given_labels(labels)
     label_table = choose_labels(classifier, images, labels, f_all)
@@ -188,7 +184,7 @@ def evaluate(
         f,
         context,
         pictured=tuple(range(kept)),
-        run_scores=run_scores(named_run_metrics(asked), results),
+        run_scores=run_scores(of_runs, results),
     )
 
 

@@ -494,6 +494,33 @@ def test_a_failing_metric_does_not_spoil_the_maps_of_others(
 
 
 @dataclass(frozen=True, kw_only=True)
+class MovedBy(Metric):
+    """How much the first map changes when the image is darker: it runs the method again."""
+
+    name: ClassVar[str] = "moved-by"
+    higher_is_better: ClassVar[bool] = False
+    description: ClassVar[str] = "for tests"
+
+    def __call__(self, judged: Judged) -> Tensor:
+        again = judged.maps_again(judged.images / 2)
+        return (again - judged.maps)[:, 0].flatten(1).abs().sum(dim=1)
+
+
+@pytest.mark.parametrize("method", ["gradient-x-input", "random"])
+def test_a_metric_that_runs_the_method_again_does_so_over_stored_maps_too(
+    method: str, tmp_path: Path
+) -> None:
+    study = toy_study(tmp_path, 3, methods=[method], metrics=["insertion"], maps="float32")
+    run_study(study, tmp_path / "run")
+    both = replace(study, metrics=("insertion", MovedBy()))
+    run_study(both, tmp_path / "run")  # the maps are there
+    run_study(both, tmp_path / "fresh")  # and here they are made
+    with Run(tmp_path / "run") as run, Run(tmp_path / "fresh") as fresh:
+        found, expected = (r.evaluation().results[0].values["moved-by"] for r in (run, fresh))
+        assert torch.equal(found, expected) and bool((found > 0).all())
+
+
+@dataclass(frozen=True, kw_only=True)
 class Picky(Metric):
     """The mean of the first map; raises where the first pixel of an image is the mark."""
 

@@ -145,10 +145,15 @@ class ReadyMethod(Ready):
         computed = labels[:, :1] if self.label_free else labels
         with steady_kernels(tf32=False):  # one that can do with less, such as learning, says so itself
             maps = self.compute(images, computed, seed=seed, progress=progress or Silent())
-        maps = self._checked(maps, (*computed.shape, *classifier.inputs.positions), computed)
+        return self.spread(maps, labels)
+
+    def spread(self, maps: Tensor, labels: Tensor) -> Tensor:
+        """Maps as they were computed (one for all labels if it is label-free) for labels ``(N, L)``, checked."""
+        computed = labels[:, :1] if self.label_free else labels
+        maps = self._checked(maps, (*computed.shape, *self.classifier.inputs.positions), computed)
         maps = maps.expand(*labels.shape, *maps.shape[2:])
         if bool((labels == NO_LABEL).any()):
-            empty = (labels == NO_LABEL).view(*labels.shape, *[1] * len(classifier.inputs.positions))
+            empty = (labels == NO_LABEL).view(*labels.shape, *[1] * len(self.classifier.inputs.positions))
             maps = maps.masked_fill(empty, 0.0)
         return maps
 

@@ -75,6 +75,7 @@ def judge_block(
     subjects: Subjects,
     metrics: Sequence[ReadyMetric],
     *,
+    maps: Tensor | None = None,
     names: Sequence[str] | None = None,
     keep_maps: int = 0,
     curves: bool = True,
@@ -84,12 +85,16 @@ def judge_block(
     """Make a method's maps for some images and measure them.
 
     Args:
+        maps: the method's maps of these images, where they are there already; metrics may still run it on others.
         names: of the metrics' values; their own, made distinct, when left out.
         keep_maps: keeps the maps of the first so many images.
         curves: also give the insertion curves; without, that game is played only if a metric needs it.
     """
     progress = progress or Silent()
-    maps = method(subjects.images, subjects.labels, seed=seed, progress=progress)
+    if maps is None:
+        maps = method(subjects.images, subjects.labels, seed=seed, progress=progress)
+    else:
+        maps = method.spread(maps, subjects.labels)
     games = {game: ready for metric in metrics for game, ready in metric.games.items()}
     judged = Judged(
         method.classifier.frozen(),

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
 from proofmap.methods.method import Cost
 from proofmap.metrics.context import Judged
 from proofmap.metrics.games import Game, ReadyGame
@@ -116,6 +117,15 @@ def make_metric(spec: Any, defaults: Mapping[str, Any] | None = None) -> Metric:
     16
     """
     return make_plugin(METRICS, Metric, spec, defaults=defaults)
+
+
+def split_metrics(metrics: Mapping[str, Metric]) -> tuple[dict[str, Metric], dict[str, RunMetric]]:
+    """The metrics with values per image, of which there must be one, and those of whole runs; by name."""
+    of_runs = {name: metric for name, metric in metrics.items() if isinstance(metric, RunMetric)}
+    per_image = {name: metric for name, metric in metrics.items() if name not in of_runs}
+    if not per_image:
+        raise InputError("metrics of whole runs need at least one metric with values per image beside them")
+    return per_image, of_runs
 
 
 @dataclass(frozen=True)

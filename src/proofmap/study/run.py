@@ -218,11 +218,11 @@ class _Run:
 
     def _judge_run(self) -> None:
         """Compute the metrics of the run as a whole, from all values that are stored."""
-        if not self.ready.run_metrics or not self.store.rows("SELECT 1 FROM image_scores LIMIT 1"):
+        if not self.ready.run_metrics:
             return
         with Run(self.folder) as run:
-            results = run.evaluation().results
-        self.store.set_run_scores(run_scores(self.ready.run_metrics, results))
+            results = run.evaluation().results if run.has_results else ()
+        self.store.set_run_scores(run_scores(self.ready.run_metrics, results) if results else ())
 
     def _begin(self, command: str, retry: bool) -> Manifest:
         """Check everything that can be refused, then write the manifest."""

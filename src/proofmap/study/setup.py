@@ -19,7 +19,7 @@ from proofmap.data.samples import SAMPLES
 from proofmap.data.specs import open_data, rebuild_dataset
 from proofmap.fills import Images
 from proofmap.methods.method import Method, ReadyMethod
-from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics
+from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics, split_metrics
 from proofmap.models import load_classifier
 from proofmap.study.store import maps
 from proofmap.study.study import Selection, Study
@@ -76,14 +76,8 @@ class Setup:
             name: without_samples(method, left_out).prepare(classifier)
             for name, method in self.study.named_methods().items()
         }
-        described = self.study.named_metrics()
-        per_image = {name: metric for name, metric in described.items() if metric.per == "image"}
-        if not per_image:
-            raise InputError(
-                "metrics of whole runs need at least one metric with values per image beside them"
-            )
+        per_image, of_runs = split_metrics(self.study.named_metrics())
         metrics = dict(zip(per_image, prepare_metrics(per_image.values(), classifier), strict=True))
-        of_runs = {name: metric for name, metric in described.items() if isinstance(metric, RunMetric)}
         return Ready(classifier, dataset, methods, metrics, left_out, of_runs)
 
     def _dataset(self) -> Dataset:

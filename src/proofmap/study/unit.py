@@ -19,7 +19,6 @@ from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import ProofmapError
 from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_listed
 from proofmap.methods.method import ReadyMethod
@@ -155,11 +154,13 @@ class Worker:
     ) -> list[Part]:
         """Judge the images together; if that fails, in halves, until the failing image stands alone."""
         method = self.methods[unit.method]
+        stored = None if maps is None else maps[:, : 1 if method.label_free else subjects.labels.shape[1]]
         try:
             result = judge_block(
-                method if maps is None else _StoredMaps(method.method, self.classifier, method, maps),
+                method,
                 subjects,
                 [self.metrics[name] for name in unit.metrics],
+                maps=stored,
                 names=unit.metrics,
                 keep_maps=len(subjects) if self.keep_maps and maps is None else 0,
                 curves=unit.curves,
@@ -230,20 +231,6 @@ class _Loaded:
     images: Tensor
     boxes: tuple[tuple[Box, ...], ...]
     failures: Mapping[int, str]
-
-
-@dataclass(frozen=True, eq=False)
-class _StoredMaps(ReadyMethod):
-    """A method whose maps of these images are there already; for any others it runs."""
-
-    original: ReadyMethod
-    maps: Tensor
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        return self.maps[:, : labels.shape[1]].to(self.classifier.device)
-
-    def record(self) -> dict[str, object]:
-        return self.original.record()
 
 
 def truth_table(truths: Sequence[int | None]) -> Tensor | None:
