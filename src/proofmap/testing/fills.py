@@ -14,18 +14,15 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
 from proofmap.fills import Fill
-from proofmap.testing.contract import Contract
 from proofmap.testing.nets import KINDS, classifier_of, values
 from proofmap.testing.plugins import (
     assert_alike,
-    assert_equal_by_settings,
     assert_global_randomness_is_not_used,
-    assert_named_and_described,
-    assert_settings_are_frozen_and_recorded,
     may_be_refused,
+    plugin_contract,
 )
 
-check_fill: Contract[Fill] = Contract("fill")
+check_fill = plugin_contract(Fill)
 
 N = 4
 
@@ -71,21 +68,6 @@ def other_net(tried: Trial) -> Classifier:
 
 
 # ---- what it is --------------------------------------------------------------------------------------------------
-
-
-@check_fill.promise
-def its_settings_are_frozen_keyword_only_and_recorded(fill: Fill) -> None:
-    assert_settings_are_frozen_and_recorded(fill)
-
-
-@check_fill.promise
-def it_compares_by_its_settings_and_can_be_a_key(fill: Fill) -> None:
-    assert_equal_by_settings(fill)
-
-
-@check_fill.promise
-def it_has_a_name_and_a_description(fill: Fill) -> None:
-    assert_named_and_described(fill)
 
 
 @check_fill.promise

@@ -18,18 +18,15 @@ from proofmap.fills import Gray, Noise
 from proofmap.metrics import Curves, Game, Judged
 from proofmap.metrics.curves import play
 from proofmap.metrics.quadrature import Rule
-from proofmap.testing.contract import Contract
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, counted_classifier, normal, values
 from proofmap.testing.plugins import (
     assert_alike,
-    assert_equal_by_settings,
     assert_global_randomness_is_not_used,
-    assert_named_and_described,
-    assert_settings_are_frozen_and_recorded,
     may_be_refused,
+    plugin_contract,
 )
 
-check_game: Contract[Game] = Contract("game")
+check_game = plugin_contract(Game)
 
 N = 3
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
@@ -53,21 +50,6 @@ def assert_same_curves(found: Curves, expected: Curves, when: str, order: Tensor
 
 
 # ---- what it is --------------------------------------------------------------------------------------------------
-
-
-@check_game.promise
-def its_settings_are_frozen_keyword_only_and_recorded(game: Game) -> None:
-    assert_settings_are_frozen_and_recorded(game)
-
-
-@check_game.promise
-def it_compares_by_its_settings_and_can_be_a_key(game: Game) -> None:
-    assert_equal_by_settings(game)
-
-
-@check_game.promise
-def it_has_a_name_and_a_description(game: Game) -> None:
-    assert_named_and_described(game)
 
 
 @check_game.promise

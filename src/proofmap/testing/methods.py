@@ -11,20 +11,18 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.progress import SilentTask
 from proofmap.methods import Method
-from proofmap.testing.contract import Contract, raises
+from proofmap.testing.contract import raises
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, values
 from proofmap.testing.plugins import (
     assert_alike,
-    assert_equal_by_settings,
     assert_global_randomness_is_not_used,
-    assert_named_and_described,
     assert_net_stays_as_it_is,
-    assert_settings_are_frozen_and_recorded,
     hooks,
     may_be_refused,
+    plugin_contract,
 )
 
-check_method: Contract[Method] = Contract("method")
+check_method = plugin_contract(Method)
 
 N, SIZE = 3, PICTURES.size
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
@@ -43,18 +41,7 @@ def images() -> Tensor:
 
 
 @check_method.promise
-def its_settings_are_frozen_keyword_only_and_recorded(method: Method) -> None:
-    assert_settings_are_frozen_and_recorded(method)
-
-
-@check_method.promise
-def it_compares_by_its_settings_and_can_be_a_key(method: Method) -> None:
-    assert_equal_by_settings(method)
-
-
-@check_method.promise
-def it_has_a_name_and_a_description(method: Method) -> None:
-    assert_named_and_described(method)
+def what_it_needs_is_known(method: Method) -> None:
     assert method.needs <= NEEDS, f"needs knows {sorted(NEEDS)}, not {sorted(method.needs - NEEDS)}"
 
 

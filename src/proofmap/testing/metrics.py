@@ -22,20 +22,17 @@ from proofmap.fills import Gray
 from proofmap.methods import GradientInput, LearnedMask, Method
 from proofmap.metrics import Curves, Game, Judged, Metric, ReadyGame, RunMetric, RunValue, RunValues
 from proofmap.metrics.metric import Per
-from proofmap.testing.contract import Contract
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, counted_classifier, normal, values
 from proofmap.testing.plugins import (
     assert_alike,
-    assert_equal_by_settings,
     assert_global_randomness_is_not_used,
-    assert_named_and_described,
     assert_net_stays_as_it_is,
-    assert_settings_are_frozen_and_recorded,
     is_plain_name,
     may_be_refused,
+    plugin_contract,
 )
 
-check_metric: Contract[Metric] = Contract("metric")
+check_metric = plugin_contract(Metric)
 
 N = 4
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3], [3, 1, 2]])
@@ -95,21 +92,6 @@ def per_run(check: Callable[[RunMetric], None]) -> Callable[[Metric], None]:
 
 
 # ---- what it is --------------------------------------------------------------------------------------------------
-
-
-@check_metric.promise
-def its_settings_are_frozen_keyword_only_and_recorded(metric: Metric) -> None:
-    assert_settings_are_frozen_and_recorded(metric)
-
-
-@check_metric.promise
-def it_compares_by_its_settings_and_can_be_a_key(metric: Metric) -> None:
-    assert_equal_by_settings(metric)
-
-
-@check_metric.promise
-def it_has_a_name_and_a_description(metric: Metric) -> None:
-    assert_named_and_described(metric)
 
 
 @check_metric.promise

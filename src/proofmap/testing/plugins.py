@@ -7,7 +7,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar, get_origin, get_type_hints
+from typing import ClassVar, TypeVar, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,17 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.metrics import Metric
 from proofmap.plugins.settings import Plugin, setting_names
+from proofmap.testing.contract import Contract
 from proofmap.testing.nets import PICTURES, conv_net
+
+P = TypeVar("P", bound=Plugin)
 
 _SEPARATORS = " :,=()"
 
 # ---- descriptions -----------------------------------------------------------------------------------------------
 
 
-def assert_settings_are_frozen_and_recorded(plugin: Plugin) -> None:
+def its_settings_are_frozen_keyword_only_and_recorded(plugin: Plugin) -> None:
     """A frozen dataclass, keyword-only, whose ``settings()`` are all of its settings as plain data."""
     kind = type(plugin)
     assert dataclasses.is_dataclass(plugin), f"{kind.__name__} is not a dataclass"
@@ -47,14 +50,14 @@ def assert_settings_are_frozen_and_recorded(plugin: Plugin) -> None:
     json.dumps(recorded)
 
 
-def assert_equal_by_settings(plugin: Plugin) -> None:
+def it_compares_by_its_settings_and_can_be_a_key(plugin: Plugin) -> None:
     """Another one with the same settings is equal and can take its place as a key."""
     same = dataclasses.replace(plugin)  # type: ignore[type-var]
     assert same == plugin, "another one with the same settings is not equal to it"
     assert same in {plugin: 1}, "another one with the same settings has another hash"
 
 
-def assert_named_and_described(plugin: Plugin) -> None:
+def it_has_a_name_and_a_description(plugin: Plugin) -> None:
     name = getattr(plugin, "name", "")
     assert is_plain_name(name), f"{name!r} must be lower case, without spaces or any of : , = ( )"
     described = getattr(plugin, "description", "")
@@ -68,6 +71,15 @@ def is_plain_name(name: object) -> bool:
     (True, False)
     """
     return isinstance(name, str) and bool(name) and name == name.lower() and not set(name) & set(_SEPARATORS)
+
+
+def plugin_contract(kind: type[P]) -> Contract[P]:
+    """The contract of a kind of plug-in, with the promises that every description keeps."""
+    contract: Contract[P] = Contract(kind.noun)
+    contract.promise(its_settings_are_frozen_keyword_only_and_recorded)
+    contract.promise(it_compares_by_its_settings_and_can_be_a_key)
+    contract.promise(it_has_a_name_and_a_description)
+    return contract
 
 
 # ---- results ----------------------------------------------------------------------------------------------------
