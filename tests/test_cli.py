@@ -232,6 +232,8 @@ def test_ctrl_c_stops_cleanly(folder: Path) -> None:
             "fit must be one of crop, pad, squash",
         ),
         (("explain", "photos", *MODEL, "--fit", "stretch"), "--fit must be crop, pad, squash"),
+        (("evaluate", "--data", "photos", *MODEL, "--labels", "unicorn"), "no label is named 'unicorn'"),
+        (("runs", "nowhere"), "there is no folder nowhere to look for runs in"),
     ],
 )
 def test_arguments_that_cannot_be_are_refused_with_exit_code_2(

@@ -149,6 +149,8 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """The run directories below a folder: what they are of, and how far they are."""
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder} to look for runs in")
     records = [_run_record(path.parent, folder) for path in sorted(folder.rglob(MANIFEST))]
     found = [record for record in records if record is not None]
     if as_json:

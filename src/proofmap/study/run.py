@@ -14,6 +14,7 @@ import torch
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, output_folder
+from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import Dataset
 from proofmap.metrics.curves import Curves
 from proofmap.results.records import run_scores
@@ -124,6 +125,7 @@ def run_study(
         ready = setup.open()
         if existing is None and batch_size is not None:
             ready.classifier.fix_batches(batch_size, batch_size)
+        LabelRule.parse(study.labels, ready.classifier.names)  # refused before there is a folder
         folder = output_folder(out)
         with locked(folder, wait=wait):
             run = _Run(folder, setup, ready, executor or LocalExecutor(), watchers, worker_device)
