@@ -14,7 +14,7 @@ from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapE
 from proofmap.core.version import __version__
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.judging import evaluate, explain
-from proofmap.methods import METHODS, LearnedMask, Method, TopLabel, make_method
+from proofmap.methods import METHODS, BeliefMask, LearnedMask, Method, TopLabel, make_method
 from proofmap.metrics import (
     METRICS,
     Curves,
@@ -66,6 +66,7 @@ __all__ = [
     "__version__",
     "METHODS",
     "METRICS",
+    "BeliefMask",
     "Blur",
     "Classifier",
     "Curves",

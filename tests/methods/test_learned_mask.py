@@ -19,7 +19,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.progress import Silent, Task
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods import LearnedMask
-from proofmap.methods.learned_mask import _Problem, adam_step
+from proofmap.methods.learned_mask import LearnedMaskProblem
+from proofmap.methods.mask_engine import Slots, adam_step
 from proofmap.methods.mask_terms import enlarged
 from tests.toys import MEAN, STD, Linear, Tally, conv_net, drawn, normal, pixels
 
@@ -123,12 +124,13 @@ def reference(
 
 def problem_of(
     s: LearnedMask, f: Classifier, images: Tensor, labels: Tensor, fill: Fill, seed: int = 0
-) -> _Problem:
-    """The pairs ``(images[p], labels[p])`` as :class:`LearnedMask` sets them up."""
+) -> tuple[LearnedMaskProblem, Slots]:
+    """The pairs ``(images[p], labels[p])`` in slots, as :class:`LearnedMask` sets them up."""
     fast = f.frozen()
-    pairs = list(enumerate(labels.tolist()))
-    keys = streams.pair_keys(images, pairs, seed, "learned-mask")
-    return _Problem(s, fast, images, labels, keys, fill.prepare(fast))
+    keys = streams.pair_keys(images, list(enumerate(labels.tolist())), seed, "learned-mask")
+    problem = LearnedMaskProblem(s, fast, fill.prepare(fast))
+    slots = {"images": images, "labels": labels, "keys": keys, "step": torch.zeros_like(labels)}
+    return problem, slots | problem.enter(slots)
 
 
 # ---- Adam --------------------------------------------------------------------------------------------------
@@ -139,11 +141,11 @@ def test_the_written_out_adam_is_torchs(size: float) -> None:
     ours = normal(3, 5, seed=1)
     theirs = ours.clone().requires_grad_(True)
     adam = torch.optim.Adam([theirs], lr=0.05)
-    first, second = torch.zeros_like(ours), torch.zeros_like(ours)
+    slots = {"weights": ours, "first": torch.zeros_like(ours), "second": torch.zeros_like(ours)}
     for step in range(50):
         rate = 0.05 * (1 - step / 100)
         gradient = size * (ours + normal(3, 5, seed=step))
-        adam_step(ours, gradient, first, second, step + 1, rate)
+        adam_step(slots | {"step": torch.full((3,), step + 1)}, gradient, torch.full((3,), rate), 0.999)
         adam.param_groups[0]["lr"] = rate
         theirs.grad = gradient
         adam.step()
@@ -185,7 +187,7 @@ def test_twenty_steps_are_those_of_a_second_implementation(case: str) -> None:
     maps = s(f, images, LABELS)
     assert len(fill.given) == 20
     twice, labels = images.repeat_interleave(2, 0), LABELS.flatten()
-    start = problem_of(s, f, twice, labels, fill).start()
+    start = problem_of(s, f, twice, labels, fill)[1]["weights"]
     expected, losses = reference(s, f, twice, labels, fill.given, start)
     torch.testing.assert_close(maps.flatten(0, 1), expected.sum(dim=1).float(), rtol=0, atol=TOLERANCE)
     assert losses[-1] < losses[0]
@@ -231,9 +233,10 @@ def test_the_released_loss_is_its_formula() -> None:
     f = Classifier(Linear(0.3 * normal(5, 3 * 48)), size=(6, 8), mean=MEAN, std=STD)
     images, labels = pixels(2, (6, 8)), torch.tensor([1, 4])
     s = LearnedMask(objective="released", tv_border=False, tv=0.07, scale=2, distractors=3)
-    problem = problem_of(s, f, images, labels, Noise())
+    problem, slots = problem_of(s, f, images, labels, Noise())
+    slots["step"] += 11
     weights = normal(2, 1, 3, 4, seed=4)
-    loss, backgrounds = problem.loss(weights, step=11), problem.backgrounds(11)
+    loss, backgrounds = problem.losses(weights, slots), problem.backgrounds(slots)
     assert backgrounds.shape == (2, 1, 3, 3, 6, 8)
     low = weights.sigmoid().double()
     masks = F.interpolate(low, size=(6, 8), mode="bilinear", align_corners=False)[:, 0]
@@ -315,7 +318,7 @@ def test_passes_are_counted_as_they_happen() -> None:
         ({"variation": "cubed"}, "variation must be one of squared, absolute"),
         ({"objective": "authors"}, "objective must be one of nll, nll-of-mean, released"),
         ({"merge": "mean"}, "merge must be one of max, sum"),
-        ({"precision": "float8"}, "precision must be one of float32, bfloat16"),
+        ({"precision": "float8"}, "precision must be one of auto, float32, float16, bfloat16"),
         ({"fill": "grey"}, "no fill is named 'grey'"),
     ],
 )
@@ -356,13 +359,12 @@ def test_the_draws_do_not_depend_on_batch_size_or_order() -> None:
 def test_the_backgrounds_of_a_pair_are_bit_equal_alone_and_in_company() -> None:
     f, images, labels = lively(), pixels(3, SIZE), torch.tensor([2, 0, 1])
     s = LearnedMask(distractors=2)
-    together = problem_of(s, f, images, labels, Noise())
+    problem, together = problem_of(s, f, images, labels, Noise())
+    steps = torch.tensor([0, 1, 57])
+    expected = problem.backgrounds(together | {"step": steps})
     for p in range(3):
-        alone = _Problem(
-            s, f.frozen(), images[p : p + 1], labels[p : p + 1], together.keys[p : p + 1], together.fill
-        )
-        for step in (0, 1, 57):
-            assert torch.equal(alone.backgrounds(step)[0], together.backgrounds(step)[p])
+        alone = {name: rows[p : p + 1] for name, rows in together.items()} | {"step": steps[p : p + 1]}
+        assert torch.equal(problem.backgrounds(alone)[0], expected[p])
 
 
 @pytest.mark.parametrize("options", [{}, {"masks": 2}, {"objective": "nll", "decay": "constant"}])
@@ -434,19 +436,17 @@ def test_masks_that_start_equal_stay_equal() -> None:
 def test_masks_share_out_the_image() -> None:
     f, images = lively(), pixels(2, SIZE)
     s = LearnedMask(masks=3, scale=3, init_noise=1.0)
-    problem = problem_of(s, f, images, torch.tensor([0, 1]), Noise())
-    masks = enlarged(problem.low_masks(problem.start()), problem.up)
+    problem, slots = problem_of(s, f, images, torch.tensor([0, 1]), Noise())
+    masks = enlarged(problem.low_masks(slots["weights"]), problem.up)
     assert masks.shape == (2, 4, *SIZE)  # the fourth plane is the background's
     torch.testing.assert_close(masks.sum(dim=1), torch.ones(2, *SIZE))
-    start = problem.start()
+    start = slots["weights"]
     assert start.std().item() == pytest.approx(1.0, abs=0.2) and not torch.equal(start[0], start[1])
 
 
 def test_a_single_mask_starts_at_one_half_everywhere() -> None:
-    problem = problem_of(LearnedMask(), lively(), pixels(1, SIZE), torch.tensor([0]), Noise())
-    assert torch.equal(
-        enlarged(problem.low_masks(problem.start()), problem.up), torch.full((1, 1, *SIZE), 0.5)
-    )
+    problem, slots = problem_of(LearnedMask(), lively(), pixels(1, SIZE), torch.tensor([0]), Noise())
+    assert torch.equal(problem.masks(slots["weights"]), torch.full((1, 1, *SIZE), 0.5))
 
 
 def test_merging_takes_the_largest_or_the_sum_of_the_masks() -> None:
@@ -461,10 +461,15 @@ def test_merging_takes_the_largest_or_the_sum_of_the_masks() -> None:
 
 def test_each_mask_is_where_its_start_was_after_a_step_that_moves_nothing() -> None:
     f, images, labels = lively(), pixels(2, SIZE), torch.tensor([0, 1])
-    s = LearnedMask(steps=1, learning_rate=1e-9, masks=3, scale=3, init_noise=1.0)
-    problem = problem_of(s, f, images, labels, Noise())
-    start = enlarged(problem.low_masks(problem.start()), problem.up)[:, :3]  # without the background's
-    torch.testing.assert_close(problem.solve(Silent().task("", 0)), start, rtol=0, atol=1e-6)
+    s = LearnedMask(steps=1, learning_rate=1e-9, masks=3, scale=3, init_noise=1.0, fill=Noise())
+    ready = s.prepare(f)
+    for p in range(2):
+        keys = streams.pair_keys(images[p : p + 1], [(0, p)], 0, "learned-mask")
+        slots = {"images": images[p : p + 1], "labels": labels[p : p + 1], "keys": keys}
+        problem = ready.problem(f.frozen())
+        start = problem.masks(problem.enter(slots)["weights"])
+        learned = ready.each_mask(images[p : p + 1], labels[p : p + 1, None], seed=0, progress=Silent())
+        torch.testing.assert_close(learned[:, 0], start, rtol=0, atol=1e-6)
 
 
 # ---- what is learned ---------------------------------------------------------------------------------------

@@ -73,6 +73,14 @@ def words(keys: Tensor, n: int, start: int = 0) -> Tensor:
     return blocks[..., start - 4 * first : start - 4 * first + n]
 
 
+def step_keys(keys: Tensor, step: Tensor, n: int) -> Tensor:
+    """``n`` new stream keys ``(P, n)`` for each of the streams ``(P,)`` at its own step ``(P,)``: for draws made anew each step."""
+    place = torch.arange(2 * n, device=keys.device) + (2 * n * step + 4)[:, None]
+    lanes = torch.stack(_philox(keys[:, None], place // 4), dim=-1)
+    drawn = lanes.gather(-1, (place % 4)[..., None])[..., 0]
+    return (drawn[:, :n] << 32) | drawn[:, n:]
+
+
 def uniform(keys: Tensor, n: int, start: int = 0) -> Tensor:
     """Float32 ``(*keys.shape, n)`` in [0, 1), with 24 random bits each."""
     return (words(keys, n, start) >> 8).to(torch.float32) * 2.0**-24

@@ -1,5 +1,6 @@
 """Methods: each makes one heat map per label. ``proofmap methods`` lists them."""
 
+from proofmap.methods.belief_mask import BeliefMask
 from proofmap.methods.cam import GradCAM
 from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
 from proofmap.methods.gradients import Gradient, GradientInput
@@ -16,6 +17,7 @@ from proofmap.methods.method import (
 
 __all__ = [
     "METHODS",
+    "BeliefMask",
     "CenteredGaussian",
     "Cost",
     "FromFunction",

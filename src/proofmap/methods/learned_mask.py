@@ -11,34 +11,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
-from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress, Task
+from proofmap.core.progress import Progress
 from proofmap.fills import Fill, Images, ReadyFill
+from proofmap.methods.mask_engine import Problem, Slots, decayed
+from proofmap.methods.mask_method import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, grid_matrices
+from proofmap.methods.mask_precision import Precision, chosen_precision
 from proofmap.methods.mask_terms import (
     Objective,
     Variation,
     data_term,
     enlarged,
     total_variation,
-    upsampling,
 )
-from proofmap.methods.method import METHODS, Cost, Method, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method, Need
 from proofmap.plugins.settings import setting
 
 Merge = Literal["max", "sum"]
 Decay = Literal["constant", "cosine"]
-Precision = Literal["float32", "bfloat16"]
 
 _AS_PUBLISHED: Mapping[str, Any] = {
     "steps": 2000,
@@ -66,6 +64,7 @@ class LearnedMask(Method):
         "the paper's method: a learned mask that shows the label on random backgrounds"
     )
     reference: ClassVar[str] = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
+    revision: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
@@ -97,8 +96,8 @@ class LearnedMask(Method):
     )
     merge: Merge = setting("max", "how K masks become one map: the largest, or all that is not background")
     init_noise: float = setting(0.01, "spread of the start, which K masks need to become different")
-    precision: Precision = setting("float32", "how the net is run; bfloat16 pays on a GPU")
-    compile: bool = setting(False, "run the net through torch.compile; pays on a GPU")
+    precision: Precision = setting("auto", PRECISION_HELP)
+    compile: bool | None = setting(None, COMPILE_HELP)
 
     stochastic = True
 
@@ -113,7 +112,8 @@ class LearnedMask(Method):
         return self.distractors if self.fill.random else 1
 
     def prepare(self, classifier: Classifier) -> ReadyLearnedMask:
-        return ReadyLearnedMask(self, classifier, self.fill.prepare(classifier))
+        dtype = chosen_precision(classifier, self.precision)
+        return ReadyLearnedMask(self, classifier, dtype, self.fill.prepare(classifier))
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=self.passes(labels))
@@ -124,7 +124,7 @@ class LearnedMask(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyLearnedMask(ReadyMethod):
+class ReadyLearnedMask(ReadyMaskMethod):
     """The method with its pool of backgrounds on the net's device."""
 
     fill: ReadyFill
@@ -136,98 +136,58 @@ class ReadyLearnedMask(ReadyMethod):
     def record(self) -> dict[str, object]:
         return {**super().record(), "fill": self.fill.record()}
 
+    def problem(self, fast: Classifier) -> LearnedMaskProblem:
+        return LearnedMaskProblem(self.settings, fast, self.fill)
+
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
         masks = self.each_mask(images, labels, seed=seed, progress=progress)
         return masks.amax(dim=2) if self.settings.merge == "max" else masks.sum(dim=2)
 
-    def each_mask(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        """The K masks ``(N, L, K, *positions)`` before they are merged into one map."""
-        s = self.settings
-        fast = self.classifier.frozen(dtype=getattr(torch, s.precision), compile=s.compile)
-        places = (labels != NO_LABEL).nonzero()
-        image_of, label_of = places[:, 0], labels[places[:, 0], places[:, 1]]
-        pairs = list(zip(image_of.tolist(), label_of.tolist(), strict=True))
-        keys = streams.pair_keys(images, pairs, seed, "learned-mask")
 
-        with progress.task(s.name, s.passes(len(pairs))) as task, steady_kernels(tf32=True):
+class LearnedMaskProblem(Problem):
+    """The objective of the paper for pairs in slots."""
 
-            def learn(start: int, stop: int) -> Tensor:
-                chosen = image_of[start:stop]
-                problem = _Problem(s, fast, images[chosen], label_of[start:stop], keys[start:stop], self.fill)
-                return problem.solve(task)
+    def __init__(self, settings: LearnedMask, classifier: Classifier, fill: ReadyFill) -> None:
+        self.settings, self.classifier, self.fill = settings, classifier, fill
+        inputs, device = classifier.inputs, classifier.device
+        self.draws = settings.distractors if fill.random else 1
+        self.steps, self.cost = settings.steps, settings.masks * self.draws
+        label_set = torch.tensor(classifier.label_set, device=device)
+        self.members = None if classifier.independent else label_set
+        self.up = grid_matrices(classifier, settings.scale)
+        self.l1 = 1.0 / inputs.count if settings.l1 is None else settings.l1
 
-            learned = in_batches(learn, len(pairs), fast.batches[1], cost=s.draws * s.masks, item="map")
-
-        masks = images.new_zeros(*labels.shape, s.masks, *fast.inputs.positions)
-        masks[places[:, 0], places[:, 1]] = torch.cat(learned)
-        return masks
-
-
-@dataclass
-class _Problem:
-    """P pairs learned together: images ``(P, *shape)``, labels ``(P,)``, stream keys ``(P,)``."""
-
-    settings: LearnedMask
-    classifier: Classifier
-    images: Tensor
-    labels: Tensor
-    keys: Tensor
-    fill: ReadyFill
-    draws: int = field(init=False)
-    members: Tensor | None = field(init=False)
-    up: tuple[Tensor, ...] = field(init=False)
-    l1: float = field(init=False)
-    constant: Tensor | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        inputs, device = self.classifier.inputs, self.images.device
-        self.draws = self.settings.distractors if self.fill.random else 1
-        label_set = torch.tensor(self.classifier.label_set, device=device)
-        self.members = None if self.classifier.independent else label_set
-        scale = self.settings.scale if inputs.has_neighbours else 1
-        self.up = tuple(
-            upsampling(max(1, math.ceil(side / scale)), side, device=device) for side in inputs.positions
-        )
-        self.l1 = 1.0 / inputs.count if self.settings.l1 is None else self.settings.l1
-        if not self.fill.random:
-            self.constant = self.fill(self.images, self.keys)
-
-    def solve(self, task: Task) -> Tensor:
-        """Masks ``(P, K, *positions)``: the last iterate."""
-        s = self.settings
-        weights = self.start()
-        first, second = torch.zeros_like(weights), torch.zeros_like(weights)
-        for step in range(s.steps):
-            with torch.enable_grad():
-                variables = weights.detach().requires_grad_(True)
-                loss = self.loss(variables, step).sum()
-                (gradient,) = torch.autograd.grad(loss, variables)
-            shrink = 0.5 * (1 + math.cos(math.pi * step / s.steps)) if s.decay == "cosine" else 1.0
-            adam_step(weights, gradient, first, second, step + 1, s.learning_rate * shrink)
-            note = f"loss {loss.item() / len(self.labels):.3f}" if step % 20 == 19 else ""
-            task.advance(len(self.labels) * s.masks * self.draws, note)
-        return enlarged(self.low_masks(weights), self.up)[:, : s.masks]
-
-    def start(self) -> Tensor:
+    def enter(self, slots: Slots) -> Slots:
         """Zero weights (mask 1/2 everywhere); for K > 1 a little noise, without which all K masks stay equal."""
-        s, planes = self.settings, 1 if self.settings.masks == 1 else self.settings.masks + 1
-        shape = (len(self.labels), planes, *(matrix.shape[1] for matrix in self.up))
-        if s.masks == 1:
-            return self.images.new_zeros(shape)
-        keys = streams.words(self.keys, 1)[:, 0]  # a stream of its own, apart from the distractors'
-        return s.init_noise * streams.normal(~keys, math.prod(shape[1:])).view(shape)
+        s, images = self.settings, slots["images"]
+        planes = 1 if s.masks == 1 else s.masks + 1
+        shape = (len(images), planes, *(matrix.shape[1] for matrix in self.up))
+        brought = {"weights": images.new_zeros(shape)}
+        if s.masks > 1:
+            keys = streams.words(slots["keys"], 1)[:, 0]  # a stream of its own, apart from the distractors'
+            brought["weights"] = s.init_noise * streams.normal(~keys, math.prod(shape[1:])).view(shape)
+        if not self.fill.random:
+            brought["hidden"] = self.fill(images, slots["keys"])
+        return brought
+
+    def rates(self, step: Tensor) -> Tensor:
+        s = self.settings
+        return decayed(s.learning_rate, step, s.steps if s.decay == "cosine" else None)
+
+    def masks(self, weights: Tensor) -> Tensor:
+        return enlarged(self.low_masks(weights), self.up)[:, : self.settings.masks]
 
     def low_masks(self, weights: Tensor) -> Tensor:
         return weights.sigmoid() if self.settings.masks == 1 else weights.softmax(dim=1)
 
-    def loss(self, weights: Tensor, step: int) -> Tensor:
+    def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         """The objective of each pair ``(P,)``; summed over its K masks."""
-        s, pairs = self.settings, len(self.labels)
+        s, pairs = self.settings, len(weights)
         masks = enlarged(self.low_masks(weights), self.up)
-        composites = self.composites(masks, self.backgrounds(step))
+        composites = self.composites(masks, slots["images"], self.backgrounds(slots))
         logits = self.classifier(composites.flatten(0, 2))
         log_p = self.classifier.log_f(logits).view(pairs * s.masks, self.draws, -1)
-        data = data_term(log_p, self.labels.repeat_interleave(s.masks), self.members, s.objective)
+        data = data_term(log_p, slots["labels"].repeat_interleave(s.masks), self.members, s.objective)
         kept = masks[:, : s.masks]
         penalty = self.l1 * kept.sum(dim=tuple(range(2, kept.ndim)))
         if s.tv > 0 and self.classifier.inputs.has_neighbours:
@@ -235,34 +195,23 @@ class _Problem:
             penalty = penalty + s.tv * total_variation(kept, power=s.variation, border=s.tv_border, axes=axes)
         return data.view(pairs, s.masks).sum(dim=1) + penalty.sum(dim=1)
 
-    def backgrounds(self, step: int) -> Tensor:
+    def backgrounds(self, slots: Slots) -> Tensor:
         """``(P, K, D, *shape)``: fresh draws for every pair, step, mask and distractor."""
-        s, shape = self.settings, self.images.shape[1:]
-        if self.constant is not None:
-            return self.constant.view(-1, 1, 1, *shape).expand(-1, s.masks, 1, *shape)
+        s, images = self.settings, slots["images"]
+        shape = images.shape[1:]
+        if "hidden" in slots:
+            return slots["hidden"].view(-1, 1, 1, *shape).expand(-1, s.masks, 1, *shape)
         n = s.masks * self.draws
-        words = streams.words(self.keys, 2 * n, start=2 * n * step + 4)
-        keys = ((words[:, :n] << 32) | words[:, n:]).flatten()
-        images = self.images[:, None].expand(-1, n, *shape).flatten(0, 1)
+        keys = streams.step_keys(slots["keys"], slots["step"], n).flatten()
+        images = images[:, None].expand(-1, n, *shape).flatten(0, 1)
         return self.fill(images, keys).view(-1, s.masks, self.draws, *shape)
 
-    def composites(self, masks: Tensor, backgrounds: Tensor) -> Tensor:
+    def composites(self, masks: Tensor, images: Tensor, backgrounds: Tensor) -> Tensor:
         """``(P, K, D, *shape)``: m x + (1 - m) x', or for K masks m_k x + m_background x' + (the others) gray."""
         inputs, k = self.classifier.inputs, self.settings.masks
-        x, own = self.images[:, None, None], masks[:, :k, None]
+        x, own = images[:, None, None], masks[:, :k, None]
         if k == 1:
             return inputs.composite(own, x, backgrounds)
         gray = inputs.per_channel(self.classifier.gray)
         own, behind = inputs.over_channels(own), inputs.over_channels(masks[:, k:, None])
         return gray + own * (x - gray) + behind * (backgrounds - gray)
-
-
-def adam_step(weights: Tensor, gradient: Tensor, first: Tensor, second: Tensor, t: int, rate: float) -> None:
-    """One step of Adam (Kingma and Ba 2015, beta .9 and .999, epsilon 1e-8), in place; every element for itself.
-
-    Written out because ``torch.optim`` loads the compiler machinery, which takes longer than many of our runs.
-    """
-    first.lerp_(gradient, 0.1)
-    second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-    scale = math.sqrt(1 - 0.999**t)
-    weights.addcdiv_(first, second.sqrt().div_(scale).add_(1e-8), value=-rate / (1 - 0.9**t))

@@ -48,6 +48,15 @@ def enlarged(low: Tensor, up: Sequence[Tensor]) -> Tensor:
     return low
 
 
+def shrunk(maps: Tensor, up: Sequence[Tensor]) -> Tensor:
+    """Maps ``(..., *positions)`` as means over the cells of the grid: each position counts for a cell as in :func:`enlarged`.
+
+    >>> shrunk(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), [upsampling(2, 4)])
+    tensor([[0.1250, 0.8750]])
+    """
+    return enlarged(maps, [(matrix / matrix.sum(dim=0)).T for matrix in up])
+
+
 def total_variation(
     masks: Tensor, *, power: Variation = "squared", border: bool = True, axes: int = 2
 ) -> Tensor:

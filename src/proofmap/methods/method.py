@@ -103,6 +103,10 @@ class Method(Plugin):
                 changes[field.name] = fill
             elif isinstance(value, Method):
                 changes[field.name] = value.with_distractors(fill)
+            elif isinstance(value, tuple) and any(isinstance(v, Images) and v.is_usual for v in value):
+                changes[field.name] = tuple(
+                    fill if isinstance(v, Images) and v.is_usual else v for v in value
+                )
         return dataclasses.replace(self, **changes) if changes else self
 
 

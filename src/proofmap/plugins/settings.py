@@ -205,8 +205,16 @@ class Setting:
             (kind for kind in self.types if isinstance(kind, type) and issubclass(kind, Plugin)), None
         )
 
+    @property
+    def several(self) -> type[Plugin] | None:
+        """The kind of plug-in that the value is a tuple of, if it is one."""
+        kinds = (get_args(kind)[0] for kind in self.types if get_origin(kind) is tuple)
+        return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Plugin)), None)
+
     def type_text(self) -> str:
         """What values it takes, in words."""
+        if self.several is not None:
+            return f"{self.several.noun}s joined by +"
         words = {
             bool: "true or false",
             int: "a whole number",
@@ -232,6 +240,8 @@ class Setting:
         """The text as the setting's type wants it; what is no number, truth value or ``none`` stays text."""
         if NoneType in self.types and text.lower() == "none":
             return None
+        if self.several is not None:
+            return tuple(split_outside_brackets(text, "+"))
         otherwise_text = str in self.types or bool(self.choices) or self.plugin is not None
         for kind, reader in _READERS.items():
             if kind in self.types:
@@ -251,6 +261,11 @@ class Setting:
         """The value, plug-ins made from their specs; or an error that says what was expected."""
         if self.plugin is not None and not isinstance(value, self.plugin) and value is not None:
             return self.plugin.make(value)
+        if self.several is not None and isinstance(value, (str, tuple, list)):
+            given = split_outside_brackets(value, "+") if isinstance(value, str) else value
+            value = tuple(self.several.make(item) for item in given)
+            if not value:
+                raise InputError(f"{self.name} needs at least one {self.several.noun}")
         if not any(_fits(value, kind) for kind in self.types):
             if self.choices and len(self.types) == 1:
                 raise InputError(
@@ -327,8 +342,8 @@ def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
     return options
 
 
-def split_outside_brackets(text: str) -> list[str]:
-    """The parts of a list with commas; a comma inside round brackets does not separate.
+def split_outside_brackets(text: str, separator: str = ",") -> list[str]:
+    """The parts of a list with commas (or another separator); one inside round brackets does not separate.
 
     >>> split_outside_brackets("tv=0.1,fill=blur(sigma=3,kernel=5), grad-cam")
     ['tv=0.1', 'fill=blur(sigma=3,kernel=5)', 'grad-cam']
@@ -336,7 +351,7 @@ def split_outside_brackets(text: str) -> list[str]:
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth <= 0:
+        if letter == separator and depth <= 0:
             parts.append("")
         else:
             parts[-1] += letter
@@ -388,7 +403,7 @@ def _plain_data(value: object) -> object:
         return value.settings()
     if isinstance(value, Path):
         return str(value)
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain_data(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _text(value: object) -> str:
@@ -397,4 +412,6 @@ def _text(value: object) -> str:
         return value._nested_title()
     if isinstance(value, bool) or value is None:
         return str(value).lower()
-    return ":".join(map(_text, value)) if isinstance(value, tuple) else str(value)
+    if not isinstance(value, tuple):
+        return str(value)
+    return ("+" if any(isinstance(item, Plugin) for item in value) else ":").join(map(_text, value))

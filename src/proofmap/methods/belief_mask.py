@@ -1,0 +1,306 @@
+"""Belief masks: maps whose proofs are exactly as strong as the net's belief.
+
+The insertion game shows the top share u of a map M over a fill k, and its area is the mean of what the net then says:
+
+    A_k(M) = mean over u of f(x~_u, a),      x~_u = x on the top u positions of M, fill k elsewhere.
+
+A proof is complete when A_k >= f(x, a) and sound when A_k <= f(x, a). So the map is moved until A_k = f(x, a), for several
+fills at once. Every step plays one move of each game: a share u, the hard top-u mask, one composite. Each (image, label)
+pair has its own loss, with F_k = f(x~_u, a) and A_k the running mean of F_k over steps:
+
+    loss = mean over k of  c_k F_k / A_k   +   smoothness * y * TV(sigmoid(W)),
+    c_k  = log A_k - log max(f, .0005), within +-.5, a constant of the step.
+
+c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits is left alone. A label
+that the net hardly believes (f < .01) is never strengthened. y = 1 / (1 + (e / .1)^2), where e is the mean over fills of
+|log A_k - log f|: smoothing yields as long as f is not matched. W lives on a coarse grid and is enlarged linearly. The hard mask has
+no gradient; the one of sigmoid((W - t_u) / temperature) stands in for it (straight-through), t_u the u-quantile of W.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, cast
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Pictures
+from proofmap.core.progress import Progress, Silent
+from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
+from proofmap.methods.cam import GradCAM
+from proofmap.methods.gradients import GradientInput
+from proofmap.methods.mask_engine import Problem, Slots, decayed
+from proofmap.methods.mask_method import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, grid_matrices
+from proofmap.methods.mask_precision import Precision, chosen_precision
+from proofmap.methods.mask_terms import enlarged, shrunk, total_variation
+from proofmap.methods.method import METHODS, Cost, Method, Need, ReadyMethod
+from proofmap.plugins.settings import setting
+
+Target = Literal["f", "strongest", "weakest"]
+
+_USUAL: tuple[Fill, ...] = (Gray(), Blur(), Images())
+_ELSEWHERE: tuple[Fill, ...] = (Gray(), Noise())
+"""The usual fills of pictures, and of other inputs, for which there are no photographs and perhaps no neighbours."""
+
+_BELIEVED, _FLOOR = 0.01, 0.0005
+"""Labels with less than the first are not strengthened; no proof is pushed below the second."""
+_FORCE, _SLACK, _SHARE = 0.5, 0.1, 20.0
+"""The largest c_k; the error at which smoothing has half its weight; the largest F_k / A_k."""
+_RECENT, _LONG = 0.7, 0.9
+"""What running means keep at each step: the one that steers, and the one that decides about smoothing and stopping."""
+_SPREAD = 2.0
+"""Standard deviation of the first weights."""
+_LEAST_STEPS = 20
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_MANY = 20_000
+"""Positions from which quantiles are taken on every second one along each axis."""
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class BeliefMask(Method):
+    """Masks moved until the insertion game's area equals f, for several fills at once; the defaults are the preset ``fast``.
+
+    Presets: ``fast`` (200 passes per label), ``thorough`` (600).
+
+    >>> BeliefMask.preset("thorough").steps
+    200
+    """
+
+    name: ClassVar[str] = "belief-mask"
+    description: ClassVar[str] = "a mask learned until its proof is as strong as the net's belief"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {"fast": {}, "thorough": {"passes": 600, "smoothness": 0.1}}
+    }
+
+    passes: int = setting(200, "composites through the net for each label, at most", least=1)
+    grid: int = setting(56, "cells of the mask along the longest side", least=1)
+    fills: tuple[Fill, ...] = setting(
+        _USUAL, "what hidden positions show, in turn; inputs other than pictures have gray and noise"
+    )
+    smoothness: float = setting(0.01, "weight of the total variation, where f is matched", least=0)
+    target: Target = setting(
+        "f", "what the areas are to equal; strongest and weakest push them up or down without regard to f"
+    )
+    tolerance: float = setting(
+        0.0, "stop a pair when all its areas are so near to f, as a logarithm; 0 takes all passes", least=0
+    )
+    learning_rate: float = setting(0.6, "step size of Adam at the start; falls to zero", above=0)
+    temperature: float = setting(0.3, "width of the step that stands in for the hard mask's edge", above=0)
+    precision: Precision = setting("auto", PRECISION_HELP)
+    compile: bool | None = setting(None, COMPILE_HELP)
+
+    stochastic = True
+
+    @property
+    def steps(self) -> int:
+        """Steps of Adam; each takes one pass for every fill."""
+        return max(1, self.passes // len(self.fills))
+
+    def prepare(self, classifier: Classifier) -> ReadyBeliefMask:
+        unusual = self.fills != _USUAL or isinstance(classifier.inputs, Pictures)
+        fills = self.fills if unusual else _ELSEWHERE
+        ready = tuple(fill.prepare(classifier) for fill in fills)
+        dtype = chosen_precision(classifier, self.precision)
+        return ReadyBeliefMask(self, classifier, dtype, ready, _first_maps(classifier))
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(gradient=labels * self.steps * len(self.fills))
+
+
+def _first_maps(classifier: Classifier) -> ReadyMethod:
+    """Where maps start: at Grad-CAM, or at gradient x input where no layer is spatial."""
+    try:
+        return GradCAM().prepare(classifier)
+    except InputError:
+        return GradientInput().prepare(classifier)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyBeliefMask(ReadyMaskMethod):
+    """The method with its fills, and with the method whose maps it starts from."""
+
+    fills: tuple[ReadyFill, ...]
+    start: ReadyMethod
+
+    @property
+    def settings(self) -> BeliefMask:
+        return cast(BeliefMask, self.method)
+
+    def record(self) -> dict[str, object]:
+        fills = [fill.record() for fill in self.fills]
+        return {**super().record(), "fills": fills, "start": self.start.record()}
+
+    def problem(self, fast: Classifier) -> BeliefProblem:
+        return BeliefProblem(self.settings, self.classifier, fast, self.fills, self.start)
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        return self.each_mask(images, labels, seed=seed, progress=progress)[:, :, 0]
+
+
+class BeliefProblem(Problem):
+    """The games of pairs in slots, and the control that makes their areas f."""
+
+    memory = 0.99
+
+    def __init__(
+        self,
+        settings: BeliefMask,
+        classifier: Classifier,
+        fast: Classifier,
+        fills: tuple[ReadyFill, ...],
+        start: ReadyMethod,
+    ) -> None:
+        self.settings, self.exact, self.fast = settings, classifier.frozen(), fast
+        self.fills, self.first_maps = fills, start
+        self.inputs, self.cost = classifier.inputs, len(fills)
+        self.steps = max(1, settings.passes // len(fills))
+        longest = max(self.inputs.positions)
+        self.up = grid_matrices(classifier, longest / min(settings.grid, longest))
+        self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
+
+    def enter(self, slots: Slots) -> Slots:
+        images, labels, keys = slots["images"], slots["labels"], slots["keys"]
+        with torch.no_grad():
+            believed = self.exact.log_f(self.exact(images)).exp().gather(1, labels[:, None])[:, 0]
+        maps = self.first_maps.compute(images, labels[:, None], seed=0, progress=Silent())[:, 0]
+        low = shrunk(maps.float(), self.up)
+        low = low - low.mean(self.axes, keepdim=True)
+        low = low / low.std(self.axes, keepdim=True).nan_to_num().clamp_min(1e-12)  # one cell has no spread
+        noise = streams.normal(~streams.words(keys, 1)[:, 0], low[0].numel()).view_as(low)
+        brought = {
+            "weights": (_SPREAD * low + 1e-3 * noise)[:, None],  # noise, for maps with equal places
+            "f": believed,
+            "phase": streams.uniform(keys, len(self.fills)),
+            "recent": images.new_zeros(len(images), len(self.fills)),
+            "long": images.new_zeros(len(images), len(self.fills)),
+        }
+        for k, fill in enumerate(self.fills):
+            if not fill.random:
+                brought[f"hidden {k}"] = fill(images, keys)
+        return brought
+
+    def rates(self, step: Tensor) -> Tensor:
+        return decayed(self.settings.learning_rate, step, self.steps)
+
+    def masks(self, weights: Tensor) -> Tensor:
+        return enlarged(weights, self.up)
+
+    def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+        maps = enlarged(weights[:, 0], self.up)
+        shares = (slots["phase"] + _GOLDEN * slots["step"][:, None]) % 1.0
+        shown = top_share(maps, thresholds(maps.detach(), shares), self.settings.temperature)
+        composites = self.inputs.composite(shown, slots["images"][:, None], self.backgrounds(slots))
+        log_p = self.fast.log_f(self.fast(composites.flatten(0, 1))).view(*shares.shape, -1)
+        log_f = log_p.gather(2, slots["labels"].view(-1, 1, 1).expand(*shares.shape, 1))[..., 0]
+        now = log_f.detach().exp()
+        weight = (now / self.remember(now, slots)).clamp_max(_SHARE)
+        loss = (self.control(slots) * weight * log_f).mean(dim=1)  # d F = F d log F
+        if self.settings.smoothness > 0 and self.settings.target == "f" and self.inputs.has_neighbours:
+            rough = total_variation(maps.sigmoid(), axes=len(self.axes))
+            loss = loss + self.settings.smoothness * self.yielding(slots) * rough
+        return loss
+
+    def backgrounds(self, slots: Slots) -> Tensor:
+        """``(P, K, *shape)``: what each fill shows at this step."""
+        keys = streams.step_keys(slots["keys"], slots["step"], len(self.fills))
+        drawn = [
+            fill(slots["images"], keys[:, k]) if fill.random else slots[f"hidden {k}"]
+            for k, fill in enumerate(self.fills)
+        ]
+        return torch.stack(drawn, dim=1)
+
+    # ---- the control --------------------------------------------------------------------------------------------
+
+    def remember(self, now: Tensor, slots: Slots) -> Tensor:
+        """Take F ``(P, K)`` of this step into the running means; returns the areas A ``(P, K)``."""
+        for name, kept in (("recent", _RECENT), ("long", _LONG)):
+            slots[name].mul_(kept).add_(now, alpha=1 - kept)
+        return self.areas(slots, "recent", _RECENT)
+
+    def areas(self, slots: Slots, name: str, kept: float) -> Tensor:
+        """A running mean, as if it had not started at zero."""
+        begun = 1 - kept ** (slots["step"][:, None] + 1.0)
+        return (slots[name] / begun).clamp_min(1e-6)
+
+    def control(self, slots: Slots) -> Tensor:
+        """c ``(P, K)``: positive where the proof is too strong."""
+        areas = self.areas(slots, "recent", _RECENT)
+        if self.settings.target != "f":
+            return torch.full_like(areas, _FORCE if self.settings.target == "weakest" else -_FORCE)
+        return self.errors(areas, slots).clamp(-_FORCE, _FORCE)
+
+    def errors(self, areas: Tensor, slots: Slots) -> Tensor:
+        """log A - log f ``(P, K)``; zero for labels that are hardly believed and not proved either."""
+        f = slots["f"][:, None]
+        error = areas.log() - f.clamp_min(_FLOOR).log()
+        return error.masked_fill((f < _BELIEVED) & (error < 0), 0.0)
+
+    def yielding(self, slots: Slots) -> Tensor:
+        """y ``(P,)``: the share of its weight that smoothing has."""
+        error = self.errors(self.areas(slots, "long", _LONG), slots).abs().mean(dim=1)
+        return 1 / (1 + (error / _SLACK) ** 2)
+
+    def settled(self, slots: Slots) -> Tensor | None:
+        if self.settings.target != "f" or not self.settings.tolerance > 0:
+            return None
+        step = slots["step"][:, None] - 1  # the step that was just made counts
+        areas = self.areas({**slots, "step": step[:, 0]}, "long", _LONG)
+        near = self.errors(areas, slots).abs().amax(dim=1) <= self.settings.tolerance
+        return near & (slots["step"] >= _LEAST_STEPS)
+
+
+# ---- the hard mask ----------------------------------------------------------------------------------------------
+
+
+def thresholds(maps: Tensor, shares: Tensor) -> Tensor:
+    """t ``(P, K)`` such that about a share ``(P, K)`` of the positions of maps ``(P, *positions)`` lies above it.
+
+    Large maps are looked at on every second position along each axis, which moves shares by less than a percent.
+
+    >>> thresholds(torch.tensor([[4.0, 1.0, 3.0, 2.0]]), torch.tensor([[0.5, 0.0]]))
+    tensor([[2., 4.]])
+    """
+    if maps[0].numel() > _MANY:
+        maps = maps[(slice(None), *[slice(None, None, 2)] * (maps.ndim - 1))]
+    values = maps.flatten(1).sort(dim=1, descending=True).values
+    place = (shares * values.shape[1]).long().clamp_max(values.shape[1] - 1)
+    return values.gather(1, place)
+
+
+def top_share(maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
+    """Hard masks ``(P, K, *positions)``, one where a map ``(P, *positions)`` is above a threshold ``(P, K)``.
+
+    Their gradient is that of sigmoid((map - threshold) / temperature).
+
+    >>> maps = torch.tensor([[0.0, 1.0]], requires_grad=True)
+    >>> top_share(maps, torch.tensor([[0.5]]), 1.0).sum().backward()
+    >>> maps.grad  # the logistic function's slope half a temperature from its middle, twice
+    tensor([[0.2350, 0.2350]])
+    """
+    return cast(Tensor, _TopShare.apply(maps, threshold, temperature))  # type: ignore[no-untyped-call]
+
+
+class _TopShare(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
+        ctx.save_for_backward(maps, threshold)
+        ctx.temperature = temperature
+        return (_above(maps, threshold) > 0).to(maps.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        maps, threshold = ctx.saved_tensors
+        soft = (_above(maps, threshold) / ctx.temperature).sigmoid()
+        return (gradients[0] * soft * (1 - soft)).sum(dim=1) / ctx.temperature, None, None
+
+
+def _above(maps: Tensor, threshold: Tensor) -> Tensor:
+    return maps[:, None] - threshold.view(*threshold.shape, *[1] * (maps.ndim - 1))

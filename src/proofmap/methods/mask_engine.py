@@ -1,0 +1,261 @@
+"""One engine for every method that learns masks.
+
+(image, label) pairs sit in slots and are learned side by side, one step of Adam at a time. A pair that has done its
+steps, or has settled before, leaves with its masks and the next one enters. What a method learns is a :class:`Problem`;
+how slots are filled, how many fit the device and what happens when its memory runs out is said here, once. Random
+numbers belong to the pair and its own step count, so the answer does not depend on who sits beside it.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from proofmap.core.batching import BatchSize, is_out_of_memory
+from proofmap.core.progress import Task
+
+Slots = dict[str, Tensor]
+"""All that belongs to the pairs now being learned, by name; every tensor has one row per slot."""
+
+_LOOK = 10
+"""Steps between two questions whether a pair has settled: each one waits for the device."""
+HALF_SCALE = 256.0
+"""What losses are multiplied with in float16, so that small gradients do not become zero."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What is to be learned: the images ``(n, *shape)``, labels ``(n,)`` and stream keys ``(n,)`` of n pairs."""
+
+    images: Tensor
+    image_of: Tensor
+    labels: Tensor
+    keys: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def rows(self, which: list[int]) -> Slots:
+        chosen = torch.tensor(which, device=self.labels.device)
+        images = self.images[self.image_of[chosen]]
+        return {"images": images, "labels": self.labels[chosen], "keys": self.keys[chosen]}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A mask on its way: of which pair, after how many of its steps."""
+
+    pair: int
+    step: int
+    steps: int
+    mask: Tensor
+
+
+Watcher = Callable[[Snapshot], None]
+
+
+class Problem(ABC):
+    """What a method learns. Slots hold ``images``, ``labels``, ``keys`` and ``step`` beside what :meth:`enter` adds."""
+
+    steps: int
+    """At most, for each pair."""
+    cost: int
+    """Passes of the net per pair and step."""
+    memory: float = 0.999
+    """Of Adam's second moment."""
+
+    @abstractmethod
+    def enter(self, slots: Slots) -> Slots:
+        """What new pairs bring: their first ``weights`` ``(P, K, *grid)``, and whatever else a pair must remember."""
+
+    @abstractmethod
+    def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+        """The loss of each pair ``(P,)``, differentiable in the weights; may change what pairs remember, in place."""
+
+    @abstractmethod
+    def masks(self, weights: Tensor) -> Tensor:
+        """Masks ``(P, K, *positions)`` from weights."""
+
+    def rates(self, step: Tensor) -> Tensor:
+        """The step sizes of Adam for step counts ``(P,)`` that start at zero."""
+        raise NotImplementedError(f"{type(self).__name__} must say how far a step goes")
+
+    def settled(self, slots: Slots) -> Tensor | None:
+        """Which pairs ``(P,)`` need no further step; None where all take all of theirs."""
+        return None
+
+
+@dataclass
+class MaskEngine:
+    """Learns all pairs of a problem: ``MaskEngine(problem, batch).run(pairs, task)``.
+
+    Args:
+        batch: passes of the net at once.
+        fixed: keep the number of slots to the end, idle ones too, because a compiled net wants one shape.
+        scale: what losses are multiplied with before, and gradients divided by after; for half precision.
+        watch: is shown every mask every so many steps; learning is the same with and without.
+    """
+
+    problem: Problem
+    batch: BatchSize
+    fixed: bool = False
+    scale: float = 1.0
+    watch: Watcher | None = None
+    every: int = 10
+    taken: list[int] = field(default_factory=list, init=False)
+    """Steps that each pair took."""
+
+    def run(self, pairs: Pairs, task: Task) -> Tensor:
+        """Masks ``(n, K, *positions)``: the last iterates."""
+        results: dict[int, Tensor] = {}
+        self.taken = [0] * len(pairs)
+        while len(results) < len(pairs):
+            waiting = deque(pair for pair in range(len(pairs)) if pair not in results)
+            seats = self._seats(len(waiting))
+            try:
+                self._learn(pairs, waiting, seats, results, task)
+                continue
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            # outside the except block, so that the traceback no longer keeps the failed step's tensors alive
+            self.batch.size = 1 if seats == 1 else min(self.batch.size, seats * self.problem.cost)
+            self.batch.halve("map")
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+        return torch.stack([results[pair] for pair in range(len(pairs))])
+
+    def _seats(self, waiting: int) -> int:
+        """Slots for so many pairs: all full to the end where all pairs take equally long."""
+        rounds = -(-waiting // max(1, self.batch.size // self.problem.cost))
+        return -(-waiting // rounds)
+
+    def _learn(
+        self, pairs: Pairs, waiting: deque[int], seats: int, results: dict[int, Tensor], task: Task
+    ) -> None:
+        seated = [waiting.popleft() for _ in range(seats)]
+        slots, turn = self._entered(pairs, seated), 0
+        while any(pair >= 0 for pair in seated):
+            losses, turn = self._step(slots), turn + 1
+            active = [pair for pair in seated if pair >= 0]
+            for pair in active:
+                self.taken[pair] += 1
+            note = f"loss {losses.mean().item():.3f}" if turn % 20 == 0 else ""
+            task.advance(len(active) * self.problem.cost, note)
+            self._show(slots, seated)
+            leaving = self._leaving(slots, seated)
+            if leaving:
+                self._leave(slots, seated, leaving, results, task)
+                slots, seated = self._refilled(pairs, slots, seated, waiting)
+
+    def _step(self, slots: Slots) -> Tensor:
+        """One step of Adam (Kingma and Ba 2015) for every slot; returns the losses ``(P,)``.
+
+        Written out because ``torch.optim`` loads the compiler machinery, which takes longer than many of our runs, and
+        because here every slot has a step count of its own.
+        """
+        with torch.enable_grad():
+            weights = slots["weights"].detach().requires_grad_(True)
+            losses = self.problem.losses(weights, slots)
+            (gradient,) = torch.autograd.grad(self.scale * losses.sum(), weights)
+        if self.scale != 1.0:
+            gradient = gradient / self.scale
+        rates = self.problem.rates(slots["step"])
+        slots["step"] += 1
+        adam_step(slots, gradient, rates, self.problem.memory)
+        return losses.detach()
+
+    def _leaving(self, slots: Slots, seated: list[int]) -> list[int]:
+        """The slots whose pair has done its steps or has settled; when a pair is asked depends on its own steps alone."""
+        taken = [self.taken[pair] if pair >= 0 else -1 for pair in seated]
+        leaving = {slot for slot, steps in enumerate(taken) if steps >= self.problem.steps}
+        asked = [slot for slot, steps in enumerate(taken) if steps > 0 and steps % _LOOK == 0]
+        settled = self.problem.settled(slots) if asked else None
+        if settled is not None:
+            yes = settled.tolist()
+            leaving |= {slot for slot in asked if yes[slot]}
+        return sorted(leaving)
+
+    def _leave(
+        self, slots: Slots, seated: list[int], leaving: list[int], results: dict[int, Tensor], task: Task
+    ) -> None:
+        masks = self.problem.masks(slots["weights"][leaving])
+        for slot, mask in zip(leaving, masks, strict=True):
+            pair, seated[slot] = seated[slot], -1
+            results[pair] = mask
+            saved = self.problem.steps - self.taken[pair]
+            if saved:
+                task.advance(saved * self.problem.cost, "settled early")
+
+    def _refilled(
+        self, pairs: Pairs, slots: Slots, seated: list[int], waiting: deque[int]
+    ) -> tuple[Slots, list[int]]:
+        """The next pairs in the free slots; slots that stay free are closed, unless their number is fixed."""
+        free = [slot for slot, pair in enumerate(seated) if pair < 0]
+        entering = [waiting.popleft() for _ in range(min(len(free), len(waiting)))]
+        if entering:
+            taken = free[: len(entering)]
+            for name, rows in self._entered(pairs, entering).items():
+                slots[name][taken] = rows
+            for slot, pair in zip(taken, entering, strict=True):
+                seated[slot] = pair
+        kept = [slot for slot, pair in enumerate(seated) if pair >= 0]
+        if not kept or len(kept) == len(seated) or self.fixed:
+            return slots, seated
+        return {name: rows[kept] for name, rows in slots.items()}, [seated[slot] for slot in kept]
+
+    def _entered(self, pairs: Pairs, which: list[int]) -> Slots:
+        slots = pairs.rows(which)
+        for pair in which:
+            self.taken[pair] = 0
+        slots["step"] = torch.zeros(len(which), dtype=torch.long, device=slots["labels"].device)
+        slots |= self.problem.enter(slots)
+        slots["first"] = torch.zeros_like(slots["weights"])
+        slots["second"] = torch.zeros_like(slots["weights"])
+        return slots
+
+    def _show(self, slots: Slots, seated: list[int]) -> None:
+        if self.watch is None:
+            return
+        due = [
+            slot
+            for slot, pair in enumerate(seated)
+            if pair >= 0 and (self.taken[pair] % self.every == 0 or self.taken[pair] == self.problem.steps)
+        ]
+        if not due:
+            return
+        for slot, mask in zip(due, self.problem.masks(slots["weights"][due]), strict=True):
+            pair = seated[slot]
+            self.watch(Snapshot(pair, self.taken[pair], self.problem.steps, mask.amax(dim=0)))
+
+
+def adam_step(slots: Slots, gradient: Tensor, rates: Tensor, memory: float) -> None:
+    """Move ``weights`` by Adam's rule (first moment .9, epsilon 1e-8), each slot by its own rate and step count, in place."""
+    first, second, shape = slots["first"], slots["second"], (-1, *[1] * (gradient.ndim - 1))
+    first.lerp_(gradient, 0.1)
+    second.mul_(memory).addcmul_(gradient, gradient, value=1 - memory)
+    t = slots["step"].to(
+        gradient.dtype
+    )  # 1 - b^t as expm1: the plain form loses five digits where b is near 1
+    size = (rates / -torch.expm1(t * math.log(0.9))).view(shape)
+    scale = (-torch.expm1(t * math.log(memory))).sqrt().view(shape)
+    slots["weights"].sub_(size * first / (second.sqrt() / scale + 1e-8))
+
+
+def decayed(rate: float, step: Tensor, steps: int | None) -> Tensor:
+    """The rate at steps ``(P,)`` counted from zero: falling to zero as a half cosine over ``steps``, or constant.
+
+    >>> decayed(0.2, torch.tensor([0, 50, 100]), 100)
+    tensor([0.2000, 0.1000, 0.0000])
+    """
+    if steps is None:
+        return torch.full(step.shape, rate, device=step.device)
+    return 0.5 * rate * (1 + torch.cos(step * (math.pi / steps)))

@@ -1,0 +1,96 @@
+"""What methods of learned masks have in common once they are ready for a net."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import steady_kernels
+from proofmap.core import streams
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress
+from proofmap.methods.mask_engine import HALF_SCALE, MaskEngine, Pairs, Problem, Snapshot
+from proofmap.methods.mask_precision import chosen_compile
+from proofmap.methods.mask_terms import upsampling
+from proofmap.methods.method import ReadyMethod
+
+PRECISION_HELP = "how the net is run while learning; auto is float16 on a GPU where the net bears it"
+COMPILE_HELP = "run the net through torch.compile; none means where it pays: long work on a GPU"
+
+MapWatcher = Callable[[int, int, Snapshot], None]
+"""Called with the index of the image, the label, and the mask as it is then."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyMaskMethod(ReadyMethod):
+    """A method that learns masks, with the precision that was chosen for its net.
+
+    >>> import proofmap as pm
+    >>> f = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2)), size=4)
+    >>> ready, seen = pm.LearnedMask(steps=20, fill="gray").prepare(f), []
+    >>> ready = ready.watched(lambda image, label, snapshot: seen.append((label, snapshot.step)))
+    >>> _ = ready(torch.rand(1, 3, 4, 4), torch.tensor([[1]]))
+    >>> seen
+    [(1, 10), (1, 20)]
+    """
+
+    dtype: torch.dtype
+
+    @abstractmethod
+    def problem(self, fast: Classifier) -> Problem:
+        """What is learned, on the fast view of the net."""
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "precision": str(self.dtype).removeprefix("torch.")}
+
+    def watched(self, watch: MapWatcher, every: int = 10) -> Self:
+        """The same method, which shows each mask every so many steps while it is learned."""
+        ready = dataclasses.replace(self)
+        object.__setattr__(ready, "_watch", (watch, every))
+        return ready
+
+    def each_mask(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        """The K masks ``(N, L, K, *positions)`` before they are merged into one map."""
+        method: Any = self.method
+        places = (labels != NO_LABEL).nonzero()
+        image_of, label_of = places[:, 0], labels[places[:, 0], places[:, 1]]
+        listed = list(zip(image_of.tolist(), label_of.tolist(), strict=True))
+        passes = method.cost(len(listed)).gradient
+        compiled = chosen_compile(self.classifier, method.compile, passes)
+        fast = self.classifier.frozen(dtype=self.dtype, compile=compiled)
+        pairs = Pairs(images, image_of, label_of, streams.pair_keys(images, listed, seed, method.name))
+        engine = MaskEngine(
+            self.problem(fast),
+            fast.batches[1],
+            fixed=compiled,
+            scale=HALF_SCALE if self.dtype == torch.float16 else 1.0,
+        )
+        if watching := getattr(self, "_watch", None):
+            watch, engine.every = watching
+            engine.watch = lambda snapshot: watch(*listed[snapshot.pair], snapshot)
+        with progress.task(method.name, passes) as task, steady_kernels(tf32=True):
+            learned = engine.run(pairs, task)
+        masks = images.new_zeros(*labels.shape, learned.shape[1], *fast.inputs.positions)
+        masks[places[:, 0], places[:, 1]] = learned
+        return masks
+
+
+def grid_matrices(classifier: Classifier, scale: float) -> tuple[Tensor, ...]:
+    """One matrix of :func:`upsampling` per axis, from a grid ``scale`` times coarser than the positions.
+
+    Positions without neighbours have no coarser grid.
+    """
+    inputs = classifier.inputs
+    scale = scale if inputs.has_neighbours else 1
+    return tuple(
+        upsampling(max(1, math.ceil(side / scale)), side, device=classifier.device)
+        for side in inputs.positions
+    )
