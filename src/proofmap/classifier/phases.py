@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 _LANES = 16
-"""Channels that a kernel computes at once; a transposed convolution towards fewer leaves most of them idle."""
+"""Channels that oneDNN computes at once with AVX-512; towards fewer, its transposed convolutions were slower."""
 
 
 class Phases(nn.Module):
@@ -47,8 +47,8 @@ class Phases(nn.Module):
     def pay(conv: nn.Conv2d) -> bool:
         """Whether phases are faster than the transposed convolution of PyTorch on this CPU.
 
-        They are where x has few channels, as photos have. With AVX, oneDNN has good transposed kernels for all
-        others, one group for each channel too; without it those are slow as well.
+        They are where x has few channels, as photos have. Small groups count as few channels only without AVX: with
+        it the transposed convolution was faster there. See docs/decisions.md for what was measured, and what not.
         """
         few = conv.in_channels // conv.groups < _LANES
         no_phase_is_empty = all(k >= s for k, s in zip(conv.kernel_size, conv.stride, strict=True))
