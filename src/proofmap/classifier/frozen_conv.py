@@ -3,7 +3,10 @@
 The generic backward of PyTorch falls back to slow kernels there, although the input gradient of a convolution with
 fixed weights w is itself a convolution, with w flipped and its channels exchanged:
 
-    dL/dx = conv(dL/dy, flip(w)^T)          (a transposed convolution where the stride is not 1)
+    dL/dx = conv(dL/dy, flip(w)^T)
+
+Where the stride is not 1 it is one convolution for all phases (see :mod:`proofmap.classifier.phases`) if that is faster,
+and a transposed convolution otherwise.
 
 A rectifier behind the convolution and uneven zero padding before it are included: large tensors are then neither
 copied nor allocated again, which would cost as much as the arithmetic.
@@ -16,6 +19,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from proofmap.classifier.phases import Phases
 
 
 class FrozenConv2d(nn.Module):
@@ -39,6 +44,10 @@ class FrozenConv2d(nn.Module):
         assert not isinstance(conv.padding, str)
         left, right, top, bottom = pad
         weight = conv.weight.detach()
+        self.phases = None
+        if Phases.pay(conv):
+            before = (conv.padding[0] + top, conv.padding[1] + left)
+            self.phases = Phases(weight, stride=conv.stride, before=before, groups=conv.groups)
         # Uneven padding equals even padding with zero rows and columns added to the kernel on the thinner side.
         across, down = right - left, bottom - top
         weight = F.pad(weight, (max(across, 0), max(-across, 0), max(down, 0), max(-down, 0)))
@@ -96,6 +105,8 @@ class _Function(torch.autograd.Function):
         if conv.stride == (1, 1):
             pad = [k - 1 - p for k, p in zip(kernel, conv.padding, strict=True)]
             return F.conv2d(grad, conv.flipped, None, 1, pad, 1, conv.groups), None
+        if conv.phases is not None and grad.device.type == "cpu" and grad.dtype == torch.float32:
+            return conv.phases(grad, ctx.in_size), None
         extra = [
             size - ((g - 1) * s - 2 * p + k)
             for size, g, s, p, k in zip(
