@@ -85,7 +85,7 @@ class BeliefMask(Method):
     fills: tuple[Fill, ...] = setting(
         _USUAL, "what hidden positions show, in turn; inputs other than pictures have gray and noise"
     )
-    smoothness: float = setting(0.01, "weight of the total variation, where f is matched", least=0)
+    smoothness: float = setting(0.03, "weight of the total variation, where f is matched", least=0)
     target: Target = setting(
         "f", "what the areas are to equal; strongest and weakest push them up or down without regard to f"
     )
