@@ -111,8 +111,8 @@ class Comparison:
                 _places(d.value),
                 d.baseline,
                 _places(d.baseline_value),
-                _signed(d.difference),
-                "-" if math.isnan(d.low) else f"[{_signed(d.low)}, {_signed(d.high)}]",
+                signed(d.difference),
+                "-" if math.isnan(d.low) else f"[{signed(d.low)}, {signed(d.high)}]",
                 str(d.n),
                 "-" if math.isnan(d.wins) else f"{d.wins:.0%}",
                 _p(d.p),
@@ -358,10 +358,10 @@ def _places(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.3f}".removeprefix("0")
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
     """Three decimals with a sign, without the leading zero.
 
-    >>> _signed(0.0412), _signed(-0.5), _signed(1.25)
+    >>> signed(0.0412), signed(-0.5), signed(1.25)
     ('+.041', '-.500', '+1.250')
     """
     return "-" if math.isnan(value) else f"{value:+.3f}".replace("+0.", "+.").replace("-0.", "-.")
