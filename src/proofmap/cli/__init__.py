@@ -87,7 +87,9 @@ def main() -> None:
             stderr.print(str(error), markup=False)
             sys.exit(2)
         except _Interrupted as stop:
-            kept = getattr(stop, "__notes__", ["no partial files were left behind"])  # a study says what it kept
+            kept = getattr(
+                stop, "__notes__", ["no partial files were left behind"]
+            )  # a study says what it kept
             stderr.print(f"stopped; {kept[0]}", markup=False)
             sys.exit(130)
         finally:
