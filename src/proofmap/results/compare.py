@@ -13,6 +13,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.html_tables import table_html
@@ -311,7 +312,9 @@ def _image_notes(method: _Entry, against: _Entry) -> list[str]:
     n, m = len(method.evaluation), len(against.evaluation)
     if len(rows) == n == m:
         return []
-    return [f"{method.run} and {against.run} share {len(rows)} images, of {n} and {m}; only these count"]
+    return [
+        f"{method.run} and {against.run} share {counted(len(rows), 'image')}, of {n} and {m}; only these count"
+    ]
 
 
 def _what_differs(method: _Entry, against: _Entry, metrics: Sequence[str] | None) -> list[str]:

@@ -57,7 +57,7 @@ def score_notes(evaluation: EvaluationRecord) -> list[str]:
         f"{counted(n, 'image')}, labels {settings['labels']}, "
         f"{in_words(settings)}, model {settings['model']}, seed {settings['seed']}; 95 % bootstrap intervals over images",
         f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {curve['fill']}, "
-        f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
+        f"{counted(int(str(curve['points'])), 'point')}, rule {curve['rule']}, ties {curve['ties']}; "
         f"step error of an AUC about {error:.3f} or less (its change when every second step is left out)",
         *coverage_notes(evaluation),
     ]
@@ -89,13 +89,13 @@ def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
             uneven_names.setdefault(many, []).append(name)
         elif least < n and by_the_rule and least == most and kind == BEST_EFFORT:
             notes.append(
-                f"{name} counts the {many} of {n} images whose second label has f >= {SECOND_LABEL_FLOOR}"
+                f"{name} counts the {many} of {counted(n, 'image')} whose second label has f >= {SECOND_LABEL_FLOOR}"
             )
         elif least < n:
-            notes.append(f"{name} counts {many} of {n} images")
+            notes.append(f"{name} counts {many} of {counted(n, 'image')}")
     for many, names in uneven_names.items():
         notes.append(
-            f"{', '.join(names)}: means over different images ({many} of {n} images by method); compare with: proofmap compare"
+            f"{', '.join(names)}: means over different images ({many} of {counted(n, 'image')} by method); compare with: proofmap compare"
         )
     return notes
 

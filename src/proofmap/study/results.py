@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
 from proofmap.metrics.block import BlockResult, ScoreInfo
 from proofmap.metrics.curves import Curves
@@ -75,7 +76,7 @@ class Run:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r}, {len(self.images)} images, {len(self.methods)} methods)"
+        return f"Run({str(self.folder)!r}, {counted(len(self.images), 'image')}, {counted(len(self.methods), 'method')})"
 
     @cached_property
     def images(self) -> list[ImageRow]:
@@ -140,20 +141,21 @@ class Run:
         lacking = self.unfinished()
         if lacking:
             missing = ", ".join(
-                f"{name} lacks {n} of {len(self.images)} images" for name, n in lacking.items()
+                f"{name} lacks {n} of {counted(len(self.images), 'image')}" for name, n in lacking.items()
             )
             notes.append(f"not finished, so means are over different images: {missing}")
         failures = self.failures()
         unreadable = sum(not failure.method for failure in failures)
         if unreadable:
-            some = "1 picture" if unreadable == 1 else f"{unreadable} pictures"
-            notes.append(f"{some} could not be read and {'is' if unreadable == 1 else 'are'} not counted")
+            notes.append(
+                f"{counted(unreadable, 'picture')} could not be read and {'is' if unreadable == 1 else 'are'} not counted"
+            )
         reasons: dict[str, list[str]] = {}
         for failure in failures[unreadable:]:
             reasons.setdefault(failure.method, []).append(failure.reason)
         for method, given in reasons.items():
             notes.append(
-                f"{method} failed on {len(given)} of {len(self.images)} images, first with: {given[0]}"
+                f"{method} failed on {len(given)} of {counted(len(self.images), 'image')}, first with: {given[0]}"
             )
         return notes
 

@@ -15,6 +15,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.core.labels import LabelRule
+from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
 from proofmap.metrics.curves import Curves
 from proofmap.results.records import run_scores
@@ -238,7 +239,7 @@ class _Run:
         self.store.set_label_names(self.ready.classifier.names)
 
         def report_survey(looked_at: int) -> None:
-            self.tally.last = f"{looked_at} pictures looked at"
+            self.tally.last = f"{counted(looked_at, 'picture')} looked at"
             self._notify("surveying")
 
         self.survey.complete(self.store, retry=retry, on_progress=report_survey)
