@@ -87,10 +87,13 @@ def main() -> None:
             stderr.print(str(error), markup=False)
             sys.exit(2)
         except _Interrupted as stop:
-            kept = getattr(
-                stop, "__notes__", ["no partial files were left behind"]
-            )  # a study says what it kept
-            stderr.print(f"stopped; {kept[0]}", markup=False)
+            usual = (
+                "no partial files were left behind, and the same command continues a study where it stopped"
+            )
+            told = getattr(stop, "__notes__", [usual])[
+                0
+            ]  # a study that has begun its units says what it kept
+            stderr.print(f"stopped; {told}", markup=False)
             sys.exit(130)
         finally:
             signal.signal(signal.SIGINT, before)

@@ -57,7 +57,7 @@ def score_notes(evaluation: EvaluationRecord) -> list[str]:
         f"{counted(n, 'image')}, labels {settings['labels']}, "
         f"{in_words(settings)}, model {settings['model']}, seed {settings['seed']}; 95 % bootstrap intervals over images",
         f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {curve['fill']}, "
-        f"{counted(int(str(curve['points'])), 'point')}, rule {curve['rule']}, ties {curve['ties']}; "
+        f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"step error of an AUC about {error:.3f} or less (its change when every second step is left out)",
         *coverage_notes(evaluation),
     ]

@@ -17,10 +17,10 @@ from proofmap.study.study import Study
 
 SECONDS = 20
 """A unit that is lost should not cost more than about this."""
-RATES = {"cpu": 8e9, "cuda": 5e12, "mps": 2e11}
+RATES = {"cpu": 5e9, "cuda": 5e12, "mps": 2e11}
 """Multiply-adds per second to reckon with: of one thread of a small cloud machine, of a large GPU, of a laptop's."""
-GRADIENT = 3
-"""A pass with a gradient costs about three without."""
+GRADIENT = 2
+"""A pass of a frozen net with an input gradient costs about two without."""
 PER_PASS = 5e5
 """Multiply-adds that a pass of the smallest net is worth."""
 UNKNOWN = 100

@@ -118,7 +118,7 @@ def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> s
         counted(n, "image"),
         f"labels {settings['labels']} ({in_words(settings)})",
         *(_proof_settings(evaluation) if thresholds else []),
-        f"insertion curve with {curve['fill']} fill, {counted(int(str(curve['points'])), 'point')}",
+        f"insertion curve with {curve['fill']} fill, {curve['points']} points",
         f"seed {settings['seed']}",
     ]
     return one_line("Settings: " + "; ".join(parts) + ".")
