@@ -220,7 +220,7 @@ def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
         stderr.print(f"failed: {place}: {failure.reason}", markup=False)
     for method, images in outcome.given_up.items():
         stderr.print(
-            f"given up: {method} failed on every image of three units in a row; not tried on {counted(images, 'image')}",
+            f"given up: {method} failed on every image of several units in a row; not tried on {counted(images, 'image')}",
             markup=False,
         )
     if failures:

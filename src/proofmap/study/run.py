@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -50,7 +50,9 @@ from proofmap.study.watchers.status import State, Watcher, Watchers
 from proofmap.study.watchers.tally import Tally
 
 GIVE_UP_AFTER = 3
-"""A method that fails on every image of this many units in a row is not tried further in this run."""
+"""A method that fails on every image of this many units in a row is not tried further in this run,"""
+GIVE_UP_IMAGES = 8
+"""if these are at least so many images: a unit may be a single one."""
 
 
 def run_study(
@@ -279,15 +281,17 @@ class _Run:
 
     def _work(self, work: Work) -> dict[str, int]:
         """Compute the units; returns methods that kept failing, and on how many images they were not tried."""
-        failing: Counter[str] = Counter()
+        failing: dict[str, list[Unit]] = defaultdict(list)  # the units in a row that a method failed on
         given_up: list[Unit] = []
 
         def units() -> Iterator[Unit]:
             for unit in work.waiting:
-                if failing[unit.method] < GIVE_UP_AFTER:
-                    yield unit
-                else:
+                failed = failing[unit.method]
+                images = sum(len(one.subjects) for one in failed)
+                if len(failed) >= GIVE_UP_AFTER and images >= GIVE_UP_IMAGES:
                     given_up.append(unit)
+                else:
+                    yield unit
 
         stored: Future[None] | None = None  # a unit is written while the next one is computed
         with (
@@ -301,7 +305,7 @@ class _Run:
                 if stored is not None:
                     stored.result()
                 stored = writer.submit(self._store, unit, result, work.images[unit.block])
-                failing[unit.method] = 0 if result.parts else failing[unit.method] + 1
+                failing[unit.method] = [] if result.parts else [*failing[unit.method], unit]
                 self._count(unit, result)
                 self._notify("running")
             if stored is not None:
