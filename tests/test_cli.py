@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +85,87 @@ def test_explain_writes_a_picture_per_photo_and_prints_a_line_per_label(
     assert "What the net says of " in (folder / "proofs" / "report.html").read_text()
 
 
+def test_a_second_explain_replaces_nothing_of_the_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("explain", *MODEL, "--labels", "top2", "--method", "random", "--quiet")
+
+    def contents(name: str) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (folder / name).iterdir()}
+
+    for k, place in enumerate(("proofs", "proofs-2", "proofs-3")):
+        assert run(monkeypatch, *arguments, f"photos/photo{k % 2}.png") == 0
+        assert f"written to {place}/" in capsys.readouterr().err
+        assert f"photo{k % 2}.random.png" in contents(place)
+    first, second = contents("proofs"), contents("proofs-2")
+    assert first["maps.safetensors"] != second["maps.safetensors"]
+    assert run(monkeypatch, *arguments, "photos/photo1.png", "--out", "proofs") == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "proofs has results already" in told and "--out" in told and "--force" in told
+    assert contents("proofs") == first and not (folder / "proofs-4").exists()
+    assert run(monkeypatch, *arguments, "photos/photo1.png", "--out", "proofs", "--force") == 0
+    assert contents("proofs")["maps.safetensors"] == second["maps.safetensors"]
+    run(monkeypatch, "evaluate", "--data", "photos", *MODEL, "--methods", "random", "--out", "run", "-q")
+    assert run(monkeypatch, *arguments, "photos/photo1.png", "--out", "run") == 2  # nor of a run
+
+
+def test_explain_and_evaluate_name_sheets_by_one_rule(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image without its suffix, then the method, or ``compared`` where there are several."""
+    one = ("--labels", "top2", "--quiet")
+    run(monkeypatch, "explain", "photos", *MODEL, *one, "--method", "random")
+    for methods, out in (("random", "single"), ("random,gradient", "several")):
+        run(monkeypatch, "evaluate", "--data", "photos", *MODEL, *one, "--methods", methods, "--out", out)
+    sheets = {
+        out: {path.name for path in (folder / out).glob("photo*")}
+        for out in ("proofs", "single/pictures", "several/pictures")
+    }
+    assert sheets["proofs"] == sheets["single/pictures"] == {"photo0.random.png", "photo1.random.png"}
+    assert sheets["several/pictures"] == {"photo0.compared.png", "photo1.compared.png"}
+
+
+def test_a_photo_that_is_not_read_is_named_by_explain_and_evaluate(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "photos" / "IMG_0001.heic").write_bytes(b"ftypheic")
+    told = "note: 1 file in photos looks like a picture but is not read here: IMG_0001.heic; convert it"
+    common = (*MODEL, "--labels", "top2", "--quiet")
+    with warnings.catch_warnings():  # as outside pytest, which makes errors of them
+        warnings.simplefilter("default")
+        assert run(monkeypatch, "explain", "photos", *common, "--method", "random") == 0
+        assert told in " ".join(capsys.readouterr().err.split())
+        assert run(monkeypatch, "evaluate", "--data", "photos", *common, "--methods", "random") == 0
+        assert capsys.readouterr().err.count("IMG_0001.heic") == 1
+
+
+def test_one_of_a_thing_is_not_several(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "photos" / "photo1.png").unlink()
+    command = (
+        "evaluate",
+        "--data",
+        "photos",
+        *MODEL,
+        "--methods",
+        "gradient",
+        "--labels",
+        "top1",
+        "--no-pictures",
+    )
+    assert run(monkeypatch, *command, "--dry-run") == 0
+    printed = capsys.readouterr()
+    assert "1 image x 1 label, in 1 block, on cpu" in printed.out
+    everything = printed.out + printed.err
+    for _ in range(2):  # the second finds nothing left to do
+        assert run(monkeypatch, *command) == 0
+        printed = capsys.readouterr()
+        everything += printed.out + printed.err + (folder / "evaluation" / "report.html").read_text()
+    assert "1 image x 1 label x 1 method: 1 unit to do" in everything
+    assert "nothing left to do: 1 unit done" in everything
+    several = "images|units|blocks|labels|methods|passes|results|pictures|bars|rows"
+    assert not re.findall(rf"(?<![\d.,/])1 (?:{several})\b", everything)
+
+
 def test_evaluate_prints_json_that_parses_and_nothing_else_on_stdout(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,7 +210,7 @@ def test_a_label_set_makes_its_probabilities_sum_to_one(
     assert {r["name"] for r in rows} == {"cat", "cup"}
     assert sum(float(r["f"]) for r in rows) == pytest.approx(1, abs=1e-6)
     assert run(monkeypatch, *arguments, "--no-renormalise", "--method", "random", "-q") == 0
-    with (folder / "proofs" / "pairs.csv").open() as file:
+    with (folder / "proofs-2" / "pairs.csv").open() as file:
         assert sum(float(r["f"]) for r in csv.DictReader(file)) < 0.99
 
 

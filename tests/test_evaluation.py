@@ -380,7 +380,7 @@ def test_what_is_saved_can_be_read_back(found: Evaluation, tmp_path: Path) -> No
     assert record["methods"][2]["scores"][0]["value"] == found.results[2].scores[0].value
 
     for name in "abcd":
-        with Image.open(tmp_path / "run" / "deep" / f"{name}.png") as picture:
+        with Image.open(tmp_path / "run" / "deep" / f"{name}.compared.png") as picture:
             assert picture.width > 240 and picture.format == "PNG"
 
 

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.pictures import SUFFIXES, files_below, find_images
+from proofmap.core.pictures import SUFFIXES, UnreadWarning, files_below, find_images
 from proofmap.data import (
     IMAGENETTE,
     Corners,
@@ -51,6 +51,27 @@ def test_sub_folders_are_labels_in_alphabetical_order(tmp_path: Path) -> None:
         "dog/a/c.png": "dog",
         "dog/b.png": "dog",
     }
+
+
+def test_what_looks_like_a_picture_and_is_not_read_is_counted_and_named(tmp_path: Path) -> None:
+    """Photos of a telephone are HEIC, and nobody sees that a folder was judged without them."""
+    saved(tmp_path, "a.png", "notes/b.jpg")
+    (tmp_path / "notes" / "IMG_1.HEIC").write_bytes(b"ftypheic")
+    (tmp_path / "notes" / "read.me").write_text("no picture")
+    with pytest.warns(
+        UnreadWarning, match=r"^1 file in .* looks like a picture but .*: notes/IMG_1.HEIC; convert it to"
+    ):
+        assert files_below(tmp_path) == ["a.png", "notes/b.jpg"]
+    for k in range(4):
+        (tmp_path / f"{k}.dng").touch()
+    told = r"5 files in .* look like pictures but are not read here: 0.dng, 1.dng, 2.dng and 2 more; convert them"
+    for look in (image_folder, lambda place: find_images([place])):
+        with pytest.warns(UnreadWarning, match=told):
+            look(tmp_path)
+    for name in ("a.png", "notes/b.jpg"):
+        (tmp_path / name).unlink()
+    with pytest.warns(UnreadWarning, match="5 files"), pytest.raises(InputError, match="holds no images"):
+        image_folder(tmp_path)
 
 
 @pytest.mark.parametrize("names", [["a.png", "b.png"], ["a.png", "cat/b.png"]])

@@ -6,13 +6,16 @@ import csv
 import json
 import math
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.results.audit import audit
+from proofmap.results.junit import junit
 from tests.report.test_compare import judged, with_values
+from tests.toys import linear_classifier
 
 FEW = {"m": {"completeness": [0.95, 0.75, 0.85, 0.85], "cost": [0.1, 0.3, 0.2, 0.2]}}
 
@@ -130,4 +133,126 @@ def test_without_a_control_the_audit_says_so_and_may_pass() -> None:
 
 def test_a_control_that_is_named_is_held_against_the_bars() -> None:
     result = audit(with_control(NOISE), min_completeness=0.8, method="noise")
-    assert not result.passes and not result.controls and "1 of 1 bars missed" in str(result)
+    assert not result.passes and not result.controls and "1 of 1 bar missed" in str(result)
+
+
+# ---- against another run ------------------------------------------------------------------------------------------
+
+BEFORE = {"m": {"completeness": [0.9, 0.8, 0.7, 0.9], "cost": [0.2, 0.2, 0.1, 0.3]}}
+
+
+def changed(by: float, metric: str = "completeness") -> pm.Evaluation:
+    """The same images, one score moved by so much on every image."""
+    values = {name: [v + by * (name == metric) for v in column] for name, column in BEFORE["m"].items()}
+    return with_values({"m": values}, lower=["cost"])
+
+
+def before() -> pm.Evaluation:
+    return with_values(BEFORE, lower=["cost"])
+
+
+@pytest.mark.parametrize(
+    "metric, by, passes",
+    [
+        ("completeness", -0.04, True),
+        ("completeness", -0.05, True),
+        ("completeness", -0.06, False),
+        ("completeness", +0.5, True),
+        ("cost", +0.04, True),
+        ("cost", +0.06, False),
+        ("cost", -0.5, True),
+    ],
+)
+def test_no_score_may_get_worse_by_more_than_allowed(metric: str, by: float, passes: bool) -> None:
+    result = audit(changed(by, metric), against=before(), max_drop=0.05)
+    assert result.passes == passes and [line.metric for line in result.drops] == ["completeness", "cost"]
+    (line,) = [line for line in result.drops if line.metric == metric]
+    assert line.passes == passes and line.n == 4
+    assert (line.difference, line.low, line.high) == pytest.approx((by, by, by), abs=1e-6)
+    if not passes:
+        assert f"worse by {abs(by):.4f}" in str(result) and "1 of 2 bars missed" in str(result)
+
+
+def test_a_drop_is_paired_over_the_images_that_both_count() -> None:
+    now = with_values({"m": {"completeness": [0.1, 0.9, math.nan, 0.5]}})
+    then = with_values({"m": {"completeness": [math.nan, 0.8, 0.2, 0.7]}})
+    (line,) = audit(now, against=then, max_drop=0.05).drops
+    assert line.n == 2 and line.difference == pytest.approx(-0.05) and line.passes
+    assert (line.value, line.value_against) == pytest.approx((0.7, 0.75))
+    apart = audit(replace(now, image_names=("a", "photo-1", "b", "photo-3")), against=then, max_drop=0.5)
+    assert "2 images in both runs, of 4 now and 4 before; only these count" in str(apart)
+    with pytest.raises(InputError, match="no image of the same name"):
+        audit(replace(now, image_names=("a", "b", "c", "d")), against=then, max_drop=0.5)
+    nowhere = with_values({"m": {"completeness": [0.5, math.nan, math.nan, math.nan]}})
+    (line,) = audit(nowhere, against=then, max_drop=0.5).drops
+    assert not line.passes and line.reason == "no image counts in both runs"
+    nothing = with_values({"m": {"completeness": [math.nan] * 4}})
+    result = audit(now, against=nothing, max_drop=0.0)
+    assert result.passes and "passes: it counted no image before" in str(result)
+
+
+def test_the_whole_interval_of_a_drop_may_be_asked_for() -> None:
+    now = with_values({"m": {"completeness": [0.9, 0.6, 0.7, 0.9]}})
+    then = with_values({"m": {"completeness": [0.9, 0.8, 0.7, 0.9]}})
+    assert audit(now, against=then, max_drop=0.05).passes
+    result = audit(now, against=then, max_drop=0.05, use="interval")
+    assert not result.passes and "by the interval's end it is worse by" in str(result)
+
+
+def test_what_one_run_lacks_is_refused_in_either_direction() -> None:
+    two = with_values({"m": BEFORE["m"], "n": BEFORE["m"]}, lower=["cost"])
+    less = with_values({"m": {"completeness": BEFORE["m"]["completeness"]}})
+    with pytest.raises(InputError, match="the other run has no method 'n', only m"):
+        audit(two, against=before(), max_drop=0.1)
+    with pytest.raises(InputError, match="this run has no method 'n', only m"):
+        audit(before(), against=two, max_drop=0.1)
+    assert audit(two, against=before(), max_drop=0.1, method="m").passes
+    with pytest.raises(InputError, match="m was not judged by cost in the other run"):
+        audit(before(), against=less, max_drop=0.1)
+    with pytest.raises(InputError, match="m was not judged by cost in this run"):
+        audit(less, against=before(), max_drop=0.1)
+    result = audit(before(), against=less, max_drop={"completeness": 0.1})
+    assert result.passes and [line.metric for line in result.drops] == ["completeness"]
+    with pytest.raises(InputError, match="belong together"):
+        audit(before(), against=before())
+    with pytest.raises(InputError, match="at least 0, not -1"):
+        audit(before(), against=before(), max_drop=-1)
+
+
+def test_other_nets_are_the_purpose_and_other_rules_are_refused() -> None:
+    """Another net's gray is another colour; other labels or thresholds would make the numbers other numbers."""
+    ours = judged(f=linear_classifier(4, 3, seed=1, mean=(0.4, 0.4, 0.4)))
+    result = audit(ours, against=judged(), max_drop=1.0)
+    assert result.passes and {line.method for line in result.drops} == {"gradient-x-input"}
+    with pytest.raises(InputError, match="labels is all in this run and top2 in the other"):
+        audit(ours, against=judged(labels="top2"), max_drop=1.0)
+    with pytest.raises(InputError, match="e1 of completeness is"):
+        audit(ours, against=judged(metrics=["completeness:e1=0.3"]), max_drop={"completeness": 1.0})
+
+
+# ---- JUnit --------------------------------------------------------------------------------------------------------
+
+
+def test_junit_has_a_test_per_bar_and_says_what_failed() -> None:
+    now = with_control(GOOD)
+    then = with_control(NOISE)
+    then = replace(then, results=(replace(then.results[0], values=now.results[0].values), then.results[1]))
+    result = audit(now, min_completeness=0.95, min_soundness=0.8, against=then, max_drop=0.05)
+    suites = ElementTree.fromstring(junit(result, run="runs/now", also={"is finished": "m lacks 2 images"}))
+    (suite,) = suites
+    cases = {(case.get("classname"), case.get("name")): case for case in suite.findall("testcase")}
+    failed = {key: case.find("failure") for key, case in cases.items() if case.find("failure") is not None}
+    assert suite.get("tests") == suites.get("tests") == str(len(cases)) == "6"
+    assert suite.get("failures") == str(len(failed)) == "2"
+    bar = failed["runs/now.m", "completeness >= 0.95"]
+    assert bar is not None and bar.get("message") == "the mean is 0.9000" and "n = 2" in str(bar.text)
+    assert ("runs/now.m", "soundness against the other run: -0.05 at most") in cases
+    assert ("runs/now.noise", "misses a bar, as a control") in cases
+    assert ("runs/now.the run", "is finished") in failed
+
+
+def test_junit_can_be_read_whatever_things_are_called() -> None:
+    name = 'a<b>&"c" \x00\x1b[31m\ufffe\nd'
+    result = audit(with_values({name: GOOD}), bars={"completeness": 0.95})
+    (case,) = ElementTree.fromstring(junit(result, run=name)).iter("testcase")
+    assert case.get("classname") == 'a<b>&"c" [31m? d.a<b>&"c" [31m? d'

@@ -75,7 +75,7 @@ def test_an_image_with_few_labels_among_others_with_many_says_nothing_was_left_o
 def test_the_first_fifty_images_get_sheets_and_the_sheets_say_so(tmp_path: Path) -> None:
     evaluation = judged(n=53, methods=["random"])
     sheets = [name for name in saved(evaluation, tmp_path) if name.startswith("image-")]
-    assert sorted(sheets) == sorted(f"image-{i}" for i in range(50))
+    assert sorted(sheets) == sorted(f"image-{i}.random" for i in range(50))
     assert "Shown: sheets of 50 of 53 images." in pictures.sheet_notes(evaluation, 0)
     with open(tmp_path / "pairs.csv") as file:
         assert len(list(csv.DictReader(file))) == 53 * 3  # the numbers are of all images
@@ -91,7 +91,9 @@ def test_a_proof_of_many_images_keeps_all_maps_and_draws_fifty(tmp_path: Path) -
 def test_only_images_whose_maps_were_kept_get_sheets(tmp_path: Path) -> None:
     evaluation = judged(n=3, keep_maps=2)
     assert evaluation.pictured == (0, 1) and len(evaluation) == 3
-    assert {"image-0", "image-1"} == {s for s in saved(evaluation, tmp_path / "a") if "image" in s}
+    assert {"image-0.compared", "image-1.compared"} == {
+        s for s in saved(evaluation, tmp_path / "a") if "image" in s
+    }
     with pytest.raises(pm.InputError, match="image 2 were not kept"):
         evaluation.image_of(2)
 
@@ -142,11 +144,10 @@ def test_one_label_has_one_chart() -> None:
 
 def test_no_sheet_overwrites_another_or_a_chart(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    names = ["a b", "a_b", "curves", "completeness-soundness", "a_b-2"]
-    sheets = saved(judged(n=5, names=names), tmp_path)
-    assert sheets == sorted(
-        ["a_b", "a_b-3", "curves-2", "completeness-soundness-2", "a_b-2", "curves", "completeness-soundness"]
-    )
+    names = ["a b.png", "a_b", "curves", "a_b-2", "a b.jpg", "v1.2"]
+    sheets = saved(judged(n=6, names=names), tmp_path)
+    images = ["a_b", "a_b-3", "curves", "a_b-2", "a_b-4", "v1.2"]
+    assert sheets == sorted([*(f"{image}.compared" for image in images), "curves", "completeness-soundness"])
 
 
 def test_photos_with_long_names_in_any_script_can_be_saved(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_a_setting_that_json_does_not_know_is_written_as_text() -> None:
 
 @pytest.mark.parametrize("channels", [1, 2, 4, 5])
 def test_nets_with_any_number_of_channels_can_be_pictured(channels: int, tmp_path: Path) -> None:
-    assert "image-0" in saved(judged(channels=channels), tmp_path)
+    assert "image-0.compared" in saved(judged(channels=channels), tmp_path)
 
 
 @dataclass(frozen=True)

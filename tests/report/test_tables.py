@@ -85,7 +85,9 @@ def test_the_drawn_lines_are_the_curves_means(evaluation: pm.Evaluation) -> None
 def test_charts_are_drawn(evaluation: pm.Evaluation, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     written = evaluation.save(tmp_path)
-    assert {"curves.png", "completeness-soundness.png", "x.png", "x-2.png"} <= {p.name for p in written}
+    assert {"curves.png", "completeness-soundness.png", "x.compared.png", "x-2.compared.png"} <= {
+        p.name for p in written
+    }
     assert not list(tmp_path.glob(".*"))  # no partial files
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from proofmap import cli
 from proofmap.core.errors import InputError
-from proofmap.study import Run, Selection, run_study, verify_run
+from proofmap.study import Run, RunBusy, Selection, run_study, verify_run
 from proofmap.study.manifest import Manifest
+from proofmap.study.store import lock
+from proofmap.study.store.lock import locked
 from tests.study.studies import facts, photos, toy_study
 
 
@@ -40,11 +44,61 @@ def test_a_refused_study_leaves_the_run_as_it_was(tmp_path: Path) -> None:
     assert Manifest.read(tmp_path / "run").selection.number == 2
 
 
-def test_a_run_without_results_may_be_replaced(tmp_path: Path) -> None:
+def test_a_run_without_results_may_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = toy_study(tmp_path, 3, methods=["random"])
-    with pytest.raises(InputError, match="no picture is left to study"):
-        run_study(replace(study, images=Selection(second=1.0)), tmp_path / "run")
-    assert run_study(study, tmp_path / "run").complete
+    with monkeypatch.context() as patch:
+        patch.setattr("proofmap.study.run.work_of", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_study(replace(study, seed=5), tmp_path / "run")
+    assert (tmp_path / "run" / "manifest.json").exists()
+    assert (
+        run_study(study, tmp_path / "run").complete and Manifest.read(tmp_path / "run").identity["seed"] == 0
+    )
+
+
+def stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_refused_study_leaves_no_folder_and_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = toy_study(tmp_path, 3, methods=["random"])
+    before = sorted(path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts)
+    nothing_left = replace(study, images=Selection(second=1.0))
+    for out in ("run", "new/folders/run"):
+        with pytest.raises(InputError, match="no picture is left to study"):
+            run_study(nothing_left, tmp_path / out)
+    words = ["evaluate", "--model", study.model, "--data", str(study.data[0]), "--second", "1"]
+    monkeypatch.setattr(
+        sys, "argv", ["proofmap", *words, "--methods", "random", "--out", str(tmp_path / "run")]
+    )
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2 and "no picture is left" in " ".join(capsys.readouterr().err.split())
+    assert sorted(path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts) == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("precious")
+    with pytest.raises(InputError):
+        run_study(nothing_left, tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+
+
+def test_a_lock_that_was_taken_away_is_not_held(tmp_path: Path) -> None:
+    """One that waits for a run that is then refused must not hold the lock of a file that nobody else sees."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        taken = lock._try_lock
+
+        def removed_meanwhile(file: IO[bytes]) -> bool:
+            patch.setattr(lock, "_try_lock", taken)
+            shutil.rmtree(tmp_path / "run")
+            return taken(file)
+
+        patch.setattr(lock, "_try_lock", removed_meanwhile)
+        with locked(tmp_path / "run"), pytest.raises(RunBusy), locked(tmp_path / "run"):
+            pass
 
 
 def test_a_run_that_is_not_finished_says_so_and_passes_no_audit(

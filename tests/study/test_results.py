@@ -360,7 +360,7 @@ def test_a_run_can_be_read_where_nothing_can_be_written(
     """On a shared disk, say; SQLite would want files of its own beside the database."""
     shutil.copytree(folder / "run", tmp_path / "run")
     before = sorted(p.name for p in (tmp_path / "run").iterdir())
-    monkeypatch.setattr("proofmap.study.store.database.os.access", lambda *_: False)
+    monkeypatch.setattr("proofmap.study.store.connection.os.access", lambda *_: False)
     with Run(tmp_path / "run") as run, Run(folder / "run") as usual:
         assert run.store.read_only and run.table() == usual.table()
         assert sorted(p.name for p in (tmp_path / "run").iterdir()) == before
@@ -388,7 +388,7 @@ def test_a_killed_run_is_read_with_its_journal_where_nothing_can_be_written(
     assert (tmp_path / "run" / "scores.sqlite-wal").stat().st_size > 0 and committed["per_image"]
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     with monkeypatch.context() as patch:
-        patch.setattr("proofmap.study.store.database.os.access", lambda *_: False)
+        patch.setattr("proofmap.study.store.connection.os.access", lambda *_: False)
         with Run(tmp_path / "run") as run, Run(tmp_path / "copy") as usual:
             assert run.store.read_only
             assert run.store.rows("SELECT * FROM per_image ORDER BY 1, 2, 3") == committed["per_image"]
@@ -424,7 +424,7 @@ def test_a_journal_that_cannot_be_copied_is_told(
 ) -> None:
     shutil.copytree(folder / "run", tmp_path / "run")
     (tmp_path / "run" / "scores.sqlite-wal").mkdir()  # no file: it cannot be copied
-    monkeypatch.setattr("proofmap.study.store.database.os.access", lambda *_: False)
+    monkeypatch.setattr("proofmap.study.store.connection.os.access", lambda *_: False)
     with pytest.raises(StoreError, match=r"cannot be read completely.*TMPDIR"):
         Run(tmp_path / "run")
 
@@ -530,7 +530,7 @@ def test_a_run_of_the_first_form_can_be_read_where_nothing_can_be_written(
 ) -> None:
     folder, table = old_run
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    monkeypatch.setattr("proofmap.study.store.database.os.access", lambda *_: False)
+    monkeypatch.setattr("proofmap.study.store.connection.os.access", lambda *_: False)
     with Run(folder) as run:
         assert run.table() == table and {m.name: m.kind for m in run.metrics.values()} == KINDS
         with pytest.raises(StoreError):

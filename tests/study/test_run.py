@@ -545,10 +545,22 @@ def test_a_method_that_always_fails_is_given_up_and_the_others_finish(tmp_path: 
     study = toy_study(tmp_path, 12, block=1, methods=[broken, "random"])
     outcome = run_study(study, tmp_path / "run")
     assert outcome.failed == 12 and outcome.units == 12
-    assert 3 <= len(calls) <= 6, "three failures in a row, and those already under way"
+    assert 8 <= len(calls) <= 10, "eight images in a row, and those already under way"
     with Run(tmp_path / "run") as run:
         assert [r.name for r in run.evaluation().results] == ["random"]
         assert {f.reason for f in run.failures()} == {"RuntimeError: never"}
+
+
+def test_a_few_images_in_a_row_are_no_reason_to_give_up_where_each_is_a_unit(
+    telltale: type[Telltale], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def first_seven(images: Tensor) -> None:
+        if len(telltale.made) <= 7:
+            raise RuntimeError("bad luck")
+
+    monkeypatch.setattr(telltale, "troubles", [first_seven])
+    outcome = run_study(toy_study(tmp_path, 12, block=1, methods=[telltale()]), tmp_path / "run")
+    assert (outcome.failed, outcome.units, outcome.given_up) == (7, 5, {})
 
 
 def test_a_failure_now_and_then_is_no_reason_to_give_up(

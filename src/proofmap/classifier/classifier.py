@@ -29,6 +29,7 @@ from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import LabelRule, label_index
 from proofmap.core.pictures import Fit, Interpolation
+from proofmap.core.text import counted
 
 
 class Classifier:
@@ -254,7 +255,7 @@ class Classifier:
         if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != images.shape[0]:
             shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
             raise ModelError(
-                f"the net returned {shape} for {images.shape[0]} images; expected one row of outputs per image, "
+                f"the net returned {shape} for {counted(images.shape[0], 'image')}; expected one row of outputs per image, "
                 "(N, A). Wrap it in a function that picks the logits."
             )
         out = out.float()
@@ -396,7 +397,7 @@ class Classifier:
             self._outside[members] = 0.0
 
     def __repr__(self) -> str:
-        kind = f"{len(self.label_set)} of {len(self.names)} labels" + (
+        kind = f"{len(self.label_set)} of {counted(len(self.names), 'label')}" + (
             ", renormalised" if self.renormalise else ""
         )
         shape = "x".join(map(str, self.inputs.positions))

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError, ModelError
+from proofmap.core.text import counted
 
 Outputs = Literal["logits", "probabilities", "sigmoid", "sigmoid-probabilities"]
 
@@ -163,6 +164,6 @@ def check_finite(out: Tensor) -> None:
     bad = (~out.isfinite()).any(dim=1)
     if bool(bad.any()):
         raise ModelError(
-            f"the net returned NaN or infinity for {int(bad.sum())} of {len(out)} images "
+            f"the net returned NaN or infinity for {int(bad.sum())} of {counted(len(out), 'image')} "
             f"(first: image {int(bad.nonzero()[0])}). Check its weights and its preprocessing (mean, std)."
         )

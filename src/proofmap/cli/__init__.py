@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap.cli import evaluate, explain, figures, lists, runs
+from proofmap.cli import audit, evaluate, explain, figures, lists, runs
 from proofmap.cli.options import stderr
 from proofmap.core.batching import BatchSizeWarning
 
@@ -27,7 +27,7 @@ for command in (
     evaluate.evaluate,
     runs.runs,
     runs.compare,
-    runs.audit,
+    audit.audit,
     runs.report,
     figures.figures,
     runs.export,
@@ -86,10 +86,14 @@ def main() -> None:
             stderr.print("[bold red]error:[/]", end=" ")
             stderr.print(str(error), markup=False)
             sys.exit(2)
-        except _Interrupted:
-            stderr.print(
-                "stopped; no partial files were left behind, and the same command continues a study where it stopped"
+        except _Interrupted as stop:
+            usual = (
+                "no partial files were left behind, and the same command continues a study where it stopped"
             )
+            told = getattr(stop, "__notes__", [usual])[
+                0
+            ]  # a study that has begun its units says what it kept
+            stderr.print(f"stopped; {told}", markup=False)
             sys.exit(130)
         finally:
             signal.signal(signal.SIGINT, before)

@@ -30,6 +30,7 @@ from proofmap.cli.options import (
 )
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
+from proofmap.core.text import counted
 from proofmap.plugins.specs import split_specs
 from proofmap.report.files import evaluation_json
 from proofmap.report.runs import save_run
@@ -219,7 +220,7 @@ def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
         stderr.print(f"failed: {place}: {failure.reason}", markup=False)
     for method, images in outcome.given_up.items():
         stderr.print(
-            f"given up: {method} failed on every image of three units in a row; {images} images were not tried",
+            f"given up: {method} failed on every image of several units in a row; not tried on {counted(images, 'image')}",
             markup=False,
         )
     if failures:
@@ -251,14 +252,14 @@ def _print_sanity(found: Sanity, quiet: bool) -> None:
 def _print_plan(plan: Plan) -> None:
     left = plan.units - plan.done
     if not left:
-        stderr.print(f"nothing left to do: all {plan.units} units are done", markup=False)
+        stderr.print(f"nothing left to do: {counted(plan.units, 'unit')} done", markup=False)
         return
     cost = plan.cost
-    passes = "" if cost is None else f", {cost.passes:,} passes"
-    done = f" ({plan.done} are done)" if plan.done else ""
+    passes = "" if cost is None else f", {counted(cost.passes, 'pass')}"
+    done = f" ({plan.done} done)" if plan.done else ""
     stderr.print(
-        f"{plan.images} images x {plan.labels_per_image:.3g} labels x {len(plan.methods)} methods: "
-        f"{left} units to do{done}{passes}",
+        f"{counted(plan.images, 'image')} x {counted(plan.labels_per_image, 'label')} x {counted(len(plan.methods), 'method')}: "
+        f"{counted(left, 'unit')} to do{done}{passes}",
         markup=False,
     )
 
@@ -272,7 +273,7 @@ def preview_text(found: Preview) -> str:
     ]
     most = "" if found.sure else "at most "
     lines = [
-        f"{most}{plan.images} images x {plan.labels_per_image:.3g} labels, in {plan.blocks} blocks, on {found.device}",
+        f"{most}{counted(plan.images, 'image')} x {counted(plan.labels_per_image, 'label')}, in {counted(plan.blocks, 'block')}, on {found.device}",
         "",
         tables.aligned(["method", "units", "done", "passes to do"], rows),
         "",

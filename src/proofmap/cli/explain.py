@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +35,7 @@ from proofmap.cli.options import (
 )
 from proofmap.core.files import check_output
 from proofmap.core.inputs import Pictures
+from proofmap.core.pictures import RESULTS
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
 from proofmap.data.specs import photographs
@@ -58,13 +60,20 @@ def explain(
     thresholds: ThresholdsOption = "paper",
     curve: CurveOption = "paper",
     fit: FitOption = None,
-    out: Out = Path("proofs"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for what is written; proofs when left out, or proofs-2 and so on where it is taken."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what an earlier explain wrote.")] = False,
     device: Device = None,
     batch_size: BatchSizeOption = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """A heat map for each of several labels of a photo, and what each map proves."""
+    folder = _free_folder(out, force)
     chosen = pm.make_method(method)
     photos = photographs(images)
     classifier = pm.load_classifier(
@@ -74,15 +83,12 @@ def explain(
         classifier = classifier.fitting(check_fit(fit))
     if label_set is not None:
         classifier = classifier.restricted(split_list(label_set), renormalise=renormalise)
-    check_output(out)
     (block,) = load_blocks(photos, classifier, block_size=len(photos))
     if not block.indices:
         raise pm.InputError(block.failures[0].reason)
     if isinstance(classifier.inputs, Pictures):
         for i in block.indices:
             warn_of_crop(photos.names[i], photos.read(i), classifier.inputs)
-    if (out / "evaluation.json").exists():
-        stderr.print(f"note: the files of an earlier explain in {out}/ are replaced", markup=False)
     proof = pm.explain(
         classifier,
         block.images,
@@ -95,10 +101,10 @@ def explain(
         progress=progress_for(stderr, quiet),
     )
     print(proof)
-    written = proof.save(out)
+    written = proof.save(folder)
     report = write_report(
         proof.evaluation,
-        out / "report.html",
+        folder / "report.html",
         title=f"What do the maps of {method} prove?",
         command=command_line(),
         explained=True,
@@ -108,6 +114,27 @@ def explain(
         stderr.print(f"failed: {failure.reason}", markup=False)
     if block.failures:
         raise typer.Exit(3)
+
+
+def _free_folder(out: Path | None, force: bool) -> Path:
+    """The folder to write to, where nothing is replaced that was not meant to be: one that was named must be free of
+    results, and in place of ``proofs`` the first of ``proofs-2``, ``proofs-3``, ... that is."""
+    folder = check_output("proofs" if out is None else out)
+    if force or not _has_results(folder):
+        return folder
+    if out is not None:
+        raise pm.InputError(
+            f"{folder} has results already, and they are not replaced; choose another --out, or replace them with --force"
+        )
+    return next(
+        check_output(other)
+        for k in count(2)
+        if not _has_results(other := folder.with_name(f"{folder.name}-{k}"))
+    )
+
+
+def _has_results(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (*RESULTS, "report.html", "maps.safetensors"))
 
 
 def demo(

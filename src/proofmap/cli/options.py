@@ -14,6 +14,7 @@ from rich.console import Console
 
 from proofmap.core.errors import InputError
 from proofmap.core.pictures import Fit
+from proofmap.study import Run
 
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -92,3 +93,15 @@ def print_written(paths: Sequence[Path]) -> None:
 def warn_if_no_charts(out: Path) -> None:
     if not (out / "curves.png").is_file():
         stderr.print("no charts were drawn: pip install 'proofmap\\[figures]' brings matplotlib")
+
+
+def print_result(result: object, format: str) -> None:
+    """A result that has several forms, on stdout in the form that was asked for."""
+    text = {"table": "table", "md": "markdown", "csv": "csv", "json": "json"}[format]
+    print(getattr(result, text)().rstrip("\n"))
+
+
+def print_notes(run: Run) -> None:
+    """What a reader of a run's numbers should know."""
+    for note in run.notes():
+        stderr.print(f"note: {run.folder.name}: {note}", markup=False)

@@ -1,4 +1,4 @@
-"""Commands on runs: list, compare, audit, report, export, verify, forget."""
+"""Commands on runs: list, compare, report, export, verify, forget; ``audit`` has a file of its own."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from typing import Annotated
 
 import typer
 
-from proofmap.cli.options import AsJson, Format, RunFolder, check_format, print_written, split_list, stderr
+from proofmap.cli.options import (
+    AsJson,
+    Format,
+    RunFolder,
+    check_format,
+    print_notes,
+    print_result,
+    print_written,
+    split_list,
+    stderr,
+)
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import output_file
 from proofmap.report.runs import write_run_report
-from proofmap.results.audit import audit as audit_scores
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.tables import aligned
 from proofmap.study import Run, StoreError, export_run, verify_run
@@ -38,64 +47,13 @@ def compare(
     for folder in runs:
         with Run(folder) as run:
             found[folder.name or str(folder)] = run.evaluation()
-            _print_notes(run)
+            print_notes(run)
     if len(found) < len(runs):
         raise InputError("two of the run directories have the same name; rename one of them")
     evaluations = next(iter(found.values())) if len(found) == 1 else found
     names = None if metrics is None else split_list(metrics)
     result = compare_scores(evaluations, baseline=baseline, metrics=names, anyway=anyway)
-    _print_result(result, format)
-
-
-def audit(
-    run: RunFolder,
-    min_completeness: Annotated[float | None, typer.Option(help="Least mean completeness.")] = None,
-    min_soundness: Annotated[float | None, typer.Option(help="Least mean soundness.")] = None,
-    min_best_effort: Annotated[float | None, typer.Option(help="Least mean best effort.")] = None,
-    bar: Annotated[
-        list[str] | None, typer.Option(help="Any other metric: METRIC=VALUE; may be given several times.")
-    ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
-    interval: Annotated[
-        bool, typer.Option("--interval", help="The whole 95 % interval must pass, not only the mean.")
-    ] = False,
-    unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Also of a run that is not finished.")
-    ] = False,
-    format: Format = "table",
-) -> None:
-    """Hold a run's scores against bars: exit code 1 below one or where noise passes too, 0 when all are reached."""
-    check_format(format)
-    bars = {}
-    for text in bar or []:
-        metric, equals, value = text.partition("=")
-        try:
-            bars[metric.strip()] = float(value)
-        except ValueError:
-            raise InputError(f"--bar must be METRIC=NUMBER, not {text!r}") from None
-        if not equals:
-            raise InputError(f"--bar must be METRIC=NUMBER, not {text!r}")
-    if min_completeness is None and min_soundness is None and min_best_effort is None and not bars:
-        raise InputError("an audit needs a bar, such as --min-completeness 0.8 or --bar insertion=0.5")
-    with Run(run) as opened:
-        result = audit_scores(
-            opened.evaluation(),
-            min_completeness=min_completeness,
-            min_soundness=min_soundness,
-            min_best_effort=min_best_effort,
-            bars=bars,
-            method=method,
-            use="interval" if interval else "mean",
-        )
-        _print_notes(opened)
-        for note in result.notes if format in ("md", "csv") else ():  # the other forms have them
-            stderr.print(f"note: {note}", markup=False)
-        complete = unfinished or not opened.unfinished()
-    _print_result(result, format)
-    if not complete:
-        stderr.print("the run is not finished, so it does not pass; --unfinished accepts it as it is")
-    if not result.passes or not complete:
-        raise typer.Exit(1)
+    print_result(result, format)
 
 
 def report(
@@ -210,13 +168,3 @@ def verify(
     if removed:
         stderr.print(f"verify --repair removes what is damaged; {after}")
     raise typer.Exit(1)
-
-
-def _print_result(result: object, format: str) -> None:
-    text = {"table": "table", "md": "markdown", "csv": "csv", "json": "json"}[format]
-    print(getattr(result, text)().rstrip("\n"))
-
-
-def _print_notes(run: Run) -> None:
-    for note in run.notes():
-        stderr.print(f"note: {run.folder.name}: {note}", markup=False)

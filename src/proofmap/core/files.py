@@ -121,13 +121,13 @@ def output_folder(path: str | Path) -> Path:
     return folder
 
 
-def output_file(path: str | Path) -> Path:
+def output_file(path: str | Path, option: str = "--out", such_as: str = "report.html") -> Path:
     """The file, if it can be written to: its folder is made, and only a plain file is ever replaced."""
-    file = check_path(path, "--out")
+    file = check_path(path, option)
     if file.is_dir():
-        raise InputError(f"{file} is a folder; name a file in it, such as {file / 'report.html'}")
+        raise InputError(f"{file} is a folder; name a file in it, such as {file / such_as}")
     if file.exists() and not file.is_file():
-        raise InputError(f"{file} is not a plain file, so it is not replaced; choose another --out")
+        raise InputError(f"{file} is not a plain file, so it is not replaced; choose another {option}")
     output_folder(file.parent)
     return file
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -16,11 +17,47 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends
+from proofmap.core.text import counted, one_line
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
 Fit = Literal["crop", "pad", "squash"]
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"})
+NOT_READ = frozenset(
+    {
+        ".heic",
+        ".heif",
+        ".hif",
+        ".avif",
+        ".jxl",
+        ".jp2",
+        ".j2k",
+        ".jfif",
+        ".jpe",
+        ".pgm",
+        ".pbm",
+        ".pnm",
+        ".tga",
+        ".ico",
+    }
+    | {
+        ".svg",
+        ".eps",
+        ".psd",
+        ".dng",
+        ".cr2",
+        ".cr3",
+        ".nef",
+        ".arw",
+        ".raf",
+        ".orf",
+        ".rw2",
+        ".raw",
+        ".exr",
+        ".dcm",
+    }
+)
+"""Files of these suffixes look like pictures to people, and are not among :data:`SUFFIXES`."""
 RESULTS = frozenset({"scores.sqlite", "evaluation.json", "scores.csv"})
 """Files that tell that results of Proofmap lie in a folder."""
 OWN_SOFTWARE = "Proofmap"
@@ -33,6 +70,10 @@ _RESAMPLING = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
+
+
+class UnreadWarning(UserWarning):
+    """Files in a folder look like pictures, but are of a kind that is not read."""
 
 
 def find_images(places: Iterable[str | Path]) -> list[Path]:
@@ -58,9 +99,25 @@ def files_below(folder: str | Path) -> list[str]:
     """The image files below a folder, as relative paths with ``/``, folder by folder in alphabetical order.
 
     Names that start with a dot, links that lead back, and pictures that Proofmap itself wrote are left out. Only
-    directories are read; a file is opened only where results of Proofmap lie beside it.
+    directories are read; a file is opened only where results of Proofmap lie beside it. Files of other kinds that look
+    like pictures are named in an :class:`UnreadWarning`.
     """
-    found = [file for file in _below(str(folder), "", False) if os.path.splitext(file)[1].lower() in SUFFIXES]
+    found: list[str] = []
+    unread: list[str] = []
+    for file in _below(str(folder), "", False):
+        suffix = os.path.splitext(file)[1].lower()
+        if suffix in SUFFIXES or suffix in NOT_READ:
+            (found if suffix in SUFFIXES else unread).append(file)
+    if unread:
+        unread.sort()
+        one = len(unread) == 1
+        more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
+        warnings.warn(
+            f"{counted(len(unread), 'file')} in {one_line(str(folder))} {'looks like a picture' if one else 'look like pictures'} "
+            f"but {'is' if one else 'are'} not read here: {one_line(', '.join(unread[:3]))}{more}; convert {'it' if one else 'them'} to JPEG or PNG",
+            UnreadWarning,
+            stacklevel=2,
+        )
     return sorted(found, key=lambda file: file.split("/"))
 
 

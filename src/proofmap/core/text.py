@@ -59,13 +59,14 @@ def _broken(text: str, where: str, width: int) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def counted(n: int, what: str) -> str:
-    """A number of things.
+def counted(n: float, what: str) -> str:
+    """A number of things; a mean in three digits.
 
-    >>> counted(1, "image"), counted(3000, "image")
-    ('1 image', '3,000 images')
+    >>> counted(1, "image"), counted(3000, "pass"), counted(2.6667, "label")
+    ('1 image', '3,000 passes', '2.67 labels')
     """
-    return f"{n:,} {what}" + ("" if n == 1 else "s")
+    number = f"{n:,}" if isinstance(n, int) else f"{n:.3g}"
+    return f"{number} {what}" + ("" if number == "1" else "es" if what.endswith("s") else "s")
 
 
 def csv_lines(rows: Iterable[Iterable[object]]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Pictures
 from proofmap.core.labels import canonical_name
+from proofmap.core.text import counted
 
 
 class Dataset(ABC):
@@ -71,7 +72,7 @@ class Dataset(ABC):
         """Plain data from which :func:`proofmap.data.rebuild_dataset` opens the same dataset in another process."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.title}, {len(self)} {self.kind}, {len(self.label_names)} labels)"
+        return f"{type(self).__name__}({self.title}, {len(self)} {self.kind}, {counted(len(self.label_names), 'label')})"
 
 
 def digest_of(*parts: bytes | str) -> str:

@@ -15,6 +15,7 @@ from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress, Silent
+from proofmap.core.text import counted
 from proofmap.fills import Fill, Images
 from proofmap.plugins.code import code_digest
 from proofmap.plugins.registry import Registry
@@ -171,7 +172,7 @@ class ReadyMethod(Ready):
             i, j = bad.nonzero()[0].tolist()
             raise InputError(
                 f"the method {name} made a map with NaN or infinity for image {i}, label {int(labels[i, j])} "
-                f"({int(bad.sum())} of {bad.numel()} maps)"
+                f"({int(bad.sum())} of {counted(bad.numel(), 'map')})"
             )
         return maps
 

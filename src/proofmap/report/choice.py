@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.text import counted
 from proofmap.results.records import COMPLETENESS, SOUNDNESS, EvaluationRecord
 
 Values = Mapping[str, Mapping[str, Tensor]]
@@ -88,7 +89,7 @@ def choose_pictured(
     if drawn:
         rule.append(f"{len(drawn)} at random (seed {seed})")
     reasons.update((i, ("drawn at random",)) for i in drawn)
-    shown = f"Shown in full: {len(reasons)} of {n} images"
+    shown = f"Shown in full: {len(reasons)} of {counted(n, 'image')}"
     return Choice(reasons, f"{shown}: {', '.join(rule)}." if rule else f"{shown}.")
 
 
@@ -120,4 +121,4 @@ def _all_rule(shown: int, n: int, positions: str) -> str:
         return f"No image is shown in full; the {positions} of all {n} were left out."
     if shown == n:
         return "Every image is shown in full." if n > 1 else "The image is shown in full."
-    return f"Shown in full: the {shown} of {n} images whose {positions} and maps were kept."
+    return f"Shown in full: the {shown} of {counted(n, 'image')} whose {positions} and maps were kept."

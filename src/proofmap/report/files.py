@@ -12,15 +12,13 @@ from safetensors.torch import save_file
 
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, output_folder, write_text
-from proofmap.core.pictures import own_mark
+from proofmap.core.pictures import SUFFIXES, own_mark
 from proofmap.core.version import __version__
 from proofmap.report import figures
 from proofmap.report.pictures import comparison_sheet, pictured_images, proof_sheet
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
-
-_OWN_NAMES = ("scores", "pairs", "evaluation", "curves", "completeness-soundness", "maps")
 
 
 def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
@@ -86,16 +84,21 @@ def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
     with atomic_write(out / "maps.safetensors") as part:
         save_file(tensors, part, metadata={"images": json.dumps(list(evaluation.image_names))})
     written.append(out / "maps.safetensors")
-    sheets = zip(pictured_images(evaluation), _sheet_names(evaluation, result.name), strict=True)
+    sheets = zip(pictured_images(evaluation), _sheet_names(evaluation), strict=True)
     for i, name in sheets:
         written.append(_save_picture(proof_sheet(evaluation, i), out / name))
     return written
 
 
-def _sheet_names(evaluation: Evaluation, *method: str) -> list[str]:
-    """One file name per pictured image, different from one another and from the names of our other files."""
-    named = [file_name(evaluation.image_names[i], *method) for i in pictured_images(evaluation)]
-    return [f"{name}.png" for name in distinct_names([*_OWN_NAMES, *named])[len(_OWN_NAMES) :]]
+def _sheet_names(evaluation: Evaluation) -> list[str]:
+    """``IMAGE.METHOD.png`` for each pictured image, ``IMAGE.compared.png`` where there are several methods, each different
+    from the others; IMAGE is the image's name without the suffix of its file."""
+    shown = evaluation.results[0].name if len(evaluation.results) == 1 else "compared"
+    images = [Path(evaluation.image_names[i]) for i in pictured_images(evaluation)]
+    bare = [image.with_suffix("") if image.suffix.lower() in SUFFIXES else image for image in images]
+    return [
+        f"{file_name(name, shown)}.png" for name in distinct_names([file_name(str(name)) for name in bare])
+    ]
 
 
 def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from proofmap.core.files import write_text
+from proofmap.core.text import counted
 from proofmap.report import page_explained, scatter
 from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.page_data import page_record
@@ -134,6 +135,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["counted"] = counted
     environment.filters["number"] = lambda value: "-" if value is None else tables.number(float(value))
     return environment
 

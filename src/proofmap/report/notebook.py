@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from PIL import Image
 
+from proofmap.core.text import counted
 from proofmap.report.pictures import comparison_sheet, pictured_images, proof_sheet
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
@@ -56,7 +57,9 @@ def _pictures(sheets: Sequence[Image.Image], images: int) -> str:
             f'<img src="data:image/png;base64,{source}" alt="heat maps" style="max-width:100%;display:block">'
         )
     if parts and len(parts) < images:
-        parts.append(f'<div style="font-size:small;color:#666">{len(parts)} of {images} images</div>')
+        parts.append(
+            f'<div style="font-size:small;color:#666">{len(parts)} of {counted(images, "image")}</div>'
+        )
     return "".join(parts)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import keep_top
-from proofmap.core.text import shortened, wrapped
+from proofmap.core.text import counted, shortened, wrapped
 from proofmap.report.hidden import PLAIN, Colour, hidden_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values, strength
@@ -222,9 +222,9 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
     pictured = len(pictured_images(evaluation))
     left_out = []
     if labels > MOST_LABELS:
-        left_out.append(f"the first {MOST_LABELS} of {labels} labels")
+        left_out.append(f"the first {MOST_LABELS} of {counted(labels, 'label')}")
     if images > pictured:
-        left_out.append(f"sheets of {pictured} of {images} images")
+        left_out.append(f"sheets of {pictured} of {counted(images, 'image')}")
     other = [OTHER_CURVE] if judged_on_another_curve(evaluation) else []
     notes = [note.format(positions=evaluation.inputs.position_noun) for note in _NOTES]
     return [*notes, *other, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from proofmap.core.files import output_folder, write_text
+from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
 from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.files import save_pictures
@@ -74,7 +75,7 @@ def shown(
     if len(there) < len(choice.reasons):
         missing = "the run keeps no maps of them, or the pictures are no longer where they were"
         rule = (
-            f"{len(there)} of {len(choice.reasons)} images that were chosen can be shown in full: {missing}."
+            f"{len(there)} of {counted(len(choice.reasons), 'image')} chosen can be shown in full: {missing}."
         )
         choice = Choice(there, rule)
     return evaluation, choice

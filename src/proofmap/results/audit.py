@@ -9,19 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from proofmap.core.errors import InputError
+from proofmap.core.text import counted
 from proofmap.results import tables
+from proofmap.results.drops import HEADER, DropLine, Use, find_drops
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.html_tables import table_html
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 
 CONTROLS = ("random", "centered-gaussian")
 """Methods that know nothing of the net."""
-
-Use = Literal["mean", "interval"]
-"""What must reach the bar: the ``mean`` over images, or the whole 95 % ``interval`` (its end nearer to failing)."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,11 @@ class AuditLine:
     passes: bool
     reason: str
 
+    @property
+    def what(self) -> str:
+        """The bar in words."""
+        return f"{'>=' if self.higher_is_better else '<='} {self.bar:g}"
+
     def record(self) -> dict[str, object]:
         """The line as plain data."""
         return asdict(self)
@@ -46,16 +50,25 @@ class AuditLine:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """Passes when every line does and no control reaches all of its bars. Prints as a table."""
+    """Passes when every line and every drop does and no control reaches all of its bars. Prints as a table."""
 
     lines: tuple[AuditLine, ...]
     use: Use
     controls: tuple[AuditLine, ...] = ()
     """Methods that know nothing of the net, held against the same bars: each must miss one."""
+    drops: tuple[DropLine, ...] = ()
+    """Scores held against those of another run."""
+    drop_notes: tuple[str, ...] = ()
+    """In what that run differs."""
 
     @property
     def passes(self) -> bool:
-        return all(line.passes for line in self.lines) and not self.too_good
+        return all(line.passes for line in self.held) and not self.too_good
+
+    @property
+    def held(self) -> tuple[AuditLine | DropLine, ...]:
+        """Everything that must pass; controls must not."""
+        return (*self.lines, *self.drops)
 
     @property
     def too_good(self) -> tuple[str, ...]:
@@ -65,14 +78,17 @@ class AuditResult:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the controls say about the audit itself."""
+        """What the controls say about the audit itself, and in what the other run differs."""
+        return (*self._control_notes(), *self.drop_notes)
+
+    def _control_notes(self) -> tuple[str, ...]:
         if self.too_good:
             return (
                 f"the control {' and '.join(self.too_good)} reaches every bar: maps that know nothing of the net pass, so these "
                 "bars prove nothing. Ask for completeness and best effort beside soundness, raise the bars, and check the "
                 "net's mean, std and weights",
             )
-        if not self.controls:
+        if self.lines and not self.controls:
             return (
                 f"no control: judge {' or '.join(CONTROLS)} in the same run to see whether noise would pass",
             )
@@ -92,7 +108,7 @@ class AuditResult:
                 tables.number(line.value),
                 "-" if math.isnan(line.low) else f"[{tables.number(line.low)}, {tables.number(line.high)}]",
                 str(line.n),
-                f"{'>=' if line.higher_is_better else '<='} {line.bar:g}",
+                line.what,
                 ("control: " if line in self.controls else "")
                 + ("passes" if line.passes else f"fails: {line.reason}"),
             ]
@@ -102,19 +118,27 @@ class AuditResult:
 
     def table(self) -> str:
         """Aligned text, ending in one line that says it all."""
-        failed = sum(not line.passes for line in self.lines)
-        missed = [f"{failed} of {len(self.lines)} bars missed"] if failed else []
+        failed = sum(not line.passes for line in self.held)
+        missed = [f"{failed} of {counted(len(self.held), 'bar')} missed"] if failed else []
         noise = (
             [f"{' and '.join(self.too_good)} passes, which knows nothing of the net"] if self.too_good else []
         )
         verdict = "passed" if self.passes else f"failed: {', and '.join([*missed, *noise])}"
-        return "\n".join([tables.aligned(*self.cells()), *self.notes, f"audit {verdict} ({self.rule})"])
+        found = [tables.aligned(*cells) for cells in self._tables()]
+        return "\n".join(["\n\n".join(found), *self.notes, f"audit {verdict} ({self.rule})"])
+
+    def _tables(self) -> list[tuple[list[str], list[list[str]]]]:
+        """Header and rows of the bars, and of the drops, where there are any."""
+        drops = [(HEADER, [line.cells() for line in self.drops])] if self.drops else []
+        return [*([self.cells()] if self.lines else []), *drops]
 
     def markdown(self) -> str:
-        return tables.markdown(*self.cells())
+        return "\n\n".join(tables.markdown(*cells) for cells in self._tables())
 
     def csv(self) -> str:
-        return tables.records_csv([line.record() for line in (*self.lines, *self.controls)])
+        """One row per bar, all decimals; columns that a row does not have are empty."""
+        bars = [line.record() for line in (*self.lines, *self.controls)]
+        return tables.records_csv([*bars, *(line.record() for line in self.drops)])
 
     def json(self) -> str:
         """The verdict and every line; NaN becomes null."""
@@ -123,6 +147,7 @@ class AuditResult:
             "use": self.use,
             "lines": [line.record() for line in self.lines],
             "controls": [line.record() for line in self.controls],
+            "drops": [line.record() for line in self.drops],
             "notes": list(self.notes),
         }
         return tables.json_text(record)
@@ -131,7 +156,10 @@ class AuditResult:
         return self.table()
 
     def _repr_html_(self) -> str:
-        return table_html(*self.cells(), [*self.notes, self.rule])
+        *first, last = self._tables()
+        return "".join(
+            [*(table_html(*cells, ()) for cells in first), table_html(*last, [*self.notes, self.rule])]
+        )
 
 
 def audit(
@@ -143,8 +171,11 @@ def audit(
     bars: Mapping[str, float] | None = None,
     method: str | Sequence[str] | None = None,
     use: Use = "mean",
+    against: Evaluation | None = None,
+    max_drop: float | Mapping[str, float] | None = None,
 ) -> AuditResult:
-    """Hold every method, or the named ones, against bars; and controls, which must miss one.
+    """Hold every method, or the named ones, against bars, against another evaluation, or both; and controls, which must
+    miss a bar.
 
     The controls are the label-free ones of :data:`CONTROLS` in the evaluation; one that is named as a method, or an
     evaluation of nothing else, is held against the bars like any other.
@@ -154,14 +185,22 @@ def audit(
         bars: more bars by the name of a score: a least value where higher is better, a greatest value where lower is.
         use: ``"mean"`` compares the mean over images with the bar; ``"interval"`` asks that the whole 95 % interval
             lies on the good side, so few images cannot pass by luck. A score that no image counts for fails.
+        against: another evaluation of the same images, such as that of yesterday's net. A drop is the mean of the
+            differences, taken image by image over the images that both count.
+        max_drop: how much any score may get worse against it; or how much by the name of a score, and then only these
+            are looked at.
     """
     if use not in get_args(Use):
         raise InputError(f"use must be one of {', '.join(get_args(Use))}, not {use!r}")
     asked = {COMPLETENESS: min_completeness, SOUNDNESS: min_soundness, BEST_EFFORT: min_best_effort}
     by_kind = {kind: bar for kind, bar in asked.items() if bar is not None}
     by_name = dict(bars or {})
-    if not by_kind and not by_name:
-        raise InputError("an audit needs a bar, such as min_completeness=0.8")
+    if (against is None) != (max_drop is None):
+        raise InputError("against and max_drop belong together: another evaluation, and how much may be lost")
+    if not by_kind and not by_name and against is None:
+        raise InputError(
+            "an audit needs a bar, such as min_completeness=0.8, or another evaluation: against, max_drop"
+        )
     for what, bar in [*by_kind.items(), *by_name.items()]:
         if not math.isfinite(bar):
             raise InputError(f"the bar of {what} must be a number, not {bar}")
@@ -178,7 +217,14 @@ def audit(
             found += [_line(result, metric, bar, use) for metric, bar in own.items()]
         return tuple(found)
 
-    return AuditResult(lines(results), use, lines(controls))
+    drops: tuple[DropLine, ...] = ()
+    notes: tuple[str, ...] = ()
+    if against is not None and max_drop is not None:
+        # without a choice, what either evaluation has: one that was left out must not pass
+        also = [] if methods is not None else [r.name for r in against.results if not _is_control(r)]
+        names = list(dict.fromkeys([*(result.name for result in results), *also]))
+        drops, notes = find_drops(evaluation, against, max_drop, names, use)
+    return AuditResult(lines(results), use, lines(controls), drops, notes)
 
 
 def _is_control(result: MethodResult) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.html_tables import table_html
@@ -111,8 +112,8 @@ class Comparison:
                 _places(d.value),
                 d.baseline,
                 _places(d.baseline_value),
-                _signed(d.difference),
-                "-" if math.isnan(d.low) else f"[{_signed(d.low)}, {_signed(d.high)}]",
+                signed(d.difference),
+                "-" if math.isnan(d.low) else f"[{signed(d.low)}, {signed(d.high)}]",
                 str(d.n),
                 "-" if math.isnan(d.wins) else f"{d.wins:.0%}",
                 _p(d.p),
@@ -311,7 +312,9 @@ def _image_notes(method: _Entry, against: _Entry) -> list[str]:
     n, m = len(method.evaluation), len(against.evaluation)
     if len(rows) == n == m:
         return []
-    return [f"{method.run} and {against.run} share {len(rows)} images, of {n} and {m}; only these count"]
+    return [
+        f"{method.run} and {against.run} share {counted(len(rows), 'image')}, of {n} and {m}; only these count"
+    ]
 
 
 def _what_differs(method: _Entry, against: _Entry, metrics: Sequence[str] | None) -> list[str]:
@@ -358,10 +361,10 @@ def _places(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.3f}".removeprefix("0")
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
     """Three decimals with a sign, without the leading zero.
 
-    >>> _signed(0.0412), _signed(-0.5), _signed(1.25)
+    >>> signed(0.0412), signed(-0.5), signed(1.25)
     ('+.041', '-.500', '+1.250')
     """
     return "-" if math.isnan(value) else f"{value:+.3f}".replace("+0.", "+.").replace("-0.", "-.")

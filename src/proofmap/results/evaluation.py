@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proofmap.core.text import counted
 from proofmap.results.display import display
 from proofmap.results.records import EvaluationRecord
 
@@ -35,7 +36,7 @@ class Evaluation(EvaluationRecord):
 
     def __repr__(self) -> str:
         methods = ", ".join(result.name for result in self.results)
-        return f"Evaluation({len(self)} images, {self.settings.get('model')}; {methods})"
+        return f"Evaluation({counted(len(self), 'image')}, {self.settings.get('model')}; {methods})"
 
     def _repr_html_(self) -> str:
         return display().evaluation_html(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.records import EvaluationRecord
 
@@ -15,7 +16,7 @@ def pairs_html(evaluation: EvaluationRecord) -> str:
     """One row per image and label."""
     header, rows = tables.pair_cells(evaluation, methods=1)
     left_out = len(rows) - MOST_ROWS
-    notes = [f"{left_out} more rows; print the result to see all"] if left_out > 0 else []
+    notes = [f"{counted(left_out, 'more row')}; print the result to see all"] if left_out > 0 else []
     return table_html(header, rows[:MOST_ROWS], notes)
 
 

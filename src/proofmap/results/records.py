@@ -12,6 +12,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, inputs_of
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted
 from proofmap.metrics import proof
 from proofmap.metrics.block import BlockResult, ScoreInfo
 from proofmap.metrics.curves import Curves
@@ -65,7 +66,7 @@ class MethodResult:
                     yield {"method": self.name, "image": self.image_names[i], **place, **scores}
 
     def __repr__(self) -> str:
-        return f"MethodResult({self.name}, {len(self.image_names)} images, {len(self.scores)} scores)"
+        return f"MethodResult({self.name}, {counted(len(self.image_names), 'image')}, {counted(len(self.scores), 'score')})"
 
     def score(self, name: str) -> Score:
         for score in self.scores:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proofmap.core.labels import NO_LABEL, is_by_probability
+from proofmap.core.text import counted
 from proofmap.results.records import SOUNDNESS, EvaluationRecord
 
 
@@ -29,8 +30,12 @@ def coverage_words(evaluation: EvaluationRecord) -> str:
     everything = len(label_set) if isinstance(label_set, Sequence) and not isinstance(label_set, str) else 0
     n = everything or len(evaluation.label_names)
     if least == n:
-        return f"all {n:,} labels"
-    return f"{least:,} of {n:,} labels" if least == most else f"{least:,} to {most:,} of {n:,} labels"
+        return f"all {counted(n, 'label')}"
+    return (
+        f"{least:,} of {counted(n, 'label')}"
+        if least == most
+        else f"{least:,} to {most:,} of {counted(n, 'label')}"
+    )
 
 
 def coverage_notes(evaluation: EvaluationRecord) -> list[str]:

@@ -89,13 +89,13 @@ def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
             uneven_names.setdefault(many, []).append(name)
         elif least < n and by_the_rule and least == most and kind == BEST_EFFORT:
             notes.append(
-                f"{name} counts the {many} of {n} images whose second label has f >= {SECOND_LABEL_FLOOR}"
+                f"{name} counts the {many} of {counted(n, 'image')} whose second label has f >= {SECOND_LABEL_FLOOR}"
             )
         elif least < n:
-            notes.append(f"{name} counts {many} of {n} images")
+            notes.append(f"{name} counts {many} of {counted(n, 'image')}")
     for many, names in uneven_names.items():
         notes.append(
-            f"{', '.join(names)}: means over different images ({many} of {n} images by method); compare with: proofmap compare"
+            f"{', '.join(names)}: means over different images ({many} of {counted(n, 'image')} by method); compare with: proofmap compare"
         )
     return notes
 

@@ -39,6 +39,7 @@ class Manifest:
         batches: batch sizes (forward only, with gradient), threads, and images in a block: they decide the last bits.
         environments: every machine and version that units were made on.
         commands: every command line that worked on the run.
+        asked: the methods and metrics that each of them named, to make them again; see :mod:`proofmap.study.fresh`.
     """
 
     study: Mapping[str, object]
@@ -49,6 +50,7 @@ class Manifest:
     created: str
     environments: tuple[Mapping[str, object], ...] = ()
     commands: tuple[str, ...] = ()
+    asked: tuple[Mapping[str, object], ...] = ()
     schema: int = field(default=SCHEMA)
     sealed: bool = field(default=True, compare=False)
     """Whether the file it was read from has a digest."""
@@ -78,7 +80,8 @@ class Manifest:
             raise StoreError(f"{path} was written by a newer Proofmap; install that version")
         digest = content.pop("digest", None)  # manifests of earlier versions have none
         written = _digest(content)
-        for key in ("batches", "environments", "commands"):
+        content.setdefault("asked", ())  # manifests of earlier versions have none
+        for key in ("batches", "environments", "commands", "asked"):
             content[key] = tuple(content[key])
         manifest = cls(**content)
         _ = manifest.selection
@@ -148,7 +151,12 @@ class Manifest:
         number = None if mine is None or requested is None else max(mine, requested)
         names = tuple(dict.fromkeys([*self.selection.names, *study.images.names]))
         images = asdict(replace(self.selection, number=number, names=names))
-        return replace(self, study={**self.study, "images": images, "maps": study.maps})
+        asked = asked_by(study)
+        return replace(
+            self,
+            study={**self.study, "images": images, "maps": study.maps},
+            asked=self.asked if asked in self.asked else (*self.asked, asked),
+        )
 
     def continued(self, here: Mapping[str, object], command: str = "") -> Manifest:
         """With this machine and command noted; another version of Proofmap is refused."""
@@ -194,7 +202,25 @@ def new_manifest(study: Study, ready: Ready, *, live: bool, threads: int, block:
         block=block,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         environments=(environment(ready.classifier.device),),
+        asked=(asked_by(study),),
     )
+
+
+def asked_by(study: Study) -> dict[str, object]:
+    """What a study judges and by what, as plain data; objects of a Python process cannot be kept, and are left out."""
+    kept: dict[str, object] = {
+        key: [entry for entry in getattr(study, key) if _is_plain(entry)] for key in ("methods", "metrics")
+    }
+    kept |= {"thresholds": study.thresholds, "curve": study.curve, "fit": study.fit}
+    return plain_record(kept)
+
+
+def _is_plain(entry: object) -> bool:
+    try:
+        json.dumps(entry)
+    except TypeError:
+        return False
+    return True
 
 
 def identity_of(study: Study, ready: Ready) -> dict[str, object]:
@@ -274,7 +300,7 @@ def same_settings(
     kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
 ) -> None:
     """Refuse a method or metric that has the name of one in the run, but other settings."""
-    lines = differences(*_with_revisions(old, plain_record(new)))
+    lines = differences(*with_revisions(old, plain_record(new)))
     if lines:
         if any(line.startswith("code:") for line in lines):
             lines.append(
@@ -289,7 +315,7 @@ def same_settings(
         )
 
 
-def _with_revisions(*records: Mapping[str, Any]) -> list[dict[str, Any]]:
+def with_revisions(*records: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The records with all revisions stated that one of them states; one that is not stated is the first."""
     first = {name: 1 for record in records for name in record.get("revisions", {})}
     return [{**record, "revisions": {**first, **record.get("revisions", {})}} for record in records]

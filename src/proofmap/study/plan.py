@@ -21,9 +21,6 @@ from proofmap.study.store.records import ImageRow, Registered
 from proofmap.study.study import Study
 from proofmap.study.unit import Subject, Unit
 
-_MAPS_AT_ONCE = 32_000_000  # map values of one unit
-_LARGEST_BLOCK = 64
-
 
 @dataclass(frozen=True)
 class MethodPlan:
@@ -60,15 +57,6 @@ class Plan:
         if any(cost is None for cost in costs):
             return None
         return sum((cost for cost in costs if cost is not None), Cost())
-
-
-def block_size(study: Study, classifier: Classifier, labels: int) -> int:
-    """Images in a unit: enough to fill the device's batches, few enough that a lost unit is no great loss."""
-    if study.block is not None:
-        return study.block
-    fill_device = -(-2 * classifier.frozen().batches[1].size // max(1, labels))
-    fit_memory = max(1, _MAPS_AT_ONCE // (classifier.inputs.count * max(1, labels)))
-    return max(1, min(fill_device, fit_memory, _LARGEST_BLOCK))
 
 
 def cut(images: Sequence[ImageRow], size: int) -> list[list[int]]:

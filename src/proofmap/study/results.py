@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,22 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.inputs import inputs_of
+from proofmap.core.errors import InputError
+from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
-from proofmap.data.loader import load_listed
-from proofmap.data.specs import rebuild_dataset
 from proofmap.metrics.block import BlockResult, ScoreInfo
 from proofmap.metrics.curves import Curves
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, method_result
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
+from proofmap.study.pictured import Pictures
 from proofmap.study.sanity import stored_sanity
 from proofmap.study.store.checks import check_values
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
-from proofmap.study.store.maps import read_maps
 from proofmap.study.store.records import ImageRow, Registered, blobs_digest, curve_values, is_digest
 from proofmap.study.survey import chosen_images, unreadable_images
 from proofmap.study.unit import label_table
@@ -78,7 +76,7 @@ class Run:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r}, {len(self.images)} images, {len(self.methods)} methods)"
+        return f"Run({str(self.folder)!r}, {counted(len(self.images), 'image')}, {counted(len(self.methods), 'method')})"
 
     @cached_property
     def images(self) -> list[ImageRow]:
@@ -143,20 +141,21 @@ class Run:
         lacking = self.unfinished()
         if lacking:
             missing = ", ".join(
-                f"{name} lacks {n} of {len(self.images)} images" for name, n in lacking.items()
+                f"{name} lacks {n} of {counted(len(self.images), 'image')}" for name, n in lacking.items()
             )
             notes.append(f"not finished, so means are over different images: {missing}")
         failures = self.failures()
         unreadable = sum(not failure.method for failure in failures)
         if unreadable:
-            some = "1 picture" if unreadable == 1 else f"{unreadable} pictures"
-            notes.append(f"{some} could not be read and {'is' if unreadable == 1 else 'are'} not counted")
+            notes.append(
+                f"{counted(unreadable, 'picture')} could not be read and {'is' if unreadable == 1 else 'are'} not counted"
+            )
         reasons: dict[str, list[str]] = {}
         for failure in failures[unreadable:]:
             reasons.setdefault(failure.method, []).append(failure.reason)
         for method, given in reasons.items():
             notes.append(
-                f"{method} failed on {len(given)} of {len(self.images)} images, first with: {given[0]}"
+                f"{method} failed on {len(given)} of {counted(len(self.images), 'image')}, first with: {given[0]}"
             )
         return notes
 
@@ -180,7 +179,7 @@ class Run:
         rows = {row.name: row for row in self.images}
         if image not in rows or method not in self.methods:
             raise InputError(f"the run has no method {method!r} or no image {image!r}")
-        found = self._maps(self.methods[method], [rows[image]])
+        found = self._pictures.maps(self.methods[method], [rows[image]])
         if image not in found:
             raise InputError(f"the maps of {method} on {image} were not kept (maps = none), or failed")
         return found[image]
@@ -205,7 +204,7 @@ class Run:
         outside = [place for place in places if not 0 <= place < len(self.images)]
         if outside:
             raise InputError(f"there is no image {outside[0]}: the run has 0 to {len(self.images) - 1}")
-        return self._with_pictures(bare, places, dataset) if places else bare
+        return self._pictures.added_to(bare, self.methods, places, dataset) if places else bare
 
     def _bare(self) -> Evaluation:
         table = label_table([image.labels for image in self.images])
@@ -232,6 +231,10 @@ class Run:
             context,
             run_scores=tuple(self.store.run_scores()),
         )
+
+    @property
+    def _pictures(self) -> Pictures:
+        return Pictures(self.folder, self.manifest, self.store, self.images)
 
     @cached_property
     def _place(self) -> dict[int, int]:
@@ -331,73 +334,3 @@ class Run:
         """The curves that most images have, the same for all methods: metrics that came later may have drawn others."""
         games = self.store.rows("SELECT game FROM curves GROUP BY game ORDER BY count(*) DESC, min(rowid)")
         return games[0][0] if games else ""
-
-    # ---- pictures -----------------------------------------------------------------------------------------------
-
-    def _with_pictures(
-        self,
-        bare: Evaluation,
-        places: Sequence[int],
-        dataset: Dataset | None,
-    ) -> Evaluation:
-        rows = [self.images[place] for place in places]
-        maps = {result.name: self._maps(self.methods[result.name], rows) for result in bare.results}
-        names = {place: self.images[place].name for place in places}
-        shown = [place for place in places if all(names[place] in found for found in maps.values())]
-        pixels = self._pixels(shown, dataset)
-        shown = [place for place in shown if place in pixels]
-        if not shown:
-            return bare
-        wide = bare.labels.shape[1]
-        results = []
-        for result in bare.results:
-            wanted = [maps[result.name][names[place]] for place in shown]
-            stack = [_padded(one, 1 if result.label_free else wide) for one in wanted]
-            results.append(replace(result, maps=torch.stack(stack)))
-        images = torch.stack([pixels[place] for place in shown])
-        return replace(bare, results=tuple(results), images=images, pictured=tuple(shown))
-
-    def _maps(self, method: Registered, images: Sequence[ImageRow]) -> dict[str, Tensor]:
-        """The maps of these images by name, each from the last file that has them; a file is read once."""
-        found: dict[str, Tensor] = {}
-        for block in dict.fromkeys(image.block for image in images):
-            files = self.store.rows(
-                "SELECT maps FROM units WHERE method = ? AND block = ? AND maps IS NOT NULL ORDER BY id DESC",
-                method.id,
-                block,
-            )
-            names = [image.name for image in images if image.block == block]
-            for (name,) in files:
-                lacking = [image for image in names if image not in found]
-                if lacking:
-                    found |= read_maps(self.folder, name, lacking)
-        return found
-
-    def _pixels(self, places: Sequence[int], dataset: Dataset | None) -> dict[int, Tensor]:
-        """The pixels of some images, read again from where they are; those that are missing are left out."""
-        if not places:
-            return {}
-        settings: Any = self.manifest.study
-        try:
-            dataset = dataset or rebuild_dataset(settings["dataset"])
-        except ProofmapError:
-            return {}
-        index = {name: i for i, name in enumerate(dataset.names)}
-        there = [place for place in places if _same_picture(self.images[place], dataset, index)]
-        indices = {index[self.images[place].name]: place for place in there}
-        (block,) = load_listed(dataset, inputs_of(self.manifest.identity), [list(indices)], ahead=0)
-        return {indices[i]: block.images[k].cpu() for k, i in enumerate(block.indices)}
-
-
-def _same_picture(image: ImageRow, dataset: Dataset, index: Mapping[str, int]) -> bool:
-    try:
-        return image.name in index and dataset.digest(index[image.name]) == image.digest
-    except ProofmapError:
-        return False
-
-
-def _padded(maps: Tensor, wide: int) -> Tensor:
-    """Maps ``(L, *positions)`` with empty ones added up to ``wide``; stored blocks may have fewer labels than others."""
-    if len(maps) >= wide:
-        return maps[:wide]
-    return torch.cat([maps, maps.new_zeros(wide - len(maps), *maps.shape[1:])])

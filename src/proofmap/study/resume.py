@@ -13,6 +13,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import LabelRule
 from proofmap.core.version import __version__
 from proofmap.plugins.provenance import provenance
+from proofmap.study.blocks import block_size
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import (
     Manifest,
@@ -24,7 +25,7 @@ from proofmap.study.manifest import (
     plain_record,
     same_settings,
 )
-from proofmap.study.plan import Plan, block_size
+from proofmap.study.plan import Plan, unit_cost
 from proofmap.study.setup import Ready, Setup
 from proofmap.study.store.checks import check_references
 from proofmap.study.store.database import FILE as SCORES
@@ -78,13 +79,14 @@ def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = Fal
             f"{folder} has {SCORES} but no {MANIFEST}: it is unknown what its numbers are of, so nothing is added to "
             f"them. Restore it with: proofmap verify {folder} --repair; or choose another --out"
         )
-    manifest = new_manifest(
-        study,
-        ready,
-        live=setup.classifier is not None,
-        threads=torch.get_num_threads(),
-        block=block_size(study, ready.classifier, expected_labels(study, ready)),
+    threads, labels, metrics = (
+        torch.get_num_threads(),
+        expected_labels(study, ready),
+        list(ready.metrics.values()),
     )
+    costs = [unit_cost(method, metrics, labels) for method in ready.methods.values()]
+    block = block_size(study, ready.classifier, labels, costs, threads)
+    manifest = new_manifest(study, ready, live=setup.classifier is not None, threads=threads, block=block)
     return manifest, True
 
 

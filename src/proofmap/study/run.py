@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_output, output_folder
+from proofmap.core.files import check_output
 from proofmap.core.labels import LabelRule
+from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
 from proofmap.metrics.curves import Curves
 from proofmap.results.records import run_scores
 from proofmap.study.environment import environment
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
+from proofmap.study.leftovers import run_folder
 from proofmap.study.manifest import Manifest
+from proofmap.study.outcome import Outcome, kept_of
 from proofmap.study.plan import Plan, Work, cut, digest, make_plan, work_of
 from proofmap.study.results import Run
 from proofmap.study.resume import (
@@ -38,7 +41,6 @@ from proofmap.study.rows import unit_row
 from proofmap.study.sanity import Sanity, check_sanity
 from proofmap.study.setup import Ready, Setup
 from proofmap.study.store.database import Store
-from proofmap.study.store.lock import locked
 from proofmap.study.store.maps import MapsFile, write_maps
 from proofmap.study.store.records import ImageRow, Registered
 from proofmap.study.study import Study
@@ -48,35 +50,9 @@ from proofmap.study.watchers.status import State, Watcher, Watchers
 from proofmap.study.watchers.tally import Tally
 
 GIVE_UP_AFTER = 3
-"""A method that fails on every image of this many units in a row is not tried further in this run."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: its folder, its plan, and how many images failed."""
-
-    folder: Path
-    plan: Plan
-    units: int
-    """Units computed now."""
-    unreadable: int
-    failed: int
-    """(method, image) pairs without a result."""
-    given_up: Mapping[str, int] = field(default_factory=dict)
-    """Methods that kept failing, and on how many images they were not tried; these count as failed."""
-    files: tuple[Path, ...] = ()
-    """What ``on_end`` wrote."""
-
-    @property
-    def complete(self) -> bool:
-        return self.unreadable == 0 and self.failed == 0
-
-    def __str__(self) -> str:
-        done = f"{self.units} of {self.plan.units} units were computed now"
-        failed = f"{self.failed} (method, image) pairs failed, {self.unreadable} pictures could not be read"
-        return (
-            f"{done}; {failed}; read it with pm.Run({str(self.folder)!r}), or: proofmap report {self.folder}"
-        )
+"""A method that fails on every image of this many units in a row is not tried further in this run,"""
+GIVE_UP_IMAGES = 8
+"""if these are at least so many images: a unit may be a single one."""
 
 
 def run_study(
@@ -126,8 +102,7 @@ def run_study(
         if existing is None and batch_size is not None:
             ready.classifier.fix_batches(batch_size, batch_size)
         LabelRule.parse(study.labels, ready.classifier.names)  # refused before there is a folder
-        folder = output_folder(out)
-        with locked(folder, wait=wait):
+        with run_folder(out, wait=wait) as folder:
             run = _Run(folder, setup, ready, executor or LocalExecutor(), watchers, worker_device)
             return run.execute(on_sanity, on_plan, on_end, retry, command)
     finally:
@@ -152,6 +127,7 @@ class _Run:
         self.tally = Tally(str(ready.classifier.device))
         self.tally.progress.tick = lambda: self._notify("running")
         self._games: set[str] = set()
+        self._finished: set[tuple[str, int]] = set()  # methods and blocks
 
     # ---- the stages ---------------------------------------------------------------------------------------------
 
@@ -211,7 +187,11 @@ class _Run:
         self._notify("running")
         if work.waiting:
             self.store.set_run_scores(())  # they would no longer be about all of the run
-        given_up = self._work(work) if work.waiting else {}
+        try:
+            given_up = self._work(work) if work.waiting else {}
+        except BaseException as stop:
+            stop.add_note(kept_of(work, self._finished))
+            raise
         query = (
             "SELECT methods.name, count(*) FROM failures JOIN methods ON methods.id = method GROUP BY method"
         )
@@ -261,7 +241,7 @@ class _Run:
         self.store.set_label_names(self.ready.classifier.names)
 
         def report_survey(looked_at: int) -> None:
-            self.tally.last = f"{looked_at} pictures looked at"
+            self.tally.last = f"{counted(looked_at, 'picture')} looked at"
             self._notify("surveying")
 
         self.survey.complete(self.store, retry=retry, on_progress=report_survey)
@@ -301,15 +281,17 @@ class _Run:
 
     def _work(self, work: Work) -> dict[str, int]:
         """Compute the units; returns methods that kept failing, and on how many images they were not tried."""
-        failing: Counter[str] = Counter()
+        failing: dict[str, list[Unit]] = defaultdict(list)  # the units in a row that a method failed on
         given_up: list[Unit] = []
 
         def units() -> Iterator[Unit]:
             for unit in work.waiting:
-                if failing[unit.method] < GIVE_UP_AFTER:
-                    yield unit
-                else:
+                failed = failing[unit.method]
+                images = sum(len(one.subjects) for one in failed)
+                if len(failed) >= GIVE_UP_AFTER and images >= GIVE_UP_IMAGES:
                     given_up.append(unit)
+                else:
+                    yield unit
 
         stored: Future[None] | None = None  # a unit is written while the next one is computed
         with (
@@ -323,7 +305,7 @@ class _Run:
                 if stored is not None:
                     stored.result()
                 stored = writer.submit(self._store, unit, result, work.images[unit.block])
-                failing[unit.method] = 0 if result.parts else failing[unit.method] + 1
+                failing[unit.method] = [] if result.parts else [*failing[unit.method], unit]
                 self._count(unit, result)
                 self._notify("running")
             if stored is not None:
@@ -365,6 +347,7 @@ class _Run:
         if file is not None:
             row = replace(row, maps=file.name, maps_bytes=file.size, maps_digest=file.digest)
         self.store.add_unit(row)
+        self._finished.add((unit.method, unit.block))
 
     def _record_environment(self, result: UnitResult) -> None:
         """Keep a new machine, and batch sizes halved for lack of memory, in the manifest: a resumed run uses them."""

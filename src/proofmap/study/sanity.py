@@ -83,7 +83,8 @@ class Sanity:
         right = [f"{self.right} of {self.known} right"] if self.known else ["true labels are not known"]
         moves = [f"f moves by {_places(self.moves)} from one to another"] if self.images > 1 else []
         alone = [f"{fill.fill} alone is {fill.label!r} with f = {_places(fill.f)}" for fill in self.fills]
-        return f"sanity of {self.images} {self.noun}: {'; '.join([*right, *moves, *alone])}"
+        many = f"{self.images} {self.noun}" if self.images != 1 else f"one of the {self.noun}"
+        return f"sanity of {many}: {'; '.join([*right, *moves, *alone])}"
 
     def warnings(self) -> list[str]:
         """What is suspicious, and what to check."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from proofmap.core.errors import InputError
+from proofmap.core.text import counted
 from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, escaped_lines, evaluation_settings, ink_on
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
@@ -121,9 +122,9 @@ def label_matrix(evaluation: Evaluation) -> LabelMatrix:
     )
     left = []
     if size < wide:
-        left.append(f"the first {size} of {wide} labels")
+        left.append(f"the first {size} of {counted(wide, 'label')}")
     if len(matrices) < len(evaluation.results):
-        left.append(f"{len(matrices)} of {len(evaluation.results)} methods")
+        left.append(f"{len(matrices)} of {counted(len(evaluation.results), 'method')}")
     left_out = f"Shown: {', '.join(left)}. " if left else ""
     star = "* One map for all labels. " if any(m.label_free for m in matrices) else ""
     return LabelMatrix(

@@ -1,25 +1,20 @@
 """The scores of a run, in SQLite: what was surveyed, what is done, every value, and what failed.
 
-One process writes (it holds the run's lock); any number may read at the same time. A unit's values go in within one
-transaction, so after a crash a unit is stored completely or not at all.
+A unit's values go in within one transaction, so after a crash a unit is stored completely or not at all.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from proofmap.results.statistics import RunScore
-from proofmap.study.store import schema
-from proofmap.study.store.errors import Damaged, StoreError, damaged, disk_full
+from proofmap.study.store.connection import Connection
+from proofmap.study.store.errors import damaged
 from proofmap.study.store.records import (
     ImageRow,
     Registered,
@@ -31,7 +26,6 @@ from proofmap.study.store.records import (
     values_digest,
 )
 from proofmap.study.store.schema import seal_of
-from proofmap.study.store.snapshot import copied, log_of
 
 FILE = "scores.sqlite"
 SEALED = {
@@ -44,115 +38,11 @@ SEALED = {
 """Tables whose rows have a seal, and the columns in its order."""
 
 
-class Store:
+class Store(Connection):
     """The database of one run directory."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
-        self.path = folder / FILE
-        if not (create or self.path.is_file()):
-            raise StoreError(f"{folder} is not a run directory of proofmap: it has no {FILE}")
-        self.read_only = not (create or (os.access(folder, os.W_OK) and os.access(self.path, os.W_OK)))
-        self._copy: TemporaryDirectory[str] | None = None
-        try:
-            with self._store_errors():
-                self.database = self._opened(create)
-                self._prepare(create)
-        except BaseException:
-            self.close()
-            raise
-
-    def _opened(self, create: bool) -> sqlite3.Connection:
-        if not self.read_only:
-            return self._connect(self.path, "rwc" if create else "rw")
-        if not log_of(self.path).exists():
-            # the file alone has everything, and SQLite needs no files of its own beside it
-            database = self._connect(self.path, "ro&immutable=1")
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-            if version >= len(schema.MIGRATIONS):
-                return database
-            database.close()
-        self._copy = copied(self.path)
-        return self._connect(Path(self._copy.name, FILE), "rw")
-
-    @staticmethod
-    def _connect(path: Path, mode: str) -> sqlite3.Connection:
-        uri = f"{path.resolve().as_uri()}?mode={mode}"
-        return sqlite3.connect(
-            uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False
-        )  # one thread at a time, but not always the same one
-
-    def _prepare(self, create: bool) -> None:
-        (application,) = self.database.execute("PRAGMA application_id").fetchone()
-        (tables,) = self.database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables and application != schema.APPLICATION:
-            raise Damaged(f"{self.path} is a database, but not one of proofmap")
-        if not tables and not create:
-            raise StoreError(f"{self.path} is empty: the run was stopped before it stored anything")
-        if not self.read_only:
-            self.database.execute("PRAGMA journal_mode = WAL")
-            self.database.execute("PRAGMA synchronous = FULL")  # a power cut takes back no finished unit
-        if not self.read_only or self._copy is not None:
-            schema.migrate(self.database)
-        if self.read_only:
-            self.database.execute("PRAGMA query_only = ON")
-
-    def close(self) -> None:
-        if hasattr(self, "database"):  # it may not have been opened
-            self.database.close()
-        if self._copy is not None:
-            self._copy.cleanup()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @contextmanager
-    def _store_errors(self) -> Iterator[None]:
-        """Turn errors of SQLite and the disk into ones that name the file and the fix."""
-        try:
-            yield
-        except UnicodeDecodeError as error:
-            raise damaged(self.path, str(error)) from error
-        except sqlite3.DatabaseError as error:
-            text = str(error)
-            if "full" in text or "disk I/O" in text:
-                raise disk_full(self.path, text) from error
-            if "locked" in text:
-                raise StoreError(f"{self.path} is in use by another program: {text}") from error
-            if "readonly" in text or "unable to open" in text:
-                raise StoreError(f"{self.path} cannot be opened for writing: {text}") from error
-            if isinstance(error, sqlite3.ProgrammingError):
-                raise
-            raise damaged(self.path, text) from error
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._store_errors():
-            self.database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self.database.execute("COMMIT")
-            except BaseException:
-                if self.database.in_transaction:
-                    self.database.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """All that is read within is of one moment, while another process may go on writing."""
-        with self._store_errors():
-            self.database.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self.database.execute("ROLLBACK")
-
-    def rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
-        with self._store_errors():
-            return self.database.execute(query, arguments).fetchall()
+        super().__init__(folder / FILE, create=create)
 
     def sealed(self, table: str, rest: str = "", *arguments: object, also: str = "") -> list[tuple[Any, ...]]:
         """Rows of a table of ``SEALED``, each checked against its seal; ``also`` names columns to put in front."""
@@ -403,8 +293,3 @@ class Store:
                 self.database.execute(f"DELETE FROM {table} WHERE method = ?", (id_,))
             self.database.execute("DELETE FROM methods WHERE id = ?", (id_,))
             self.database.execute("DELETE FROM run_scores")  # they were about all methods
-
-    def checkpoint(self) -> None:
-        """Write everything into the one file, so that it can be copied alone."""
-        with self._store_errors():
-            self.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -13,6 +13,8 @@ from typing import IO
 from proofmap.core.errors import ProofmapError
 from proofmap.study.store.errors import StoreError
 
+FILE = "lock"
+
 
 class RunBusy(ProofmapError):
     """Another process writes to this run directory."""
@@ -21,26 +23,45 @@ class RunBusy(ProofmapError):
 @contextmanager
 def locked(folder: Path, *, wait: bool = False, every: float = 0.5) -> Iterator[None]:
     """Hold the lock of a run directory; a second process raises :class:`RunBusy`, or waits for the first."""
+    while True:
+        with open(
+            _opened(folder / FILE), "r+b", buffering=0
+        ) as file:  # unbuffered: closing it writes nothing
+            while not _try_lock(file):
+                if not wait:
+                    file.seek(0)
+                    holder = file.read(100).decode(errors="replace").strip()
+                    by = f" (process {holder})" if holder else ""
+                    raise RunBusy(
+                        f"another process{by} is working on {folder}. Wait for it with --wait, or choose another --out"
+                    )
+                time.sleep(every)
+            if not _is_there(file, folder / FILE):  # the holder was refused, and took its lock away
+                continue
+            with suppress(OSError):  # on a full disk the holder stays unnamed
+                file.seek(0)
+                file.truncate()
+                file.write(f"{os.getpid()}\n".encode())
+            yield  # closing the file releases the lock
+            return
+
+
+def _opened(path: Path) -> int:
     try:
         # a link is not followed: the lock is emptied, and the file it leads to is not of this run
-        number = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except FileNotFoundError:  # the folder of a run that was refused
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _opened(path)
     except OSError as error:
-        raise StoreError(f"{folder / 'lock'} cannot be written: {error.strerror}") from None
-    with open(number, "r+b", buffering=0) as file:  # unbuffered: closing it writes nothing
-        while not _try_lock(file):
-            if not wait:
-                file.seek(0)
-                holder = file.read(100).decode(errors="replace").strip()
-                by = f" (process {holder})" if holder else ""
-                raise RunBusy(
-                    f"another process{by} is working on {folder}. Wait for it with --wait, or choose another --out"
-                )
-            time.sleep(every)
-        with suppress(OSError):  # on a full disk the holder stays unnamed
-            file.seek(0)
-            file.truncate()
-            file.write(f"{os.getpid()}\n".encode())
-        yield  # closing the file releases the lock
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _is_there(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is still the one of this name."""
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    return False
 
 
 if sys.platform == "win32":

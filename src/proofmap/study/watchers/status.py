@@ -20,6 +20,7 @@ from typing import Literal, Protocol
 import torch
 
 from proofmap.core.progress import SilentTask, Task
+from proofmap.core.text import counted
 
 State = Literal["surveying", "running", "finished", "failed", "interrupted"]
 Clock = Callable[[], float]
@@ -177,13 +178,13 @@ def status_line(status: Status) -> str:
     state = "" if running else f"{status.state}: "
     if status.state == "surveying":
         return f"surveying: {status.last or 'looking at the pictures'}"
-    parts = [f"{state}{status.units_done}/{status.units_total} units"]
+    parts = [f"{state}{status.units_done}/{counted(status.units_total, 'unit')}"]
     if status.units_failed:
         parts.append(f"{status.units_failed} failed")
     if status.units_before:
         parts.append(f"{status.units_before} from before")
     if rate is not None:
-        parts.append(f"{status.passes_done:,} passes, {rate:,.0f}/s")
+        parts.append(f"{counted(status.passes_done, 'pass')}, {rate:,.0f}/s")
     if running and left is not None:
         parts.append(f"{duration(left)} left")
     if running and status.last:

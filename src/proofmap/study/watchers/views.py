@@ -21,6 +21,7 @@ from rich.text import Text
 
 from proofmap.core.files import write_text
 from proofmap.core.progress import seconds_between_lines
+from proofmap.core.text import counted
 from proofmap.study.watchers.status import (
     Clock,
     Status,
@@ -202,7 +203,11 @@ class LiveView:
             still = f"{duration(max(0.0, left - since))} left"
             times = [f"  {elapsed}, {still}", f"  {still}", ""]
         failed = f", {now.units_failed} failed" if now.units_failed else ""
-        units = f" {now.units_done}/{now.units_total} units{failed}" if now.units_total else f" {now.state}"
+        units = (
+            f" {now.units_done}/{counted(now.units_total, 'unit')}{failed}"
+            if now.units_total
+            else f" {now.state}"
+        )
         words = next((units + time for time in times if len(units + time) <= width - 10), units)
         bar = ProgressBar(
             total=now.units_total or None,

@@ -1,0 +1,191 @@
+"""Did scores drop since another run? Paired differences over the images that both judged, held against what may be lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+from proofmap.core.errors import InputError
+from proofmap.core.text import counted
+from proofmap.results import tables
+from proofmap.results.compare import Difference, compare, signed
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import MethodResult, setting_text
+
+JUDGED_ALIKE = ("labels", "label_set", "renormalise", "outputs")
+"""Settings of an evaluation that must agree; the net, and with it how its input is made, may be another."""
+OF_THE_NET = ("color",)
+"""Settings of a score that come from the net: the gray of a fill is its mean."""
+ROUNDING = 1e-6
+"""Values are float32: a drop of exactly what is allowed passes, whatever its last bits."""
+
+Use = Literal["mean", "interval"]
+"""What is held against a bar: the ``mean`` over images, or the whole 95 % ``interval`` (its end nearer to failing)."""
+
+
+@dataclass(frozen=True)
+class DropLine:
+    """One method, one metric: how it changed, image by image, and how much it may lose."""
+
+    method: str
+    metric: str
+    higher_is_better: bool
+    max_drop: float
+    value: float
+    """The mean over the images that both runs count."""
+    value_against: float
+    """The other run's mean over the same images."""
+    difference: float
+    low: float
+    high: float
+    n: int
+    passes: bool
+    reason: str
+
+    @property
+    def bar(self) -> str:
+        """The bar in words."""
+        return f"{'-' if self.higher_is_better else '+'}{self.max_drop:g} at most"
+
+    def record(self) -> dict[str, object]:
+        """The line as plain data."""
+        return asdict(self)
+
+    def cells(self) -> list[str]:
+        return [
+            self.method,
+            f"{self.metric} {'↑' if self.higher_is_better else '↓'}",
+            tables.number(self.value),
+            tables.number(self.value_against),
+            signed(self.difference),
+            "-" if math.isnan(self.low) else f"[{signed(self.low)}, {signed(self.high)}]",
+            str(self.n),
+            self.bar,
+            (
+                f"passes{'' if self.n else ': it counted no image before'}"
+                if self.passes
+                else f"fails: {self.reason}"
+            ),
+        ]
+
+
+HEADER = ["method", "metric", "mean", "before", "difference", "95 % interval", "n", "allowed", "verdict"]
+
+
+def find_drops(
+    evaluation: Evaluation,
+    against: Evaluation,
+    max_drop: float | Mapping[str, float],
+    methods: Sequence[str],
+    use: Use = "mean",
+) -> tuple[tuple[DropLine, ...], tuple[str, ...]]:
+    """A line per method and metric, and what to know about them.
+
+    Args:
+        max_drop: how much any score may get worse; or how much by the name of a score, and then only these are held.
+        methods: both evaluations must have them, judged by the same metrics with the same settings.
+    """
+    limits = dict(max_drop) if isinstance(max_drop, Mapping) else {"": float(max_drop)}
+    for what, limit in limits.items():
+        if not (math.isfinite(limit) and limit >= 0):
+            raise InputError(
+                f"the drop allowed of {what or 'a score'} must be a number of at least 0, not {limit}"
+            )
+    if not (methods and limits):
+        raise InputError("there is nothing to hold against the other run: no method, or no score")
+    _check_judged_alike(evaluation, against)
+    lines = []
+    for name in methods:
+        now, before = _result(evaluation, name, "this run"), _result(against, name, "the other run")
+        pair = {"before": replace(against, results=(before,)), "now": replace(evaluation, results=(now,))}
+        metrics = _metrics(now, before, [metric for metric in limits if metric])
+        for d in compare(pair, metrics=metrics, anyway=True).differences:
+            counted_before = not bool(before.values[d.metric].isnan().all())
+            lines.append(_line(name, d, limits.get(d.metric, limits.get("", 0.0)), use, counted_before))
+    return tuple(lines), tuple(_notes(evaluation, against, methods))
+
+
+def _line(method: str, d: Difference, limit: float, use: Use, counted_before: bool) -> DropLine:
+    """Better is up, so that a drop is a difference below zero, whichever way the metric counts. What counted no image
+    before cannot drop."""
+    up = 1 if d.higher_is_better else -1
+    end = d.low if d.higher_is_better else d.high
+    judged = up * (d.difference if use == "mean" else end)
+    if d.n == 0:
+        reason = "no image counts in both runs" if counted_before else ""
+    elif math.isnan(judged):
+        reason = "one image has no interval"
+    elif judged < -limit - ROUNDING:
+        reason = (
+            f"worse by {-judged:.4f}"
+            if use == "mean"
+            else f"by the interval's end it is worse by {-judged:.4f}"
+        )
+    else:
+        reason = ""
+    numbers = (limit, d.value, d.baseline_value, d.difference, d.low, d.high, d.n)
+    return DropLine(method, d.metric, d.higher_is_better, *numbers, not reason, reason)
+
+
+def _check_judged_alike(evaluation: Evaluation, against: Evaluation) -> None:
+    ours, theirs = evaluation.settings, against.settings
+    for key in JUDGED_ALIKE:
+        if key in ours and key in theirs and setting_text(ours[key]) != setting_text(theirs[key]):
+            raise _other_settings(key, ours[key], theirs[key])
+
+
+def _result(evaluation: Evaluation, name: str, where: str) -> MethodResult:
+    found = next((result for result in evaluation.results if result.name == name), None)
+    if found is None:
+        there = ", ".join(result.name for result in evaluation.results)
+        raise InputError(
+            f"{where} has no method {name!r}, only {there}; judge it there too, or name the methods to hold: --method METHOD"
+        )
+    return found
+
+
+def _metrics(now: MethodResult, before: MethodResult, named: Sequence[str]) -> list[str]:
+    """The metrics to hold: those that are named, or all; both runs must have them, with the same settings."""
+    scores = {"this run": now.scores, "the other run": before.scores}
+    wanted = list(named) or list(dict.fromkeys(s.name for there in scores.values() for s in there))
+    for name in wanted:
+        for where, there in scores.items():
+            if name not in {score.name for score in there}:
+                raise InputError(
+                    f"{now.name} was not judged by {name} in {where}; judge it there too, or name the scores to hold: "
+                    "--max-drop METRIC=NUMBER"
+                )
+        a, b = now.score(name), before.score(name)
+        if a.higher_is_better != b.higher_is_better:
+            raise _other_settings(f"{name}, higher is better,", a.higher_is_better, b.higher_is_better)
+        for key in sorted({*a.settings, *b.settings} - {*JUDGED_ALIKE, *OF_THE_NET}):
+            if setting_text(a.settings.get(key)) != setting_text(b.settings.get(key)):
+                raise _other_settings(f"{key} of {name}", a.settings.get(key), b.settings.get(key))
+    return wanted
+
+
+def _other_settings(what: str, here: object, there: object) -> InputError:
+    return InputError(
+        f"the two runs do not compare: {what} is {here} in this run and {there} in the other; judge both alike"
+    )
+
+
+def _notes(evaluation: Evaluation, against: Evaluation, methods: Sequence[str]) -> list[str]:
+    """In what the two runs differ."""
+    ours, theirs = evaluation.settings, against.settings
+    notes = []
+    if ours.get("fingerprint") != theirs.get("fingerprint"):
+        now, then = ours.get("model"), theirs.get("model")
+        notes.append(
+            f"the nets differ: {now} now, {then} before" + (", by weights or code" if now == then else "")
+        )
+    for name in methods:
+        if setting_text(evaluation[name].settings) != setting_text(against[name].settings):
+            notes.append(f"{name} has other settings or other code than before")
+    n, m = len(evaluation), len(against)
+    both = len({*evaluation.image_names} & {*against.image_names})
+    if not both == n == m:
+        notes.append(f"{counted(both, 'image')} in both runs, of {n} now and {m} before; only these count")
+    return notes

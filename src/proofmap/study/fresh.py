@@ -1,0 +1,74 @@
+"""Is a run still what its study would compute now? For pipelines that must not pass on the numbers of an older state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from proofmap.core.errors import InputError
+from proofmap.core.version import __version__
+from proofmap.study.manifest import differences, identity_of, plain_record, with_revisions
+from proofmap.study.results import Run
+from proofmap.study.resume import registrations
+from proofmap.study.setup import Ready, Setup
+from proofmap.study.study import Study
+from proofmap.study.survey import changed_images
+
+
+def what_changed(run: Run) -> list[str]:
+    """A line for everything that is not as it was when the run was computed; empty where it would be computed alike.
+
+    The net, the data, the methods and the metrics are opened again from where the run says they are: this compares
+    their weights, code, settings and pictures, and the version of Proofmap. Nothing is computed.
+    """
+    kept: Any = run.manifest.study
+    if kept["model"] is None or not kept["dataset"]:
+        raise InputError(
+            f"the net or the data of {run.folder} was an object of a Python process, so nobody can tell whether it is still "
+            "the same; --fresh needs a net by its name or file.py:function, and data by its place"
+        )
+    versions = sorted(run.manifest.versions - {__version__})
+    changed = [f"Proofmap was {' and '.join(versions)}, and is {__version__} now"] if versions else []
+    studies = [_study(run, dict(asked)) for asked in run.manifest.asked if asked["methods"]]
+    if not studies:
+        return [*changed, "the run does not say how its methods can be made again"]
+    setup = Setup(study=studies[0], dataset=kept["dataset"], device="cpu", left_out=run.manifest.left_out)
+    opened = [replace(setup, study=study).open() for study in studies]
+    changed += _net_and_rules(run, studies[-1], opened[-1])
+    changed += _things(run, opened)
+    problems, _ = changed_images(run.store.images(), opened[-1].dataset)
+    known = {row.name for row in run.store.images()}
+    new = [name for name in opened[-1].dataset.names if name not in known]
+    if new and run.manifest.selection.number is None and not run.manifest.selection.names:
+        problems.append(f"{new[0]} is new" + (f", and {len(new) - 1} more" if len(new) > 1 else ""))
+    return changed + problems
+
+
+def _study(run: Run, asked: dict[str, Any]) -> Study:
+    """The settings of one command that worked on the run."""
+    kept: Any = run.manifest.study
+    names = ("model", "weights", "data", "labels", "label_set", "renormalise", "seed")
+    settings = {name: kept[name] for name in names}
+    return Study(**settings, **asked, images=run.manifest.selection)
+
+
+def _net_and_rules(run: Run, study: Study, ready: Ready) -> list[str]:
+    lines = differences(run.manifest.identity, identity_of(study, ready))
+    others = [line for line in lines if not line.startswith("fingerprint:")]
+    return others or ["the net's weights or code are not those of the run" for _ in lines]
+
+
+def _things(run: Run, opened: list[Ready]) -> list[str]:
+    """Methods and metrics that are not what they were; what a later command named replaces what an earlier one did."""
+    changed = []
+    for kind, stored in (("methods", run.methods), ("metrics", run.metrics)):
+        now = {name: settings for one in opened for name, _, settings, _ in registrations(one)[kind]}
+        for name, thing in stored.items():
+            if name not in now:
+                changed.append(
+                    f"the {kind[:-1]} {name} was an object of a Python process: it cannot be compared"
+                )
+                continue
+            lines = differences(*with_revisions(thing.settings, plain_record(now[name])))
+            changed += [f"the {kind[:-1]} {name}: {line}" for line in lines]
+    return changed

@@ -1,0 +1,182 @@
+"""An audit of runs: against the run of another net, of what is not the present state, and as JUnit XML."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from proofmap import cli
+from proofmap.core.errors import InputError
+from proofmap.study import Run, Study, run_study
+from proofmap.study.fresh import what_changed
+from tests.data.made_up import save
+from tests.study.studies import classifier_of, net_file, toy_study
+
+MINE = "import torch\nSCALE = 1\n\n\ndef mine(classifier, images, labels):\n    return SCALE * images[:, :1] * labels[:, :, None, None]\n"
+
+
+def audit(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["proofmap", "audit", *arguments])
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+@pytest.fixture
+def two_nets(tmp_path: Path) -> tuple[Path, Path]:
+    """Yesterday's net and today's, which sees nothing: f is the same whatever is shown, but for a trace of it."""
+    study = toy_study(tmp_path, 4, methods=["gradient-x-input", "random"], maps="none")
+    run_study(study, tmp_path / "main")
+    run_study(replace(study, model=net_file(tmp_path, forward="self.layers(x) * 1e-3")), tmp_path / "now")
+    return tmp_path / "main", tmp_path / "now"
+
+
+def test_a_worse_net_fails_against_yesterdays_and_the_same_net_passes(
+    two_nets: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main, now = map(str, two_nets)
+    file = tmp_path / "reports" / "audit.xml"
+    assert audit(monkeypatch, main, "--against", main, "--max-drop", "0", "--junit", str(file)) == 0
+    (suite,) = ElementTree.parse(file).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == (
+        "7",
+        "0",
+    )  # five scores, two runs that are finished
+    capsys.readouterr()
+    assert audit(monkeypatch, now, "--against", main, "--max-drop", ".05", "--junit", str(file)) == 1
+    told = capsys.readouterr()
+    assert "fails: worse by" in told.out and "the nets differ" in told.out and "random" not in told.out
+    (suite,) = ElementTree.parse(file).getroot()
+    failures = [case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None]
+    assert len(failures) == int(suite.get("failures", 0)) > 0
+    assert all("against the other run: " in str(name) for name in failures)
+    assert audit(monkeypatch, now, "--against", main, "--max-drop", "2") == 0
+    assert audit(monkeypatch, now, "--against", main, "--max-drop", "soundness=1", "--format", "csv") == 0
+    assert "max_drop" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (("--max-drop", "0.1"), "--against and --max-drop belong together"),
+        (("--against", "main"), "--against and --max-drop belong together"),
+        (("--against", "main", "--max-drop", "much"), "--max-drop must be a number, or METRIC=NUMBER"),
+        (("--against", "main", "--max-drop", "0.1", "--max-drop", "0.2"), "must be METRIC=NUMBER, not '0.1'"),
+        (("--against", "main", "--max-drop", "speed=1"), "was not judged by speed in this run"),
+        (("--against", "main", "--max-drop", "1", "--method", "lime"), "no method 'lime'"),
+        (("--against", "nowhere", "--max-drop", "1"), "there is no run directory nowhere"),
+        (("--against", "main", "--max-drop", "1", "--junit", "photos"), "such as photos/audit.xml"),
+        ((), "--against RUN --max-drop 0.05"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_and_nothing_is_written(
+    two_nets: tuple[Path, Path],
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    more = () if "--junit" in arguments else ("--junit", "audit.xml")
+    assert audit(monkeypatch, "now", *arguments, *more) == 2
+    printed = capsys.readouterr()
+    assert told in " ".join(printed.err.split()) and not printed.out
+    assert not (tmp_path / "audit.xml").exists()
+
+
+def test_other_pictures_under_the_same_names_do_not_compare(
+    two_nets: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    save(tmp_path / "photos", "02.png", 77)
+    run_study(toy_study(tmp_path, 0, methods=["gradient-x-input"], maps="none"), tmp_path / "other")
+    assert audit(monkeypatch, str(tmp_path / "other"), "--against", str(two_nets[0]), "--max-drop", "1") == 2
+    assert "02.png is not the same picture in" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> tuple[Study, Path]:
+    (tmp_path / "mine.py").write_text(MINE)
+    study = toy_study(tmp_path, 3, methods=["gradient", f"{tmp_path / 'mine.py'}:mine"], maps="none")
+    run_study(study, tmp_path / "run")
+    run_study(replace(study, methods=("gradient-x-input",), metrics=("deletion",)), tmp_path / "run")
+    return study, tmp_path / "run"
+
+
+def test_a_run_of_the_present_state_is_fresh(
+    fresh: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, folder = fresh
+    with Run(folder) as run:
+        assert what_changed(run) == []
+    arguments = (
+        str(folder),
+        "--bar",
+        "deletion=1",
+        "--unfinished",
+        "--fresh",
+        "--junit",
+        str(tmp_path / "a.xml"),
+    )
+    assert audit(monkeypatch, *arguments) == 0
+    assert "is fresh" in (tmp_path / "a.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    "edit, told",
+    [
+        ("net", "the net's weights or code are not those of the run"),
+        ("method", "the method mine: code: "),
+        ("picture", "01.png has changed"),
+        ("new picture", "07.png is new"),
+        ("version", "Proofmap was 0.0.1, and is "),
+    ],
+)
+def test_a_run_of_an_older_state_is_not_fresh(
+    fresh: tuple[Study, Path],
+    tmp_path: Path,
+    edit: str,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, folder = fresh
+    if edit == "net":
+        net_file(tmp_path, seed=5)
+    elif edit == "method":
+        (tmp_path / "mine.py").write_text(MINE.replace("SCALE = 1", "SCALE = 2"))
+    elif edit == "version":
+        monkeypatch.setattr("proofmap.study.manifest.Manifest.versions", {"0.0.1"})
+    else:
+        save(tmp_path / "photos", "01.png" if edit == "picture" else "07.png", 55)
+    assert audit(monkeypatch, str(folder), "--bar", "deletion=1", "--unfinished") == 0
+    capsys.readouterr()
+    assert audit(monkeypatch, str(folder), "--bar", "deletion=1", "--unfinished", "--fresh") == 1
+    assert f"the run is not fresh, so it does not pass: {told}" in " ".join(capsys.readouterr().err.split())
+
+
+def test_nobody_can_tell_whether_an_object_of_a_process_is_the_same(tmp_path: Path) -> None:
+    study = toy_study(tmp_path, 2, methods=["random"])
+    run_study(study, tmp_path / "live", classifier=classifier_of(study))
+    with Run(tmp_path / "live") as run, pytest.raises(InputError, match="was an object of a Python process"):
+        what_changed(run)
+
+    def mine(classifier: object, images: object, labels: object) -> object:
+        return images[:, :1] * labels[:, :, None, None]  # type: ignore[index]
+
+    run_study(replace(study, methods=(mine, {"method": mine, "name": "again"}, "random")), tmp_path / "run")
+    with Run(tmp_path / "run") as run:
+        told = "was an object of a Python process: it cannot be compared"
+        assert [line.endswith(told) for line in what_changed(run)] == [True, True]

@@ -1,0 +1,118 @@
+"""Units are small enough that little is lost with one, their size is planned, and a run that is stopped says what it kept."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from proofmap import Classifier, cli
+from proofmap.methods.method import Cost
+from proofmap.study import Run, Study, run_study
+from proofmap.study.blocks import GRADIENT, PER_PASS, RATES, SECONDS, UNKNOWN, block_size, multiply_adds
+from proofmap.study.manifest import Manifest
+from proofmap.study.unit import Unit, UnitResult, Worker
+from tests.study.studies import facts, toy_study
+
+
+def wide_net(channels: int = 8) -> nn.Sequential:
+    torch.manual_seed(0)
+    grouped = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+    return nn.Sequential(
+        nn.Conv2d(3, channels, 3, padding=1), nn.ReLU(), grouped, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(channels, 5),
+    ).eval()  # fmt: skip
+
+
+def test_multiply_adds_are_counted_layer_by_layer() -> None:
+    f = Classifier(wide_net(), size=16, batch_size=64)
+    assert multiply_adds(f) == 16 * 16 * 8 * (3 * 9) + 16 * 16 * 8 * 9 + 5 * 8
+    assert not any(module._forward_hooks for module in f.net.modules())  # type: ignore[union-attr]
+    function = Classifier(lambda x: x.flatten(1)[:, :4], size=16, batch_size=64)
+    assert multiply_adds(function) == 2500 * 3 * 16 * 16
+
+
+def test_a_unit_takes_no_longer_than_planned_and_at_least_one_image() -> None:
+    f = Classifier(wide_net(), size=16, batch_size=10_000)
+    pass_ = multiply_adds(f) + PER_PASS
+    seconds = SECONDS * RATES["cpu"]
+
+    def size(*costs: Cost | None, threads: int = 1, labels: int = 2, **changes: Any) -> int:
+        return block_size(Study(**changes), f, labels, costs, threads)
+
+    ten = int(seconds / (10.2 * pass_))  # passes, so that ten images fit
+    assert size(Cost(forward=ten)) == 10 and size(Cost(forward=ten), threads=2) == 20
+    assert size(Cost(forward=1), Cost(gradient=ten // GRADIENT)) == 10  # the costliest method decides
+    assert size(Cost(forward=10 * ten)) == size(Cost(gradient=10**12)) == 1
+    assert size(Cost(forward=1)) == 64 and size(Cost(gradient=10**12), block=7) == 7
+    assert size(None) == size(Cost(gradient=2 * UNKNOWN))
+
+
+def test_the_size_comes_from_the_plan_and_a_run_keeps_the_one_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, 6, methods=["gradient"], metrics=["insertion:points=4"], block=None)
+    run_study(study, tmp_path / "large")
+    assert Manifest.read(tmp_path / "large").block >= 6, "a small net is fast, so all images are one unit"
+    monkeypatch.setitem(RATES, "cpu", 1e4)
+    for name in ("small", "again"):
+        run_study(study, tmp_path / name)
+    assert Manifest.read(tmp_path / "small").block == 1
+    assert facts(tmp_path / "small") == facts(tmp_path / "again")
+    before = Manifest.read(tmp_path / "large").block
+    run_study(replace(study, methods=("gradient", "random")), tmp_path / "large")
+    assert Manifest.read(tmp_path / "large").block == before
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, number: int, how: type[BaseException]) -> None:
+    """Interrupt the work in the middle of this unit."""
+    work, calls = Worker.__call__, 0
+
+    def stopped(self: Worker, unit: Unit) -> UnitResult:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            raise how
+        return work(self, unit)
+
+    monkeypatch.setattr(Worker, "__call__", stopped)
+
+
+def test_a_run_that_is_stopped_says_what_it_kept_and_goes_on_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, 5, methods=["gradient", "random"])  # blocks of 2, 2 and 1
+    with monkeypatch.context() as patch:
+        stop_at(patch, 4, KeyboardInterrupt)
+        with pytest.raises(KeyboardInterrupt) as stop:
+            run_study(study, tmp_path / "run")
+    assert stop.value.__notes__ == [
+        "kept 6 of 10 results (5 images x 2 methods); the same command goes on from there"
+    ]
+    with Run(tmp_path / "run") as run:
+        assert run.unfinished() == {"gradient": 1, "random": 3}
+    with monkeypatch.context() as patch:
+        stop_at(patch, 2, KeyboardInterrupt)
+        with pytest.raises(KeyboardInterrupt) as stop:
+            run_study(study, tmp_path / "run")
+    assert stop.value.__notes__[0].startswith("kept 8 of 10 results")
+    assert run_study(study, tmp_path / "run").units == 2
+
+
+def test_the_command_line_says_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = toy_study(tmp_path, 3)
+    words = ["evaluate", "--model", study.model, "--data", str(study.data[0]), "--methods", "gradient", "-q"]
+    monkeypatch.setattr(sys, "argv", ["proofmap", *words, "--block", "1", "--out", str(tmp_path / "run")])
+    stop_at(monkeypatch, 3, cli._Interrupted)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130
+    told = "stopped; kept 2 of 3 results (3 images x 1 method); the same command goes on from there"
+    assert told in capsys.readouterr().err
