@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap.cli.console import progress_for
+from proofmap.cli.console import print_result, progress_for, stderr
 from proofmap.cli.options import (
     COMPARED,
     BatchSizeOption,
@@ -29,7 +29,6 @@ from proofmap.cli.options import (
     device_named,
     print_written,
     split_list,
-    stderr,
     warn_if_no_charts,
 )
 from proofmap.core.files import check_output
@@ -82,7 +81,7 @@ def explain(
         for i in block.indices:
             warn_of_crop(photos.names[i], photos.read(i), classifier.inputs)
     if (out / "evaluation.json").exists():
-        stderr.print(f"note: the files of an earlier explain in {out}/ are replaced", markup=False)
+        stderr.print(f"note: the files of an earlier explain in {out}/ are replaced")
     proof = pm.explain(
         classifier,
         block.images,
@@ -94,7 +93,7 @@ def explain(
         seed=seed,
         progress=progress_for(stderr, quiet),
     )
-    print(proof)
+    print_result(proof)
     written = proof.save(out)
     report = write_report(
         proof.evaluation,
@@ -105,7 +104,7 @@ def explain(
     )
     print_written([*written, report])
     for failure in block.failures:
-        stderr.print(f"failed: {failure.reason}", markup=False)
+        stderr.print(f"failed: {failure.reason}")
     if block.failures:
         raise typer.Exit(3)
 
@@ -137,10 +136,10 @@ def demo(
         seed=seed,
         progress=progress_for(stderr, quiet),
     )
-    print(f"what the maps of {found.results[0].name} prove\n\n{tables.pair_table(found, methods=1)}\n")
-    print(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
+    print_result(f"what the maps of {found.results[0].name} prove\n\n{tables.pair_table(found, methods=1)}\n")
+    print_result(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
     written = found.save(out)
     report = write_report(found, out / "report.html", command=command_line())
     print_written([*written, report])
     warn_if_no_charts(out)
-    stderr.print(f"open {report} in a browser: every picture, with a slider", markup=False)
+    stderr.print(f"open {report} in a browser: every picture, with a slider")

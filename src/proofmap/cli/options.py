@@ -10,12 +10,10 @@ from typing import Annotated, cast, get_args
 
 import torch
 import typer
-from rich.console import Console
 
+from proofmap.cli.console import stderr
 from proofmap.core.errors import InputError
 from proofmap.core.pictures import Fit
-
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 COMPARED = "learned-mask,top-label:learned-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
 
@@ -86,9 +84,9 @@ def command_line() -> str:
 
 def print_written(paths: Sequence[Path]) -> None:
     folder = paths[0].parent
-    stderr.print(f"\nwritten to {folder}/: {', '.join(p.name for p in paths)}", markup=False)
+    stderr.print(f"\nwritten to {folder}/: {', '.join(p.name for p in paths)}")
 
 
 def warn_if_no_charts(out: Path) -> None:
     if not (out / "curves.png").is_file():
-        stderr.print("no charts were drawn: pip install 'proofmap\\[figures]' brings matplotlib")
+        stderr.print("no charts were drawn: pip install 'proofmap[figures]' brings matplotlib")
