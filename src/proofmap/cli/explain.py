@@ -31,7 +31,7 @@ from proofmap.cli.options import (
     split_list,
     warn_if_no_charts,
 )
-from proofmap.core.files import check_output
+from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
@@ -94,15 +94,16 @@ def explain(
         progress=progress_for(stderr, quiet),
     )
     print_result(proof)
-    written = proof.save(out)
-    report = write_report(
-        proof.evaluation,
-        out / "report.html",
-        title=f"What do the maps of {method} prove?",
-        command=command_line(),
-        explained=True,
-    )
-    print_written([*written, report])
+    with written_together(out) as folder:
+        written = proof.save(folder)
+        report = write_report(
+            proof.evaluation,
+            folder / "report.html",
+            title=f"What do the maps of {method} prove?",
+            command=command_line(),
+            explained=True,
+        )
+    print_written([out / path.name for path in (*written, report)])
     for failure in block.failures:
         stderr.print(f"failed: {failure.reason}")
     if block.failures:

@@ -60,8 +60,15 @@ def files_below(folder: str | Path) -> list[str]:
     Names that start with a dot, links that lead back, and pictures that Proofmap itself wrote are left out. Only
     directories are read; a file is opened only where results of Proofmap lie beside it.
     """
+    check_searchable(folder)
     found = [file for file in _below(str(folder), "", False) if os.path.splitext(file)[1].lower() in SUFFIXES]
     return sorted(found, key=lambda file: file.split("/"))
+
+
+def check_searchable(folder: str | Path) -> None:
+    """Refuse the whole file system, where a search for images would find those of every program."""
+    if os.path.realpath(folder) == os.path.realpath(os.sep):
+        raise InputError(f"{folder} is the whole file system; name the folder that holds the images")
 
 
 def _below(folder: str, prefix: str, among_results: bool) -> Iterator[str]:
@@ -73,13 +80,20 @@ def _below(folder: str, prefix: str, among_results: bool) -> Iterator[str]:
         raise InputError(f"the folder {shown} cannot be listed: {error.strerror}") from None
     among_results = among_results or any(entry.name in RESULTS for entry in entries)
     for entry in entries:
-        if entry.is_dir():
+        if _is_folder(entry):
             if not (entry.is_symlink() and _leads_back(entry.path)):
                 yield from _below(entry.path, f"{prefix}{entry.name}/", among_results)
-        elif not (entry.is_file() or entry.is_symlink()):  # a dangling link is an image that cannot be read
+        elif not (entry.is_symlink() or entry.is_file()):  # a dangling link is an image that cannot be read
             continue
         elif not (among_results and is_own_picture(entry.path)):
             yield prefix + entry.name
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself leads nowhere, like one that dangles
+        return False
 
 
 def _leads_back(link: str) -> bool:

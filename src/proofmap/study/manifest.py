@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import write_text
+from proofmap.core.files import is_disk_full, write_text
 from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import digest_of
 from proofmap.study.environment import environment
 from proofmap.study.setup import Ready, settings_of
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
-from proofmap.study.store.errors import Damaged, StoreError, disk_full, is_disk_full
+from proofmap.study.store.errors import Damaged, StoreError, disk_full
 from proofmap.study.study import Selection, Study
 
 FILE = "manifest.json"
