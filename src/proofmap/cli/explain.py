@@ -39,6 +39,7 @@ from proofmap.data.specs import photographs
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
+from proofmap.report.originals import original_of
 from proofmap.results import tables
 from proofmap.study.setup import explained_samples, without_samples
 
@@ -102,6 +103,7 @@ def explain(
             title=f"What do the maps of {method} prove?",
             command=command_line(),
             explained=True,
+            originals=lambda k: original_of(photos.read(block.indices[k]), classifier.inputs),
         )
     print_written([out / path.name for path in (*written, report)])
     for failure in block.failures:

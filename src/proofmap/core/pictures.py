@@ -220,14 +220,17 @@ def fitted_size(
     return scaled, (round((scaled[0] - width) / 2), round((scaled[1] - height) / 2))
 
 
-def seen_share(given: tuple[int, int], size: tuple[int, int], resize: int | None, how: Fit = "crop") -> float:
-    """The share of a picture's area that is left after :func:`fit`.
+def seen_part(
+    given: tuple[int, int], size: tuple[int, int], resize: int | None, how: Fit = "crop"
+) -> tuple[float, float, float, float]:
+    """The part of a picture that is left after :func:`fit`: left, top, right, bottom, in shares of its sides.
 
-    >>> seen_share((1200, 200), (224, 224), 224)
-    0.16666666666666666
+    >>> seen_part((1200, 200), (224, 224), 224)
+    (0.4166666666666667, 0.0, 0.5833333333333334, 1.0)
     """
-    (wide, high), _ = fitted_size(given, size, resize, how)
-    return min(1.0, size[1] / wide) * min(1.0, size[0] / high)
+    (wide, high), (left, top) = fitted_size(given, size, resize, how)
+    right, bottom = left + size[1], top + size[0]
+    return max(0, left) / wide, max(0, top) / high, min(wide, right) / wide, min(high, bottom) / high
 
 
 def resize_shorter_side(image: Image.Image, side: int) -> Image.Image:
