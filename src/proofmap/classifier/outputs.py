@@ -87,7 +87,8 @@ def names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> t
         returns = (
             "one output: name its two labels, [negative, positive]" if one_output else f"{labels} outputs"
         )
-        raise InputError(f"names has {len(names)} entries, but the net returns {returns}")
+        order = "" if one_output else "; give one name for each output, in their order"
+        raise InputError(f"names has {len(names)} entries, but the net returns {returns}{order}")
     return tuple(names)
 
 

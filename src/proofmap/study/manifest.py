@@ -7,6 +7,7 @@ refused with a list of what differs.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -286,6 +287,11 @@ def same_settings(
             f"the {kind} {name!r} of {folder} has other settings:\n"
             + "\n".join(f"  {line}" for line in lines)
             + '\nGive this one a name of its own (name = "..." in the study file), or choose another --out'
+            + (
+                f"; the old one goes with: proofmap forget {folder} {shlex.quote(name)}"
+                if kind == "method"
+                else ""
+            )
         )
 
 

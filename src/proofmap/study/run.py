@@ -15,7 +15,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, output_folder
 from proofmap.core.labels import LabelRule
-from proofmap.data.dataset import Dataset
+from proofmap.data.dataset import Dataset, truths
 from proofmap.metrics.curves import Curves
 from proofmap.results.records import run_scores
 from proofmap.study.environment import environment
@@ -126,6 +126,9 @@ def run_study(
         if existing is None and batch_size is not None:
             ready.classifier.fix_batches(batch_size, batch_size)
         LabelRule.parse(study.labels, ready.classifier.names)  # refused before there is a folder
+        truths(
+            ready.dataset, ready.classifier.names, indices=[]
+        )  # likewise: labels that the net does not have
         folder = output_folder(out)
         with locked(folder, wait=wait):
             run = _Run(folder, setup, ready, executor or LocalExecutor(), watchers, worker_device)

@@ -72,6 +72,12 @@ class Pictures(Inputs):
     def _form(self) -> str:
         return "(N, C, H, W)"
 
+    def shape_hint(self) -> str:
+        return (
+            f"Check size, and mean and std: they have {len(self.mean)} {'entry' if len(self.mean) == 1 else 'entries'}, one for "
+            "each channel of the net"
+        )
+
     def _bytes_hint(self) -> str:
         return "; divide 8-bit pixels by 255"
 
