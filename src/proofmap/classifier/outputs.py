@@ -76,11 +76,8 @@ def names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> t
     """
     if names is None:
         return tuple(str(i) for i in range(labels))
-    broken = [name for name in names if any("\ud800" <= c <= "\udfff" for c in name)]
-    if broken:
-        raise InputError(
-            f"the label name {broken[0]!a} has a broken character; read the file of names in its own encoding, UTF-8 for most"
-        )
+    # halves of characters, from a file read in the wrong encoding, cannot be stored: they are spelled out
+    names = [str(name).encode(errors="backslashreplace").decode() for name in names]
     if one_output and len(names) == 1:
         return (f"not {names[0]}", names[0])
     if len(names) != labels:
