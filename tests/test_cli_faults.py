@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from proofmap.core import files
 from proofmap.core.pictures import find_images
 from proofmap.data import load_dataset
 from proofmap.data.folders import image_csv
@@ -42,7 +43,7 @@ def photo(path: Path | bytes, seed: int = 0) -> None:
 
 @pytest.fixture
 def full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A disk that fills up while something larger than a few bytes is written: a real one where root allows."""
+    """A disk that is nearly full: a real one where root allows, else one whose files cannot be put on it."""
     real = hasattr(os, "getuid") and os.getuid() == 0
     if real:
         try:
@@ -52,17 +53,18 @@ def full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             return
         except pytest.skip.Exception:
             pass
-    (folder / "disk").mkdir(exist_ok=True)
-    (folder / "disk" / "ballast").write_bytes(b"")
-    opened = os.fsync
+    disk = folder / "disk"
+    disk.mkdir(exist_ok=True)
+    (disk / "ballast").write_bytes(b"")
+    put_on_disk = files._sync
 
-    def no_room(number: int) -> None:
-        if os.fstat(number).st_size > 8_000 and "disk" in os.readlink(f"/proc/self/fd/{number}"):
+    def no_room(path: Path, flags: int) -> None:
+        if disk in path.absolute().parents and path.is_file():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        opened(number)
+        put_on_disk(path, flags)
 
-    monkeypatch.setattr(os, "fsync", no_room)
-    yield folder / "disk"
+    monkeypatch.setattr(files, "_sync", no_room)
+    yield disk
 
 
 def left(disk: Path) -> list[str]:
@@ -110,7 +112,7 @@ def test_a_run_on_a_full_disk_is_not_half_exported(
     flags = ("--data", "photos", "--methods", "gradient,random", "--no-pictures", "--quiet", "--out", "run")
     assert run(monkeypatch, "evaluate", *flags, *MODEL) == 0
     room = os.statvfs(full).f_bavail * os.statvfs(full).f_frsize
-    (full / "more").write_bytes(bytes(max(0, min(room, 300_000) - 3_000)))
+    (full / "more").write_bytes(bytes(max(0, min(room, 300_000) - 3_000)))  # of the real one, nearly all
     name, *rest = command
     assert run(monkeypatch, name, "run", *rest) == 2
     err = capsys.readouterr().err
