@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from proofmap import judging
 from proofmap.classifier import Classifier
-from proofmap.core.errors import InputError
+from proofmap.core.errors import DiskFull, InputError
 from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.judging import evaluate, explain
 from proofmap.methods import LearnedMask, Method, Random, TopLabel, make_method
@@ -411,17 +413,19 @@ def test_nothing_is_written_when_a_method_fails(f: Classifier, images: Tensor, t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_is_whole_or_not_there(
+def test_all_files_are_written_or_none(
     f: Classifier, images: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def disk_full(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-        path.write_bytes(b"half a file")
-        raise OSError("No space left on device")
+    def disk_full(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files, "save_file", disk_full)
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr(files, "save", disk_full)
+    with pytest.raises(DiskFull, match=r"cannot be written: No space left on device\. Make room"):
         explain(f, images, method="random", labels="top1").save(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["evaluation.json", "pairs.csv", "scores.csv"]
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(DiskFull):
+        explain(f, images, method="random", labels="top1").save(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_in_the_place_of_the_folder_is_told(found: Evaluation, tmp_path: Path) -> None:

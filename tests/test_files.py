@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap.core.errors import InputError
+from proofmap.core.errors import DiskFull, InputError, ProofmapError
 from proofmap.core.files import (
     atomic_write,
     check_ends,
@@ -18,7 +21,9 @@ from proofmap.core.files import (
     distinct_names,
     file_name,
     output_folder,
+    remove_parts,
     write_text,
+    written_together,
 )
 
 
@@ -197,3 +202,49 @@ def test_pipes_and_devices_are_refused_before_they_are_opened(tmp_path: Path) ->
             check_ends(path)
     check_ends(tmp_path / "nowhere")
     check_ends(tmp_path)
+
+
+# ---- several files at once ------------------------------------------------------------------------------------
+
+
+def test_files_written_together_get_their_places_together(tmp_path: Path) -> None:
+    with written_together(tmp_path / "out") as part:
+        write_text(part / "a.txt", "new")
+        assert list((tmp_path / "out").iterdir()) == [part]
+    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {"a.txt": "new"}
+
+
+def test_when_one_cannot_be_written_none_is(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "a.txt").write_text("old")
+
+    def write_half(folder: Path) -> None:
+        with written_together(folder) as part:
+            write_text(part / "a.txt", "new")
+            raise RuntimeError
+
+    for folder in ("old", "new"):
+        with pytest.raises(RuntimeError):
+            write_half(tmp_path / folder)
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "old", tmp_path / "old" / "a.txt"]
+    assert (tmp_path / "old" / "a.txt").read_text() == "old"
+
+
+def test_what_a_killed_process_was_writing_together_is_removed(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / f".files.part{ended.pid}").mkdir()
+    (tmp_path / f".files.part{ended.pid}" / "a.txt").write_text("half")
+    (tmp_path / f".files.part{os.getpid()}").mkdir()
+    remove_parts(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [f".files.part{os.getpid()}"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_says_what_to_do(tmp_path: Path, number: int) -> None:
+    with pytest.raises(DiskFull, match=r"a.txt cannot be written: .+\. Make room") as caught:
+        with atomic_write(tmp_path / "a.txt"):
+            raise OSError(number, os.strerror(number))
+    assert isinstance(caught.value, ProofmapError) and caught.value.errno == number
+    with pytest.raises(OSError, match="Input/output error"), atomic_write(tmp_path / "a.txt"):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -23,6 +23,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.pictures import find_images, fit, fitted_size, read_image, to_pixels
 from proofmap.data import load_dataset
 from proofmap.data.photos import CropWarning, load_images
+from proofmap.judging import evaluate, explain
+from proofmap.report.html import write_report
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 MEAN = (0.5, 0.4, 0.3)
@@ -448,3 +450,23 @@ def test_a_photo_of_which_little_is_seen_is_named(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_images(tmp_path / "panorama.png", classifier(8).fitting("pad"))
+
+
+# ---- names -------------------------------------------------------------------------------------------------
+
+
+def test_photos_go_by_the_names_of_their_files(tmp_path: Path) -> None:
+    for place in ("a/cat.png", "b/cat.png", "tabby.v2.png"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        Image.fromarray(noise(9, 9, 3)).save(tmp_path / place)
+    f = classifier(8)
+    photos = load_images(tmp_path, f)
+    proof = explain(f, photos, method="gradient", labels="top1")
+    assert proof.evaluation.image_names == ("cat", "cat-2", "tabby.v2")
+    assert "tabby.v2.gradient.png" in {path.name for path in proof.save(tmp_path / "out")}
+    write_report(proof.evaluation, tmp_path / "page.html", explained=True)
+    assert "tabby.v2" in (tmp_path / "page.html").read_text()
+    found = evaluate(f, photos, methods=["gradient"], labels="top1", names=["x", "y", "z"])
+    assert found.image_names == ("x", "y", "z"), "names that are given come first"
+    assert evaluate(f, photos[:2], methods=["gradient"]).image_names == ("image-0", "image-1")
+    assert evaluate(f, photos * 0.5, methods=["gradient"]).image_names[0] == "image-0", "other images"

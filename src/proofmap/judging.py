@@ -17,6 +17,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels, check_labels, label_index
+from proofmap.core.pictures import names_of_files
 from proofmap.core.progress import Progress, Silent
 from proofmap.methods.method import MethodLike, make_method
 from proofmap.metrics.block import Subjects, join_blocks, judge_block, score_infos
@@ -113,11 +114,12 @@ def evaluate(
         methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions.
         labels: ``"all"``, ``"top5"``, ``"p>=0.01"``, a list of names or indices, or a tensor ``(N, L)``.
         metrics: what to judge by, names and specs too; :func:`default_metrics` when left out.
-        names: one per image, for tables and files.
+        names: one per image, for tables and files; those of the files that :func:`load_images` read when left out.
         truth: the true label of each image, by name or index, for metrics that ask for it; None or -1 where not known.
         boxes: for each image where its true label's things are, ``(left, top, right, bottom)`` in the input's pixels.
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
     """
+    names = names_of_files(images) if names is None else names
     images = as_inputs(classifier, images)
     if len(images) == 0:
         raise InputError("there are no images to evaluate on")

@@ -207,3 +207,27 @@ def test_best_effort_passes_over_places_without_a_label() -> None:
 def test_an_image_with_no_label_but_the_top_one_was_not_asked_for_effort() -> None:
     assert math.isnan(effort([0.6], [0.6], second=0.3))
     assert math.isnan(effort([0.6, NAN], [0.6, NAN], second=0.3))
+
+
+def test_an_image_explained_for_no_other_label_that_the_net_believes_does_not_count() -> None:
+    assert math.isnan(
+        effort([0.6, 0.0, 0.0], [0.6, 0.009, 0.001], second=0.3)
+    )  # the second was not explained
+    assert math.isnan(effort([0.6, 0.0], [0.6, 0.09], e1=0.1))
+    assert effort([0.6, 0.05], [0.6, 0.1], e1=0.1) == pytest.approx(1)
+    assert math.isnan(effort([0.6, NAN], [0.6, 0.3]))  # nothing was measured
+
+
+@given(
+    f=st.lists(probabilities, min_size=2, max_size=5),
+    auc=st.lists(probabilities, min_size=5, max_size=5),
+    second=probabilities,
+    e1=st.floats(0, 0.25, width=32),
+)
+def test_best_effort_is_its_definition(f: list[float], auc: list[float], second: float, e1: float) -> None:
+    asked = [alpha(a, p, e1) for a, p in zip(auc[1:], f[1:], strict=False) if p >= e1]
+    found = effort(auc[: len(f)], f, second=second, e1=e1)
+    if asked and second >= torch.tensor(0.01):
+        assert found == min(asked)
+    else:
+        assert math.isnan(found)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import urllib.error
+import warnings
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from PIL import Image
 
 from proofmap.core.errors import MissingExtra, ModelError
 from proofmap.data.photos import load_images
-from proofmap.models import load_classifier
+from proofmap.models import hubs, load_classifier
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -136,6 +137,49 @@ def test_a_photo_reaches_the_net_as_timm_itself_prepares_it(timm: ModuleType, ph
     torch.testing.assert_close(ours, transform(Image.open(photo).convert("RGB")), rtol=0, atol=0.02)
 
 
+@pytest.mark.parametrize("crop_pct", [1.0, 0.875])
+def test_a_photo_is_squashed_where_timm_squashes_it(
+    timm: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crop_pct: float
+) -> None:
+    resolve = timm.data.resolve_model_data_config
+    squash = {"crop_mode": "squash", "crop_pct": crop_pct}
+    monkeypatch.setattr(timm.data, "resolve_model_data_config", lambda net: {**resolve(net), **squash})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        f = load_classifier("timm:resnet18?pretrained=false", batch_size=1)
+    assert f.inputs.fit == "squash"
+    if crop_pct < 1:
+        assert "squashed to 256 pixels, of which the middle 224 were cut out" in str(caught[-1].message)
+        return
+    assert not caught
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 12, 3), dtype=np.uint8)
+    oblong = Image.fromarray(pixels).resize((480, 200), Image.Resampling.BICUBIC)
+    oblong.save(tmp_path / "oblong.png")
+    config = {**resolve(timm.create_model("resnet18")), **squash}
+    theirs = timm.data.create_transform(**config)(oblong)
+    (ours,) = load_images(tmp_path / "oblong.png", f)
+    mean, std = (torch.tensor(config[key]).view(3, 1, 1) for key in ("mean", "std"))
+    torch.testing.assert_close((ours - mean) / std, theirs, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "size, crop_pct, fit",
+    [
+        ({"shortest_edge": 256}, None, {"resize": 256}),
+        ({"shortest_edge": 224}, 0.875, {"resize": 256}),
+        ({"shortest_edge": 384}, 0.875, {"fit": "squash"}),  # ConvNeXT's processor does not crop from 384 on
+        ({"height": 224, "width": 224}, None, {"fit": "squash"}),
+    ],
+)
+def test_processors_of_hugging_face_crop_or_squash(
+    size: dict[str, int], crop_pct: float | None, fit: dict[str, object]
+) -> None:
+    side = 384 if size.get("shortest_edge") == 384 else 224
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert hubs._hf_fit(SimpleNamespace(size=size, crop_pct=crop_pct), side, "hf:org/net") == fit
+
+
 def test_timm_names_that_are_not_there(timm: ModuleType) -> None:
     with pytest.raises(ModelError, match=r"timm has no model 'resnet81'\. Close: resnet18"):
         load_classifier("timm:resnet81?pretrained=false")
@@ -189,9 +233,41 @@ def test_a_photo_gives_the_logits_of_the_hubs_own_pipeline(
     torch.testing.assert_close(f.logits(load_images(photo, f)), theirs, rtol=0, atol=5e-3)
 
 
+@pytest.mark.parametrize(
+    "processor, settings",
+    [
+        ("ViTImageProcessor", {"size": {"height": 64, "width": 64}}),
+        (
+            "ConvNextImageProcessor",
+            {"size": {"shortest_edge": 384}, "crop_pct": 0.875},
+        ),  # no crop from 384 on
+    ],
+)
+def test_a_hub_that_squashes_gets_its_own_picture_without_a_warning(
+    saved: Any, tmp_path: Path, processor: str, settings: dict[str, Any]
+) -> None:
+    oblong = tmp_path / "oblong.png"
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 12, 3), dtype=np.uint8)
+    Image.fromarray(pixels).resize((480, 200), Image.Resampling.BICUBIC).save(oblong)
+    folder, net, made = saved(processor, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        f = load_classifier(f"hf:{folder}", batch_size=1)
+        images = load_images(oblong, f)
+    assert f.inputs.fit == "squash"
+    with torch.no_grad():
+        theirs = net(**made(images=Image.open(oblong), return_tensors="pt")).logits
+    torch.testing.assert_close(f.logits(images), theirs, rtol=0, atol=5e-3)
+    cropped = f.fitting("crop")
+    assert not torch.allclose(f.logits(load_images(oblong, cropped)), theirs, rtol=0, atol=5e-3)
+
+
 def test_normalisation_is_measured_whatever_the_processor_does(saved: Any) -> None:
-    folder, _, _ = saved("EfficientNetImageProcessor", size={"height": 64, "width": 64})  # normalises twice
-    with pytest.warns(UserWarning, match="squashed"):
+    square = {"height": 72, "width": 72}
+    folder, _, _ = saved(
+        "EfficientNetImageProcessor", size=square, crop_size={"height": 64, "width": 64}, do_center_crop=True
+    )  # normalises twice
+    with pytest.warns(UserWarning, match="squashed to 72 pixels, of which the middle 64 were cut out"):
         f = load_classifier(f"hf:{folder}?pretrained=false")
     assert (f.size, f.mean, f.std) == ((64, 64), (0.5,) * 3, (0.25,) * 3)
 

@@ -130,23 +130,45 @@ def test_images_that_no_method_counts_are_said_and_numbers_stay_as_they_are() ->
     assert tables.best_two(found)[0][1]
 
 
-def test_the_rule_about_second_labels_is_named_only_where_it_is_the_reason() -> None:
-    rule = "best-effort counts the 1 of 3 images whose second label has f >= 0.01"
+def with_best_effort(values: dict[str, dict[str, list[float]]], e1: float = 0.01) -> pm.Evaluation:
+    """An evaluation with these values, whose best effort says which e1 it used."""
+    found = with_values(values)
+    results = (
+        replace(r, scores=tuple(replace(s, settings={"e1": e1}) for s in r.scores)) for r in found.results
+    )
+    return replace(found, results=tuple(results))
+
+
+def test_the_rule_of_best_effort_is_named_only_where_it_is_the_reason() -> None:
+    rule = (
+        "best-effort counts the 1 of 3 images with a judged label other than the top one that has f >= 0.01"
+    )
     best = [0.5, NAN, NAN]
-    by_rule = with_values({k: {"soundness": [0.9] * 3, "best-effort": best} for k in "ab"})
-    assert rule in by_rule.table()
-    unfinished = with_values({k: {"soundness": [0.9, NAN, NAN], "best-effort": best} for k in "ab"})
+    judged = {k: {"soundness": [0.9] * 3, "best-effort": best} for k in "ab"}
+    assert rule in with_best_effort(judged).table()
+    assert "best-effort counts 1 of 3 images" in with_values(judged).table(), "a metric of another's: no e1"
+    unfinished = with_best_effort({k: {"soundness": [0.9, NAN, NAN], "best-effort": best} for k in "ab"})
     assert rule not in unfinished.table() and "best-effort counts 1 of 3 images" in unfinished.table()
-    apart = with_values(
+    apart = with_best_effort(
         {
             "a": {"soundness": [0.9] * 3, "best-effort": [0.5, 0.5, NAN]},
             "b": {"soundness": [0.9] * 3, "best-effort": best},
         }
     )
-    assert "second label" not in apart.table() and "best-effort: means over different images" in apart.table()
-    labels = by_rule.labels.clone()
-    labels[1, 1:] = -1  # only its top label was judged
-    assert rule not in replace(by_rule, labels=labels).table()
+    assert "top one" not in apart.table() and "best-effort: means over different images" in apart.table()
+
+
+@pytest.mark.parametrize(
+    "e1, rule",
+    [
+        (0.1, "images with a judged label other than the top one that has f >= 0.1"),
+        (0.001, "images whose second label has f >= 0.01, and with a judged label other than the top one that has f >= 0.001"),
+        (0.0, "images whose second label has f >= 0.01, and with a judged label other than the top one"),
+    ],
+)  # fmt: skip
+def test_the_rule_of_best_effort_goes_by_its_e1(e1: float, rule: str) -> None:
+    found = with_best_effort({"a": {"soundness": [0.9] * 3, "best-effort": [0.5, NAN, NAN]}}, e1)
+    assert f"best-effort counts the 1 of 3 {rule}" in found.table().splitlines()
 
 
 # ---- any name ----------------------------------------------------------------------------------------------

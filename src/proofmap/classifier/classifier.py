@@ -317,7 +317,7 @@ class Classifier:
             except Exception as error:
                 raise ModelError(
                     f"the net fails on two {self.inputs.noun} of shape ({', '.join(map(str, self.inputs.shape))}): "
-                    f"{type(error).__name__}: {error}"
+                    f"{type(error).__name__}: {error}. {self.inputs.shape_hint()}"
                 ) from error
         if self.outputs == "sigmoid-probabilities":  # a probability near 1 has a logit that rounding moves
             pair, alone = pair.sigmoid(), alone.sigmoid()

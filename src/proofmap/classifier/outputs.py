@@ -77,13 +77,16 @@ def names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> t
     """
     if names is None:
         return tuple(str(i) for i in range(labels))
+    # halves of characters, from a file read in the wrong encoding, cannot be stored: they are spelled out
+    names = [str(name).encode(errors="backslashreplace").decode() for name in names]
     if one_output and len(names) == 1:
         return (f"not {names[0]}", names[0])
     if len(names) != labels:
         returns = (
             "one output: name its two labels, [negative, positive]" if one_output else f"{labels} outputs"
         )
-        raise InputError(f"names has {len(names)} entries, but the net returns {returns}")
+        order = "" if one_output else "; give one name for each output, in their order"
+        raise InputError(f"names has {len(names)} entries, but the net returns {returns}{order}")
     return tuple(names)
 
 

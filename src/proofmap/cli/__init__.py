@@ -12,7 +12,7 @@ import typer
 
 import proofmap as pm
 from proofmap.cli import audit, evaluate, explain, figures, lists, runs
-from proofmap.cli.options import stderr
+from proofmap.cli.console import print_result, stderr
 from proofmap.core.batching import BatchSizeWarning
 
 app = typer.Typer(
@@ -46,7 +46,7 @@ for command in (
 
 def _print_version(requested: bool) -> None:
     if requested:
-        print(f"proofmap {pm.__version__}")
+        print_result(f"proofmap {pm.__version__}")
         raise typer.Exit
 
 
@@ -79,12 +79,12 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     with warnings.catch_warnings():
         warnings.simplefilter("always", BatchSizeWarning)
-        warnings.showwarning = lambda message, *_, **__: stderr.print(f"note: {message}", markup=False)
+        warnings.showwarning = lambda message, *_, **__: stderr.print(f"note: {message}")
         try:
             app()
         except pm.ProofmapError as error:
-            stderr.print("[bold red]error:[/]", end=" ")
-            stderr.print(str(error), markup=False)
+            stderr.print("error:", style="bold red", end=" ")
+            stderr.print(str(error))
             sys.exit(2)
         except _Interrupted as stop:
             usual = (
@@ -93,7 +93,7 @@ def main() -> None:
             told = getattr(stop, "__notes__", [usual])[
                 0
             ]  # a study that has begun its units says what it kept
-            stderr.print(f"stopped; {told}", markup=False)
+            stderr.print(f"stopped; {told}")
             sys.exit(130)
         finally:
             signal.signal(signal.SIGINT, before)

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from proofmap.cli.options import Format, RunFolder, check_format, print_notes, print_result, stderr
+from proofmap.cli.console import stderr
+from proofmap.cli.options import Format, RunFolder, check_format, print_as, print_notes
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.core.text import counted
@@ -95,10 +96,10 @@ def audit(
             )
         print_notes(opened)
         for note in result.notes if format in ("md", "csv") else ():  # the other forms have them
-            stderr.print(f"note: {note}", markup=False)
-    print_result(result, format)
+            stderr.print(f"note: {note}")
+    print_as(result, format)
     for reason in filter(None, demands.values()):
-        stderr.print(reason, markup=False)
+        stderr.print(reason)
     if not result.passes or any(demands.values()):
         raise typer.Exit(1)
 

@@ -1,9 +1,9 @@
-"""Progress on a terminal with Rich; plain lines elsewhere."""
+"""What the command line prints, as text that a terminal only shows; progress with Rich there, plain lines elsewhere."""
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -12,6 +12,25 @@ from rich.progress import Task as RichTask
 from rich.text import Text
 
 from proofmap.core.progress import Lines, Progress, Silent, Task, seconds_between_lines
+from proofmap.core.text import one_line, terminal_text
+
+
+class SafeConsole(Console):
+    """A console that prints texts as they are read: no escapes of others, no emoji codes, no markup unless asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(highlight=False, soft_wrap=True, emoji=False, markup=False, **settings)
+
+    def print(self, *objects: Any, **settings: Any) -> None:
+        super().print(*(terminal_text(o) if isinstance(o, str) else o for o in objects), **settings)
+
+
+stderr = SafeConsole(stderr=True)
+
+
+def print_result(*texts: object, end: str = "\n") -> None:
+    """Print a result on stdout, as text that a terminal only shows."""
+    print(*(terminal_text(str(text)) for text in texts), end=end)
 
 
 def progress_for(console: Console, quiet: bool) -> Progress:
@@ -40,19 +59,19 @@ class Bars:
 class _Bar:
     def __init__(self, console: Console, what: str, passes: int) -> None:
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             TextColumn("{task.percentage:>3.0f}%"),
             _Rate(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
         )
         self.bar = RichProgress(*columns, console=console, transient=True)
         self.note = ""
-        self.id = self.bar.add_task(what, total=passes, note="")
+        self.id = self.bar.add_task(one_line(what), total=passes, note="")
 
     def advance(self, passes: int, note: str = "") -> None:
-        self.note = note or self.note
+        self.note = one_line(note) or self.note
         self.bar.update(self.id, advance=passes, note=self.note)
 
     def __enter__(self) -> Self:

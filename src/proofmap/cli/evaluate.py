@@ -11,6 +11,7 @@ import torch
 import typer
 
 import proofmap as pm
+from proofmap.cli.console import print_result, stderr
 from proofmap.cli.options import (
     COMPARED,
     FORMATS,
@@ -26,7 +27,6 @@ from proofmap.cli.options import (
     command_line,
     device_named,
     split_list,
-    stderr,
 )
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
@@ -136,7 +136,7 @@ def evaluate(
     check_output(folder)
     device_here, worker_device = _devices(executor, gpus, device)
     if dry_run:
-        print(preview_text(preview(Setup(study=config, device=device_here, threads=threads), folder)))
+        print_result(preview_text(preview(Setup(study=config, device=device_here, threads=threads), folder)))
         return
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
         threads = 1  # a core for each worker, unless the run was started with another number
@@ -208,20 +208,19 @@ def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
     """What a person should know; exit code 3 where one of these methods failed on an image, or one cannot be read."""
     with Run(outcome.folder) as run:
         for note in run.notes():
-            stderr.print(note, markup=False)
+            stderr.print(note)
         failures = [failure for failure in run.failures() if not failure.method or failure.method in methods]
         none = not run.has_results
     if none:
-        stderr.print("no method gave a result, so there are no scores; see why below", markup=False)
+        stderr.print("no method gave a result, so there are no scores; see why below")
     else:
-        stderr.print(f"\nwritten: {', '.join(map(str, outcome.files))}", markup=False)
+        stderr.print(f"\nwritten: {', '.join(map(str, outcome.files))}")
     for failure in failures[:10]:
         place = f"{failure.method} on {failure.image}" if failure.method else failure.image
-        stderr.print(f"failed: {place}: {failure.reason}", markup=False)
+        stderr.print(f"failed: {place}: {failure.reason}")
     for method, images in outcome.given_up.items():
         stderr.print(
             f"given up: {method} failed on every image of several units in a row; not tried on {counted(images, 'image')}",
-            markup=False,
         )
     if failures:
         more = f" ({len(failures) - 10} more are in the report)" if len(failures) > 10 else ""
@@ -232,27 +231,27 @@ def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
 def print_scores(found: pm.Evaluation, format: str) -> None:
     """The scores on stdout."""
     if format == "json":
-        print(evaluation_json(found))
+        print_result(evaluation_json(found))
     elif format == "csv":
-        print(tables.scores_csv(found), end="")
+        print_result(tables.scores_csv(found), end="")
     elif format == "md":
-        print(tables.score_markdown(found))
+        print_result(tables.score_markdown(found))
     elif format == "latex":
-        print(tables.latex(found))
+        print_result(tables.latex(found))
     else:
-        print(found.table())
+        print_result(found.table())
 
 
 def _print_sanity(found: Sanity, quiet: bool) -> None:
     """What the net does with some of the images; what is suspicious about it also in a quiet run."""
     for line in ([] if quiet else [str(found)]) + [f"suspicious: {text}" for text in found.warnings()]:
-        stderr.print(line, markup=False, highlight=False)
+        stderr.print(line)
 
 
 def _print_plan(plan: Plan) -> None:
     left = plan.units - plan.done
     if not left:
-        stderr.print(f"nothing left to do: {counted(plan.units, 'unit')} done", markup=False)
+        stderr.print(f"nothing left to do: {counted(plan.units, 'unit')} done")
         return
     cost = plan.cost
     passes = "" if cost is None else f", {counted(cost.passes, 'pass')}"
@@ -260,7 +259,6 @@ def _print_plan(plan: Plan) -> None:
     stderr.print(
         f"{counted(plan.images, 'image')} x {counted(plan.labels_per_image, 'label')} x {counted(len(plan.methods), 'method')}: "
         f"{counted(left, 'unit')} to do{done}{passes}",
-        markup=False,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap.cli.console import progress_for
+from proofmap.cli.console import print_result, progress_for, stderr
 from proofmap.cli.options import (
     COMPARED,
     BatchSizeOption,
@@ -30,10 +30,9 @@ from proofmap.cli.options import (
     device_named,
     print_written,
     split_list,
-    stderr,
     warn_if_no_charts,
 )
-from proofmap.core.files import check_output
+from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
 from proofmap.core.pictures import RESULTS
 from proofmap.data.loader import load_blocks
@@ -42,6 +41,7 @@ from proofmap.data.specs import photographs
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
+from proofmap.report.originals import original_of
 from proofmap.results import tables
 from proofmap.study.setup import explained_samples, without_samples
 
@@ -100,18 +100,20 @@ def explain(
         seed=seed,
         progress=progress_for(stderr, quiet),
     )
-    print(proof)
-    written = proof.save(folder)
-    report = write_report(
-        proof.evaluation,
-        folder / "report.html",
-        title=f"What do the maps of {method} prove?",
-        command=command_line(),
-        explained=True,
-    )
-    print_written([*written, report])
+    print_result(proof)
+    with written_together(folder) as part:
+        written = proof.save(part)
+        report = write_report(
+            proof.evaluation,
+            part / "report.html",
+            title=f"What do the maps of {method} prove?",
+            command=command_line(),
+            explained=True,
+            originals=lambda k: original_of(photos.read(block.indices[k]), classifier.inputs),
+        )
+    print_written([folder / path.name for path in (*written, report)])
     for failure in block.failures:
-        stderr.print(f"failed: {failure.reason}", markup=False)
+        stderr.print(f"failed: {failure.reason}")
     if block.failures:
         raise typer.Exit(3)
 
@@ -164,10 +166,10 @@ def demo(
         seed=seed,
         progress=progress_for(stderr, quiet),
     )
-    print(f"what the maps of {found.results[0].name} prove\n\n{tables.pair_table(found, methods=1)}\n")
-    print(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
+    print_result(f"what the maps of {found.results[0].name} prove\n\n{tables.pair_table(found, methods=1)}\n")
+    print_result(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
     written = found.save(out)
     report = write_report(found, out / "report.html", command=command_line())
     print_written([*written, report])
     warn_if_no_charts(out)
-    stderr.print(f"open {report} in a browser: every picture, with a slider", markup=False)
+    stderr.print(f"open {report} in a browser: every picture, with a slider")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import proofmap as pm
-from proofmap.cli.console import progress_for
+from proofmap.cli.console import print_result, progress_for, stderr
 from proofmap.cli.options import (
     LABELS_HELP,
     Device,
@@ -20,7 +20,6 @@ from proofmap.cli.options import (
     device_named,
     print_written,
     split_list,
-    stderr,
 )
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
@@ -63,7 +62,7 @@ def figures(
     """Figures for papers (PDF and PNG, with captions): curves, scatter, mask grids, and those that need photos."""
     if show:
         rows = [[info.name, info.needs, info.description] for info in FIGURES.values()]
-        print(tables.aligned(["figure", "needs", "what it shows"], rows))
+        print_result(tables.aligned(["figure", "needs", "what it shows"], rows))
         return
     check_output(out)
     found: dict[str, Any] = {}

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import proofmap as pm
+from proofmap.cli.console import print_result
 from proofmap.cli.options import AsJson
 from proofmap.data import list_datasets
 from proofmap.fills import FILLS
@@ -44,19 +45,19 @@ def games(name: Name = None, as_json: AsJson = False) -> None:
 def _list(registry: Registry[Any], name: str | None, as_json: bool, example: str) -> None:
     kinds: list[type[Plugin]] = [registry[key] for key in ([name] if name else registry)]
     if as_json:
-        print(json.dumps([_record(kind) for kind in kinds], indent=1))
+        print_result(json.dumps([_record(kind) for kind in kinds], indent=1))
         return
     if name:
-        print(_in_full(kinds[0]))
+        print_result(_in_full(kinds[0]))
     for kind in [] if name else kinds:
         record = _record(kind)
         facts = "".join(f"; {fact}" for fact in _facts(record))
-        print(f"{kind.name}\n    {kind.description}{facts}")
+        print_result(f"{kind.name}\n    {kind.description}{facts}")
         known = [*kind.shortcuts, *(setting["name"] for setting in record["settings"])]
         if known:
-            print(f"    settings: {', '.join(known)}")
+            print_result(f"    settings: {', '.join(known)}")
     if not name:
-        print(f"\nSettings follow a colon: {example}\nAll about one: proofmap {registry.kind}s NAME")
+        print_result(f"\nSettings follow a colon: {example}\nAll about one: proofmap {registry.kind}s NAME")
 
 
 def _record(kind: type[Plugin]) -> dict[str, Any]:
@@ -132,17 +133,17 @@ def models(as_json: AsJson = False) -> None:
     """The nets that have a name here, and how to name any other."""
     infos = pm.list_models()
     if as_json:
-        print(json.dumps([asdict(info) for info in infos], indent=1))
+        print_result(json.dumps([asdict(info) for info in infos], indent=1))
         return
     rows = [[i.name, str(i.size or "any"), i.weights, i.description] for i in infos]
-    print(tables.aligned(["model", "input", "weights", "what it is"], rows))
+    print_result(tables.aligned(["model", "input", "weights", "what it is"], rows))
 
 
 def datasets(as_json: AsJson = False) -> None:
     """The kinds of data, and how to write them after --data or in a study file."""
     infos = list_datasets()
     if as_json:
-        print(json.dumps([asdict(info) for info in infos], indent=1))
+        print_result(json.dumps([asdict(info) for info in infos], indent=1))
         return
-    print(tables.aligned(["write", "what it is"], [[i.form, i.description] for i in infos]))
-    print("\nCapitals stand for something of yours; what follows them may be left out.")
+    print_result(tables.aligned(["write", "what it is"], [[i.form, i.description] for i in infos]))
+    print_result("\nCapitals stand for something of yours; what follows them may be left out.")

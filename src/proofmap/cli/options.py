@@ -10,13 +10,11 @@ from typing import Annotated, cast, get_args
 
 import torch
 import typer
-from rich.console import Console
 
+from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.pictures import Fit
 from proofmap.study import Run
-
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 COMPARED = "learned-mask,top-label:learned-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
 
@@ -87,21 +85,21 @@ def command_line() -> str:
 
 def print_written(paths: Sequence[Path]) -> None:
     folder = paths[0].parent
-    stderr.print(f"\nwritten to {folder}/: {', '.join(p.name for p in paths)}", markup=False)
+    stderr.print(f"\nwritten to {folder}/: {', '.join(p.name for p in paths)}")
 
 
 def warn_if_no_charts(out: Path) -> None:
     if not (out / "curves.png").is_file():
-        stderr.print("no charts were drawn: pip install 'proofmap\\[figures]' brings matplotlib")
+        stderr.print("no charts were drawn: pip install 'proofmap[figures]' brings matplotlib")
 
 
-def print_result(result: object, format: str) -> None:
+def print_as(result: object, format: str) -> None:
     """A result that has several forms, on stdout in the form that was asked for."""
     text = {"table": "table", "md": "markdown", "csv": "csv", "json": "json"}[format]
-    print(getattr(result, text)().rstrip("\n"))
+    print_result(getattr(result, text)().rstrip("\n"))
 
 
 def print_notes(run: Run) -> None:
     """What a reader of a run's numbers should know."""
     for note in run.notes():
-        stderr.print(f"note: {run.folder.name}: {note}", markup=False)
+        stderr.print(f"note: {run.folder.name}: {note}")

@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
+from proofmap.cli.console import print_result, stderr
 from proofmap.cli.options import (
     AsJson,
     Format,
     RunFolder,
     check_format,
+    print_as,
     print_notes,
-    print_result,
     print_written,
     split_list,
-    stderr,
 )
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import output_file
@@ -53,7 +53,7 @@ def compare(
     evaluations = next(iter(found.values())) if len(found) == 1 else found
     names = None if metrics is None else split_list(metrics)
     result = compare_scores(evaluations, baseline=baseline, metrics=names, anyway=anyway)
-    print_result(result, format)
+    print_as(result, format)
 
 
 def report(
@@ -69,7 +69,7 @@ def report(
     with Run(run) as opened:
         page = output_file(out or run / "report.html")
         path = write_run_report(opened, page, worst=worst, random=random, title=title)
-    stderr.print(f"written: {path}", markup=False)
+    stderr.print(f"written: {path}")
 
 
 def export(
@@ -99,7 +99,7 @@ def forget(
         raise InputError(f"{run} has no method {method!r}; it has {', '.join(known)}")
     with locked(run), Store(run, create=True) as store:
         store.delete_method(method)
-    stderr.print(f"{method} is no longer in {run}", markup=False)
+    stderr.print(f"{method} is no longer in {run}")
 
 
 def runs(
@@ -112,12 +112,12 @@ def runs(
     records = [_run_record(path.parent, folder) for path in sorted(folder.rglob(MANIFEST))]
     found = [record for record in records if record is not None]
     if as_json:
-        print(json.dumps(found, indent=1))
+        print_result(json.dumps(found, indent=1))
     elif not found:
-        stderr.print(f"there is no run directory below {folder}", markup=False)
+        stderr.print(f"there is no run directory below {folder}")
     else:
         header = ["run", "model", "images", "methods", "state"]
-        print(aligned(header, [[str(record[key]) for key in header] for record in found]))
+        print_result(aligned(header, [[str(record[key]) for key in header] for record in found]))
 
 
 def _run_record(path: Path, root: Path) -> dict[str, object] | None:
@@ -150,9 +150,9 @@ def verify(
     """Check every stored number and map against its digest: exit code 1 if something is damaged."""
     problems = verify_run(run, repair=repair)
     for problem in problems:
-        print(problem)
+        print_result(problem)
     if not problems:
-        stderr.print(f"{run} is intact", markup=False)
+        stderr.print(f"{run} is intact")
         return
     outdated = False
     with suppress(StoreError):  # a damaged manifest is among the problems

@@ -18,6 +18,16 @@ class ModelError(ProofmapError):
     """A net cannot be loaded, or does not behave as it was declared."""
 
 
+class DiskFull(ProofmapError, OSError):
+    """There is no room for a file; nothing of it is left behind."""
+
+    def __init__(self, path: object, error: OSError) -> None:
+        super().__init__(error.errno, error.strerror, str(path))
+
+    def __str__(self) -> str:
+        return f"{self.filename} cannot be written: {self.strerror}. Make room, or write to another disk"
+
+
 class MissingExtra(ProofmapError, ImportError):
     """An optional dependency is needed and not installed."""
 

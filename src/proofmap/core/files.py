@@ -6,12 +6,13 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from proofmap.core.errors import InputError
+from proofmap.core.errors import DiskFull, InputError
 
 _LONGEST_PART = 255  # bytes of one name in a path
 _LONGEST = (
@@ -35,15 +36,54 @@ def atomic_write(path: Path) -> Iterator[Path]:
         _sync(part, os.O_RDWR)
         os.replace(part, path)
         sync_folder(path.parent)
+    except OSError as error:
+        if is_disk_full(error):
+            raise DiskFull(path, error) from None
+        raise
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_together(path: str | Path) -> Iterator[Path]:
+    """A temporary folder to write files to; they get their places in the folder ``path`` together when the block ends.
+
+    If it raises, none of them does: what was there before stays as it was, and a folder that was not there is gone.
+    """
+    folder, missing = Path(path), not os.path.exists(path)
+    part = output_folder(folder) / f".files.part{os.getpid()}"  # see remove_parts
+    done = False
+    try:
+        part.mkdir()
+        yield part
+        for file in sorted(part.iterdir()):
+            os.replace(file, folder / file.name)
+        sync_folder(folder)
+        done = True
+    except OSError as error:
+        if is_disk_full(error):
+            raise DiskFull(folder, error) from None
+        raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if missing and not done:
+            with suppress(OSError):  # something of another's is in it
+                folder.rmdir()
+
+
+def is_disk_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def remove_parts(folder: Path) -> None:
     """Remove unfinished files that processes left in a folder when they were killed."""
     for path in folder.glob(".*.part*"):
         found = re.fullmatch(r"\.(.+)\.part(\d+)(.*)", path.name)
-        if found and Path(found[1]).suffix == found[3] and path.is_file() and not _runs(int(found[2])):
+        if not found or Path(found[1]).suffix != found[3] or path.is_symlink() or _runs(int(found[2])):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.is_file():
             path.unlink(missing_ok=True)
 
 
@@ -90,9 +130,9 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
+    """Write a text file atomically; halves of characters, which UTF-8 does not have, are spelled out."""
     with atomic_write(path) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def check_output(path: str | Path) -> Path:

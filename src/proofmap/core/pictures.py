@@ -102,6 +102,7 @@ def files_below(folder: str | Path) -> list[str]:
     directories are read; a file is opened only where results of Proofmap lie beside it. Files of other kinds that look
     like pictures are named in an :class:`UnreadWarning`.
     """
+    check_searchable(folder)
     found: list[str] = []
     unread: list[str] = []
     for file in _below(str(folder), "", False):
@@ -121,6 +122,12 @@ def files_below(folder: str | Path) -> list[str]:
     return sorted(found, key=lambda file: file.split("/"))
 
 
+def check_searchable(folder: str | Path) -> None:
+    """Refuse the whole file system, where a search for images would find those of every program."""
+    if os.path.realpath(folder) == os.path.realpath(os.sep):
+        raise InputError(f"{folder} is the whole file system; name the folder that holds the images")
+
+
 def _below(folder: str, prefix: str, among_results: bool) -> Iterator[str]:
     try:
         with os.scandir(folder) as found:
@@ -130,13 +137,20 @@ def _below(folder: str, prefix: str, among_results: bool) -> Iterator[str]:
         raise InputError(f"the folder {shown} cannot be listed: {error.strerror}") from None
     among_results = among_results or any(entry.name in RESULTS for entry in entries)
     for entry in entries:
-        if entry.is_dir():
+        if _is_folder(entry):
             if not (entry.is_symlink() and _leads_back(entry.path)):
                 yield from _below(entry.path, f"{prefix}{entry.name}/", among_results)
-        elif not (entry.is_file() or entry.is_symlink()):  # a dangling link is an image that cannot be read
+        elif not (entry.is_symlink() or entry.is_file()):  # a dangling link is an image that cannot be read
             continue
         elif not (among_results and is_own_picture(entry.path)):
             yield prefix + entry.name
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself leads nowhere, like one that dangles
+        return False
 
 
 def _leads_back(link: str) -> bool:
@@ -203,6 +217,22 @@ def in_colour(image: Image.Image, name: str) -> Image.Image:
     return image.convert("RGBA" if transparent else "RGB")
 
 
+def named(images: Tensor, names: Sequence[str]) -> Tensor:
+    """The images, with the names of the files they came from; what is computed from them has none."""
+    vars(images)["file_names"] = tuple(names)
+    return images
+
+
+def names_of_files(images: object) -> tuple[str, ...] | None:
+    """The names that :func:`named` gave to images; None for others.
+
+    >>> names_of_files(named(torch.zeros(1, 3, 2, 2), ["cat"])), names_of_files(torch.zeros(1, 3, 2, 2))
+    (('cat',), None)
+    """
+    found: tuple[str, ...] | None = getattr(images, "file_names", None)
+    return found
+
+
 def fit(
     image: Image.Image,
     size: tuple[int, int],
@@ -263,14 +293,17 @@ def fitted_size(
     return scaled, (round((scaled[0] - width) / 2), round((scaled[1] - height) / 2))
 
 
-def seen_share(given: tuple[int, int], size: tuple[int, int], resize: int | None, how: Fit = "crop") -> float:
-    """The share of a picture's area that is left after :func:`fit`.
+def seen_part(
+    given: tuple[int, int], size: tuple[int, int], resize: int | None, how: Fit = "crop"
+) -> tuple[float, float, float, float]:
+    """The part of a picture that is left after :func:`fit`: left, top, right, bottom, in shares of its sides.
 
-    >>> seen_share((1200, 200), (224, 224), 224)
-    0.16666666666666666
+    >>> seen_part((1200, 200), (224, 224), 224)
+    (0.4166666666666667, 0.0, 0.5833333333333334, 1.0)
     """
-    (wide, high), _ = fitted_size(given, size, resize, how)
-    return min(1.0, size[1] / wide) * min(1.0, size[0] / high)
+    (wide, high), (left, top) = fitted_size(given, size, resize, how)
+    right, bottom = left + size[1], top + size[0]
+    return max(0, left) / wide, max(0, top) / high, min(wide, right) / wide, min(high, bottom) / high
 
 
 def resize_shorter_side(image: Image.Image, side: int) -> Image.Image:

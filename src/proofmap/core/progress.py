@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 from proofmap.core.errors import InputError
+from proofmap.core.text import one_line
 
 EVERY = "PROOFMAP_PROGRESS_EVERY"
 """Environment variable: seconds between two plain lines of progress."""
@@ -92,8 +93,5 @@ class _LinesTask(SilentTask):
             rate = self.done / max(now - self.began, 1e-9)
             left = (self.total - self.done) / max(rate, 1e-9)
             tail = f", {note}" if note else ""
-            print(
-                f"{self.what}: {self.done}/{self.total} passes, {rate:.0f}/s, {left:.0f} s left{tail}",
-                file=self.stream,
-                flush=True,
-            )
+            line = f"{self.what}: {self.done}/{self.total} passes, {rate:.0f}/s, {left:.0f} s left{tail}"
+            print(one_line(line), file=self.stream, flush=True)

@@ -6,13 +6,27 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-# Whitespace other than plain spaces, control characters, and halves of characters from broken file names.
-_UNPRINTABLE = r"(?:[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff])"
+# What a terminal obeys instead of showing: control characters, escapes with them, and marks that turn the direction of
+# writing; and halves of characters from broken file names.
+_OBEYED = r"\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_UNPRINTABLE = rf"(?:[^\S ]|[{_OBEYED}])"
 _GAP = re.compile(f" *{_UNPRINTABLE}(?: |{_UNPRINTABLE})*")
+_UNSAFE = re.compile(rf"(?![\n\t])[{_OBEYED}]")
+
+
+def terminal_text(text: str) -> str:
+    """The text as a terminal may have it: what it would obey is spelled out; line breaks and tabs stay.
+
+    Whoever names a label or a file must not be able to colour, hide or overwrite what is printed about it.
+
+    >>> print(terminal_text("cat\\x1b[2K\\rdog"))
+    cat\\x1b[2K\\rdog
+    """
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str) -> str:
-    """The text with line breaks, tabs and control characters as single spaces; plain spaces stay as they are.
+    """The text with line breaks, tabs and what terminals obey as single spaces; plain spaces stay as they are.
 
     >>> one_line("my\\n\\n photo\\t1.png")
     'my photo 1.png'

@@ -48,7 +48,7 @@ class ImageFiles(Dataset):
         boxes: Sequence[str] | None = None,
     ) -> None:
         self.title, self.root, self.label_names = title, str(root), tuple(label_names)
-        self.names = [_printable(file) for file in files] if names is None else names
+        self.names = [printable(file) for file in files] if names is None else names
         self._files, self._labels, self._boxes = files, labels, boxes
         self._settings = dict(settings)
 
@@ -58,23 +58,24 @@ class ImageFiles(Dataset):
 
     def read(self, i: int) -> Image.Image:
         path = self.path(i)
-        return decode_image(path, _printable(str(path)))
+        return decode_image(path, printable(str(path)))
 
     def truth(self, i: int) -> int | None:
         return None if self._labels is None else self._labels[i]
 
     def digest(self, i: int) -> str:
         path = self.path(i)
-        check_ends(path, _printable(str(path)))
+        check_ends(path, printable(str(path)))
         try:
             return digest_of(path.read_bytes())
-        except OSError as error:
-            raise InputError(f"{_printable(str(path))} cannot be read: {error.strerror}") from None
+        except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"{printable(str(path))} cannot be read: {reason}") from None
 
     def stamp(self, i: int) -> str:
         try:
             about = os.stat(os.path.join(self.root, self._files[i]))
-        except OSError:
+        except (OSError, ValueError):
             return ""
         return f"{about.st_size} {about.st_mtime_ns}"
 
@@ -115,7 +116,7 @@ def image_folder(path: str | Path) -> ImageFiles:
         title=root.name,
         settings={"dataset": "folder", "path": str(root)},
         labels=[index[name] for name in folders] if label_names else None,
-        label_names=[_printable(name) for name in label_names],
+        label_names=[printable(name) for name in label_names],
     )
 
 
@@ -227,6 +228,6 @@ def text_of(path: Path) -> str:
         raise InputError(f"{path} cannot be read as text in UTF-8: {error}") from None
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """A file's name as text that can be stored and shown, also where its bytes are no UTF-8."""
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")

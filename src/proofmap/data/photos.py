@@ -13,7 +13,8 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
-from proofmap.core.pictures import find_images, read_image
+from proofmap.core.pictures import find_images, named, read_image
+from proofmap.data.folders import printable
 
 LEAST_SHARE = 0.4
 """A photo of 3 : 2, cut as nets for ImageNet cut it, keeps half of its area; below this the crop is worth a word."""
@@ -26,7 +27,8 @@ class CropWarning(UserWarning):
 def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> Tensor:
     """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by its own preprocessing.
 
-    Gray-scale becomes RGB; transparency shows the classifier's gray; a folder stands for all images inside it.
+    Gray-scale becomes RGB; transparency shows the classifier's gray; a folder stands for all images inside it. The
+    tensor knows the names of its files, and tables, pages and pictures made from it use them.
     """
     places = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if not isinstance(classifier.inputs, Pictures):
@@ -34,11 +36,12 @@ def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier
     if classifier.channels not in (1, 3):
         raise InputError(f"photos have 1 or 3 channels, but the classifier takes {classifier.channels}")
     photos = []
-    for path in find_images(places):
+    paths = find_images(places)
+    for path in paths:
         photo = read_image(path)
         photos.append(classifier.inputs.prepare(photo))
         warn_of_crop(path.name, photo, classifier.inputs)
-    return torch.stack(photos).to(classifier.device)
+    return named(torch.stack(photos).to(classifier.device), [printable(path.stem) for path in paths])
 
 
 def warn_of_crop(name: str, photo: Image.Image, inputs: Pictures) -> None:

@@ -25,7 +25,7 @@ from proofmap.core.files import distinct_names
 from proofmap.core.pictures import find_images
 from proofmap.data.arrays import array_file, cifar10, cifar100
 from proofmap.data.dataset import Dataset
-from proofmap.data.folders import ImageFiles, image_csv, image_folder
+from proofmap.data.folders import ImageFiles, image_csv, image_folder, printable
 from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
 from proofmap.data.samples import SAMPLES, sample_path
@@ -127,7 +127,7 @@ def photographs(places: Sequence[str | Path]) -> ImageFiles:
     samples = {place: str(place)[len(_SAMPLE) :] for place in places if str(place).startswith(_SAMPLE)}
     paths = find_images([sample_path(samples[place]) if place in samples else place for place in places])
     called = {sample_path(name): name for name in samples.values()}
-    names = distinct_names([called.get(path, path.name) for path in paths])
+    names = distinct_names([called.get(path) or printable(path.name) for path in paths])
     files = [os.path.abspath(path) for path in paths]
     absolute = [str(place) if place in samples else os.path.abspath(place) for place in dict.fromkeys(places)]
     return ImageFiles(

@@ -218,7 +218,9 @@ class MaskEngine:
             self.taken[pair] = 0
         slots["step"] = torch.zeros(len(which), dtype=torch.long, device=slots["labels"].device)
         brought = self.problem.enter(slots)
-        slots |= {name: rows.contiguous() for name, rows in brought.items()}  # every row has memory of its own
+        slots |= {
+            name: rows.contiguous() for name, rows in brought.items()
+        }  # every row has memory of its own
         slots["first"] = torch.zeros_like(slots["weights"])
         slots["second"] = torch.zeros_like(slots["weights"])
         return slots

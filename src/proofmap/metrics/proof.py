@@ -105,16 +105,14 @@ def worst_case(scores: Tensor) -> Tensor:
 def best_effort(auc: Tensor, f: Tensor, labels: Tensor, top2: Tensor, f_second: Tensor, e1: float) -> Tensor:
     """Worst completeness over the labels the net believes but does not put first: ``(N,)``.
 
-    The labels are those with f >= e1 other than the top one; images whose second label has f < 0.01, or that were
-    explained for their top label alone, do not count (NaN). A method that maps only the top label and shows that map
-    for every label scores low here, however sound.
+    The labels are those with f >= e1 other than the top one. An image that was explained for none of them, or whose
+    second label has f < 0.01, does not count (NaN): nothing was asked of the method. A method that maps only the top
+    label and shows that map for every label scores low here, however sound.
 
     Args:
         auc, f, labels: ``(N, L)``.
         top2: the two most probable labels of each image, ``(N, 2)``.
         f_second: f of the second one, ``(N,)``.
     """
-    others = (labels != top2[:, :1]) & ~auc.isnan()
-    alpha = completeness(auc, f, e1).masked_fill(~(others & (f >= e1)), 1.0)
-    counted = (f_second >= SECOND_LABEL_FLOOR) & others.any(dim=1)
-    return alpha.amin(dim=1).masked_fill(~counted, torch.nan)
+    asked = (labels != top2[:, :1]) & (f >= e1) & (f_second >= SECOND_LABEL_FLOOR)[:, None]
+    return worst_case(completeness(auc, f, e1).masked_fill(~asked, torch.nan))

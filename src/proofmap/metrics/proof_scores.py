@@ -82,9 +82,10 @@ class Soundness(ProofMetric):
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
 class BestEffort(ProofMetric):
-    """The smallest alpha(x, a) of the labels with f >= e1 other than the top one."""
+    """The smallest alpha(x, a) of the labels with f >= e1 other than the top one; NaN where there are none."""
 
     name: ClassVar[str] = "best-effort"
+    revision: ClassVar[int] = 2  # 1 counted images without such labels as perfect
     kind: ClassVar[str] = "best-effort"
     description: ClassVar[str] = "worst completeness over the labels with f >= e1 other than the top one"
     e1: float = setting(0.01, E1, least=0, most=1)

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -42,9 +43,15 @@ def call_function_file(
     if not path.is_file():
         raise ModelError(f"there is no file {str(path)!r} to take the model from")
     with _model_errors(where), importable(path.parent):
-        make = getattr(_run(path), function, None)
+        module = _run(path)
+        make = getattr(module, function, None)
         if not callable(make):
-            raise ModelError(f"{str(path)!r} has no function {function!r}")
+            own = [
+                n
+                for n, f in vars(module).items()
+                if isinstance(f, FunctionType) and f.__module__ == module.__name__
+            ]
+            raise ModelError(f"{str(path)!r} has no function {function!r}; it has {', '.join(own) or 'none'}")
         made = make()
     return _as_classifier(made, where, device, batch_size)
 

@@ -95,11 +95,10 @@ def _timm(name: str, pretrained: bool) -> HubNet:
     net = timm.create_model(name, pretrained=pretrained)
     config = timm.data.resolve_model_data_config(net)
     height, width = config["input_size"][1:]
-    if config["crop_mode"] == "squash":
-        _warn_of_squashing(f"timm:{name}")
+    resize, squashes = math.floor(min(height, width) / config["crop_pct"]), config["crop_mode"] == "squash"
     arguments = {
         "size": (height, width),
-        "resize": math.floor(min(height, width) / config["crop_pct"]),
+        **(_squashing(f"timm:{name}", min(height, width), resize) if squashes else {"resize": resize}),
         "interpolation": _interpolation(config["interpolation"]),
         "mean": config["mean"],
         "std": config["std"],
@@ -166,7 +165,7 @@ def _hf_preprocessing(processor: Any, spec: str) -> tuple[dict[str, Any], bool]:
     height, width = black.shape[1:]
     return {
         "size": (height, width),
-        "resize": _hf_resize(processor, min(height, width), spec),
+        **_hf_fit(processor, min(height, width), spec),
         "interpolation": _hf_interpolation(processor),
         "mean": tuple(round(float(v), 6) for v in mean),
         "std": tuple(round(float(v), 6) for v in std),
@@ -180,18 +179,17 @@ def _processed(processor: Any, colour: str) -> Tensor:
     return torch.as_tensor(values)[0].double()
 
 
-def _hf_resize(processor: Any, side: int, spec: str) -> int:
-    """The shorter side of a photo before the centre crop."""
+def _hf_fit(processor: Any, side: int, spec: str) -> dict[str, Any]:
+    """How a photo gets its size: the shorter side before the centre crop, or squashed."""
     size = dict(getattr(processor, "size", None) or {})
     crop_pct = getattr(processor, "crop_pct", None)
     if (
         size.get("shortest_edge") and crop_pct and size["shortest_edge"] < 384
     ):  # as ConvNeXT's processor has it
-        return int(size["shortest_edge"] / crop_pct)
+        return {"resize": int(size["shortest_edge"] / crop_pct)}
     if size.get("shortest_edge") and not crop_pct:
-        return int(size["shortest_edge"])
-    _warn_of_squashing(spec)
-    return max(side, int(size.get("height") or side))
+        return {"resize": int(size["shortest_edge"])}
+    return _squashing(spec, side, max(side, int(size.get("height") or side)))
 
 
 def _hf_interpolation(processor: Any) -> str:
@@ -210,12 +208,15 @@ def _interpolation(name: str) -> str:
     return name if name in _INTERPOLATIONS else "bilinear"  # timm's "random" and "hamming", for training
 
 
-def _warn_of_squashing(spec: str) -> None:
-    warnings.warn(
-        f"{spec} was evaluated on photos squashed to a square; Proofmap keeps their shape and crops the "
-        "centre, so probabilities of oblong photos differ a little from the hub's",
-        stacklevel=2,
-    )
+def _squashing(spec: str, side: int, resize: int) -> dict[str, Any]:
+    """The arguments of a net whose own transform squashes photos to ``resize``, and then cuts out ``side``."""
+    if resize > side:
+        warnings.warn(
+            f"{spec} was evaluated on photos squashed to {resize} pixels, of which the middle {side} were cut out; Proofmap "
+            f"squashes them to {side}, so probabilities differ a little from the hub's",
+            stacklevel=2,
+        )
+    return {"fit": "squash"}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What ``save`` writes: tables, a full record, maps and pictures; each file whole or not at all."""
+"""What ``save`` writes: tables, a full record, maps and pictures; all files, whole, or none."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from proofmap.core.errors import MissingExtra
-from proofmap.core.files import atomic_write, distinct_names, file_name, output_folder, write_text
+from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
 from proofmap.core.pictures import SUFFIXES, own_mark
 from proofmap.core.version import __version__
 from proofmap.report import figures
@@ -54,9 +54,12 @@ def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: boo
     """``scores.csv``, ``pairs.csv``, ``evaluation.json``, and when asked a sheet for each of the first images and
     the charts; returns what was written.
     """
-    out, evaluation = output_folder(folder), shared(evaluation)
-    written = _save_numbers(evaluation, out)
-    return [*written, *save_pictures(evaluation, out)] if pictures else written
+    evaluation = shared(evaluation)
+    with written_together(folder) as out:
+        written = _save_numbers(evaluation, out)
+        if pictures:
+            written += save_pictures(evaluation, out)
+    return [Path(folder, path.name) for path in written]
 
 
 def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
@@ -74,7 +77,12 @@ def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
 
 def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
     """A sheet for each of the first images, ``maps.safetensors``, and the numbers; returns what was written."""
-    out, evaluation = output_folder(folder), shared(evaluation)
+    with written_together(folder) as out:
+        written = _save_proof(shared(evaluation), out)
+    return [Path(folder, path.name) for path in written]
+
+
+def _save_proof(evaluation: Evaluation, out: Path) -> list[Path]:
     written = _save_numbers(evaluation, out)
     result = evaluation.results[0]
     tensors = {
@@ -82,7 +90,7 @@ def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
         "labels": evaluation.labels.cpu().contiguous(),
     }
     with atomic_write(out / "maps.safetensors") as part:
-        save_file(tensors, part, metadata={"images": json.dumps(list(evaluation.image_names))})
+        part.write_bytes(save(tensors, metadata={"images": json.dumps(list(evaluation.image_names))}))
     written.append(out / "maps.safetensors")
     sheets = zip(pictured_images(evaluation), _sheet_names(evaluation), strict=True)
     for i, name in sheets:

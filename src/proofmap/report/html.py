@@ -7,7 +7,8 @@ template, a style sheet and a few scripts in the folder ``page``, all put into t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +21,7 @@ from proofmap.core.files import write_text
 from proofmap.core.text import counted
 from proofmap.report import page_explained, scatter
 from proofmap.report.choice import Choice, choose_pictured, values_of
+from proofmap.report.originals import Original
 from proofmap.report.page_data import page_record
 from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
 from proofmap.results import tables
@@ -43,6 +45,7 @@ def write_report(
     choice: Choice | None = None,
     most_labels: int = 5,
     explained: bool = False,
+    originals: Callable[[int], Original | None] | None = None,
 ) -> Path:
     """Write the report of an evaluation to one file and return its path.
 
@@ -59,6 +62,7 @@ def write_report(
         most_labels: how many labels of an image are drawn; the numbers of all labels are in the scores anyway.
         explained: whether the page is for someone who has a photo: it begins with what the net says and what the maps
             of the first method prove, labels side by side; scores come later.
+        originals: gives an image, by its index, as it was before it was fitted, where the net sees only a part of it.
     """
     evaluation = shared(evaluation)
     record = page_record(
@@ -75,6 +79,8 @@ def write_report(
             values_of(evaluation), among=evaluation.pictured, positions=evaluation.inputs.position_noun
         )
     pictures, drawing = _pictures(evaluation, list(choice.reasons), most_labels)
+    if originals is not None:
+        pictures = [replace(p, original=originals(p.record["index"])) for p in pictures]
     for picture in pictures:
         picture.record["reasons"] = [without_folders(r) for r in choice.reasons[picture.record["index"]]]
         if explained:

@@ -24,6 +24,7 @@ from proofmap.core import streams
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
+from proofmap.report.originals import Original
 from proofmap.report.pictures import displayed, per_pixel, photo
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
@@ -36,11 +37,13 @@ _LOSSLESS = 128  # pixels: smaller photos are drawn enlarged, where a JPEG would
 
 @dataclass(frozen=True)
 class Picture:
-    """One image in full: a plain record, the photo as a data URI, and the maps' levels (deflated bytes in base64)."""
+    """One image in full: a plain record, the photo as a data URI, the maps' levels (deflated bytes in base64), and the
+    original where the photo is a part of it."""
 
     record: dict[str, Any]
     photo: str
     levels: str
+    original: Original | None = None
 
 
 def slider_counts(positions: int, steps: int = STEPS) -> list[int]:

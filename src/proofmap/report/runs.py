@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from PIL import Image
+
+from proofmap.core.errors import ProofmapError
 from proofmap.core.files import output_folder, write_text
+from proofmap.core.inputs import Pictures
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
+from proofmap.data.specs import rebuild_dataset
 from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.files import save_pictures
 from proofmap.report.html import TITLE, write_report
+from proofmap.report.originals import Original, original_of
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
@@ -28,7 +35,7 @@ def write_run_report(
 ) -> Path:
     """The HTML report of a run; the images worst in soundness and in completeness, and some at random, in full."""
     evaluation, choice = shown(run, worst=worst, random=random, dataset=dataset)
-    return _report(run, evaluation, choice, path, title)
+    return _report(run, evaluation, choice, path, title, dataset)
 
 
 def save_run(
@@ -40,7 +47,10 @@ def save_run(
     """``scores.csv`` and ``report.html`` in the run directory, and sheets and charts in its folder ``pictures``."""
     evaluation, choice = shown(run, dataset=dataset)
     write_text(run.folder / "scores.csv", tables.scores_csv(shared(evaluation)))
-    written = [run.folder / "scores.csv", _report(run, evaluation, choice, run.folder / "report.html", None)]
+    written = [
+        run.folder / "scores.csv",
+        _report(run, evaluation, choice, run.folder / "report.html", None, dataset),
+    ]
     if pictures:
         save_pictures(shared(evaluation), output_folder(run.folder / "pictures"))
         written.append(run.folder / "pictures")
@@ -81,7 +91,9 @@ def shown(
     return evaluation, choice
 
 
-def _report(run: Run, evaluation: Evaluation, choice: Choice, path: Path, title: str | None) -> Path:
+def _report(
+    run: Run, evaluation: Evaluation, choice: Choice, path: Path, title: str | None, dataset: Dataset | None
+) -> Path:
     return write_report(
         evaluation,
         path,
@@ -92,7 +104,30 @@ def _report(run: Run, evaluation: Evaluation, choice: Choice, path: Path, title:
         failures=[(f"{f.method} on {f.image}" if f.method else f.image, f.reason) for f in run.failures()],
         choice=choice,
         title=title or TITLE,
+        originals=_originals(run, evaluation, dataset),
     )
+
+
+def _originals(
+    run: Run, evaluation: Evaluation, dataset: Dataset | None
+) -> Callable[[int], Original | None] | None:
+    """What gives the photos of a run as they were; None where they are no longer at hand. The evaluation has pixels of
+    those only that are the same as when they were judged."""
+    if not isinstance(evaluation.inputs, Pictures) or not evaluation.pictured:
+        return None
+    settings: Any = run.manifest.study
+    try:
+        data = dataset or rebuild_dataset(settings["dataset"])
+    except ProofmapError:
+        return None
+    index = {name: i for i, name in enumerate(data.names)}
+
+    def original(place: int) -> Original | None:
+        photo = data.read(index[run.images[place].name])
+        is_photo = isinstance(photo, Image.Image)
+        return original_of(photo, evaluation.inputs, cropped=data.cropped) if is_photo else None
+
+    return original
 
 
 def provenance(run: Run) -> Mapping[str, object]:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from proofmap.classifier.outputs import in_words, is_independent
-from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, csv_lines, one_line
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.results.records import BEST_EFFORT, EvaluationRecord
@@ -82,15 +81,13 @@ def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
     columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
     by_the_rule = _only_the_rule_leaves_out(evaluation)
     for scores, uneven in zip(columns, different_images(evaluation), strict=True):
-        name, kind = scores[0].name, scores[0].kind
+        name, rule = scores[0].name, _best_effort_rule(scores[0]) if by_the_rule else ""
         least, most = min(s.n for s in scores), max(s.n for s in scores)
         many = f"{least}" if least == most else f"{least} to {most}"
         if uneven:
             uneven_names.setdefault(many, []).append(name)
-        elif least < n and by_the_rule and least == most and kind == BEST_EFFORT:
-            notes.append(
-                f"{name} counts the {many} of {counted(n, 'image')} whose second label has f >= {SECOND_LABEL_FLOOR}"
-            )
+        elif least < n and rule:
+            notes.append(f"{name} counts the {many} of {counted(n, 'image')} {rule}")
         elif least < n:
             notes.append(f"{name} counts {many} of {counted(n, 'image')}")
     for many, names in uneven_names.items():
@@ -100,15 +97,27 @@ def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
     return notes
 
 
-def _only_the_rule_leaves_out(evaluation: EvaluationRecord) -> bool:
-    """Whether nothing but the rule about second labels can leave an image out of best effort.
+def _best_effort_rule(score: Score) -> str:
+    """Which images a score of best effort counts; nothing for other scores, and for one that is not ours."""
+    if score.kind != BEST_EFFORT or "e1" not in score.settings:
+        return ""
+    e1 = float(str(score.settings["e1"]))
+    believed = f"with a judged label other than the top one that has f >= {e1:g}"
+    second = f"whose second label has f >= {SECOND_LABEL_FLOOR:g}"
+    if e1 >= SECOND_LABEL_FLOOR:
+        return believed
+    return (
+        f"{second}, and {believed}" if e1 > 0 else f"{second}, and with a judged label other than the top one"
+    )
 
-    An image may be missing also because the run is unfinished, and then from the other scores too; or because only its
-    top label was judged.
+
+def _only_the_rule_leaves_out(evaluation: EvaluationRecord) -> bool:
+    """Whether nothing but the rule about labels believed can leave an image out of best effort.
+
+    An image may be missing also because the run is unfinished, and then from the other scores too.
     """
     others = [s for r in evaluation.results for s in r.scores if s.kind != BEST_EFFORT]
-    labels = (evaluation.labels != NO_LABEL).sum(dim=1)
-    return bool(others) and all(s.n == len(evaluation) for s in others) and bool((labels > 1).all())
+    return bool(others) and all(s.n == len(evaluation) for s in others)
 
 
 def score_table(evaluation: EvaluationRecord) -> str:

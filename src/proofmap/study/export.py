@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import atomic_write, output_folder, write_text
+from proofmap.core.files import atomic_write, output_folder, write_text, written_together
 from proofmap.core.text import csv_lines, one_line
 from proofmap.results.frames import TABLES, score_records
 from proofmap.results.sharing import shared, shared_names, without_folders
@@ -47,8 +47,9 @@ def export_run(
         path = output_folder(out) / f"scores.{TEXT[format]}"
         write_text(path, text + "\n")
         return [path]
-    folder = output_folder(out)
-    return [_write(folder / f"{name}.{format}", format, *_table(run, name)) for name in wanted]
+    with written_together(out) as folder:
+        written = [_write(folder / f"{name}.{format}", format, *_table(run, name)) for name in wanted]
+    return [Path(out, path.name) for path in written]
 
 
 def _text(run: Run, format: str) -> str:

@@ -7,6 +7,7 @@ refused with a list of what differs.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import write_text
+from proofmap.core.files import is_disk_full, write_text
 from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import digest_of
 from proofmap.study.environment import environment
 from proofmap.study.setup import Ready, settings_of
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
-from proofmap.study.store.errors import Damaged, StoreError, disk_full, is_disk_full
+from proofmap.study.store.errors import Damaged, StoreError, disk_full
 from proofmap.study.study import Selection, Study
 
 FILE = "manifest.json"
@@ -312,6 +313,11 @@ def same_settings(
             f"the {kind} {name!r} of {folder} has other settings:\n"
             + "\n".join(f"  {line}" for line in lines)
             + '\nGive this one a name of its own (name = "..." in the study file), or choose another --out'
+            + (
+                f"; the old one goes with: proofmap forget {folder} {shlex.quote(name)}"
+                if kind == "method"
+                else ""
+            )
         )
 
 

@@ -16,7 +16,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
-from proofmap.data.dataset import Dataset
+from proofmap.data.dataset import Dataset, truths
 from proofmap.metrics.curves import Curves
 from proofmap.results.records import run_scores
 from proofmap.study.environment import environment
@@ -102,6 +102,9 @@ def run_study(
         if existing is None and batch_size is not None:
             ready.classifier.fix_batches(batch_size, batch_size)
         LabelRule.parse(study.labels, ready.classifier.names)  # refused before there is a folder
+        truths(
+            ready.dataset, ready.classifier.names, indices=[]
+        )  # likewise: labels that the net does not have
         with run_folder(out, wait=wait) as folder:
             run = _Run(folder, setup, ready, executor or LocalExecutor(), watchers, worker_device)
             return run.execute(on_sanity, on_plan, on_end, retry, command)

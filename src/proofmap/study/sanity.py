@@ -92,12 +92,12 @@ class Sanity:
         if self.known >= 5 and not self.chosen:
             if self.right == 0:
                 told.append(
-                    f"0 of {self.known} right: check the names of the labels and their order, the weights, and mean and std"
+                    f"0 of {self.known} right: check the names of the labels and their order, the weights, size, and mean and std"
                 )
             elif self.known >= 10 and self.right / self.known <= 1 / self.labels:
                 told.append(
                     f"{self.right} of {self.known} right is no better than guessing one of {self.labels} labels: "
-                    "check the names of the labels and their order, the weights, and mean and std"
+                    "check the names of the labels and their order, the weights, size, and mean and std"
                 )
         if self.images >= 5 and self.tops == 1 and self.truths > 1:
             told.append(

@@ -152,6 +152,10 @@ class Inputs(ABC):
     def _form(self) -> str:
         return f"(N, {', '.join(map(str, self.shape))})"
 
+    def shape_hint(self) -> str:
+        """Where the shape comes from, for someone whose net takes another one."""
+        return "Check the size and the number of channels it is given"
+
     def _bytes_hint(self) -> str:
         return ""
 

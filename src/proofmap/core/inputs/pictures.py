@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Box, Inputs
-from proofmap.core.pictures import Fit, Interpolation, fit, fitted_size, in_colour, seen_share, to_pixels
+from proofmap.core.pictures import Fit, Interpolation, fit, fitted_size, in_colour, seen_part, to_pixels
 
 _BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
@@ -72,6 +72,12 @@ class Pictures(Inputs):
     def _form(self) -> str:
         return "(N, C, H, W)"
 
+    def shape_hint(self) -> str:
+        return (
+            f"Check size, and mean and std: they have {len(self.mean)} {'entry' if len(self.mean) == 1 else 'entries'}, one for "
+            "each channel of the net"
+        )
+
     def _bytes_hint(self) -> str:
         return "; divide 8-bit pixels by 255"
 
@@ -114,9 +120,14 @@ class Pictures(Inputs):
             **({} if self.fit == "crop" else {"fit": self.fit}),
         }
 
-    def seen_share(self, item: Image.Image) -> float:
+    def seen_part(self, item: Image.Image, *, cropped: bool = False) -> Box:
+        """The part of a photo that the net sees: left, top, right, bottom, in shares of its sides."""
+        return seen_part(item.size, self.size, None if cropped else self.resize, self.fit)
+
+    def seen_share(self, item: Image.Image, *, cropped: bool = False) -> float:
         """The share of a photo's area that the net sees."""
-        return seen_share(item.size, self.size, self.resize, self.fit)
+        left, top, right, bottom = self.seen_part(item, cropped=cropped)
+        return (right - left) * (bottom - top)
 
     def picture(self, x: Tensor) -> np.ndarray:
         """The first three channels, or the mean of fewer as gray."""

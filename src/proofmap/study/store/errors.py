@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 
 from proofmap.core.errors import ProofmapError
@@ -32,7 +31,3 @@ def damaged(path: Path, text: str, folder: Path | None = None) -> Damaged:
         "with --repair it is set aside, to be computed again",
         text,
     )
-
-
-def is_disk_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -15,10 +15,10 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from proofmap.core.files import atomic_write, sync_folder
+from proofmap.core.files import atomic_write, is_disk_full, sync_folder
 from proofmap.data.dataset import digest_of
 from proofmap.study.store.database import FILE as SCORES
-from proofmap.study.store.errors import StoreError, damaged, disk_full, is_disk_full
+from proofmap.study.store.errors import StoreError, damaged, disk_full
 
 FOLDER = "maps"
 EXACT = ".float32"

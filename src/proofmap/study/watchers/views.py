@@ -21,7 +21,7 @@ from rich.text import Text
 
 from proofmap.core.files import write_text
 from proofmap.core.progress import seconds_between_lines
-from proofmap.core.text import counted
+from proofmap.core.text import counted, one_line
 from proofmap.study.watchers.status import (
     Clock,
     Status,
@@ -64,7 +64,7 @@ class PlainLines:
 
     def _print(self, status: Status) -> None:
         self._printed_at = self.clock()
-        print(status_line(status), file=self.stream or sys.stderr, flush=True)
+        print(one_line(status_line(status)), file=self.stream or sys.stderr, flush=True)
 
 
 class ProgressFile:
@@ -246,6 +246,6 @@ class LiveView:
 
 
 def _cut(text: str, width: int, style: str = "") -> Text:
-    cut = Text(text, style=style, no_wrap=True)
+    cut = Text(one_line(text), style=style, no_wrap=True)
     cut.truncate(width, overflow="ellipsis")
     return cut

@@ -1,0 +1,76 @@
+"""The photo as it was, small, with a frame around what the net sees of it; drawn where the fit lost some of it."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw
+
+from proofmap.core.inputs import Inputs, Pictures
+
+LOST = 0.03
+"""The share of a photo's area that may be lost without a word."""
+SIDE = 320
+"""The longest side of the small original, in pixels."""
+_LEAST = 24  # of the shorter side, where a photo is very narrow
+_DIMMED = 0.45
+
+
+@dataclass(frozen=True)
+class Original:
+    """A photo of which the net sees a part: a small picture as a data URI, and what is said below it."""
+
+    picture: str
+    width: int
+    height: int
+    words: str
+
+
+def original_of(photo: Image.Image, inputs: Inputs, *, cropped: bool = False) -> Original | None:
+    """The original with a frame around what the net sees; None where it sees all, or nearly all of it.
+
+    ``cropped`` says that the dataset cuts its photos itself, as :meth:`Pictures.prepare` is told.
+    """
+    if not isinstance(inputs, Pictures):
+        return None
+    share = inputs.seen_share(photo, cropped=cropped)
+    if share > 1 - LOST:
+        return None
+    small = framed(photo, inputs.seen_part(photo, cropped=cropped))
+    file = io.BytesIO()
+    small.save(file, "JPEG", quality=85)
+    uri = f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
+    words = (
+        f"The original, {photo.width} x {photo.height}. The net sees {_percent(share)} of it, the part inside the frame: that is "
+        "the photo that everything here is about."
+    )
+    return Original(uri, small.width, small.height, words)
+
+
+def framed(photo: Image.Image, part: tuple[float, float, float, float]) -> Image.Image:
+    """The photo made small, darker outside the part (in shares of its sides), with a frame around that."""
+    scale = min(1.0, SIDE / max(photo.size))
+    size = tuple(max(min(_LEAST, side), round(side * scale)) for side in photo.size)
+    small = photo.convert("RGBA").resize((size[0], size[1]), Image.Resampling.BILINEAR)
+    page = Image.new("RGBA", small.size, (128, 128, 128, 255))
+    shown = Image.alpha_composite(page, small).convert("RGB")
+    left, top, right, bottom = (
+        round(share * side) for share, side in zip(part, (*small.size, *small.size), strict=True)
+    )
+    box = (left, top, max(left + 1, right), max(top + 1, bottom))
+    dimmed = Image.blend(shown, Image.new("RGB", shown.size), 1 - _DIMMED)
+    dimmed.paste(shown.crop(box), box[:2])
+    draw = ImageDraw.Draw(dimmed)
+    edge = (box[0], box[1], box[2] - 1, box[3] - 1)
+    draw.rectangle(edge, outline=(0, 0, 0), width=3)
+    draw.rectangle(
+        (edge[0] + 1, edge[1] + 1, max(edge[0] + 1, edge[2] - 1), max(edge[1] + 1, edge[3] - 1)),
+        outline="white",
+    )
+    return dimmed
+
+
+def _percent(share: float) -> str:
+    return "less than 1 %" if share < 0.005 else f"{100 * share:.0f} %"
