@@ -90,9 +90,7 @@ def main() -> None:
             usual = (
                 "no partial files were left behind, and the same command continues a study where it stopped"
             )
-            told = getattr(stop, "__notes__", [usual])[
-                0
-            ]  # a study that has begun its units says what it kept
+            (told,) = getattr(stop, "__notes__", [usual])[:1]  # a study that was under way says what it kept
             stderr.print(f"stopped; {told}")
             sys.exit(130)
         finally:

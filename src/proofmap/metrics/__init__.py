@@ -35,6 +35,7 @@ from proofmap.metrics.proof import (
 )
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness, default_metrics
 from proofmap.metrics.quadrature import Quadrature
+from proofmap.metrics.roughness import Roughness
 
 __all__ = [
     "CURVES",
@@ -57,6 +58,7 @@ __all__ = [
     "RankingAgreement",
     "ReadyGame",
     "ReadyMetric",
+    "Roughness",
     "RunMetric",
     "RunValue",
     "RunValues",

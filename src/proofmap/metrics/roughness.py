@@ -1,0 +1,63 @@
+"""How ragged what a map shows is: can a person read it?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.ranking import keep_top
+from proofmap.metrics.context import Judged
+from proofmap.metrics.metric import METRICS, Metric
+from proofmap.plugins.settings import setting
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Roughness(Metric):
+    """The length of the border of a map's top share, divided by that of one square (in one dimension, one piece) as large.
+
+        roughness = |{neighbours of which one is shown}| / (4 sqrt(shown positions))
+
+    About 1 for a single clean region (less where it touches the edge of the picture), 3 for a few ragged ones, tens for
+    scattered pixels. The value of an image is the mean over its labels. Raggedness is neither right nor wrong; a map that
+    proves something but cannot be read is of little use to a person.
+    """
+
+    name: ClassVar[str] = "roughness"
+    kind: ClassVar[str] = "roughness"
+    higher_is_better: ClassVar[bool] = False
+    limits: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    description: ClassVar[str] = "border of the top 20 %, relative to that of one square: how ragged a map is"
+    share: float = setting(0.2, "of the positions that is looked at", above=0, most=1)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        if not judged.inputs.has_neighbours:
+            raise InputError(
+                f"roughness needs neighbours; {judged.inputs.noun} have none, so leave this metric out"
+            )
+        maps = judged.maps.flatten(0, 1)
+        rough = roughness(keep_top(maps, self.share)).view(judged.labels.shape)
+        return rough.masked_fill(judged.labels == NO_LABEL, torch.nan)
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return self.pairs(judged).nanmean(dim=1)
+
+
+def roughness(shown: Tensor) -> Tensor:
+    """The relative length of the border of masks ``(P, *positions)``, boolean: ``(P,)``; zero where nothing is shown.
+
+    >>> one = torch.zeros(1, 6, 6, dtype=torch.bool)
+    >>> one[0, 1:5, 1:5] = True
+    >>> roughness(one), roughness(torch.eye(6, dtype=torch.bool)[None])
+    (tensor([1.]), tensor([2.0412]))
+    """
+    axes = tuple(range(1, shown.ndim))
+    border = torch.stack([shown.diff(dim=axis).sum(dim=axes) for axis in axes]).sum(dim=0)
+    size = shown.sum(dim=axes).clamp_min(1).float()
+    unit = 2 * len(axes) * size ** ((len(axes) - 1) / len(axes))
+    return border / unit

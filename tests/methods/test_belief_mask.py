@@ -1,0 +1,279 @@
+"""Belief masks: the loss against a plain loop in float64, and areas that become f."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Rows, Series
+from proofmap.core.progress import Silent
+from proofmap.core.ranking import keep_top
+from proofmap.fills import Blur, Gray, Images, Noise
+from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
+from proofmap.methods.belief_mask import BeliefProblem, ReadyBeliefMask, thresholds, top_share
+from proofmap.methods.mask_engine import Slots
+from proofmap.methods.mask_terms import enlarged, shrunk, upsampling
+from proofmap.metrics.roughness import roughness
+from tests.toys import MEAN, STD, drawn, normal, pixels
+
+SIZE = (12, 16)
+
+
+def net(labels: int = 4, **options: Any) -> Classifier:
+    layers = nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(6, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d((3, 4)),
+        nn.Flatten(),
+        nn.Linear(72, labels),
+    )
+    given = {"size": SIZE, "mean": MEAN, "std": STD, "batch_size": 64, **options}
+    return Classifier(drawn(layers), **given)
+
+
+def seated(ready: ReadyBeliefMask, images: Tensor, labels: Tensor) -> tuple[BeliefProblem, Slots]:
+    """The pairs ``(images[p], labels[p])`` in slots."""
+    problem = ready.problem(ready.classifier.frozen())
+    keys = streams.pair_keys(images, list(enumerate(labels.tolist())), 0, "belief-mask")
+    slots = {"images": images, "labels": labels, "keys": keys, "step": torch.zeros_like(labels)}
+    return problem, slots | {name: rows.contiguous() for name, rows in problem.enter(slots).items()}
+
+
+def ratios(f: Classifier, images: Tensor, maps: Tensor, labels: Tensor, **options: Any) -> Tensor:
+    """AUC / f of every pair."""
+    played = pm.insertion(f, images, maps, labels, **options)
+    return played.auc / played.f
+
+
+# ---- the hard mask ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape, most", [((40,), 0.0), ((12, 16), 0.0), ((224, 224), 0.01)])
+def test_a_threshold_leaves_the_share_above_it(shape: tuple[int, ...], most: float) -> None:
+    grid = normal(3, *(max(2, side // 8) for side in shape), seed=5)
+    up = [upsampling(low, high) for low, high in zip(grid.shape[1:], shape, strict=True)]
+    maps = enlarged(grid, up) + 1e-4 * normal(3, *shape, seed=6)
+    shares = torch.tensor([[0.0, 0.25, 0.5, 0.9]]).expand(3, 4)
+    shown = top_share(maps, thresholds(maps, shares), 0.3).flatten(2).mean(dim=2)
+    assert (shown - shares).abs().max() <= most + 1e-6 + 1 / math.prod(shape)
+
+
+def test_the_gradient_of_the_hard_mask_is_that_of_the_soft_one() -> None:
+    maps, t = normal(2, 5, 6, seed=1).requires_grad_(True), normal(2, 3, seed=2)
+    weight = normal(2, 3, 5, 6, seed=3)
+    (found,) = torch.autograd.grad((weight * top_share(maps, t, 0.7)).sum(), maps)
+    soft = ((maps[:, None] - t[:, :, None, None]) / 0.7).sigmoid()
+    (expected,) = torch.autograd.grad((weight * soft).sum(), maps)
+    torch.testing.assert_close(found, expected)
+
+
+def test_shrinking_is_a_mean_over_cells() -> None:
+    up = [upsampling(3, 12), upsampling(4, 16)]
+    assert torch.allclose(shrunk(torch.full((2, 12, 16), 7.0), up), torch.tensor(7.0))
+    ramp = torch.arange(16.0).expand(1, 12, 16)
+    low = shrunk(ramp, up)[0]
+    assert torch.equal(low, low[:1].expand(3, 4)) and bool((low.diff(dim=1) > 2).all())
+
+
+# ---- the loss --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["f", "strongest", "weakest"])
+def test_two_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
+    f, images, labels = net(), pixels(3, SIZE), torch.tensor([2, 0, 1])
+    s = BeliefMask(fills=("gray", "noise"), grid=8, smoothness=0.02, target=target, temperature=0.5)
+    problem, slots = seated(s.prepare(f), images, labels)
+    recent, long = ([[0.0] * 2 for _ in range(3)] for _ in range(2))
+    for step in range(2):
+        slots["step"].fill_(step)
+        weights = normal(3, 1, 6, 8, seed=10 + step).requires_grad_(True)
+        hidden = problem.backgrounds(slots).double()
+        loss = problem.losses(weights, slots)
+        (gradient,) = torch.autograd.grad(loss.sum(), weights)
+        for p in range(3):
+            own = weights[p : p + 1].detach().double().requires_grad_(True)
+            up = nn.functional.interpolate(own, size=SIZE, mode="bilinear", align_corners=False)[0, 0]
+            believed = float(f.probabilities(images[p : p + 1])[0, labels[p]])
+            total, errors = torch.zeros((), dtype=torch.float64), []
+            for k in range(2):
+                u = (float(slots["phase"][p, k]) + (math.sqrt(5) - 1) / 2 * step) % 1.0
+                t = up.detach().flatten().sort(descending=True).values[int(u * 192)]
+                soft = ((up - t) / 0.5).sigmoid()
+                mask = (up > t).double() + soft - soft.detach()
+                x = mask * images[p] + (1 - mask) * hidden[p, k]
+                value = probability(f, x, int(labels[p]))
+                recent[p][k] = 0.7 * recent[p][k] + 0.3 * value.item()
+                long[p][k] = 0.9 * long[p][k] + 0.1 * value.item()
+                area = recent[p][k] / (1 - 0.7 ** (step + 1))
+                error = math.log(area / believed)
+                c = {"f": max(-0.5, min(0.5, error)), "strongest": -0.5, "weakest": 0.5}[target]
+                total = total + c * value / area / 2
+                errors.append(abs(math.log(long[p][k] / (1 - 0.9 ** (step + 1)) / believed)))
+            if target == "f":
+                sg = up.sigmoid()
+                rough = sg.diff(dim=0).square().sum() + sg.diff(dim=1).square().sum()
+                total = total + 0.02 / (1 + (sum(errors) / 2 / 0.1) ** 2) * rough
+            (expected,) = torch.autograd.grad(total, own)
+            torch.testing.assert_close(gradient[p : p + 1].double(), expected, rtol=1e-3, atol=1e-6)
+
+
+def probability(f: Classifier, x: Tensor, label: int) -> Tensor:
+    """f(x, a) in float64, differentiable."""
+    mean, std = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (f.mean, f.std))
+    exact = copy.deepcopy(f.net).double()  # type: ignore[union-attr]
+    return exact(((x - mean) / std)[None]).softmax(dim=1)[0, label]
+
+
+def test_a_label_hardly_believed_is_weakened_and_never_strengthened() -> None:
+    f, images = net(), pixels(1, SIZE)
+    problem, slots = seated(BeliefMask(fills=("gray",)).prepare(f), images, torch.tensor([0]))
+    slots["f"] = torch.tensor([0.004])
+    for area, expected in ((0.001, 0.0), (0.0039, 0.0), (0.008, math.log(2)), (0.9, 0.5)):
+        slots["recent"] = torch.tensor([[0.3 * area]])
+        assert problem.control(slots).item() == pytest.approx(min(0.5, expected), abs=1e-5)
+    slots["f"] = torch.tensor([0.4])
+    for area, expected in ((0.2, -0.5), (0.3, math.log(0.75)), (0.4, 0.0), (0.8, 0.5)):
+        slots["recent"] = torch.tensor([[0.3 * area]])
+        assert problem.control(slots).item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_smoothing_yields_while_f_is_not_matched() -> None:
+    problem, slots = seated(BeliefMask(fills=("gray",)).prepare(net()), pixels(1, SIZE), torch.tensor([0]))
+    slots["f"] = torch.tensor([0.4])
+    slots["long"] = torch.tensor([[0.1 * 0.4]])
+    assert problem.yielding(slots).item() == pytest.approx(1.0)
+    slots["long"] = torch.tensor([[0.1 * 0.4 * math.exp(0.1)]])
+    assert problem.yielding(slots).item() == pytest.approx(0.5, abs=1e-4)
+
+
+# ---- what is learned -------------------------------------------------------------------------------------------
+
+
+def test_areas_become_f_where_other_methods_miss_it() -> None:
+    f, images = net(), pixels(3, SIZE)
+    labels = f.top(images, 3)
+    ours = BeliefMask(passes=400, fills=("gray", "blur"), grid=16, smoothness=0.0)(f, images, labels)
+    others = [GradCAM()(f, images, labels), LearnedMask(fill="gray", scale=1)(f, images, labels)]
+    for fill in ("gray", "blur"):
+        error = ratios(f, images, ours, labels, fill=fill).log().abs()
+        assert error.mean() < 0.03 and error.max() < 0.12
+        for maps in others:
+            assert error.mean() < 0.5 * ratios(f, images, maps, labels, fill=fill).log().abs().mean()
+
+
+def test_the_bounds_enclose_f_and_every_other_map() -> None:
+    f, images = net(), pixels(2, SIZE)
+    labels = f.top(images, 2)
+    strong, weak = (
+        ratios(
+            f,
+            images,
+            BeliefMask(passes=150, fills=("gray",), grid=16, target=target)(f, images, labels),
+            labels,
+        )
+        for target in ("strongest", "weakest")
+    )
+    assert bool((weak < 1).all()) and bool((strong > 1).all())
+    for maps in (GradCAM()(f, images, labels), normal(2, 2, *SIZE, seed=3)):
+        found = ratios(f, images, maps, labels)
+        assert bool((weak < found).all()) and bool((found < strong).all())
+
+
+def test_a_pair_that_matches_stops_early_and_still_matches() -> None:
+    f, images = net(), pixels(3, SIZE)
+    labels = f.top(images, 2)
+    s = BeliefMask(passes=600, fills=("gray", "blur"), grid=16, tolerance=0.05, smoothness=0.0)
+    steps: dict[tuple[int, int], int] = {}
+    ready = s.prepare(f).watched(
+        lambda image, label, now: steps.__setitem__((image, label), now.step), every=1
+    )
+    maps = ready(images, labels)
+    assert min(steps.values()) < s.steps and all(step >= 20 for step in steps.values())
+    assert ratios(f, images, maps, labels).log().abs().mean() < 0.1
+
+
+def test_smoothness_makes_smoother_maps() -> None:
+    f, images = net(), pixels(2, SIZE)
+    labels = f.top(images, 2)
+    rough = []
+    for smoothness in (0.0, 0.1):
+        maps = BeliefMask(passes=200, fills=("gray",), grid=16, smoothness=smoothness)(f, images, labels)
+        rough.append(roughness(keep_top(maps.flatten(0, 1), 0.2)).mean())
+    assert rough[1] < 0.8 * rough[0]
+
+
+def test_the_same_maps_in_any_company() -> None:
+    f, images = net(), pixels(3, SIZE)
+    labels = f.top(images, 2)
+    s = BeliefMask(passes=20, fills=("gray", "noise"), grid=8)
+    expected = s(f, images, labels)
+    assert torch.equal(s(f, images, labels), expected)
+    torch.testing.assert_close(s(f, images[1:2], labels[1:2]), expected[1:2], rtol=0, atol=1e-3)
+    assert not torch.equal(s(f, images, labels, seed=1), expected)
+
+
+# ---- settings and nets -----------------------------------------------------------------------------------------
+
+
+def test_presets_and_passes() -> None:
+    assert BeliefMask() == BeliefMask.preset("fast") and BeliefMask().cost(2).passes <= 400
+    thorough = make_method("belief-mask:preset=thorough")
+    assert isinstance(thorough, BeliefMask) and thorough.steps == 200
+    assert thorough.cost(1).passes == 600
+
+
+def test_fills_are_written_with_a_plus() -> None:
+    s = make_method("belief-mask:fills=gray+blur(sigma=3)+noise,passes=30")
+    assert isinstance(s, BeliefMask) and s.fills == (Gray(), Blur(sigma=3), Noise()) and s.steps == 10
+    assert make_method(s.title()) == s and s.title() == "belief-mask:passes=30,fills=gray+blur(sigma=3)+noise"
+    assert make_method({"method": "belief-mask", "fills": ["gray", {"fill": "blur", "sigma": 3}]}).fills[
+        1
+    ] == Blur(sigma=3)
+    with pytest.raises(InputError, match="at least one fill"):
+        BeliefMask(fills=())
+    with pytest.raises(InputError, match="grey"):
+        make_method("belief-mask:fills=grey+blur")
+
+
+def test_the_usual_pool_can_be_replaced() -> None:
+    own = Images(source=pixels(4, SIZE, seed=8), crop="none")
+    assert BeliefMask().with_distractors(own).fills == (Gray(), Blur(), own)
+    assert BeliefMask(fills=("gray",)).with_distractors(own).fills == (Gray(),)
+
+
+def test_the_record_says_what_was_used() -> None:
+    record = BeliefMask(fills=("gray",)).prepare(net()).record()
+    assert record["precision"] == "float32" and record["start"]["method"] == "grad-cam"  # type: ignore[index]
+    assert record["fills"] == [{"fill": "gray", "color": [round(v, 6) for v in MEAN]}]
+
+
+@pytest.mark.parametrize("kind", ["series", "rows", "function"])
+def test_inputs_and_nets_without_pictures_or_layers(kind: str) -> None:
+    if kind == "series":
+        layers = nn.Sequential(nn.Conv1d(2, 4, 5, padding=2), nn.ReLU(), nn.Flatten(), nn.Linear(80, 3))
+        f = Classifier(drawn(layers), inputs=Series(length=20, mean=(0.0, 0.0), std=(1.0, 1.0)))
+    elif kind == "rows":
+        layers = nn.Sequential(nn.Linear(7, 9), nn.Tanh(), nn.Linear(9, 3))
+        f = Classifier(drawn(layers), inputs=Rows(columns=7, mean=(0.0,) * 7, std=(1.0,) * 7))
+    else:
+        inner = net().net
+        f = Classifier(lambda x: inner(x), size=SIZE, mean=MEAN, std=STD)  # type: ignore[operator]
+    images = f.inputs.blank(2) + 0.1 * normal(2, *f.inputs.shape, seed=2).clamp(-1, 1)
+    labels = f.top(images, 2)
+    s = BeliefMask(passes=300, smoothness=0.0)
+    ready = s.prepare(f)
+    assert ready.record()["start"]["method"] == "gradient-x-input"  # type: ignore[index]
+    assert len(ready.fills) == (3 if kind == "function" else 2)
+    maps = ready(images, labels, progress=Silent())
+    assert ratios(f, images, maps, labels).log().abs().mean() < 0.05

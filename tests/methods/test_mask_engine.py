@@ -1,0 +1,156 @@
+"""The engine that learns masks: slots, leaving, entering, memory, watching. On a problem whose answer is known."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.core import streams
+from proofmap.core.batching import BatchSize, BatchSizeWarning, OutOfMemory
+from proofmap.core.progress import SilentTask
+from proofmap.methods.mask_engine import MaskEngine, Pairs, Problem, Slots, Snapshot, decayed
+
+
+class Parabola(Problem):
+    """Each pair goes to its own number (its label) and settles when it is there; images and keys are not looked at."""
+
+    def __init__(self, steps: int = 40, cost: int = 2, near: float = 0.0, room: int | None = None) -> None:
+        self.steps, self.cost, self.near, self.room = steps, cost, near, room
+        self.widths: list[int] = []
+
+    def enter(self, slots: Slots) -> Slots:
+        return {
+            "weights": torch.zeros(len(slots["labels"]), 1, 2),
+            "seen": torch.zeros(1).expand(len(slots["labels"])),
+        }
+
+    def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+        self.widths.append(len(weights))
+        if self.room is not None and len(weights) > self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        slots["seen"] += 1
+        return (weights - slots["labels"].view(-1, 1, 1)).square().sum(dim=(1, 2))
+
+    def masks(self, weights: Tensor) -> Tensor:
+        return weights
+
+    def rates(self, step: Tensor) -> Tensor:
+        return decayed(0.3, step, None)
+
+    def settled(self, slots: Slots) -> Tensor | None:
+        if not self.near:
+            return None
+        assert torch.equal(slots["seen"].long(), slots["step"])  # each slot remembers for its own pair
+        return (slots["weights"] - slots["labels"].view(-1, 1, 1)).abs().amax(dim=(1, 2)) < self.near
+
+
+def pairs_of(n: int) -> Pairs:
+    keys = torch.tensor([streams.key_of(pair) for pair in range(n)])
+    return Pairs(torch.zeros(1, 1), torch.zeros(n, dtype=torch.long), torch.arange(n) - 2, keys)
+
+
+class Counted(SilentTask):
+    def __init__(self) -> None:
+        self.done = 0
+
+    def advance(self, passes: int, note: str = "") -> None:
+        self.done += passes
+
+
+def run(problem: Parabola, n: int = 7, batch: int = 100, **options: Any) -> tuple[Tensor, MaskEngine, int]:
+    engine, task = MaskEngine(problem, BatchSize(batch), **options), Counted()
+    return engine.run(pairs_of(n), task), engine, task.done
+
+
+@pytest.mark.parametrize("near", [0.0, 0.05])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_pair_learns_the_same_whoever_sits_beside_it(near: float, fixed: bool) -> None:
+    expected, alone, done = run(Parabola(near=near), batch=2)  # one slot: one pair after the other
+    for batch in (4, 6, 14, 100):
+        found, engine, passes = run(Parabola(near=near), batch=batch, fixed=fixed)
+        assert torch.equal(found, expected)
+        assert engine.taken == alone.taken
+        assert passes == done == 7 * 40 * 2  # what early leavers save is reported as done
+
+
+def test_pairs_that_settle_leave_and_the_next_ones_take_their_slots() -> None:
+    problem = Parabola(steps=200, near=0.05)
+    found, engine, _ = run(problem, n=9, batch=6)
+    assert torch.allclose(found[:, 0, 0], torch.arange(9) - 2.0, atol=0.05)
+    assert (
+        len(set(engine.taken)) > 2 and max(engine.taken) < 200
+    )  # each left in its own time, asked every ten steps
+    assert all(taken % 10 == 0 for taken in engine.taken)
+    assert max(problem.widths) == 3 and problem.widths[-1] < 3  # three slots, closed when nobody waits
+
+
+def test_fixed_slots_keep_one_shape_to_the_end() -> None:
+    problem = Parabola(steps=200, near=0.05)
+    run(problem, n=8, batch=6, fixed=True)
+    assert set(problem.widths) == {3}
+
+
+def test_equal_work_is_shared_out_evenly() -> None:
+    problem = Parabola(steps=5)
+    run(problem, n=7, batch=6)
+    assert problem.widths == [3] * 5 + [3] * 5 + [1] * 5
+
+
+def test_running_out_of_memory_halves_the_slots_and_loses_nothing() -> None:
+    expected, _, _ = run(Parabola())
+    with pytest.warns(BatchSizeWarning, match="out of memory"):
+        found, engine, _ = run(Parabola(room=2))
+    assert torch.equal(found, expected) and engine.batch.size <= 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(OutOfMemory, match="a single map"):
+            run(Parabola(room=0))
+
+
+def test_other_errors_come_through() -> None:
+    class Broken(Parabola):
+        def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+            raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        run(Broken())
+
+
+def test_a_scaled_loss_gives_the_same_masks() -> None:
+    expected, _, _ = run(Parabola())
+    found, _, _ = run(Parabola(), scale=256.0)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_watching_shows_every_mask_on_its_way_and_changes_nothing() -> None:
+    seen: list[Snapshot] = []
+    expected, _, _ = run(Parabola(steps=25))
+    found, _, _ = run(Parabola(steps=25), batch=4, watch=seen.append, every=10)
+    assert torch.equal(found, expected)
+    assert sorted((s.pair, s.step) for s in seen) == [(p, t) for p in range(7) for t in (10, 20, 25)]
+    last = {s.pair: s.mask for s in seen if s.step == s.steps}
+    assert all(torch.equal(last[p], found[p, 0]) for p in range(7))
+
+
+def test_a_ready_method_shows_its_maps_with_their_image_and_label() -> None:
+    f = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 3)), size=4)
+    images, labels = torch.rand(2, 3, 4, 4), torch.tensor([[1, 2], [0, -1]])
+    ready = pm.LearnedMask(steps=10, fill="gray", scale=2).prepare(f)
+    seen: dict[tuple[int, int], Tensor] = {}
+    watched = ready.watched(lambda image, label, s: seen.__setitem__((image, label), s.mask), every=5)
+    maps = watched(images, labels)
+    assert set(seen) == {(0, 1), (0, 2), (1, 0)}
+    assert torch.equal(seen[0, 2], maps[0, 1]) and torch.equal(maps, ready(images, labels))
+
+
+def test_step_keys_are_the_words_of_the_stream_at_that_step() -> None:
+    keys, n = torch.tensor([streams.key_of("a"), streams.key_of("b")]), 3
+    found = streams.step_keys(keys, torch.tensor([0, 17]), n)
+    for row, step in enumerate((0, 17)):
+        words = streams.words(keys[row], 2 * n, start=2 * n * step + 4)
+        assert torch.equal(found[row], (words[:n] << 32) | words[n:])
