@@ -18,6 +18,9 @@ from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels, check_labels, label_index
 from proofmap.core.progress import Progress, Silent
+from proofmap.data.distractors import from_images
+from proofmap.fills import names_no_pool, with_pool
+from proofmap.fills.images import OWN
 from proofmap.methods.method import MethodLike, make_method
 from proofmap.metrics.block import Subjects, join_blocks, judge_block, score_infos
 from proofmap.metrics.metric import Metric, make_metric, prepare_metrics, split_metrics
@@ -129,6 +132,11 @@ def evaluate(
         raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
     progress = progress or Silent()
     images = classifier.check_images(images)
+    titles = distinct_names([m.title() for m in chosen])
+    if any(map(names_no_pool, (*chosen, *asked))):
+        source = from_images(images, classifier.inputs) or OWN
+        chosen = [with_pool(method, source) for method in chosen]
+        asked = [with_pool(metric, source) for metric in asked]
     per_image, of_runs = split_metrics(
         dict(zip(distinct_names([metric.name for metric in asked]), asked, strict=True))
     )
@@ -147,7 +155,6 @@ def evaluate(
         "threads": torch.get_num_threads(),
     }
     kept = len(images) if keep_maps is None else min(keep_maps, len(images))
-    titles = distinct_names([m.title() for m in chosen])
     if boxes and len(boxes) != len(images):
         raise InputError(f"{len(boxes)} lists of boxes were given for {len(images)} images")
     subjects = Subjects(images, label_table, truth_of(classifier, truth, len(images)), boxes)

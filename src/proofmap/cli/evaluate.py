@@ -22,6 +22,7 @@ from proofmap.cli.options import (
     FitOption,
     Format,
     Quiet,
+    Renormalise,
     check_format,
     command_line,
     device_named,
@@ -70,7 +71,7 @@ def evaluate(
     ] = None,
     label_set: Annotated[str | None, typer.Option(help="Only these labels count.")] = None,
     fit: FitOption = None,
-    renormalise: Annotated[bool | None, typer.Option(help="Softmax over the label set alone.")] = None,
+    renormalise: Renormalise = None,
     thresholds: Annotated[
         str | None, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")
     ] = None,
@@ -277,6 +278,7 @@ def preview_text(found: Preview) -> str:
         tables.aligned(["method", "units", "done", "passes to do"], rows),
         "",
         *_cost_lines(plan, speed, found.seconds),
+        *([f"distractors: {'; '.join(found.distractors)}"] if found.distractors else []),
     ]
     return "\n".join(lines)
 

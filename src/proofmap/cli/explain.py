@@ -41,7 +41,7 @@ from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
 from proofmap.results import tables
-from proofmap.study.setup import explained_samples, without_samples
+from proofmap.results.settings_words import distractor_notes
 
 
 def explain(
@@ -54,7 +54,7 @@ def explain(
     labels: LabelsOption = "top5",
     method: Annotated[str, typer.Option(help="See [bold]proofmap methods[/].")] = "learned-mask",
     label_set: LabelSet = None,
-    renormalise: Renormalise = True,
+    renormalise: Renormalise = None,
     thresholds: ThresholdsOption = "paper",
     curve: CurveOption = "paper",
     fit: FitOption = None,
@@ -87,7 +87,7 @@ def explain(
         classifier,
         block.images,
         labels=labels,
-        method=without_samples(chosen, explained_samples(photos)),
+        method=chosen,
         thresholds=thresholds,
         curve=curve,
         names=[Path(photos.names[i]).stem for i in block.indices],
@@ -95,6 +95,8 @@ def explain(
         progress=progress_for(stderr, quiet),
     )
     print(proof)
+    for note in distractor_notes(proof.evaluation):
+        stderr.print(note, markup=False)
     written = proof.save(out)
     report = write_report(
         proof.evaluation,
@@ -124,8 +126,7 @@ def demo(
     """Everything at once on real photographs and a real ImageNet net: pictures, curves, table, report."""
     dataset = photographs([f"sample:{name}" for name in split_list(photos)])
     classifier = pm.load_classifier(DEFAULT_MODEL, device=device_named(device))
-    left_out = explained_samples(dataset)
-    chosen = [without_samples(pm.make_method(spec), left_out) for spec in split_specs(methods)]
+    chosen = [pm.make_method(spec) for spec in split_specs(methods)]
     check_output(out)
     (block,) = load_blocks(dataset, classifier, block_size=len(dataset))
     found = pm.evaluate(

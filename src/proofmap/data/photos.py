@@ -14,6 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.pictures import find_images, read_image
+from proofmap.data.samples import SAMPLE, sample_path
 
 LEAST_SHARE = 0.4
 """A photo of 3 : 2, cut as nets for ImageNet cut it, keeps half of its area; below this the crop is worth a word."""
@@ -26,9 +27,13 @@ class CropWarning(UserWarning):
 def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> Tensor:
     """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by its own preprocessing.
 
-    Gray-scale becomes RGB; transparency shows the classifier's gray; a folder stands for all images inside it.
+    Gray-scale becomes RGB; transparency shows the classifier's gray; a folder stands for all images inside it, and
+    ``sample:cat`` for a photograph that ships along.
     """
-    places = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    places = [
+        sample_path(str(place)[len(SAMPLE) :]) if str(place).startswith(SAMPLE) else place for place in given
+    ]
     if not isinstance(classifier.inputs, Pictures):
         raise InputError(f"photos are pictures, but the classifier takes {classifier.inputs.noun}")
     if classifier.channels not in (1, 3):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,7 +14,6 @@ from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress, Silent
-from proofmap.fills import Fill, Images
 from proofmap.plugins.code import code_digest
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, required
@@ -93,17 +91,6 @@ class Method(Plugin):
     def cost(self, labels: int) -> Cost | None:
         """Passes of the net for one image with so many labels, for the plan of a study; None where it is not known."""
         return None
-
-    def with_distractors(self, fill: Fill) -> Self:
-        """The same method with other random images, where it uses the usual ones; also in methods inside it."""
-        changes: dict[str, object] = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Images) and value.is_usual:
-                changes[field.name] = fill
-            elif isinstance(value, Method):
-                changes[field.name] = value.with_distractors(fill)
-        return dataclasses.replace(self, **changes) if changes else self
 
 
 @dataclass(frozen=True, eq=False)

@@ -72,7 +72,7 @@ def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = Fal
     if existing is not None:
         same = not differences(existing.identity, identity_of(study, ready))
         if has_results or (same and existing.versions == {__version__}):
-            return existing.extended(study), False
+            return existing.extended(study, ready.distractors), False
     elif (folder / SCORES).exists():
         raise StoreError(
             f"{folder} has {SCORES} but no {MANIFEST}: it is unknown what its numbers are of, so nothing is added to "

@@ -121,7 +121,7 @@ def run_study(
         existing = existing_manifest(Path(out))
         if existing is not None:
             warn_of_kept_settings(existing, study, batch_size, threads)
-            setup = replace(setup, threads=existing.threads, left_out=existing.left_out)
+            setup = replace(setup, threads=existing.threads, distractors=existing.distractors)
         ready = setup.open()
         if existing is None and batch_size is not None:
             ready.classifier.fix_batches(batch_size, batch_size)
@@ -237,7 +237,11 @@ class _Run:
         torch.set_num_threads(manifest.threads)
         self.ready.classifier.fix_batches(*manifest.batches)
         self.setup = replace(
-            self.setup, batches=manifest.batches, threads=manifest.threads, folder=self.folder
+            self.setup,
+            batches=manifest.batches,
+            threads=manifest.threads,
+            folder=self.folder,
+            distractors=manifest.distractors,
         )
         self.environment = environment(self.ready.classifier.device)
         manifest = manifest.continued(self.environment, command)
