@@ -21,8 +21,9 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.data.distractors import from_images
 from proofmap.fills import names_no_pool, with_pool
 from proofmap.fills.images import OWN
+from proofmap.methods.made_maps import MadeMaps
 from proofmap.methods.method import MethodLike, make_method
-from proofmap.metrics.block import Subjects, join_blocks, judge_block, score_infos
+from proofmap.metrics.block import BlockResult, Subjects, join_blocks, judge_block, score_infos
 from proofmap.metrics.metric import Metric, make_metric, prepare_metrics, split_metrics
 from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
@@ -158,30 +159,34 @@ def evaluate(
     if boxes and len(boxes) != len(images):
         raise InputError(f"{len(boxes)} lists of boxes were given for {len(images)} images")
     subjects = Subjects(images, label_table, truth_of(classifier, truth, len(images)), boxes)
-    results = []
-    for method, title in zip(chosen, titles, strict=True):
-        began = time.monotonic()
-        ready = method.prepare(classifier)
-        block = max(1, _BLOCK // (classifier.inputs.count * label_table.shape[1]))
-        blocks = []
-        for start in range(0, len(images), block):
-            some = subjects[start : start + block]
-            blocks.append(
-                judge_block(ready, some, judges, keep_maps=kept - start, seed=seed, progress=progress)
+    ready = [method.prepare(classifier) for method in chosen]
+    made, seconds = MadeMaps(ready), [0.0] * len(ready)
+    judged: list[list[BlockResult]] = [[] for _ in ready]
+    block = max(1, _BLOCK // (classifier.inputs.count * label_table.shape[1]))
+    for start in range(0, len(images), block):
+        some = subjects[start : start + block]
+        for k, method in enumerate(ready):
+            began = time.monotonic()
+            judged[k].append(
+                judge_block(
+                    method, some, judges, made=made, keep_maps=kept - start, seed=seed, progress=progress
+                )
             )
-        results.append(
-            method_result(
-                title,
-                join_blocks(blocks),
-                score_infos(judges),
-                settings=ready.record(),
-                label_free=ready.label_free,
-                image_names=image_names,
-                label_names=classifier.names,
-                context=context,
-                seconds=time.monotonic() - began,
-            )
+            seconds[k] += time.monotonic() - began
+    results = [
+        method_result(
+            title,
+            join_blocks(blocks),
+            score_infos(judges),
+            settings=method.record(),
+            label_free=method.label_free,
+            image_names=image_names,
+            label_names=classifier.names,
+            context=context,
+            seconds=taken,
         )
+        for method, title, blocks, taken in zip(ready, titles, judged, seconds, strict=True)
+    ]
     return Evaluation(
         tuple(results),
         images[:kept],

@@ -165,6 +165,19 @@ class ReadyMethod(Ready):
     def cost(self, labels: int) -> Cost | None:
         return self.method.cost(labels)
 
+    @property
+    def made_from(self) -> ReadyMethod | None:
+        """The method whose maps this one takes, where both are judged; see :mod:`proofmap.methods.made_maps`."""
+        return None
+
+    def take(self, maps: Tensor, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        """This method's maps ``(N, L, *positions)``, given those of :attr:`made_from` for the same labels."""
+        raise NotImplementedError(f"{type(self).__name__} is made from no other method")
+
+    def cost_of_taking(self) -> Cost:
+        """Passes for one image where the maps of :attr:`made_from` are there."""
+        return Cost()
+
 
 METHODS: Registry[Method] = Registry("method", "proofmap.methods")
 

@@ -11,6 +11,7 @@ import torch
 
 from proofmap.classifier import Classifier
 from proofmap.data.dataset import digest_of
+from proofmap.methods.made_maps import taken_from
 from proofmap.methods.method import Cost, ReadyMethod
 from proofmap.metrics.metric import ReadyMetric
 from proofmap.study.setup import Ready
@@ -93,8 +94,13 @@ def work_of(
     methods: Mapping[str, Registered],
     metrics: Mapping[str, Registered],
     context: str,
+    taken: Mapping[str, str] | None = None,
 ) -> Work:
-    """What is still to do for these images; ``context`` is a digest of the net, seed and settings of the run."""
+    """What is still to do for these images; ``context`` is a digest of the net, seed and settings of the run. A method
+    that takes its maps from another, as ``taken`` says, comes right after it.
+    """
+    sources = taken or {}
+    ordered = sorted(methods.values(), key=lambda method: _place(method.name, list(methods), sources))
     blocks: dict[int, list[ImageRow]] = {}
     for image in images:
         if image.block is not None:
@@ -110,7 +116,7 @@ def work_of(
     for block, members in sorted(blocks.items()):
         subjects = tuple(Subject(i.name, i.digest, i.labels, i.truth) for i in members)
         content = digest([[s.name, s.digest, list(s.labels), s.truth] for s in subjects])
-        for method in methods.values():
+        for method in ordered:
             key = digest_of(made_by[method.name], content)
             keys = {metric.name: done.get((method.id, block, metric.id)) for metric in metrics.values()}
             if any(found not in (None, key) for found in keys.values()):
@@ -122,8 +128,19 @@ def work_of(
             if missing:
                 maps = exact.get((method.id, block), "")
                 curves = (method.id, block) not in begun
-                waiting.append(Unit(method.name, block, subjects, missing, key, maps, curves))
+                before = (waiting[-1].method, waiting[-1].block) if waiting else ("", 0)
+                source = sources.get(method.name, "")
+                together = (
+                    before[1] == block and bool(source) and source in (before[0], sources.get(before[0]))
+                )
+                waiting.append(Unit(method.name, block, subjects, missing, key, maps, curves, together))
     return Work(len(blocks) * len(methods), tuple(waiting), {b: tuple(m) for b, m in blocks.items()})
+
+
+def _place(name: str, names: Sequence[str], sources: Mapping[str, str]) -> tuple[int, ...]:
+    """Where a method comes: in the study's order, but after the one that it takes its maps from."""
+    before = _place(sources[name], names, sources) if name in sources else ()
+    return (*before, names.index(name))
 
 
 def digest(content: object) -> str:
@@ -134,10 +151,12 @@ def digest(content: object) -> str:
 # ---- cost -----------------------------------------------------------------------------------------------------
 
 
-def unit_cost(method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int) -> Cost | None:
-    """Passes for one image with so many labels: the maps, then every distinct game, then what metrics need beyond;
-    None where nobody can tell."""
-    made = method.cost(labels)
+def unit_cost(
+    method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int, *, taken: bool = False
+) -> Cost | None:
+    """Passes for one image with so many labels: the maps, unless they are taken from another method, then every distinct
+    game, then what metrics need beyond; None where nobody can tell."""
+    made = method.cost_of_taking() if taken else method.cost(labels)
     beyond = [ready.metric.cost(labels, made) for ready in metrics]
     if made is None or any(cost is None for cost in beyond):
         return None
@@ -161,11 +180,11 @@ def make_plan(
     labels = max(1, round(labels_per_image))
     plans = []
     per_value = {"none": 0, "float16": 2, "float32": 4}[study.maps]
-    map_bytes = 0
+    map_bytes, taken = 0, taken_from(ready.methods)
     for name, method in ready.methods.items():
         left = waiting.get(name, 0)
         share = left / blocks if blocks else 0
-        each = unit_cost(method, list(ready.metrics.values()), labels)
+        each = unit_cost(method, list(ready.metrics.values()), labels, taken=name in taken)
         cost = None if each is None else each * round(images * share)
         plans.append(MethodPlan(name, blocks, blocks - left, cost))
         maps = 1 if method.label_free else labels_per_image

@@ -16,6 +16,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, output_folder
 from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import Dataset
+from proofmap.methods.made_maps import taken_from
 from proofmap.metrics.curves import Curves
 from proofmap.results.records import run_scores
 from proofmap.study.environment import environment
@@ -201,7 +202,8 @@ class _Run:
             on_sanity(sanity)
         self.methods, self.metrics = self._register()
         context = digest(self.manifest.identity)  # what every unit's result depends on
-        work = work_of(self.store, images, self.methods, self.metrics, context)
+        taken = taken_from(self.ready.methods)
+        work = work_of(self.store, images, self.methods, self.metrics, context, taken)
         plan = self._plan(images, work)
         check_disk_space(self.folder, plan)
         if on_plan is not None:
