@@ -200,6 +200,13 @@ def evaluate(
     )
 
 
+def proof_metrics(
+    thresholds: str | tuple[float, float] | Thresholds, curve: str | Mapping[str, Any]
+) -> list[Metric]:
+    """The metrics of an explanation: the usual ones that are about a label's own proof."""
+    return [metric for metric in default_metrics(thresholds, curve) if metric.kind != "deletion"]
+
+
 def explain(
     classifier: Classifier,
     images: Tensor | np.ndarray | Image.Image | Sequence[Image.Image],
@@ -213,14 +220,13 @@ def explain(
     progress: Progress | None = None,
 ) -> Proof:
     """Maps for the chosen labels of each image, and what they prove."""
-    metrics = [m for m in default_metrics(thresholds, curve) if m.kind != "deletion"]
     return Proof(
         evaluate(
             classifier,
             images,
             methods=[method],
             labels=labels,
-            metrics=metrics,
+            metrics=proof_metrics(thresholds, curve),
             names=names,
             keep_maps=None,
             seed=seed,

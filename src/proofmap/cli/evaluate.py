@@ -36,12 +36,12 @@ from proofmap.report.files import evaluation_json
 from proofmap.report.runs import save_run
 from proofmap.results import tables
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
+from proofmap.study.cost import Speed
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
 from proofmap.study.sanity import Sanity
 from proofmap.study.setup import Setup
-from proofmap.study.watchers.status import duration
 from proofmap.study.watchers.trackers import make_tracker
 from proofmap.study.watchers.views import ProgressFile, watcher_for
 
@@ -262,6 +262,8 @@ def _print_plan(plan: Plan) -> None:
         f"{left} units to do{done}{passes}",
         markup=False,
     )
+    if plan.speed is not None:
+        stderr.print(plan.expected.words(plan.speed), markup=False)
 
 
 def preview_text(found: Preview) -> str:
@@ -277,19 +279,16 @@ def preview_text(found: Preview) -> str:
         "",
         tables.aligned(["method", "units", "done", "passes to do"], rows),
         "",
-        *_cost_lines(plan, speed, found.seconds),
+        *_cost_lines(plan, speed),
         *([f"distractors: {'; '.join(found.distractors)}"] if found.distractors else []),
     ]
     return "\n".join(lines)
 
 
-def _cost_lines(plan: Plan, speed: Any, seconds: float | None) -> Sequence[str]:
-    rates = f"{speed.forward:,.0f} passes/s forward, {speed.gradient:,.0f} with gradient, measured now"
+def _cost_lines(plan: Plan, speed: Speed) -> Sequence[str]:
     if plan.done == plan.units:
         return ["nothing left to do"]
-    about = (
-        f"about {duration(seconds)} ({rates})"
-        if seconds is not None
-        else f"time unknown: a method does not report its passes ({rates})"
-    )
-    return [about, f"maps: {plan.map_bytes / 1e9:.2g} GB on disk (--maps none saves them)"]
+    return [
+        plan.expected.words(speed),
+        f"maps: {plan.map_bytes / 1e9:.2g} GB on disk (--maps none saves them)",
+    ]

@@ -1,7 +1,8 @@
-"""``explain`` and ``demo``: pictures of one method's proofs, and everything at once."""
+"""``explain``: pictures of one method's proofs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,6 @@ import typer
 import proofmap as pm
 from proofmap.cli.console import progress_for
 from proofmap.cli.options import (
-    COMPARED,
     BatchSizeOption,
     CurveOption,
     Device,
@@ -30,18 +30,19 @@ from proofmap.cli.options import (
     print_written,
     split_list,
     stderr,
-    warn_if_no_charts,
 )
 from proofmap.core.files import check_output
 from proofmap.core.inputs import Pictures
+from proofmap.core.labels import LabelRule
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
 from proofmap.data.specs import photographs
+from proofmap.judging import proof_metrics
+from proofmap.metrics.metric import prepare_metrics
 from proofmap.models import DEFAULT_MODEL
-from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
-from proofmap.results import tables
 from proofmap.results.settings_words import distractor_notes
+from proofmap.study.cost import expected_cost, expected_labels, worth_telling
 
 
 def explain(
@@ -83,6 +84,8 @@ def explain(
             warn_of_crop(photos.names[i], photos.read(i), classifier.inputs)
     if (out / "evaluation.json").exists():
         stderr.print(f"note: the files of an earlier explain in {out}/ are replaced", markup=False)
+    if not quiet:
+        _tell_time(classifier, chosen, proof_metrics(thresholds, curve), labels, len(block.indices))
     proof = pm.explain(
         classifier,
         block.images,
@@ -112,36 +115,12 @@ def explain(
         raise typer.Exit(3)
 
 
-def demo(
-    out: Out = Path("demo"),
-    photos: Annotated[
-        str, typer.Option(help="Which of the sample photographs.")
-    ] = "cat,rocket,coffee,motorcycle,astronaut",
-    labels: LabelsOption = "top3",
-    methods: Annotated[str, typer.Option(help="Methods to compare.")] = COMPARED,
-    device: Device = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
+def _tell_time(
+    classifier: pm.Classifier, method: pm.Method, metrics: Sequence[pm.Metric], labels: str, images: int
 ) -> None:
-    """Everything at once on real photographs and a real ImageNet net: pictures, curves, table, report."""
-    dataset = photographs([f"sample:{name}" for name in split_list(photos)])
-    classifier = pm.load_classifier(DEFAULT_MODEL, device=device_named(device))
-    chosen = [pm.make_method(spec) for spec in split_specs(methods)]
-    check_output(out)
-    (block,) = load_blocks(dataset, classifier, block_size=len(dataset))
-    found = pm.evaluate(
-        classifier,
-        block.images,
-        methods=chosen,
-        labels=labels,
-        names=dataset.names,
-        seed=seed,
-        progress=progress_for(stderr, quiet),
-    )
-    print(f"what the maps of {found.results[0].name} prove\n\n{tables.pair_table(found, methods=1)}\n")
-    print(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
-    written = found.save(out)
-    report = write_report(found, out / "report.html", command=command_line())
-    print_written([*written, report])
-    warn_if_no_charts(out)
-    stderr.print(f"open {report} in a browser: every picture, with a slider", markup=False)
+    """How long it will take, where one would wonder."""
+    number = expected_labels(LabelRule.parse(labels, classifier.names), classifier)
+    expected = expected_cost(classifier, [method], prepare_metrics(metrics, classifier), images, number)
+    speed = worth_telling(classifier, expected)
+    if speed is not None:
+        stderr.print(expected.words(speed), markup=False)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import torch
 
 from proofmap.classifier import Classifier
 from proofmap.data.dataset import digest_of
 from proofmap.methods.made_maps import taken_from
-from proofmap.methods.method import Cost, ReadyMethod
-from proofmap.metrics.metric import ReadyMetric
+from proofmap.methods.method import Cost
+from proofmap.study.cost import Expected, Speed, unit_cost
 from proofmap.study.setup import Ready
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError
@@ -45,6 +42,8 @@ class Plan:
     blocks: int
     methods: tuple[MethodPlan, ...]
     map_bytes: int
+    speed: Speed | None = None
+    """Of this machine, where it was measured because the work will take a while."""
 
     @property
     def units(self) -> int:
@@ -61,6 +60,13 @@ class Plan:
         if any(cost is None for cost in costs):
             return None
         return sum((cost for cost in costs if cost is not None), Cost())
+
+    @property
+    def expected(self) -> Expected:
+        """Of what is still to do, as far as it is known."""
+        left = [m for m in self.methods if m.done < m.units]
+        known = sum((m.cost for m in left if m.cost is not None), Cost())
+        return Expected(known, tuple(m.name for m in left if m.cost is None))
 
 
 def block_size(study: Study, classifier: Classifier, labels: int) -> int:
@@ -151,23 +157,6 @@ def digest(content: object) -> str:
 # ---- cost -----------------------------------------------------------------------------------------------------
 
 
-def unit_cost(
-    method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int, *, taken: bool = False
-) -> Cost | None:
-    """Passes for one image with so many labels: the maps, unless they are taken from another method, then every distinct
-    game, then what metrics need beyond; None where nobody can tell."""
-    made = method.cost_of_taking() if taken else method.cost(labels)
-    beyond = [ready.metric.cost(labels, made) for ready in metrics]
-    if made is None or any(cost is None for cost in beyond):
-        return None
-    games = {ready for metric in metrics for ready in metric.games.values()}
-    maps = 1 if method.label_free else labels
-    played = sum(
-        ready.game.passes(method.classifier.inputs.count) * maps + 1 + ready.draws for ready in games
-    )
-    return sum((cost for cost in beyond if cost is not None), made + Cost(forward=played + 1))
-
-
 def make_plan(
     ready: Ready,
     study: Study,
@@ -190,45 +179,3 @@ def make_plan(
         maps = 1 if method.label_free else labels_per_image
         map_bytes += round(images * share * maps * ready.classifier.inputs.count * per_value)
     return Plan(images, labels_per_image, blocks, tuple(plans), map_bytes)
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Passes per second, as measured on this machine just now."""
-
-    forward: float
-    gradient: float
-
-    def seconds(self, cost: Cost) -> float:
-        return cost.forward / self.forward + cost.gradient / self.gradient
-
-
-def measure_speed(classifier: Classifier, *, least: float = 0.5) -> Speed:
-    """Time full batches until ``least`` seconds have passed, after one to warm up."""
-    fast = classifier.frozen()
-
-    def forward(size: int) -> None:
-        with torch.no_grad():
-            fast(fast.blank(size))
-
-    def gradient(size: int) -> None:
-        with torch.enable_grad():
-            x = fast.blank(size).requires_grad_(True)
-            torch.autograd.grad(fast(x).sum(), x)
-
-    def wait() -> None:
-        if classifier.device.type == "cuda":
-            torch.cuda.synchronize(classifier.device)
-
-    def rate(run: Callable[[int], None], size: int) -> float:
-        run(size)  # the first batch of a size is slow: kernels are chosen
-        wait()
-        began, done = time.perf_counter(), 0
-        while done < 2 * size or time.perf_counter() - began < least:
-            run(size)
-            done += size
-            wait()
-        return done / (time.perf_counter() - began)
-
-    sizes = [batch.size for batch in fast.batches]
-    return Speed(rate(forward, sizes[0]), rate(gradient, sizes[1]))

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proofmap.fills import pools_in
-from proofmap.study.plan import Plan, Speed, make_plan, measure_speed
+from proofmap.study.cost import Speed, measure_speed
+from proofmap.study.plan import Plan, make_plan
 from proofmap.study.resume import existing_manifest, resolve_manifest
 from proofmap.study.setup import Ready, Setup
 from proofmap.study.store.database import FILE as DATABASE
@@ -27,10 +28,6 @@ class Preview:
     device: str
     distractors: tuple[str, ...] = ()
     """Which random images are drawn from, in words."""
-
-    @property
-    def seconds(self) -> float | None:
-        return None if self.plan.cost is None else self.speed.seconds(self.plan.cost)
 
 
 def preview(setup: Setup, out: Path) -> Preview:
@@ -60,7 +57,7 @@ def preview(setup: Setup, out: Path) -> Preview:
     blocks = len(set(known)) + -(-(images - len(known)) // manifest.block)
     waiting = {name: max(0, blocks - done.get(name, 0)) for name in ready.methods}
     plan = make_plan(ready, study, images, labels, blocks, waiting)
-    speed = measure_speed(classifier)
+    speed = measure_speed(classifier, plan.expected.known)
     sure = len(rows) >= wanted or not filtered
     records = [method.record() for method in ready.methods.values()]
     records += [metric.record() for metric in ready.metrics.values()]

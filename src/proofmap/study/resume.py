@@ -13,6 +13,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import LabelRule
 from proofmap.core.version import __version__
 from proofmap.plugins.provenance import provenance
+from proofmap.study.cost import expected_labels
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import (
     Manifest,
@@ -78,23 +79,15 @@ def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = Fal
             f"{folder} has {SCORES} but no {MANIFEST}: it is unknown what its numbers are of, so nothing is added to "
             f"them. Restore it with: proofmap verify {folder} --repair; or choose another --out"
         )
+    rule = LabelRule.parse(study.labels, ready.classifier.names)
     manifest = new_manifest(
         study,
         ready,
         live=setup.classifier is not None,
         threads=torch.get_num_threads(),
-        block=block_size(study, ready.classifier, expected_labels(study, ready)),
+        block=block_size(study, ready.classifier, expected_labels(rule, ready.classifier)),
     )
     return manifest, True
-
-
-def expected_labels(study: Study, ready: Ready) -> int:
-    """About how many labels an image has under the study's rule, before any image was read."""
-    rule = LabelRule.parse(study.labels, ready.classifier.names)
-    most = len(ready.classifier.label_set)
-    if rule.kind == "top":
-        return min(int(rule.number), most)
-    return {"all": most, "list": len(rule.indices)}.get(rule.kind, min(5, most))
 
 
 def remove_empty_run(folder: Path) -> None:

@@ -19,6 +19,7 @@ from proofmap.data.dataset import Dataset
 from proofmap.methods.made_maps import taken_from
 from proofmap.metrics.curves import Curves
 from proofmap.results.records import run_scores
+from proofmap.study.cost import worth_telling
 from proofmap.study.environment import environment
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
 from proofmap.study.manifest import Manifest
@@ -207,7 +208,9 @@ class _Run:
         plan = self._plan(images, work)
         check_disk_space(self.folder, plan)
         if on_plan is not None:
-            on_plan(plan)
+            here = work.waiting and isinstance(self.executor, LocalExecutor)
+            speed = worth_telling(self.ready.classifier, plan.expected) if here else None
+            on_plan(replace(plan, speed=speed))
         passes = None if plan.cost is None else plan.cost.passes
         self.tally.start(self.store, work.units, len(work.waiting), passes)
         self._notify("running")
