@@ -80,6 +80,9 @@ def test_few_images_in_colour_are_joined_by_sample_photographs_and_few_others_ar
     ready = Images(source=source).prepare(conv_classifier(SIZE))
     assert ready.told == "5 of your own images and 16 sample photographs of the package"
     assert len(ready.pool) == 12 * 21 and len(ready.marks) == 21  # every source equally often
+    small = Images(source=source, size=7).prepare(conv_classifier(SIZE))
+    assert len(small.pool) == 7 and small.told.startswith("5 of your own images and 2 sample photographs")
+    assert len(Images(source=source, size=3).prepare(conv_classifier(SIZE)).pool) == 3
     gray = from_images(images[:, :1], inputs(1))
     assert gray is not None and len(gray.images) == 5 and not gray.samples
 

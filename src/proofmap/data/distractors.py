@@ -51,11 +51,13 @@ class Distractors:
         if not self.samples:
             return Pool(own, marks)
         assert isinstance(inputs, Pictures)
-        times = max(1, size // (len(own) + len(self.samples))) if crop == "random" and len(own) else 1
-        wanted = times * len(self.samples) if len(own) else size
-        others = build_pool(self.samples, inputs, size=wanted, crop=crop, seed=seed)
         if not len(own):
-            return others
+            return build_pool(self.samples, inputs, size=size, crop=crop, seed=seed)
+        joining = min(len(self.samples), size - len(own))
+        if joining == 0:
+            return Pool(own, marks)
+        times = size // (len(own) + joining) if crop == "random" else 1
+        others = build_pool(self.samples, inputs, size=times * joining, crop=crop, seed=seed)
         shape = others.pictures.shape[1:]
         rounds = [own.expand(times, *own.shape), others.pictures.view(times, -1, *shape)]
         return Pool(torch.cat(rounds, dim=1).flatten(0, 1), torch.cat([marks, others.marks]))
@@ -116,9 +118,9 @@ def words(pool: Pool, source: object, noun: str) -> str:
     if not isinstance(source, Distractors):
         is_samples = isinstance(source, str) and source in ("own", "samples")
         return f"{_photographs(sources)}" if is_samples else f"{sources} {noun} of a pool that was named"
-    own = sources - len(source.samples) if len(source.marks) else 0
+    own = min(len(source.marks), sources)
     parts = [f"{own} of your own {noun}"] if own else []
-    return " and ".join([*parts, *([_photographs(sources - own)] if source.samples else [])])
+    return " and ".join([*parts, *([_photographs(sources - own)] if sources > own else [])])
 
 
 def _photographs(n: int) -> str:

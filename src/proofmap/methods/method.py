@@ -14,6 +14,7 @@ from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress, Silent
+from proofmap.fills import names_no_pool, with_pool
 from proofmap.plugins.code import code_digest
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, required
@@ -72,8 +73,16 @@ class Method(Plugin):
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Tensor:
-        """Maps ``(N, L, *positions)`` of images for labels ``(N, L)``: made ready, then called."""
-        return self.prepare(classifier)(images, labels, seed=seed, progress=progress)
+        """Maps ``(N, L, *positions)`` of images for labels ``(N, L)``: made ready, with these images as distractors of one
+        another where it needs any and names none, then called.
+        """
+        method = self
+        if names_no_pool(self):
+            from proofmap.data.distractors import from_images
+
+            source = from_images(classifier.check_images(images), classifier.inputs)
+            method = self if source is None else with_pool(self, source)
+        return method.prepare(classifier)(images, labels, seed=seed, progress=progress)
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:
         """The method for this net, with everything found and built that its maps and its record depend on."""
