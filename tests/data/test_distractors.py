@@ -117,6 +117,21 @@ def test_series_and_rows_have_own_distractors_too() -> None:
         pm.evaluate(f, torch.randn(1, 4), methods=[MASK], labels="top2")
 
 
+def test_a_method_that_is_called_by_itself_follows_the_same_rule() -> None:
+    f, images = conv_classifier(SIZE), pixels(9, SIZE)
+    found = pm.evaluate(f, images, methods=[MASK], labels="top2", keep_maps=None)
+    assert torch.equal(pm.make_method(MASK)(f, images, found.labels), found.results[0].maps)
+
+
+def test_marks_tell_images_apart_by_any_value_of_a_small_one_and_not_by_rounding() -> None:
+    image = pixels(1, SIZE)
+    changed = image.clone()
+    changed[0, 1, 3, 4] = (changed[0, 1, 3, 4] + 0.5) % 1
+    noisy = (image + 1e-4).clamp(0, 1)
+    marks = [int(streams.content_marks(one, 255)) for one in (image, changed, noisy)]
+    assert marks[0] == marks[2] != marks[1]
+
+
 def test_python_says_which_distractors_were_used_for_maps_and_for_the_game() -> None:
     f = conv_classifier(SIZE)
     game = pm.make_metric("soundness:fill=images,points=2,draws=2")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -46,8 +47,12 @@ def content_marks(images: Tensor, levels: int | None = None) -> Tensor:
     flat = images.detach().flatten(1)
     some = flat[:, :: max(1, flat.shape[1] // 4096) | 1].to(torch.float32)
     whole = some.contiguous().view(torch.int32) if levels is None else (some * levels).round()
-    weights = words(torch.tensor(key_of("mark"), device=images.device), some.shape[1])
-    return (whole.to(torch.int64) * weights).sum(dim=1)
+    return (whole.to(torch.int64) * _mark_weights(some.shape[1], images.device)).sum(dim=1)
+
+
+@cache
+def _mark_weights(n: int, device: torch.device) -> Tensor:
+    return words(torch.tensor(key_of("mark"), device=device), n)
 
 
 def image_keys(images: Tensor, *parts: object) -> Tensor:
