@@ -21,7 +21,6 @@ from proofmap.core.ranking import keep_top
 from proofmap.data import load_blocks, photographs
 from proofmap.report import pictures
 from proofmap.report.pictures import Cell, Text
-from proofmap.study.setup import explained_samples, without_samples
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
@@ -47,11 +46,10 @@ def net() -> pm.Classifier:
 
 @cache
 def judged(photos: tuple[str, ...], methods: tuple[str, ...], labels: str | tuple[str, ...]) -> pm.Evaluation:
-    """What the methods achieve on sample photographs; as ``explain`` and ``demo`` do, these are no distractors."""
+    """What the methods achieve on sample photographs."""
     dataset = photographs([f"sample:{name}" for name in photos])
     (block,) = load_blocks(dataset, net(), block_size=len(dataset))
-    chosen = [without_samples(pm.make_method(method), explained_samples(dataset)) for method in methods]
-    return pm.evaluate(net(), block.images, methods=chosen, labels=labels, names=dataset.names)
+    return pm.evaluate(net(), block.images, methods=methods, labels=labels, names=dataset.names)
 
 
 # ---- one function per picture --------------------------------------------------------------------------------------

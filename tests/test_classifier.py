@@ -441,9 +441,18 @@ def test_a_renormalised_label_set_is_the_softmax_of_the_slice(
     torch.testing.assert_close(f.probabilities(images), expected)
 
 
+def test_a_label_set_is_renormalised_unless_one_says_otherwise_however_it_is_given(images: Tensor) -> None:
+    net = Net()
+    made, part = classifier(net, label_set=[1, 3]), classifier(net).restricted([1, 3])
+    assert made.renormalise and part.renormalise
+    assert torch.equal(made.probabilities(images), part.probabilities(images))
+    assert not classifier(net, label_set=range(5)).renormalise  # nothing is left out
+    assert not classifier(net, label_set=[1, 3], outputs="sigmoid").renormalise
+
+
 def test_without_renormalising_the_softmax_runs_over_all_outputs(images: Tensor) -> None:
     net = Net()
-    f = classifier(net, label_set=[1, 3])
+    f = classifier(net, label_set=[1, 3], renormalise=False)
     torch.testing.assert_close(f.probabilities(images), classifier(net).probabilities(images))
     assert set(f.top(images, 5).flatten().tolist()) == {1, 3}
 
@@ -646,7 +655,7 @@ def test_another_function_has_another_fingerprint() -> None:
         classifier(net, mean=(0.5, 0.4, 0.31)),
         classifier(net, std=(0.2, 0.25, 0.31)),
         classifier(net, label_set=[0, 1]),
-        classifier(net, label_set=[0, 1], renormalise=True),
+        classifier(net, label_set=[0, 1], renormalise=False),
         classifier(net, name="other"),
         classifier(nn.Sequential(net, nn.Softmax(dim=1)), outputs="probabilities"),
     ]

@@ -130,7 +130,7 @@ def test_a_smaller_label_set_leaves_f_as_it_was(images: Tensor) -> None:
     assert torch.equal(part.probabilities(images), f.probabilities(images))
     for made in (lambda: f.restricted([0], renormalise=True), lambda: classifier(renormalise=True)):
         with pytest.raises(
-            InputError, match=r"outputs='sigmoid' the labels are independent.*renormalise=False"
+            InputError, match=r"outputs='sigmoid' the labels are independent.*Leave renormalise out"
         ):
             made()
 

@@ -19,8 +19,12 @@ from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels, check_labels, label_index
 from proofmap.core.pictures import names_of_files
 from proofmap.core.progress import Progress, Silent
+from proofmap.data.distractors import from_images
+from proofmap.fills import names_no_pool, with_pool
+from proofmap.fills.images import OWN
+from proofmap.methods.made_maps import MadeMaps
 from proofmap.methods.method import MethodLike, make_method
-from proofmap.metrics.block import Subjects, join_blocks, judge_block, score_infos
+from proofmap.metrics.block import BlockResult, Subjects, join_blocks, judge_block, score_infos
 from proofmap.metrics.metric import Metric, make_metric, prepare_metrics, split_metrics
 from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
@@ -131,6 +135,11 @@ def evaluate(
         raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
     progress = progress or Silent()
     images = classifier.check_images(images)
+    titles = distinct_names([m.title() for m in chosen])
+    if any(map(names_no_pool, (*chosen, *asked))):
+        source = from_images(images, classifier.inputs) or OWN
+        chosen = [with_pool(method, source) for method in chosen]
+        asked = [with_pool(metric, source) for metric in asked]
     per_image, of_runs = split_metrics(
         dict(zip(distinct_names([metric.name for metric in asked]), asked, strict=True))
     )
@@ -149,34 +158,37 @@ def evaluate(
         "threads": torch.get_num_threads(),
     }
     kept = len(images) if keep_maps is None else min(keep_maps, len(images))
-    titles = distinct_names([m.title() for m in chosen])
     if boxes and len(boxes) != len(images):
         raise InputError(f"{len(boxes)} lists of boxes were given for {len(images)} images")
     subjects = Subjects(images, label_table, truth_of(classifier, truth, len(images)), boxes)
-    results = []
-    for method, title in zip(chosen, titles, strict=True):
-        began = time.monotonic()
-        ready = method.prepare(classifier)
-        block = max(1, _BLOCK // (classifier.inputs.count * label_table.shape[1]))
-        blocks = []
-        for start in range(0, len(images), block):
-            some = subjects[start : start + block]
-            blocks.append(
-                judge_block(ready, some, judges, keep_maps=kept - start, seed=seed, progress=progress)
+    ready = [method.prepare(classifier) for method in chosen]
+    made, seconds = MadeMaps(ready), [0.0] * len(ready)
+    judged: list[list[BlockResult]] = [[] for _ in ready]
+    block = max(1, _BLOCK // (classifier.inputs.count * label_table.shape[1]))
+    for start in range(0, len(images), block):
+        some = subjects[start : start + block]
+        for k, method in enumerate(ready):
+            began = time.monotonic()
+            judged[k].append(
+                judge_block(
+                    method, some, judges, made=made, keep_maps=kept - start, seed=seed, progress=progress
+                )
             )
-        results.append(
-            method_result(
-                title,
-                join_blocks(blocks),
-                score_infos(judges),
-                settings=ready.record(),
-                label_free=ready.label_free,
-                image_names=image_names,
-                label_names=classifier.names,
-                context=context,
-                seconds=time.monotonic() - began,
-            )
+            seconds[k] += time.monotonic() - began
+    results = [
+        method_result(
+            title,
+            join_blocks(blocks),
+            score_infos(judges),
+            settings=method.record(),
+            label_free=method.label_free,
+            image_names=image_names,
+            label_names=classifier.names,
+            context=context,
+            seconds=taken,
         )
+        for method, title, blocks, taken in zip(ready, titles, judged, seconds, strict=True)
+    ]
     return Evaluation(
         tuple(results),
         images[:kept],
@@ -188,6 +200,13 @@ def evaluate(
         pictured=tuple(range(kept)),
         run_scores=run_scores(of_runs, results),
     )
+
+
+def proof_metrics(
+    thresholds: str | tuple[float, float] | Thresholds, curve: str | Mapping[str, Any]
+) -> list[Metric]:
+    """The metrics of an explanation: the usual ones that are about a label's own proof."""
+    return [metric for metric in default_metrics(thresholds, curve) if metric.kind != "deletion"]
 
 
 def explain(
@@ -203,14 +222,13 @@ def explain(
     progress: Progress | None = None,
 ) -> Proof:
     """Maps for the chosen labels of each image, and what they prove."""
-    metrics = [m for m in default_metrics(thresholds, curve) if m.kind != "deletion"]
     return Proof(
         evaluate(
             classifier,
             images,
             methods=[method],
             labels=labels,
-            metrics=metrics,
+            metrics=proof_metrics(thresholds, curve),
             names=names,
             keep_maps=None,
             seed=seed,

@@ -11,11 +11,13 @@ import torch
 from PIL import Image
 
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Pictures
 from proofmap.data.pool import build_pool
 
 
 def pool(source: Any, shape: tuple[int, int, int] = (3, 8, 8), **options: Any) -> np.ndarray:
-    made = build_pool(source, shape, **{"size": 4, "crop": "none", "seed": 0, **options})
+    inputs = Pictures(size=shape[1:], mean=(0.0,) * shape[0], std=(1.0,) * shape[0])
+    made = build_pool(source, inputs, **{"size": 4, "crop": "none", "seed": 0, **options}).pictures
     assert made.dtype == torch.uint8
     assert made.is_contiguous()
     assert tuple(made.shape[1:]) == shape

@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch import nn
 
+from proofmap.data.pool import Pool
 from proofmap.models import registry
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +96,7 @@ def tiny_model() -> Any:
     )
 
 
-def few_distractors(build: Callable[..., torch.Tensor], *place: Any, **settings: Any) -> torch.Tensor:
+def few_distractors(build: Callable[..., Pool], *place: Any, **settings: Any) -> Pool:
     """A pool of eight pictures, made as the usual one is."""
     return build(*place, **{**settings, "size": 8})
 

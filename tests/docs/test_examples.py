@@ -75,6 +75,17 @@ def test_a_page_can_be_followed_from_top_to_bottom(
                 _run_command(line)
 
 
+def test_the_python_of_the_readme_gives_the_maps_and_numbers_of_its_command(small_world: Path) -> None:
+    assert "`proofmap explain sample:rocket` makes this picture" in (ROOT / "README.md").read_text(
+        encoding="utf-8"
+    )
+    (block,) = [block for block in blocks(ROOT / "README.md") if block.language == "python"]
+    _run_python(ROOT / "README.md", block, {})
+    _run_command("proofmap explain sample:rocket -q")
+    for file in ("maps.safetensors", "pairs.csv", "rocket.learned-mask.png"):
+        assert (small_world / "out" / file).read_bytes() == (small_world / "proofs" / file).read_bytes(), file
+
+
 def _run_python(page: Path, block: CodeBlock, namespace: dict[str, Any]) -> None:
     source = "\n" * (block.line - 1) + block.code  # so that an error names the page's own line
     with warnings.catch_warnings():

@@ -17,7 +17,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows, Series
 from proofmap.core.progress import Silent
 from proofmap.core.ranking import keep_top
-from proofmap.fills import Blur, Gray, Images, Noise
+from proofmap.fills import Blur, Gray, Images, Noise, names_no_pool, with_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.belief_mask import BeliefProblem, ReadyBeliefMask, thresholds, top_share
 from proofmap.methods.mask_engine import Slots
@@ -248,8 +248,11 @@ def test_fills_are_written_with_a_plus() -> None:
 
 def test_the_usual_pool_can_be_replaced() -> None:
     own = Images(source=pixels(4, SIZE, seed=8), crop="none")
-    assert BeliefMask().with_distractors(own).fills == (Gray(), Blur(), own)
-    assert BeliefMask(fills=("gray",)).with_distractors(own).fills == (Gray(),)
+    pictures = own.source
+    assert names_no_pool(BeliefMask()) and not names_no_pool(BeliefMask(fills=("gray", own)))
+    replaced = with_pool(BeliefMask(), pictures)
+    assert replaced.fills[:2] == (Gray(), Blur()) and replaced.fills[2].source is pictures  # type: ignore[attr-defined]
+    assert with_pool(BeliefMask(fills=("gray", own)), "samples").fills == (Gray(), own)
 
 
 def test_the_record_says_what_was_used() -> None:

@@ -37,8 +37,8 @@ class Classifier:
 
     Images are ``(N, C, H, W)`` floats in [0, 1]; normalisation ``(x - mean) / std`` happens inside. A net that takes
     something else declares it with ``inputs`` (:class:`~proofmap.core.inputs.Series`, ``Rows``). Labels are
-    indices into the net's outputs. ``label_set`` names the outputs that count: with ``renormalise`` the softmax
-    runs over them alone (as the released code of the paper does), otherwise over all outputs. Labels that do not exclude
+    indices into the net's outputs. ``label_set`` names the outputs that count: the softmax runs over them alone, as the
+    paper has it, and over all outputs with ``renormalise=False``. Labels that do not exclude
     each other, and nets with one logit, are declared with ``outputs="sigmoid"``: see :mod:`proofmap.classifier.outputs`.
 
     The net is used through a private view and is never altered: see :mod:`proofmap.classifier.view`. Weights are shared with
@@ -53,7 +53,7 @@ class Classifier:
             (logits) or ``"sigmoid-probabilities"`` of independent labels; checked on the first batch.
         names: one name per output; ``"0", "1", ...`` when left out. A net with one output has two labels, no and yes.
         label_set: ``"all"``, or a list of names or indices.
-        renormalise: softmax over the label set only; not for independent labels.
+        renormalise: softmax over the label set only, as in the paper; on when left out. Independent labels have none.
         resize: shorter side before the centre crop when photos are loaded; the input size when left out.
         fit: what happens to photos of other proportions: ``"crop"``, ``"pad"`` or ``"squash"``.
         inputs: what the net takes, in place of size, mean, std, resize, interpolation and fit.
@@ -77,7 +77,7 @@ class Classifier:
         outputs: Outputs = "logits",
         names: Sequence[str] | None = None,
         label_set: Literal["all"] | Sequence[int | str] = "all",
-        renormalise: bool = False,
+        renormalise: bool | None = None,
         resize: int | None = None,
         interpolation: Interpolation = "bilinear",
         fit: Fit = "crop",
@@ -196,7 +196,7 @@ class Classifier:
         """
         self.refresh()
         other = self._like(self.net)
-        other._set_labels(label_set, not self.independent if renormalise is None else renormalise)
+        other._set_labels(label_set, renormalise)
         if self._source is not None:
             other._source = self._source.restricted(label_set, renormalise=renormalise)
         return other
@@ -378,14 +378,16 @@ class Classifier:
         """A copy, here or in another process, has weights of its own, which no training changes."""
         return {**self.__dict__, "_original": None}
 
-    def _set_labels(self, label_set: Sequence[int | str], renormalise: bool) -> None:
+    def _set_labels(self, label_set: Sequence[int | str], renormalise: bool | None) -> None:
         members = sorted({label_index(a, self.names) for a in label_set})
         if not members:
             raise InputError("label_set is empty; name at least one label")
+        if renormalise is None:
+            renormalise = len(members) < len(self.names) and not self.independent
         if renormalise and self.independent:
             raise InputError(
                 f"renormalise is for a softmax: with outputs={self.outputs!r} the labels are independent, and f of one does not "
-                "depend on which others count. Pass renormalise=False (--no-renormalise)."
+                "depend on which others count. Leave renormalise out."
             )
         self.label_set: tuple[int, ...] = tuple(members)
         self.renormalise = renormalise

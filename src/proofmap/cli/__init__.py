@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap.cli import audit, evaluate, explain, figures, lists, runs
+from proofmap.cli import audit, demo, evaluate, explain, figures, lists, runs
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.batching import BatchSizeWarning
 
@@ -33,7 +33,7 @@ for command in (
     runs.export,
     runs.verify,
     runs.forget,
-    explain.demo,
+    demo.demo,
     lists.methods,
     lists.metrics,
     lists.fills,

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from proofmap.cli.console import stderr
-from proofmap.cli.options import Format, RunFolder, check_format, print_as, print_notes
+from proofmap.cli.options import Format, RunFolder, check_format, device_named, print_as, print_notes
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.core.text import counted
@@ -134,7 +134,7 @@ def _unfinished(run: Run, which: str) -> str:
 
 def _stale(run: Run) -> str:
     """Why a run is not of the present state; empty where it is."""
-    changed = what_changed(run)
+    changed = what_changed(run, device_named(None))
     more = f" (and {len(changed) - 5} more)" if len(changed) > 5 else ""
     told = f"the run is not fresh, so it does not pass: {'; '.join(changed[:5])}{more}. Evaluate into another --out"
     return told if changed else ""

@@ -23,6 +23,7 @@ from proofmap.cli.options import (
     FitOption,
     Format,
     Quiet,
+    Renormalise,
     check_format,
     command_line,
     device_named,
@@ -36,12 +37,12 @@ from proofmap.report.files import evaluation_json
 from proofmap.report.runs import save_run
 from proofmap.results import tables
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
+from proofmap.study.cost import Speed
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
 from proofmap.study.sanity import Sanity
 from proofmap.study.setup import Setup
-from proofmap.study.watchers.status import duration
 from proofmap.study.watchers.trackers import make_tracker
 from proofmap.study.watchers.views import ProgressFile, watcher_for
 
@@ -71,7 +72,7 @@ def evaluate(
     ] = None,
     label_set: Annotated[str | None, typer.Option(help="Only these labels count.")] = None,
     fit: FitOption = None,
-    renormalise: Annotated[bool | None, typer.Option(help="Softmax over the label set alone.")] = None,
+    renormalise: Renormalise = None,
     thresholds: Annotated[
         str | None, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")
     ] = None,
@@ -260,6 +261,8 @@ def _print_plan(plan: Plan) -> None:
         f"{counted(plan.images, 'image')} x {counted(plan.labels_per_image, 'label')} x {counted(len(plan.methods), 'method')}: "
         f"{counted(left, 'unit')} to do{done}{passes}",
     )
+    if plan.speed is not None:
+        stderr.print(plan.expected.words(plan.speed))
 
 
 def preview_text(found: Preview) -> str:
@@ -275,18 +278,16 @@ def preview_text(found: Preview) -> str:
         "",
         tables.aligned(["method", "units", "done", "passes to do"], rows),
         "",
-        *_cost_lines(plan, speed, found.seconds),
+        *_cost_lines(plan, speed),
+        *([f"distractors: {'; '.join(found.distractors)}"] if found.distractors else []),
     ]
     return "\n".join(lines)
 
 
-def _cost_lines(plan: Plan, speed: Any, seconds: float | None) -> Sequence[str]:
-    rates = f"{speed.forward:,.0f} passes/s forward, {speed.gradient:,.0f} with gradient, measured now"
+def _cost_lines(plan: Plan, speed: Speed) -> Sequence[str]:
     if plan.done == plan.units:
         return ["nothing left to do"]
-    about = (
-        f"about {duration(seconds)} ({rates})"
-        if seconds is not None
-        else f"time unknown: a method does not report its passes ({rates})"
-    )
-    return [about, f"maps: {plan.map_bytes / 1e9:.2g} GB on disk (--maps none saves them)"]
+    return [
+        plan.expected.words(speed),
+        f"maps: {plan.map_bytes / 1e9:.2g} GB on disk (--maps none saves them)",
+    ]

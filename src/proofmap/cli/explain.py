@@ -1,7 +1,8 @@
-"""``explain`` and ``demo``: pictures of one method's proofs, and everything at once."""
+"""``explain``: pictures of one method's proofs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,6 @@ import typer
 import proofmap as pm
 from proofmap.cli.console import print_result, progress_for, stderr
 from proofmap.cli.options import (
-    COMPARED,
     BatchSizeOption,
     CurveOption,
     Device,
@@ -19,7 +19,6 @@ from proofmap.cli.options import (
     LabelSet,
     LabelsOption,
     Model,
-    Out,
     Quiet,
     Renormalise,
     Seed,
@@ -30,20 +29,21 @@ from proofmap.cli.options import (
     device_named,
     print_written,
     split_list,
-    warn_if_no_charts,
 )
 from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
+from proofmap.core.labels import LabelRule
 from proofmap.core.pictures import RESULTS
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
 from proofmap.data.specs import photographs
+from proofmap.judging import proof_metrics
+from proofmap.metrics.metric import prepare_metrics
 from proofmap.models import DEFAULT_MODEL
-from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
 from proofmap.report.originals import original_of
-from proofmap.results import tables
-from proofmap.study.setup import explained_samples, without_samples
+from proofmap.results.settings_words import distractor_notes
+from proofmap.study.cost import expected_cost, expected_labels, worth_telling
 
 
 def explain(
@@ -56,7 +56,7 @@ def explain(
     labels: LabelsOption = "top5",
     method: Annotated[str, typer.Option(help="See [bold]proofmap methods[/].")] = "learned-mask",
     label_set: LabelSet = None,
-    renormalise: Renormalise = True,
+    renormalise: Renormalise = None,
     thresholds: ThresholdsOption = "paper",
     curve: CurveOption = "paper",
     fit: FitOption = None,
@@ -89,11 +89,13 @@ def explain(
     if isinstance(classifier.inputs, Pictures):
         for i in block.indices:
             warn_of_crop(photos.names[i], photos.read(i), classifier.inputs)
+    if not quiet:
+        _tell_time(classifier, chosen, proof_metrics(thresholds, curve), labels, len(block.indices))
     proof = pm.explain(
         classifier,
         block.images,
         labels=labels,
-        method=without_samples(chosen, explained_samples(photos)),
+        method=chosen,
         thresholds=thresholds,
         curve=curve,
         names=[Path(photos.names[i]).stem for i in block.indices],
@@ -101,6 +103,8 @@ def explain(
         progress=progress_for(stderr, quiet),
     )
     print_result(proof)
+    for note in distractor_notes(proof.evaluation):
+        stderr.print(note)
     with written_together(folder) as part:
         written = proof.save(part)
         report = write_report(
@@ -139,37 +143,12 @@ def _has_results(folder: Path) -> bool:
     return any((folder / name).exists() for name in (*RESULTS, "report.html", "maps.safetensors"))
 
 
-def demo(
-    out: Out = Path("demo"),
-    photos: Annotated[
-        str, typer.Option(help="Which of the sample photographs.")
-    ] = "cat,rocket,coffee,motorcycle,astronaut",
-    labels: LabelsOption = "top3",
-    methods: Annotated[str, typer.Option(help="Methods to compare.")] = COMPARED,
-    device: Device = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
+def _tell_time(
+    classifier: pm.Classifier, method: pm.Method, metrics: Sequence[pm.Metric], labels: str, images: int
 ) -> None:
-    """Everything at once on real photographs and a real ImageNet net: pictures, curves, table, report."""
-    dataset = photographs([f"sample:{name}" for name in split_list(photos)])
-    classifier = pm.load_classifier(DEFAULT_MODEL, device=device_named(device))
-    left_out = explained_samples(dataset)
-    chosen = [without_samples(pm.make_method(spec), left_out) for spec in split_specs(methods)]
-    check_output(out)
-    (block,) = load_blocks(dataset, classifier, block_size=len(dataset))
-    found = pm.evaluate(
-        classifier,
-        block.images,
-        methods=chosen,
-        labels=labels,
-        names=dataset.names,
-        seed=seed,
-        progress=progress_for(stderr, quiet),
-    )
-    print_result(f"what the maps of {found.results[0].name} prove\n\n{tables.pair_table(found, methods=1)}\n")
-    print_result(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
-    written = found.save(out)
-    report = write_report(found, out / "report.html", command=command_line())
-    print_written([*written, report])
-    warn_if_no_charts(out)
-    stderr.print(f"open {report} in a browser: every picture, with a slider")
+    """How long it will take, where one would wonder."""
+    number = expected_labels(LabelRule.parse(labels, classifier.names), classifier)
+    expected = expected_cost(classifier, [method], prepare_metrics(metrics, classifier), images, number)
+    speed = worth_telling(classifier, expected)
+    if speed is not None:
+        stderr.print(expected.words(speed))

@@ -26,7 +26,9 @@ Model = Annotated[str, typer.Option(help=MODEL_HELP)]
 Weights = Annotated[Path | None, typer.Option(help="Weights file (.safetensors or a torch checkpoint).")]
 LabelsOption = Annotated[str, typer.Option(help=LABELS_HELP)]
 LabelSet = Annotated[str | None, typer.Option(help="Only these labels count.")]
-Renormalise = Annotated[bool, typer.Option(help="Softmax over the label set alone, or over all outputs.")]
+Renormalise = Annotated[
+    bool | None, typer.Option(help="Softmax over the label set alone, the usual, or over all outputs.")
+]
 ThresholdsOption = Annotated[str, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")]
 CurveOption = Annotated[str, typer.Option(help="paper, released, rise or restricted.")]
 FitOption = Annotated[

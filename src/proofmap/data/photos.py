@@ -15,6 +15,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.pictures import find_images, named, read_image
 from proofmap.data.folders import printable
+from proofmap.data.samples import SAMPLE, sample_path
 
 LEAST_SHARE = 0.4
 """A photo of 3 : 2, cut as nets for ImageNet cut it, keeps half of its area; below this the crop is worth a word."""
@@ -27,10 +28,14 @@ class CropWarning(UserWarning):
 def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> Tensor:
     """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by its own preprocessing.
 
-    Gray-scale becomes RGB; transparency shows the classifier's gray; a folder stands for all images inside it. The
-    tensor knows the names of its files, and tables, pages and pictures made from it use them.
+    Gray-scale becomes RGB; transparency shows the classifier's gray; a folder stands for all images inside it, and
+    ``sample:cat`` for a photograph that ships along. The tensor knows the names of its files, and tables, pages and
+    pictures made from it use them.
     """
-    places = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    places = [
+        sample_path(str(place)[len(SAMPLE) :]) if str(place).startswith(SAMPLE) else place for place in given
+    ]
     if not isinstance(classifier.inputs, Pictures):
         raise InputError(f"photos are pictures, but the classifier takes {classifier.inputs.noun}")
     if classifier.channels not in (1, 3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from proofmap.core import streams
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.pictures import find_images, fit, read_image
 from proofmap.data.samples import SAMPLES, load_sample
 
@@ -21,35 +23,61 @@ Opener = Callable[[], Image.Image]
 _KEPT_OPEN = 64
 
 
-def build_pool(source: Any, shape: tuple[int, int, int], *, size: int, crop: str, seed: int) -> Tensor:
-    """A pool of ``size`` pictures of ``shape`` (C, H, W), uint8 ``(M, C, H, W)``, from a folder, files, an array, a dataset or ``"samples"``.
+LEVELS = 255
+"""Pictures are compared as bytes."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Pictures ``(M, *shape)``, and a mark of each source: picture k is from source k modulo their number.
+
+    A mark (:func:`proofmap.core.streams.content_marks`) is of the source as the net would see it, so that an image can
+    be told from its own crops and is never its own distractor.
+    """
+
+    pictures: Tensor
+    marks: Tensor
+
+
+def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int) -> Pool:
+    """A pool of ``size`` pictures as bytes ``(M, C, H, W)``, from a folder, files, an array, a dataset or ``"samples"``.
 
     With ``crop="random"`` each picture is a random resized crop (8 to 100 % of the area, sides 3:4 to 4:3, flipped
     with probability 1/2), and sources smaller than the pool are used again with other crops. With ``crop="none"``
     pictures are fitted (resized and centre-cropped) and each is used once.
     """
-    channels, height, width = shape
+    channels, (height, width) = inputs.channels, inputs.size
     if channels not in (1, 3):
         raise InputError(
             f"distractor pictures have 1 or 3 channels, the classifier takes {channels}; use fill='gray'"
         )
-    openers = _openers(source)
+    openers, in_memory = _openers(source), not isinstance(source, (str, Path, list, tuple))
     count = size if crop == "random" else min(size, len(openers))
     order = streams.permutations(torch.tensor(streams.key_of(seed, "pool order")), len(openers)).tolist()
     opened: dict[int, Image.Image] = {}
-    pictures = []
+    pictures, seen = [], []
     for i in range(count):
         which = order[i % len(openers)]
         if which not in opened:
             if len(opened) >= _KEPT_OPEN:
                 opened.clear()
-            opened[which] = openers[which]().convert("L" if channels == 1 else "RGB")
+            whole = openers[which]()
+            opened[which] = whole.convert("RGB").convert("L" if channels == 1 else "RGB")
+        if i < len(openers):
+            as_it_is = in_memory and whole.size == (width, height)
+            seen.append(mark(inputs.prepare(whole, cropped=as_it_is)[None], inputs))
         if crop == "random":
             picture = _random_crop(opened[which], (height, width), streams.key_of(seed, which, i, "crop"))
         else:
             picture = fit(opened[which], (height, width), None, "bilinear")
         pictures.append(np.asarray(picture).reshape(height, width, channels))
-    return torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
+    values = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
+    return Pool(values, torch.cat(seen))
+
+
+def mark(images: Tensor, inputs: Inputs) -> Tensor:
+    """The marks ``(N,)`` of images ``(N, *shape)`` as the net sees them."""
+    return streams.content_marks(images, LEVELS if isinstance(inputs, Pictures) else None)
 
 
 def _random_crop(image: Image.Image, size: tuple[int, int], key: int) -> Image.Image:
@@ -72,7 +100,7 @@ def _openers(source: Any) -> Sequence[Opener]:
         names = [s for s in source if s in SAMPLES]
         if len(names) == len(source):
             return [_lazily(load_sample, name) for name in names]
-        return [_lazily(_read_rgb, path) for path in find_images(source)]
+        return [_lazily(read_image, path) for path in find_images(source)]
     try:
         n = len(source)
     except TypeError:
@@ -86,10 +114,6 @@ def _lazily(function: Callable[..., Image.Image], *arguments: Any) -> Opener:
     return lambda: function(*arguments)
 
 
-def _read_rgb(path: str | Path) -> Image.Image:
-    return read_image(path).convert("RGB")
-
-
 def _from_item(source: Any, index: int) -> Image.Image:
     """An item of an array, tensor or dataset as a picture: CHW or HWC, 8-bit or floats in [0, 1], or (image, label)."""
     item = source[index]
@@ -98,7 +122,7 @@ def _from_item(source: Any, index: int) -> Image.Image:
     if isinstance(item, dict):
         item = item.get("image", next(iter(item.values())))
     if isinstance(item, Image.Image):
-        return item.convert("RGB")
+        return item
     array = item.detach().cpu().numpy() if isinstance(item, Tensor) else np.asarray(item)
     if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
         array = array.transpose(1, 2, 0)

@@ -29,6 +29,9 @@ SAMPLES: dict[str, str] = {
 }
 """Short names of the photographs, and the files they are."""
 
+SAMPLE = "sample:"
+"""What stands before the name of one, where files are named too."""
+
 
 def sample_path(name: str) -> Path:
     """The file of a sample photograph on this machine."""

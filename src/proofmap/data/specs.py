@@ -28,13 +28,12 @@ from proofmap.data.dataset import Dataset
 from proofmap.data.folders import ImageFiles, image_csv, image_folder, printable
 from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
-from proofmap.data.samples import SAMPLES, sample_path
+from proofmap.data.samples import SAMPLE, SAMPLES, sample_path
 
 _WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
 _PARTS = re.compile(
     r"(?P<place>[^?]*?)(?:\[(?P<split>[^\]?]*(?:\[[^\]]*\])?)\])?(?:\?(?P<options>.*))?", re.DOTALL
 )
-_SAMPLE = "sample:"
 _BY_SUFFIX = {".csv": "csv", ".tsv": "csv", ".npy": "npz", ".npz": "npz"}
 
 
@@ -124,7 +123,7 @@ def photographs(places: Sequence[str | Path]) -> ImageFiles:
 
     They go by their file names, or by what follows ``sample:``.
     """
-    samples = {place: str(place)[len(_SAMPLE) :] for place in places if str(place).startswith(_SAMPLE)}
+    samples = {place: str(place)[len(SAMPLE) :] for place in places if str(place).startswith(SAMPLE)}
     paths = find_images([sample_path(samples[place]) if place in samples else place for place in places])
     called = {sample_path(name): name for name in samples.values()}
     names = distinct_names([called.get(path) or printable(path.name) for path in paths])
@@ -141,7 +140,7 @@ def open_data(data: str | Path | Sequence[str | Path]) -> Dataset:
     if not places:
         raise InputError("no data was named; write a folder, photos, or one of 'proofmap datasets'")
     first = str(places[0])
-    is_photo = first.startswith(_SAMPLE) or (os.path.isfile(first) and not _is_table(first))
+    is_photo = first.startswith(SAMPLE) or (os.path.isfile(first) and not _is_table(first))
     return photographs(places) if len(places) > 1 or is_photo else load_dataset(first)
 
 

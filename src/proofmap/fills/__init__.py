@@ -1,7 +1,19 @@
 """What replaces hidden positions: the random part of the paper's input modification Gamma."""
 
 from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
-from proofmap.fills.images import Images
+from proofmap.fills.images import Images, names_no_pool, pools_in, with_pool
 from proofmap.fills.simple import Blur, Gray, Noise
 
-__all__ = ["FILLS", "Blur", "Fill", "Gray", "Images", "Noise", "ReadyFill", "make_fill"]
+__all__ = [
+    "FILLS",
+    "Blur",
+    "Fill",
+    "Gray",
+    "Images",
+    "Noise",
+    "ReadyFill",
+    "make_fill",
+    "names_no_pool",
+    "pools_in",
+    "with_pool",
+]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -16,10 +18,14 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.fills.fill import FILLS, Fill, ReadyFill
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Plugin, setting, settings_of
+
+if TYPE_CHECKING:
+    from proofmap.data.pool import Pool
 
 Crop = Literal["random", "none"]
-SAMPLES = "samples"
+OWN, SAMPLES = "own", "samples"
+AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 
 
 @FILLS.register
@@ -27,53 +33,71 @@ SAMPLES = "samples"
 class Images(Fill):
     """Random images: the paper's distractors, drawn with replacement from a fixed pool.
 
-    ``source`` is a folder, a list of files, an array or tensor of images, any dataset (items may be (image, label)),
-    or ``"samples"``: crops of the photographs inside scikit-image. Pictures that already have the input's size are
+    ``source`` is ``"own"``: the other images of the study, and sample photographs where these are few
+    (:mod:`proofmap.data.distractors`); ``"samples"``: crops of the photographs inside scikit-image; or a folder, a list of
+    files, an array or tensor of images, any dataset (items may be (image, label)). An image is never its own distractor,
+    whatever the source. Own images are taken as the net sees them. Others that already have the input's size are
     taken as they are when ``crop`` is ``"none"``; ``"random"`` takes random resized crops and flips, one per draw of
     the pool, as the paper's code prepared its pool. ``size`` is the number of pictures in the pool. For other kinds
-    of input the source is an array or tensor ``(M, *shape)``.
+    of input the source is ``"own"``, or an array or tensor ``(M, *shape)``.
     """
 
     name: ClassVar[str] = "images"
     description: ClassVar[str] = "random images from a pool: the paper's distractors"
     random: ClassVar[bool] = True
-    source: Any = setting(SAMPLES, "a folder, or samples: crops of scikit-image's photographs", main=True)
+    revision: ClassVar[int] = 2
+    source: Any = setting(
+        OWN,
+        "own: the study's other images; samples: crops of scikit-image's photographs; or a folder",
+        main=True,
+    )
     size: int = setting(256, "pictures in the pool", least=1)
     crop: Crop = setting("random", "random resized crops and flips, or none")
     seed: int = setting(0, "of the random crops")
 
     @property
     def is_usual(self) -> bool:
-        """Whether the pool is the one of someone who named none: the sample photographs."""
-        return isinstance(self.source, str) and self.source == SAMPLES
+        """Whether nobody named a pool, and none was found yet."""
+        return isinstance(self.source, str) and self.source == OWN
 
     def prepare(self, classifier: Classifier) -> ReadyImages:
-        from proofmap.data import pool as pools  # when it is first needed: datasets take a while to import
+        from proofmap.data import distractors  # when it is first needed: datasets take a while to import
 
         inputs = classifier.inputs
-        if isinstance(inputs, Pictures):
-            shape = (inputs.channels, *inputs.size)
-            pool = pools.build_pool(self.source, shape, size=self.size, crop=self.crop, seed=self.seed)
-        else:
-            pool = self._values(inputs)
-        digest = hashlib.blake2b(np.ascontiguousarray(pool.numpy()).tobytes(), digest_size=8).hexdigest()
-        return ReadyImages(self, inputs, pool.to(classifier.device), digest)
+        pool = self._pool(inputs)
+        digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
+        told = distractors.words(pool, self.source, inputs.noun)
+        device = classifier.device
+        return ReadyImages(
+            self, inputs, pool.pictures.to(device), pool.marks.to(device), digest.hexdigest(), told
+        )
 
-    def _values(self, inputs: Inputs) -> Tensor:
+    def _pool(self, inputs: Inputs) -> Pool:
+        from proofmap.data import distractors, pool
+
+        options: dict[str, Any] = {"size": self.size, "crop": self.crop, "seed": self.seed}
+        if isinstance(self.source, distractors.Distractors):
+            return self.source.pool(inputs, **options)
+        if isinstance(inputs, Pictures):
+            return pool.build_pool(SAMPLES if self.is_usual else self.source, inputs, **options)
         if isinstance(self.source, (str, Path)):
+            several = f"several {inputs.noun}, or " if self.is_usual else ""
             raise InputError(
-                f"distractors for {inputs.noun} need source = an array (M, {', '.join(map(str, inputs.shape))}), "
-                f"not {self.source!r}; or use another fill"
+                f"distractors for {inputs.noun} need {several}source = an array "
+                f"(M, {', '.join(map(str, inputs.shape))}), not {self.source!r}; or use another fill"
             )
-        pool = inputs.check(torch.as_tensor(self.source).float())
-        order = streams.permutations(torch.tensor(streams.key_of(self.seed, "pool order")), len(pool))
-        return pool[order[: self.size]]
+        values = inputs.check(torch.as_tensor(self.source).float())
+        order = streams.permutations(torch.tensor(streams.key_of(self.seed, "pool order")), len(values))
+        values = values[order[: self.size]]
+        return pool.Pool(values, pool.mark(values, inputs))
 
     def settings(self) -> dict[str, object]:
         return {**super().settings(), "source": self._source_text()}
 
     def _source_text(self) -> str:
-        return str(self.source) if isinstance(self.source, (str, Path)) else type(self.source).__name__
+        if isinstance(self.source, (str, Path)):
+            return str(self.source)
+        return OWN if type(self.source).__name__ == "Distractors" else type(self.source).__name__
 
     def _changed(self) -> tuple[str, list[str]]:
         """What has no text, such as an array, is not written."""
@@ -96,15 +120,67 @@ class Images(Fill):
 
 @dataclass(frozen=True, eq=False)
 class ReadyImages(ReadyFill):
-    """The pool on the device: bytes for pictures, floats otherwise; known by the digest of its content."""
+    """The pool on the device: bytes for pictures, floats otherwise; known by the digest of its content.
+
+    ``marks`` are those of its sources, ``told`` says which images they are.
+    """
 
     pool: Tensor
+    marks: Tensor
     digest: str
+    told: str
 
     def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
-        index = streams.integers(keys, 1, len(self.pool))[:, 0]
-        drawn = self.pool[index].to(images.dtype)
+        drawn = self.pool[self._drawn(images, streams.words(keys, 1)[:, 0])].to(images.dtype)
         return drawn / 255.0 if self.pool.dtype == torch.uint8 else drawn
 
+    def _drawn(self, images: Tensor, words: Tensor) -> Tensor:
+        """One picture for each word; those that come from the image itself are passed over."""
+        from proofmap.data.pool import mark
+
+        size, sources = len(self.pool), len(self.marks)
+        anyone = (words * size) >> 32
+        if sources == 1:
+            return anyone
+        same = mark(images, self.inputs)[:, None] == self.marks
+        place = same.to(torch.int64).argmax(dim=1)
+        others = size - (size - place + sources - 1) // sources  # picture k is from source k % sources
+        left = (words * others) >> 32
+        turn, within = left // (sources - 1), left % (sources - 1)
+        another = turn * sources + within + (within >= place)
+        return torch.where(same.any(dim=1), another, anyone)
+
     def record(self) -> dict[str, object]:
-        return {**self.fill.settings(), "digest": self.digest}
+        return {**self.fill.settings(), "pool": self.told, "digest": self.digest}
+
+
+def names_no_pool(plugin: Plugin) -> bool:
+    """Whether random images are drawn somewhere in a description, from a pool that nobody named."""
+    if isinstance(plugin, Images):
+        return plugin.is_usual
+    values = (getattr(plugin, info.name) for info in settings_of(type(plugin)))
+    inner = (item for value in values for item in (value if isinstance(value, tuple) else (value,)))
+    return any(isinstance(item, Plugin) and names_no_pool(item) for item in inner)
+
+
+def with_pool(plugin: AnyPlugin, source: Any) -> AnyPlugin:
+    """The same description with this source of random images wherever nobody named a pool."""
+    if isinstance(plugin, Images):
+        return plugin.changed(source=source) if plugin.is_usual else plugin
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(replaced, value))
+        return with_pool(value, source) if isinstance(value, Plugin) else value
+
+    values = {info.name: getattr(plugin, info.name) for info in settings_of(type(plugin))}
+    changes = {name: replaced(value) for name, value in values.items()}
+    return dataclasses.replace(plugin, **changes) if names_no_pool(plugin) else plugin  # type: ignore[type-var]
+
+
+def pools_in(record: Mapping[str, Any]) -> list[str]:
+    """Which random images a record of results tells of, in words."""
+    own = [str(record["pool"])] if record.get("fill") == Images.name and "pool" in record else []
+    values = (item for value in record.values() for item in (value if isinstance(value, list) else [value]))
+    inner = (pools_in(item) for item in values if isinstance(item, Mapping))
+    return list(dict.fromkeys([*own, *(told for found in inner for told in found)]))

@@ -30,7 +30,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Pictures
+from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.progress import Progress, Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods.cam import GradCAM
@@ -43,10 +43,6 @@ from proofmap.methods.method import METHODS, Cost, Method, Need, ReadyMethod
 from proofmap.plugins.settings import setting
 
 Target = Literal["f", "strongest", "weakest"]
-
-_USUAL: tuple[Fill, ...] = (Gray(), Blur(), Images())
-_ELSEWHERE: tuple[Fill, ...] = (Gray(), Noise())
-"""The usual fills of pictures, and of other inputs, for which there are no photographs and perhaps no neighbours."""
 
 _BELIEVED, _FLOOR = 0.01, 0.0005
 """Labels with less than the first are not strengthened; no proof is pushed below the second."""
@@ -83,7 +79,8 @@ class BeliefMask(Method):
     passes: int = setting(200, "composites through the net for each label, at most", least=1)
     grid: int = setting(56, "cells of the mask along the longest side", least=1)
     fills: tuple[Fill, ...] = setting(
-        _USUAL, "what hidden positions show, in turn; inputs other than pictures have gray and noise"
+        (Gray(), Blur(), Images()),
+        "what hidden positions show, in turn; noise where there are no random images, no blur without neighbours",
     )
     smoothness: float = setting(0.03, "weight of the total variation, where f is matched", least=0)
     target: Target = setting(
@@ -105,14 +102,21 @@ class BeliefMask(Method):
         return max(1, self.passes // len(self.fills))
 
     def prepare(self, classifier: Classifier) -> ReadyBeliefMask:
-        unusual = self.fills != _USUAL or isinstance(classifier.inputs, Pictures)
-        fills = self.fills if unusual else _ELSEWHERE
-        ready = tuple(fill.prepare(classifier) for fill in fills)
+        ready = tuple(fill.prepare(classifier) for fill in _possible(self.fills, classifier.inputs))
         dtype = chosen_precision(classifier, self.precision)
         return ReadyBeliefMask(self, classifier, dtype, ready, _first_maps(classifier))
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=labels * self.steps * len(self.fills))
+
+
+def _possible(fills: tuple[Fill, ...], inputs: Inputs) -> tuple[Fill, ...]:
+    """The fills, where inputs are not pictures without those of the usual three that they cannot have."""
+    if isinstance(inputs, Pictures) or [type(fill) for fill in fills] != [Gray, Blur, Images]:
+        return fills
+    gray, blur, images = fills
+    drawn = Noise() if cast(Images, images).is_usual else images
+    return (gray, blur, drawn) if inputs.has_neighbours else (gray, drawn)
 
 
 def _first_maps(classifier: Classifier) -> ReadyMethod:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
-from proofmap.fills import Fill, Images
+from proofmap.fills import names_no_pool, with_pool
 from proofmap.plugins.code import code_digest
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, required
@@ -75,8 +74,16 @@ class Method(Plugin):
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Tensor:
-        """Maps ``(N, L, *positions)`` of images for labels ``(N, L)``: made ready, then called."""
-        return self.prepare(classifier)(images, labels, seed=seed, progress=progress)
+        """Maps ``(N, L, *positions)`` of images for labels ``(N, L)``: made ready, with these images as distractors of one
+        another where it needs any and names none, then called.
+        """
+        method = self
+        if names_no_pool(self):
+            from proofmap.data.distractors import from_images
+
+            source = from_images(classifier.check_images(images), classifier.inputs)
+            method = self if source is None else with_pool(self, source)
+        return method.prepare(classifier)(images, labels, seed=seed, progress=progress)
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:
         """The method for this net, with everything found and built that its maps and its record depend on."""
@@ -94,21 +101,6 @@ class Method(Plugin):
     def cost(self, labels: int) -> Cost | None:
         """Passes of the net for one image with so many labels, for the plan of a study; None where it is not known."""
         return None
-
-    def with_distractors(self, fill: Fill) -> Self:
-        """The same method with other random images, where it uses the usual ones; also in methods inside it."""
-        changes: dict[str, object] = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Images) and value.is_usual:
-                changes[field.name] = fill
-            elif isinstance(value, Method):
-                changes[field.name] = value.with_distractors(fill)
-            elif isinstance(value, tuple) and any(isinstance(v, Images) and v.is_usual for v in value):
-                changes[field.name] = tuple(
-                    fill if isinstance(v, Images) and v.is_usual else v for v in value
-                )
-        return dataclasses.replace(self, **changes) if changes else self
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +174,19 @@ class ReadyMethod(Ready):
 
     def cost(self, labels: int) -> Cost | None:
         return self.method.cost(labels)
+
+    @property
+    def made_from(self) -> ReadyMethod | None:
+        """The method whose maps this one takes, where both are judged; see :mod:`proofmap.methods.made_maps`."""
+        return None
+
+    def take(self, maps: Tensor, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        """This method's maps ``(N, L, *positions)``, given those of :attr:`made_from` for the same labels."""
+        raise NotImplementedError(f"{type(self).__name__} is made from no other method")
+
+    def cost_of_taking(self) -> Cost:
+        """Passes for one image where the maps of :attr:`made_from` are there."""
+        return Cost()
 
 
 METHODS: Registry[Method] = Registry("method", "proofmap.methods")

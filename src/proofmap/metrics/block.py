@@ -13,6 +13,7 @@ from torch import Tensor
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
 from proofmap.core.progress import Progress, Silent
+from proofmap.methods.made_maps import MadeMaps
 from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves
@@ -76,6 +77,7 @@ def judge_block(
     metrics: Sequence[ReadyMetric],
     *,
     maps: Tensor | None = None,
+    made: MadeMaps | None = None,
     names: Sequence[str] | None = None,
     keep_maps: int = 0,
     curves: bool = True,
@@ -86,13 +88,15 @@ def judge_block(
 
     Args:
         maps: the method's maps of these images, where they are there already; metrics may still run it on others.
+        made: makes maps for methods that are judged together; the method itself when left out.
         names: of the metrics' values; their own, made distinct, when left out.
         keep_maps: keeps the maps of the first so many images.
         curves: also give the insertion curves; without, that game is played only if a metric needs it.
     """
     progress = progress or Silent()
     if maps is None:
-        maps = method(subjects.images, subjects.labels, seed=seed, progress=progress)
+        make = made or MadeMaps([method])
+        maps = make(method, subjects.images, subjects.labels, seed=seed, progress=progress)
     else:
         maps = method.spread(maps, subjects.labels)
     games = {game: ready for metric in metrics for game, ready in metric.games.items()}

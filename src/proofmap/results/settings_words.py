@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from proofmap.core.labels import NO_LABEL, is_by_probability
 from proofmap.core.text import counted
+from proofmap.fills import pools_in
 from proofmap.results.records import SOUNDNESS, EvaluationRecord
 
 
@@ -20,6 +21,20 @@ def thresholds_words(evaluation: EvaluationRecord) -> str:
         several = len(users) > 1
         parts += [f"{used} ({', '.join(names)})" if several else used for used, names in users.items()]
     return ", ".join(parts)
+
+
+def distractor_notes(evaluation: EvaluationRecord) -> list[str]:
+    """Which random images were drawn from: ``distractors: 41 of your own images``; with the methods where pools differ."""
+    users: dict[str, list[str]] = {}
+    for result in evaluation.results:
+        for pool in pools_in(result.settings):
+            users.setdefault(pool, []).append(result.name)
+    for score in evaluation.results[0].scores:
+        for pool in pools_in(score.settings):
+            users.setdefault(pool, []).append(score.name)
+    several = len(users) > 1
+    told = [f"{pool} ({', '.join(names)})" if several else pool for pool, names in users.items()]
+    return [f"distractors: {'; '.join(told)}"] if told else []
 
 
 def coverage_words(evaluation: EvaluationRecord) -> str:

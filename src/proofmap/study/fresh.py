@@ -15,7 +15,7 @@ from proofmap.study.study import Study
 from proofmap.study.survey import changed_images
 
 
-def what_changed(run: Run) -> list[str]:
+def what_changed(run: Run, device: str = "cpu") -> list[str]:
     """A line for everything that is not as it was when the run was computed; empty where it would be computed alike.
 
     The net, the data, the methods and the metrics are opened again from where the run says they are: this compares
@@ -32,7 +32,9 @@ def what_changed(run: Run) -> list[str]:
     studies = [_study(run, dict(asked)) for asked in run.manifest.asked if asked["methods"]]
     if not studies:
         return [*changed, "the run does not say how its methods can be made again"]
-    setup = Setup(study=studies[0], dataset=kept["dataset"], device="cpu", left_out=run.manifest.left_out)
+    setup = Setup(
+        study=studies[0], dataset=kept["dataset"], device=device, distractors=run.manifest.distractors
+    )
     opened = [replace(setup, study=study).open() for study in studies]
     changed += _net_and_rules(run, studies[-1], opened[-1])
     changed += _things(run, opened)

@@ -129,18 +129,17 @@ class Manifest:
         return {str(environment.get("proofmap")) for environment in self.environments}
 
     @property
-    def left_out(self) -> tuple[str, ...]:
-        """Sample photographs that are not used as distractors, whatever is explained later."""
-        names = self.study.get("left_out", ())
-        assert isinstance(names, Sequence)
-        return tuple(map(str, names))
+    def distractors(self) -> Mapping[str, Any] | None:
+        """The run's own distractors, which stay the same however it grows; None where it needed none so far."""
+        found: Any = self.study.get("distractors")
+        return found  # type: ignore[no-any-return]
 
     @property
     def selection(self) -> Selection:
         images: Any = self.study["images"]
         return Selection(**images)
 
-    def extended(self, study: Study) -> Manifest:
+    def extended(self, study: Study, distractors: Mapping[str, Any] | None) -> Manifest:
         """The manifest of the run extended by a study: with the larger of the two numbers of images, None being all."""
         if bool(self.selection.names) != bool(study.images.names):
             raise InputError(
@@ -153,9 +152,10 @@ class Manifest:
         names = tuple(dict.fromkeys([*self.selection.names, *study.images.names]))
         images = asdict(replace(self.selection, number=number, names=names))
         asked = asked_by(study)
+        more = {"images": images, "maps": study.maps, "distractors": distractors}
         return replace(
             self,
-            study={**self.study, "images": images, "maps": study.maps},
+            study={**self.study, **more},
             asked=self.asked if asked in self.asked else (*self.asked, asked),
         )
 
@@ -193,7 +193,7 @@ def new_manifest(study: Study, ready: Ready, *, live: bool, threads: int, block:
         "renormalise": study.renormalise,
         "maps": study.maps,
         "seed": study.seed,
-        "left_out": list(ready.left_out),
+        "distractors": ready.distractors,
     }
     return Manifest(
         study=settings,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
-
-from proofmap.classifier import Classifier
 from proofmap.data.dataset import digest_of
-from proofmap.methods.method import Cost, ReadyMethod
-from proofmap.metrics.metric import ReadyMetric
+from proofmap.methods.made_maps import taken_from
+from proofmap.methods.method import Cost
+from proofmap.study.cost import Expected, Speed, unit_cost
 from proofmap.study.setup import Ready
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError
@@ -41,6 +38,8 @@ class Plan:
     blocks: int
     methods: tuple[MethodPlan, ...]
     map_bytes: int
+    speed: Speed | None = None
+    """Of this machine, where it was measured because the work will take a while."""
 
     @property
     def units(self) -> int:
@@ -57,6 +56,13 @@ class Plan:
         if any(cost is None for cost in costs):
             return None
         return sum((cost for cost in costs if cost is not None), Cost())
+
+    @property
+    def expected(self) -> Expected:
+        """Of what is still to do, as far as it is known."""
+        left = [m for m in self.methods if m.done < m.units]
+        known = sum((m.cost for m in left if m.cost is not None), Cost())
+        return Expected(known, tuple(m.name for m in left if m.cost is None))
 
 
 def cut(images: Sequence[ImageRow], size: int) -> list[list[int]]:
@@ -81,8 +87,13 @@ def work_of(
     methods: Mapping[str, Registered],
     metrics: Mapping[str, Registered],
     context: str,
+    taken: Mapping[str, str] | None = None,
 ) -> Work:
-    """What is still to do for these images; ``context`` is a digest of the net, seed and settings of the run."""
+    """What is still to do for these images; ``context`` is a digest of the net, seed and settings of the run. A method
+    that takes its maps from another, as ``taken`` says, comes right after it.
+    """
+    sources = taken or {}
+    ordered = sorted(methods.values(), key=lambda method: _place(method.name, list(methods), sources))
     blocks: dict[int, list[ImageRow]] = {}
     for image in images:
         if image.block is not None:
@@ -98,7 +109,7 @@ def work_of(
     for block, members in sorted(blocks.items()):
         subjects = tuple(Subject(i.name, i.digest, i.labels, i.truth) for i in members)
         content = digest([[s.name, s.digest, list(s.labels), s.truth] for s in subjects])
-        for method in methods.values():
+        for method in ordered:
             key = digest_of(made_by[method.name], content)
             keys = {metric.name: done.get((method.id, block, metric.id)) for metric in metrics.values()}
             if any(found not in (None, key) for found in keys.values()):
@@ -110,8 +121,19 @@ def work_of(
             if missing:
                 maps = exact.get((method.id, block), "")
                 curves = (method.id, block) not in begun
-                waiting.append(Unit(method.name, block, subjects, missing, key, maps, curves))
+                before = (waiting[-1].method, waiting[-1].block) if waiting else ("", 0)
+                source = sources.get(method.name, "")
+                together = (
+                    before[1] == block and bool(source) and source in (before[0], sources.get(before[0]))
+                )
+                waiting.append(Unit(method.name, block, subjects, missing, key, maps, curves, together))
     return Work(len(blocks) * len(methods), tuple(waiting), {b: tuple(m) for b, m in blocks.items()})
+
+
+def _place(name: str, names: Sequence[str], sources: Mapping[str, str]) -> tuple[int, ...]:
+    """Where a method comes: in the study's order, but after the one that it takes its maps from."""
+    before = _place(sources[name], names, sources) if name in sources else ()
+    return (*before, names.index(name))
 
 
 def digest(content: object) -> str:
@@ -120,21 +142,6 @@ def digest(content: object) -> str:
 
 
 # ---- cost -----------------------------------------------------------------------------------------------------
-
-
-def unit_cost(method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int) -> Cost | None:
-    """Passes for one image with so many labels: the maps, then every distinct game, then what metrics need beyond;
-    None where nobody can tell."""
-    made = method.cost(labels)
-    beyond = [ready.metric.cost(labels, made) for ready in metrics]
-    if made is None or any(cost is None for cost in beyond):
-        return None
-    games = {ready for metric in metrics for ready in metric.games.values()}
-    maps = 1 if method.label_free else labels
-    played = sum(
-        ready.game.passes(method.classifier.inputs.count) * maps + 1 + ready.draws for ready in games
-    )
-    return sum((cost for cost in beyond if cost is not None), made + Cost(forward=played + 1))
 
 
 def make_plan(
@@ -149,55 +156,13 @@ def make_plan(
     labels = max(1, round(labels_per_image))
     plans = []
     per_value = {"none": 0, "float16": 2, "float32": 4}[study.maps]
-    map_bytes = 0
+    map_bytes, taken = 0, taken_from(ready.methods)
     for name, method in ready.methods.items():
         left = waiting.get(name, 0)
         share = left / blocks if blocks else 0
-        each = unit_cost(method, list(ready.metrics.values()), labels)
+        each = unit_cost(method, list(ready.metrics.values()), labels, taken=name in taken)
         cost = None if each is None else each * round(images * share)
         plans.append(MethodPlan(name, blocks, blocks - left, cost))
         maps = 1 if method.label_free else labels_per_image
         map_bytes += round(images * share * maps * ready.classifier.inputs.count * per_value)
     return Plan(images, labels_per_image, blocks, tuple(plans), map_bytes)
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Passes per second, as measured on this machine just now."""
-
-    forward: float
-    gradient: float
-
-    def seconds(self, cost: Cost) -> float:
-        return cost.forward / self.forward + cost.gradient / self.gradient
-
-
-def measure_speed(classifier: Classifier, *, least: float = 0.5) -> Speed:
-    """Time full batches until ``least`` seconds have passed, after one to warm up."""
-    fast = classifier.frozen()
-
-    def forward(size: int) -> None:
-        with torch.no_grad():
-            fast(fast.blank(size))
-
-    def gradient(size: int) -> None:
-        with torch.enable_grad():
-            x = fast.blank(size).requires_grad_(True)
-            torch.autograd.grad(fast(x).sum(), x)
-
-    def wait() -> None:
-        if classifier.device.type == "cuda":
-            torch.cuda.synchronize(classifier.device)
-
-    def rate(run: Callable[[int], None], size: int) -> float:
-        run(size)  # the first batch of a size is slow: kernels are chosen
-        wait()
-        began, done = time.perf_counter(), 0
-        while done < 2 * size or time.perf_counter() - began < least:
-            run(size)
-            done += size
-            wait()
-        return done / (time.perf_counter() - began)
-
-    sizes = [batch.size for batch in fast.batches]
-    return Speed(rate(forward, sizes[0]), rate(gradient, sizes[1]))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from proofmap.study.plan import Plan, Speed, make_plan, measure_speed
+from proofmap.fills import pools_in
+from proofmap.study.cost import Speed, measure_speed
+from proofmap.study.plan import Plan, make_plan
 from proofmap.study.resume import existing_manifest, resolve_manifest
 from proofmap.study.setup import Ready, Setup
 from proofmap.study.store.database import FILE as DATABASE
@@ -24,17 +26,15 @@ class Preview:
     speed: Speed
     sure: bool
     device: str
-
-    @property
-    def seconds(self) -> float | None:
-        return None if self.plan.cost is None else self.speed.seconds(self.plan.cost)
+    distractors: tuple[str, ...] = ()
+    """Which random images are drawn from, in words."""
 
 
 def preview(setup: Setup, out: Path) -> Preview:
     """The plan for a run directory that may or may not exist."""
     existing = existing_manifest(out)
     if existing is not None:
-        setup = replace(setup, threads=existing.threads, left_out=existing.left_out)
+        setup = replace(setup, threads=existing.threads, distractors=existing.distractors)
     ready = setup.open()
     study, classifier = setup.study, ready.classifier
     manifest, new = resolve_manifest(out, setup, ready)
@@ -57,8 +57,12 @@ def preview(setup: Setup, out: Path) -> Preview:
     blocks = len(set(known)) + -(-(images - len(known)) // manifest.block)
     waiting = {name: max(0, blocks - done.get(name, 0)) for name in ready.methods}
     plan = make_plan(ready, study, images, labels, blocks, waiting)
-    speed = measure_speed(classifier)
-    return Preview(plan, speed, len(rows) >= wanted or not filtered, str(classifier.device))
+    speed = measure_speed(classifier, plan.expected.known)
+    sure = len(rows) >= wanted or not filtered
+    records = [method.record() for method in ready.methods.values()]
+    records += [metric.record() for metric in ready.metrics.values()]
+    told = dict.fromkeys(pool for record in records for pool in pools_in(record))
+    return Preview(plan, speed, sure, str(classifier.device), tuple(told))
 
 
 def _done(store: Store, ready: Ready) -> dict[str, int]:

@@ -14,6 +14,7 @@ from proofmap.core.labels import LabelRule
 from proofmap.core.version import __version__
 from proofmap.plugins.provenance import provenance
 from proofmap.study.blocks import block_size
+from proofmap.study.cost import expected_labels, unit_cost
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import (
     Manifest,
@@ -25,7 +26,7 @@ from proofmap.study.manifest import (
     plain_record,
     same_settings,
 )
-from proofmap.study.plan import Plan, unit_cost
+from proofmap.study.plan import Plan
 from proofmap.study.setup import Ready, Setup
 from proofmap.study.store.checks import check_references
 from proofmap.study.store.database import FILE as SCORES
@@ -73,30 +74,19 @@ def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = Fal
     if existing is not None:
         same = not differences(existing.identity, identity_of(study, ready))
         if has_results or (same and existing.versions == {__version__}):
-            return existing.extended(study), False
+            return existing.extended(study, ready.distractors), False
     elif (folder / SCORES).exists():
         raise StoreError(
             f"{folder} has {SCORES} but no {MANIFEST}: it is unknown what its numbers are of, so nothing is added to "
             f"them. Restore it with: proofmap verify {folder} --repair; or choose another --out"
         )
-    threads, labels, metrics = (
-        torch.get_num_threads(),
-        expected_labels(study, ready),
-        list(ready.metrics.values()),
-    )
+    rule = LabelRule.parse(study.labels, ready.classifier.names)
+    labels, metrics = expected_labels(rule, ready.classifier), list(ready.metrics.values())
+    threads = torch.get_num_threads()
     costs = [unit_cost(method, metrics, labels) for method in ready.methods.values()]
     block = block_size(study, ready.classifier, labels, costs, threads)
     manifest = new_manifest(study, ready, live=setup.classifier is not None, threads=threads, block=block)
     return manifest, True
-
-
-def expected_labels(study: Study, ready: Ready) -> int:
-    """About how many labels an image has under the study's rule, before any image was read."""
-    rule = LabelRule.parse(study.labels, ready.classifier.names)
-    most = len(ready.classifier.label_set)
-    if rule.kind == "top":
-        return min(int(rule.number), most)
-    return {"all": most, "list": len(rule.indices)}.get(rule.kind, min(5, most))
 
 
 def remove_empty_run(folder: Path) -> None:

@@ -17,8 +17,10 @@ from proofmap.core.files import check_output
 from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, truths
+from proofmap.methods.made_maps import taken_from
 from proofmap.metrics.curves import Curves
 from proofmap.results.records import run_scores
+from proofmap.study.cost import worth_telling
 from proofmap.study.environment import environment
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
 from proofmap.study.leftovers import run_folder
@@ -97,7 +99,7 @@ def run_study(
         existing = existing_manifest(Path(out))
         if existing is not None:
             warn_of_kept_settings(existing, study, batch_size, threads)
-            setup = replace(setup, threads=existing.threads, left_out=existing.left_out)
+            setup = replace(setup, threads=existing.threads, distractors=existing.distractors)
         ready = setup.open()
         if existing is None and batch_size is not None:
             ready.classifier.fix_batches(batch_size, batch_size)
@@ -180,11 +182,14 @@ class _Run:
             on_sanity(sanity)
         self.methods, self.metrics = self._register()
         context = digest(self.manifest.identity)  # what every unit's result depends on
-        work = work_of(self.store, images, self.methods, self.metrics, context)
+        taken = taken_from(self.ready.methods)
+        work = work_of(self.store, images, self.methods, self.metrics, context, taken)
         plan = self._plan(images, work)
         check_disk_space(self.folder, plan)
         if on_plan is not None:
-            on_plan(plan)
+            here = work.waiting and isinstance(self.executor, LocalExecutor)
+            speed = worth_telling(self.ready.classifier, plan.expected) if here else None
+            on_plan(replace(plan, speed=speed))
         passes = None if plan.cost is None else plan.cost.passes
         self.tally.start(self.store, work.units, len(work.waiting), passes)
         self._notify("running")
@@ -220,7 +225,11 @@ class _Run:
         torch.set_num_threads(manifest.threads)
         self.ready.classifier.fix_batches(*manifest.batches)
         self.setup = replace(
-            self.setup, batches=manifest.batches, threads=manifest.threads, folder=self.folder
+            self.setup,
+            batches=manifest.batches,
+            threads=manifest.threads,
+            folder=self.folder,
+            distractors=manifest.distractors,
         )
         self.environment = environment(self.ready.classifier.device)
         manifest = manifest.continued(self.environment, command)

@@ -6,23 +6,26 @@ process makes the same worker from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.data.dataset import Dataset, random_choice
-from proofmap.data.samples import SAMPLES
+from proofmap.core.inputs import Inputs
+from proofmap.data.dataset import Dataset
+from proofmap.data.distractors import Distractors, from_dataset, from_record, record_of
 from proofmap.data.specs import open_data, rebuild_dataset
-from proofmap.fills import Images
-from proofmap.methods.method import Method, ReadyMethod
+from proofmap.fills import names_no_pool, with_pool
+from proofmap.fills.images import OWN
+from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics, split_metrics
 from proofmap.models import load_classifier
 from proofmap.study.store import maps
-from proofmap.study.study import Selection, Study
+from proofmap.study.study import Study
 from proofmap.study.unit import Worker
 from proofmap.study.watchers.status import UnitProgress
 
@@ -35,8 +38,8 @@ class Ready:
     dataset: Dataset
     methods: Mapping[str, ReadyMethod]
     metrics: Mapping[str, ReadyMetric]
-    left_out: tuple[str, ...] = ()
-    """Sample photographs that are no distractors, because they are explained."""
+    distractors: Mapping[str, Any] | None = None
+    """What a run keeps of the distractors that were chosen from its own data; None where none were needed."""
     run_metrics: Mapping[str, RunMetric] = field(default_factory=dict)
     """Metrics of the run as a whole."""
 
@@ -53,7 +56,7 @@ class Setup:
         batches: batch sizes (forward only, with gradient); None until the run has decided on them.
         threads: threads of torch on a CPU; they too decide the last bits.
         folder: the run directory, where maps may be found.
-        left_out: sample photographs that are no distractors; those that are explained when left out.
+        distractors: those that the run began with; chosen from the data when None.
     """
 
     study: Study
@@ -63,7 +66,7 @@ class Setup:
     batches: tuple[int, int] | None = None
     threads: int | None = None
     folder: Path | None = None
-    left_out: tuple[str, ...] | None = None
+    distractors: Mapping[str, Any] | None = None
 
     def open(self) -> Ready:
         """Load the net and the data, and make methods and metrics ready for them."""
@@ -71,14 +74,16 @@ class Setup:
             torch.set_num_threads(self.threads)
         dataset = self._dataset()
         classifier = self._classifier()
-        left_out = explained_samples(dataset, self.study.images) if self.left_out is None else self.left_out
-        methods = {
-            name: without_samples(method, left_out).prepare(classifier)
-            for name, method in self.study.named_methods().items()
-        }
-        per_image, of_runs = split_metrics(self.study.named_metrics())
+        named, (per_image, of_runs) = self.study.named_methods(), split_metrics(self.study.named_metrics())
+        pinned = self.distractors
+        if any(map(names_no_pool, (*named.values(), *per_image.values()))):
+            found, pinned = choose_distractors(dataset, classifier.inputs, pinned)
+            source = OWN if found is None else found
+            named = {name: with_pool(method, source) for name, method in named.items()}
+            per_image = {name: with_pool(metric, source) for name, metric in per_image.items()}
+        methods = {name: method.prepare(classifier) for name, method in named.items()}
         metrics = dict(zip(per_image, prepare_metrics(per_image.values(), classifier), strict=True))
-        return Ready(classifier, dataset, methods, metrics, left_out, of_runs)
+        return Ready(classifier, dataset, methods, metrics, pinned, of_runs)
 
     def _dataset(self) -> Dataset:
         if self.dataset is None:
@@ -133,19 +138,11 @@ def settings_of(dataset: Dataset) -> dict[str, object]:
         return {}
 
 
-def explained_samples(dataset: Dataset, selection: Selection | None = None) -> tuple[str, ...]:
-    """The sample photographs among the pictures to explain; as distractors they would show what they should hide."""
-    kind, names = settings_of(dataset).get("dataset"), list(dataset.names)
-    if kind == "samples" and selection is not None:
-        if selection.names:
-            names = list(selection.names)
-        elif selection.number is not None and selection.number < len(names):
-            chosen = random_choice(names, selection.number, seed=selection.seed)
-            names = [names[i] for i in chosen]
-    return tuple(name for name in names if name in SAMPLES) if kind in ("photos", "samples") else ()
-
-
-def without_samples(method: Method, left_out: Sequence[str]) -> Method:
-    """The method with these sample photographs left out of its distractors, if any others are left."""
-    others = tuple(name for name in SAMPLES if name not in left_out)
-    return method.with_distractors(Images(source=others)) if left_out and others else method
+def choose_distractors(
+    dataset: Dataset, inputs: Inputs, pinned: Mapping[str, Any] | None
+) -> tuple[Distractors | None, Mapping[str, Any] | None]:
+    """A study's distractors, and the record that a run keeps of them; those that are pinned, if they are of this data."""
+    if pinned is not None and pinned["data"] == dataset.title:
+        return from_record(pinned, dataset, inputs), pinned
+    found = from_dataset(dataset, inputs)
+    return found, None if found is None else record_of(found, dataset)

@@ -106,7 +106,7 @@ class Study:
     images: Selection = field(default_factory=Selection)
     labels: str | Sequence[int | str] = "top5"
     label_set: Sequence[int | str] = ()
-    renormalise: bool = True
+    renormalise: bool | None = None
     fit: Fit | None = None
     methods: Sequence[MethodLike | Mapping[str, Any]] = ()
     metrics: Sequence[str | Metric | Mapping[str, Any]] = ()
@@ -132,7 +132,7 @@ class Study:
                 raise InputError(f"{name} must be a text, not {value!r}")
         if self.fit is not None and self.fit not in get_args(Fit):
             raise InputError(f"fit must be one of {', '.join(get_args(Fit))}, not {self.fit!r}")
-        if not isinstance(self.renormalise, bool):
+        if not isinstance(self.renormalise, bool | None):
             raise InputError(f"renormalise must be true or false, not {self.renormalise!r}")
         object.__setattr__(self, "maps", _MAPS.get(str(self.maps), self.maps))
         if self.maps not in get_args(KeptMaps):

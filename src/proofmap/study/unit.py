@@ -21,6 +21,7 @@ from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_listed
+from proofmap.methods.made_maps import MadeMaps
 from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.block import BlockResult, Subjects, judge_block
 from proofmap.metrics.metric import ReadyMetric
@@ -45,6 +46,7 @@ class Unit:
 
     ``curves``: the insertion curves are to be kept; not where they were kept before and only a metric is added.
     ``maps`` names a stored file with this unit's exact maps, where there is one: they are then not made again.
+    ``together``: it takes maps of the unit before it, and is best done by the same worker.
     """
 
     method: str
@@ -54,6 +56,7 @@ class Unit:
     key: str
     maps: str = ""
     curves: bool = True
+    together: bool = False
 
     def __str__(self) -> str:
         first, last = self.subjects[0].name, self.subjects[-1].name
@@ -101,6 +104,7 @@ class Worker:
     def __post_init__(self) -> None:
         self.classifier.fix_batches(*self.batches)
         self._environment = environment(self.classifier.device)
+        self._made = MadeMaps(self.methods.values())
         self._index = {name: i for i, name in enumerate(self.dataset.names)}
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="proofmap-block")
         self._loading: tuple[tuple[Subject, ...], Future[_Loaded]] | None = None
@@ -161,6 +165,7 @@ class Worker:
                 subjects,
                 [self.metrics[name] for name in unit.metrics],
                 maps=stored,
+                made=self._made,
                 names=unit.metrics,
                 keep_maps=len(subjects) if self.keep_maps and maps is None else 0,
                 curves=unit.curves,

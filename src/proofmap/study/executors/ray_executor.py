@@ -115,9 +115,9 @@ class _Actor(Generic[Unit, Result]):
         began = time.perf_counter()
         results: list[Result] = []
         for unit in cloudpickle.loads(units):
-            results.append(self._worker(unit))
-            if time.perf_counter() - began > SLICE:
+            if time.perf_counter() - began > SLICE and not _goes_together(unit):
                 break
+            results.append(self._worker(unit))
         return results, time.perf_counter() - began
 
 
@@ -157,6 +157,11 @@ class _Job(Generic[Unit]):
     deaths: int = 0
 
 
+def _goes_together(unit: object) -> bool:
+    """Whether a unit should be computed by the worker that computed the one before it."""
+    return bool(getattr(unit, "together", False))
+
+
 class _Jobs(Generic[Unit]):
     """The jobs to hand out: a queue, with returned jobs at its front, that is filled from the units."""
 
@@ -173,9 +178,11 @@ class _Jobs(Generic[Unit]):
         return self._queue[0].alone
 
     def take(self, size: int) -> list[_Job[Unit]]:
-        """The next group of the queue: one job that must be alone, or up to ``size`` others."""
+        """The next group of the queue: one job that must be alone, or up to ``size`` others and what belongs to the last."""
         group = [self._queue.popleft()]
-        while self._queue and len(group) < size and not (group[0].alone or self._queue[0].alone):
+        while self._queue and not (group[0].alone or self._queue[0].alone):
+            if len(group) >= size and not _goes_together(self._queue[0].unit):
+                break
             group.append(self._queue.popleft())
         return group
 

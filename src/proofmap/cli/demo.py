@@ -1,0 +1,180 @@
+"""``demo``: everything at once on real photographs, in a few minutes on any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import proofmap as pm
+from proofmap.cli.console import print_result, progress_for, stderr
+from proofmap.cli.options import (
+    COMPARED,
+    Device,
+    LabelsOption,
+    Out,
+    Quiet,
+    Seed,
+    command_line,
+    device_named,
+    print_written,
+    split_list,
+    warn_if_no_charts,
+)
+from proofmap.core.files import check_output
+from proofmap.core.labels import LabelRule
+from proofmap.core.text import counted
+from proofmap.data.loader import load_blocks
+from proofmap.data.specs import photographs
+from proofmap.methods.method import Cost, Method
+from proofmap.metrics.metric import prepare_metrics
+from proofmap.metrics.proof_scores import default_metrics
+from proofmap.models import DEFAULT_MODEL
+from proofmap.plugins.settings import setting_names
+from proofmap.plugins.specs import split_specs
+from proofmap.report.html import write_report
+from proofmap.results import tables
+from proofmap.study.cost import expected_cost, expected_labels, measure_speed
+from proofmap.study.watchers.status import duration
+
+BESIDE_THE_NET = 1.25
+"""Ranking, composing and drawing take a quarter of the passes' time; measured with the full demo on two cores."""
+
+
+def demo(
+    out: Out = Path("demo"),
+    photos: Annotated[
+        str, typer.Option(help="Which of the sample photographs.")
+    ] = "cat,rocket,coffee,motorcycle,astronaut",
+    labels: LabelsOption = "top3",
+    methods: Annotated[str, typer.Option(help="Methods to compare.")] = COMPARED,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="Photos, labels or steps are cut to fit into so many.")
+    ] = 4,
+    device: Device = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Everything at once on real photographs and a real ImageNet net: pictures, curves, table, report."""
+    dataset = photographs([f"sample:{name}" for name in split_list(photos)])
+    classifier = pm.load_classifier(DEFAULT_MODEL, device=device_named(device))
+    chosen = [pm.make_method(spec) for spec in split_specs(methods)]
+    rule = LabelRule.parse(labels, classifier.names)
+    check_output(out)
+    full = Scale(len(dataset), expected_labels(rule, classifier))
+    scale = _scale_for(classifier, chosen, full, rule.kind == "top", 60 * minutes, quiet)
+    (block,) = load_blocks(dataset, classifier, range(scale.photos), block_size=len(dataset))
+    found = pm.evaluate(
+        classifier,
+        block.images,
+        methods=[with_fewer_steps(method, scale.steps) for method in chosen],
+        labels=labels if scale.labels == full.labels else f"top{scale.labels}",
+        names=dataset.names[: scale.photos],
+        seed=seed,
+        progress=progress_for(stderr, quiet),
+    )
+    print_result(f"what the maps of {found.results[0].name} prove\n\n{tables.pair_table(found, methods=1)}\n")
+    print_result(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
+    written = found.save(out)
+    report = write_report(found, out / "report.html", command=command_line())
+    print_written([*written, report])
+    warn_if_no_charts(out)
+    stderr.print(f"open {report} in a browser: every picture, with a slider")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of the demo is done: photos, labels of each, and the share of the steps of methods that learn."""
+
+    photos: int
+    labels: int
+    steps: float = 1.0
+
+    def cuts(self, full: Scale) -> str:
+        """What is less than it was, in words.
+
+        >>> Scale(3, 2).cuts(Scale(5, 3))
+        '3 of 5 photos, 2 of 3 labels'
+        """
+        parts = {
+            f"{self.photos} of {counted(full.photos, 'photo')}": self.photos < full.photos,
+            f"{self.labels} of {counted(full.labels, 'label')}": self.labels < full.labels,
+            f"{self.steps:.0%} of the steps".replace("%", " %"): self.steps < full.steps,
+        }
+        return ", ".join(part for part, cut in parts.items() if cut)
+
+
+def smaller_scales(full: Scale, *, cut_labels: bool = True, cut_steps: bool = True) -> Iterator[Scale]:
+    """The full scale, then ever smaller ones: first photos down to three, then labels down to two, then steps, then photos.
+
+    >>> [(s.photos, s.labels, s.steps) for s in smaller_scales(Scale(4, 3))]
+    [(4, 3, 1.0), (3, 3, 1.0), (3, 2, 1.0), (3, 2, 0.5), (3, 2, 0.25), (2, 2, 0.25), (1, 2, 0.25)]
+    """
+    scale = full
+    yield scale
+    for photos in range(full.photos - 1, 2, -1):
+        yield (scale := replace(scale, photos=photos))
+    for labels in range(full.labels - 1, 1, -1) if cut_labels else ():
+        yield (scale := replace(scale, labels=labels))
+    for steps in (0.5, 0.25) if cut_steps else ():
+        yield (scale := replace(scale, steps=steps))
+    for photos in range(min(scale.photos, 3) - 1, 0, -1):
+        yield (scale := replace(scale, photos=photos))
+
+
+def fitted(full: Scale, seconds: Callable[[Scale], float], budget: float, **cuts: bool) -> Scale:
+    """The largest scale that takes no more than ``budget`` seconds, or the smallest there is."""
+    scales = list(smaller_scales(full, **cuts))
+    return next((scale for scale in scales if seconds(scale) <= budget), scales[-1])
+
+
+def with_fewer_steps(method: Method, share: float) -> Method:
+    """The method with this share of its ``steps``, if that is one of its settings; also of a method inside it."""
+    return _with_share(method, share) if share < 1 else method
+
+
+def _with_share(method: Method, share: float) -> Method:
+    changes: dict[str, object] = {}
+    for name in setting_names(type(method)):
+        value = getattr(method, name)
+        if name == "steps" and isinstance(value, int):
+            changes[name] = max(1, round(share * value))
+        elif isinstance(value, Method):
+            changes[name] = _with_share(value, share)
+    return method.changed(**changes) if changes else method
+
+
+def _scale_for(
+    classifier: pm.Classifier,
+    methods: Sequence[Method],
+    full: Scale,
+    cut_labels: bool,
+    budget: float,
+    quiet: bool,
+) -> Scale:
+    """What fits into the budget at the rate of this machine, measured now; says what was cut."""
+    metrics = prepare_metrics(default_metrics(), classifier)
+
+    def cost(scale: Scale) -> Cost:
+        cut = [with_fewer_steps(method, scale.steps) for method in methods]
+        return expected_cost(classifier, cut, metrics, scale.photos, scale.labels).known
+
+    speed = measure_speed(classifier, cost(full), quick=True)
+    learning = any(with_fewer_steps(method, 0.5) != method for method in methods)
+
+    def seconds(scale: Scale) -> float:
+        return BESIDE_THE_NET * speed.seconds(cost(scale))
+
+    scale = fitted(full, seconds, budget, cut_labels=cut_labels, cut_steps=learning)
+    before, after = duration(seconds(full)), duration(seconds(scale))
+    if scale != full:
+        stderr.print(
+            f"all of it would take about {before} here ({speed}), so this is {scale.cuts(full)}: about {after}. "
+            f"For all of it: proofmap demo --minutes {seconds(full) / 60 + 1:.0f}",
+        )
+    elif not quiet:
+        stderr.print(f"about {after} ({speed})")
+    return scale

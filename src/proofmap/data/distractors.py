@@ -1,0 +1,182 @@
+"""Which images are distractors where nobody named a pool: those of the study itself, beside the one that is explained.
+
+- Images of the study's own data, as the net sees them, each once: up to 256 of them, chosen by name with a fixed seed.
+- Where there are fewer than 8, the sample photographs of the package are added, if the net takes pictures in colour.
+- Where there is one image alone, the sample photographs, without that image if it is one of them.
+
+An image is never its own distractor: a draw for it skips what comes from an image with the same content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.text import counted
+from proofmap.data.dataset import Dataset, random_choice
+from proofmap.data.loader import load_listed
+from proofmap.data.pool import LEVELS, Pool, build_pool, mark
+from proofmap.data.samples import SAMPLES, load_sample
+
+MOST = 256
+"""Own images in a pool, at most."""
+ENOUGH = 8
+"""Fewer own images than this are joined by the sample photographs."""
+_CHUNK = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Distractors:
+    """What a pool is made from: own images ``(K, *shape)`` with their marks ``(K,)``, and names of sample photographs."""
+
+    images: Tensor
+    marks: Tensor
+    samples: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Name -> digest of the own images, where they come from a dataset."""
+
+    def pool(self, inputs: Inputs, *, size: int, crop: str, seed: int) -> Pool:
+        """Every source equally often, own images whole, of sample photographs ``crop``."""
+        order = streams.permutations(torch.tensor(streams.key_of(seed, "pool order")), len(self.marks))
+        order = order[:size]
+        own, marks = self.images[order], self.marks[order]
+        if not self.samples:
+            return Pool(own, marks)
+        assert isinstance(inputs, Pictures)
+        if not len(own):
+            return build_pool(self.samples, inputs, size=size, crop=crop, seed=seed)
+        joining = min(len(self.samples), size - len(own))
+        if joining == 0:
+            return Pool(own, marks)
+        times = size // (len(own) + joining) if crop == "random" else 1
+        others = build_pool(self.samples, inputs, size=times * joining, crop=crop, seed=seed)
+        shape = others.pictures.shape[1:]
+        rounds = [own.expand(times, *own.shape), others.pictures.view(times, -1, *shape)]
+        return Pool(torch.cat(rounds, dim=1).flatten(0, 1), torch.cat([marks, others.marks]))
+
+
+def from_images(images: Tensor, inputs: Inputs) -> Distractors | None:
+    """The distractors for images ``(N, *shape)`` of one call; None where there are none to be had."""
+    found = _Found(inputs)
+    key = torch.tensor(streams.key_of(0, "own distractors"))
+    for i in streams.permutations(key, len(images)).tolist():
+        if len(found) < MOST:
+            found.add(images[i : i + 1].detach().cpu())
+    return _completed(found.distractors(), inputs)
+
+
+def from_dataset(dataset: Dataset, inputs: Inputs) -> Distractors | None:
+    """The distractors for a study of some of a dataset's images; those that cannot be read are passed over."""
+    order, found = random_choice(dataset.names, len(dataset), seed=0), _Found(inputs)
+    while order and len(found) < MOST:
+        wanted = min(_CHUNK, MOST - len(found))
+        found.read(dataset, order[:wanted])
+        order = order[wanted:]
+    return _completed(found.distractors(), inputs)
+
+
+def record_of(distractors: Distractors, dataset: Dataset) -> dict[str, Any]:
+    """What a run keeps of its distractors, to use the same ones for ever: names with digests."""
+    return {
+        "data": dataset.title,
+        "own": dict(distractors.names),
+        "samples": list(distractors.samples),
+    }
+
+
+def from_record(record: Mapping[str, Any], dataset: Dataset, inputs: Inputs) -> Distractors:
+    """The distractors that a run began with; an image that is gone or has changed is an error."""
+    places = {name: i for i, name in enumerate(dataset.names)}
+    own: Mapping[str, str] = record["own"]
+    for name, digest in own.items():
+        gone = name not in places
+        if gone or dataset.digest(places[name]) != digest:
+            raise InputError(
+                f"{name} is a distractor of the run, but it {'is gone' if gone else 'has changed'}; "
+                "restore it, or choose another --out"
+            )
+    found = _Found(inputs)
+    found.read(dataset, [places[name] for name in own])
+    again = found.distractors(tuple(record["samples"]))
+    missing = [name for name in own if name not in again.names]
+    if missing:
+        raise InputError(f"{missing[0]} is a distractor of the run, but cannot be read; restore it")
+    return again
+
+
+def words(pool: Pool, source: object, noun: str) -> str:
+    """Which images a pool has, for people: ``41 of your own images``."""
+    sources = len(pool.marks)
+    if not isinstance(source, Distractors):
+        is_samples = isinstance(source, str) and source in ("own", "samples")
+        return f"{_photographs(sources)}" if is_samples else f"{sources} {noun} of a pool that was named"
+    own = min(len(source.marks), sources)
+    parts = [f"{own} of your own {noun}"] if own else []
+    return " and ".join([*parts, *([_photographs(sources - own)] if sources > own else [])])
+
+
+def _photographs(n: int) -> str:
+    return f"{counted(n, 'sample photograph')} of the package"
+
+
+# ---- own images -----------------------------------------------------------------------------------------------
+
+
+def _completed(found: Distractors, inputs: Inputs) -> Distractors | None:
+    """With the sample photographs where own images are few; one image alone is no distractor of any other."""
+    own = len(found.marks)
+    colour = isinstance(inputs, Pictures) and inputs.channels == 3
+    gray = isinstance(inputs, Pictures) and inputs.channels == 1
+    if own >= ENOUGH or (own > 1 and not colour):
+        return found
+    if not (colour or gray):
+        return None
+    known = set(found.marks.tolist())
+    others = tuple(name for name in SAMPLES if _sample_mark(name, inputs) not in known)
+    if own > 1:
+        return Distractors(found.images, found.marks, others, found.names)
+    return Distractors(found.images[:0], found.marks[:0], others)
+
+
+@cache
+def _sample_mark(name: str, inputs: Inputs) -> int:
+    return int(mark(inputs.prepare(load_sample(name))[None], inputs))
+
+
+class _Found:
+    """Own images without repetitions, by their marks, so that the order they came in does not matter."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+        self._by_mark: dict[int, tuple[Tensor, str, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_mark)
+
+    def add(self, images: Tensor, names: Sequence[tuple[str, str]] = ()) -> None:
+        """Add images ``(n, *shape)`` with their names and digests; pictures are kept as bytes."""
+        values, pictures = images.to(torch.float32), isinstance(self.inputs, Pictures)
+        kept = (values * LEVELS).round().clamp(0, LEVELS).to(torch.uint8) if pictures else values
+        for k, value in enumerate(mark(values, self.inputs).tolist()):
+            self._by_mark.setdefault(value, (kept[k], *(names[k] if names else ("", ""))))
+
+    def read(self, dataset: Dataset, indices: Sequence[int]) -> None:
+        """Add these images of a dataset, as far as they can be read."""
+        blocks = [list(indices[start : start + _CHUNK]) for start in range(0, len(indices), _CHUNK)]
+        for block in load_listed(dataset, self.inputs, blocks, ahead=1):
+            self.add(block.images, [(dataset.names[i], dataset.digest(i)) for i in block.indices])
+
+    def distractors(self, samples: tuple[str, ...] = ()) -> Distractors:
+        marks = sorted(self._by_mark)
+        chosen = [self._by_mark[value] for value in marks]
+        images = torch.stack([image for image, _, _ in chosen]) if chosen else self.inputs.blank(0)
+        names = {name: digest for _, name, digest in chosen if name}
+        return Distractors(images, torch.tensor(marks, dtype=torch.int64), samples, names)

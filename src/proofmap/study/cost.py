@@ -1,0 +1,162 @@
+"""What work costs in passes of the net, and how long these take here."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from proofmap.classifier import Classifier
+from proofmap.core.labels import LabelRule
+from proofmap.methods.controls import TopLabel
+from proofmap.methods.method import Cost, Method, ReadyMethod
+from proofmap.metrics.metric import ReadyMetric
+from proofmap.study.watchers.status import duration
+
+WORTH_TELLING = 10.0
+"""Seconds from which on the expected time is told before the work begins."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Passes as far as they are known, and the methods that do not report theirs."""
+
+    known: Cost
+    unknown: tuple[str, ...] = ()
+
+    def words(self, speed: Speed) -> str:
+        """The time that it takes at this speed.
+
+        >>> Expected(Cost(forward=1000)).words(Speed(5.0))
+        'about 3 min (5 passes/s forward, measured now)'
+        """
+        seconds = duration(speed.seconds(self.known))
+        if not self.unknown:
+            return f"about {seconds} ({speed})"
+        silent = (
+            f"{', '.join(self.unknown)}, which {'does' if len(self.unknown) == 1 else 'do'} not report passes"
+        )
+        return f"at least {seconds}, and what it takes for {silent} ({speed})"
+
+
+def unit_cost(
+    method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int, *, taken: bool = False
+) -> Cost | None:
+    """Passes for one image with so many labels: the maps, unless they are taken from another method, then every distinct
+    game, then what metrics need beyond; None where nobody can tell."""
+    made = method.cost_of_taking() if taken else method.cost(labels)
+    beyond = [ready.metric.cost(labels, made) for ready in metrics]
+    if made is None or any(cost is None for cost in beyond):
+        return None
+    games = {ready for metric in metrics for ready in metric.games.values()}
+    maps = 1 if method.label_free else labels
+    played = sum(
+        ready.game.passes(method.classifier.inputs.count) * maps + 1 + ready.draws for ready in games
+    )
+    return sum((cost for cost in beyond if cost is not None), made + Cost(forward=played + 1))
+
+
+def expected_cost(
+    classifier: Classifier,
+    methods: Sequence[Method],
+    metrics: Sequence[ReadyMetric],
+    images: int,
+    labels: int,
+) -> Expected:
+    """What it costs to judge methods on so many images with so many labels each; nothing is made ready for it."""
+    known, unknown = Cost(), []
+    for method in methods:
+        taken = isinstance(method, TopLabel) and method.of in methods
+        each = unit_cost(ReadyMethod(method, classifier), metrics, labels, taken=taken)
+        if each is None:
+            unknown.append(method.title())
+        else:
+            known += each * images
+    return Expected(known, tuple(unknown))
+
+
+def expected_labels(rule: LabelRule, classifier: Classifier) -> int:
+    """About how many labels an image has under a rule, before any image was read."""
+    most = len(classifier.label_set)
+    if rule.kind == "top":
+        return min(int(rule.number), most)
+    return {"all": most, "list": len(rule.indices)}.get(rule.kind, min(5, most))
+
+
+# ---- time -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Passes per second, as measured on this machine just now; with gradient only where some are wanted."""
+
+    forward: float
+    gradient: float = math.inf
+
+    def seconds(self, cost: Cost) -> float:
+        return cost.forward / self.forward + cost.gradient / self.gradient
+
+    def __str__(self) -> str:
+        """The rates in words.
+
+        >>> print(Speed(1250.0, 41.2))
+        1,250 passes/s forward, 41 with gradient, measured now
+        """
+        gradient = "" if math.isinf(self.gradient) else f", {_rate(self.gradient)} with gradient"
+        return f"{_rate(self.forward)} passes/s forward{gradient}, measured now"
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+
+
+def measure_speed(classifier: Classifier, cost: Cost, *, quick: bool = False) -> Speed:
+    """Time batches for half a second, after one to warm up: full ones, or ``quick`` with some percent of the passes of
+    ``cost`` at most.
+    """
+    fast = classifier.frozen()
+
+    def forward(size: int) -> None:
+        with torch.no_grad():
+            fast(fast.blank(size))
+
+    def gradient(size: int) -> None:
+        with torch.enable_grad():
+            x = fast.blank(size).requires_grad_(True)
+            torch.autograd.grad(fast(x).sum(), x)
+
+    def wait() -> None:
+        if classifier.device.type == "cuda":
+            torch.cuda.synchronize(classifier.device)
+
+    def rate(run: Callable[[int], None], size: int, passes: int) -> float:
+        size = max(1, min(size, passes // 100)) if quick else size
+        run(size)  # the first batch of a size is slow: kernels are chosen
+        wait()
+        began, done = time.perf_counter(), 0
+        while done < 2 * size or time.perf_counter() - began < 0.5:
+            run(size)
+            done += size
+            wait()
+        return done / (time.perf_counter() - began)
+
+    sizes = [batch.size for batch in fast.batches]
+    found = Speed(rate(forward, sizes[0], cost.forward))
+    return Speed(found.forward, rate(gradient, sizes[1], cost.gradient)) if cost.gradient else found
+
+
+def worth_telling(classifier: Classifier, expected: Expected) -> Speed | None:
+    """The speed, where work may take longer than a few seconds; None, after one pass, where it cannot."""
+    fast, cost = classifier.frozen(), expected.known
+    times = []
+    for _ in range(2):  # the first one is slow
+        began = time.perf_counter()
+        fast.probabilities(fast.blank(1))
+        times.append(time.perf_counter() - began)
+    if times[1] * (cost.forward + 4 * cost.gradient) < WORTH_TELLING:  # batches are faster still
+        return None
+    speed = measure_speed(classifier, cost, quick=True)
+    return speed if speed.seconds(cost) >= WORTH_TELLING else None

@@ -1,0 +1,173 @@
+"""How long work will take: passes that are really made, times a rate that is really measured; and a demo that fits."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import proofmap as pm
+from proofmap import cli
+from proofmap.cli.demo import Scale, fitted, smaller_scales, with_fewer_steps
+from proofmap.metrics.metric import prepare_metrics
+from proofmap.models import registry
+from proofmap.study import cost
+from proofmap.study.cost import Cost, Expected, Speed, expected_cost, measure_speed, worth_telling
+from proofmap.study.preview import preview
+from proofmap.study.setup import Setup
+from tests.docs.pages import tiny_model, write_photos
+from tests.study.studies import toy_study
+from tests.toys import conv_net, counted_classifier, pixels
+
+METHODS = ("learned-mask:steps=3,fill=gray", "top-label:learned-mask:steps=3,fill=gray", "gradient", "random")
+
+
+def test_the_expected_passes_are_those_that_are_made() -> None:
+    f, tally = counted_classifier(size=8)
+    metrics = pm.default_metrics()
+    expected = expected_cost(f, [pm.make_method(m) for m in METHODS], prepare_metrics(metrics, f), 5, 3)
+    tally.reset()
+    pm.evaluate(f, pixels(5, 8), methods=METHODS, labels="top3")
+    assert not expected.unknown
+    assert expected.known.passes == pytest.approx(tally.images, rel=0.02)
+    assert expected.known.gradient == 5 * 3 * 3 + 5 * 3  # three steps for each label; a gradient for each
+
+
+class Slow(nn.Module):
+    """A net that takes at least a hundredth of a second for every image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = conv_net()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.01 * len(x))
+        out: torch.Tensor = self.net(x)
+        return out
+
+
+def test_the_rate_is_that_of_the_net_and_gradients_are_tried_only_where_they_are_needed() -> None:
+    f, tally = counted_classifier(Slow())
+    speed = measure_speed(f, Cost(forward=400, gradient=400), quick=True)
+    assert 20 < speed.gradient < 100 and 20 < speed.forward < 100
+    assert tally.images < 300
+    with_none = measure_speed(f, Cost(forward=400), quick=True)
+    assert math.isinf(with_none.gradient) and "gradient" not in str(with_none)
+
+
+def test_short_work_is_not_worth_a_word_and_long_work_is() -> None:
+    f, tally = counted_classifier(Slow())
+    assert worth_telling(f, Expected(Cost(forward=100))) is None and tally.images < 10
+    speed = worth_telling(f, Expected(Cost(forward=10_000)))
+    assert speed is not None and speed.seconds(Cost(forward=10_000)) > 90
+
+
+def test_the_known_part_of_the_time_is_told_with_what_is_not_known(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "def flat(f, images, labels):\n    return images[:, :1].expand(-1, labels.shape[1], -1, -1)\n"
+    )
+    study = toy_study(tmp_path, 4, methods=["gradient", f"{file}:flat"])
+    found = preview(Setup(study=study, threads=1), tmp_path / "run")
+    assert found.plan.cost is None and found.plan.expected.known.gradient == 4 * 3
+    text = cli.evaluate.preview_text(found)
+    assert "at least " in text and "flat, which does not report passes" in text
+
+
+# ---- what the commands say -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_photos(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(registry._OWN, registry.DEFAULT_MODEL, tiny_model())
+    return tmp_path
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["proofmap", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code in (0, None)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explain", "photo.jpg", "--method", "gradient"),
+        ("evaluate", "--data", "photos", "--methods", "gradient"),
+    ],
+)
+def test_the_time_is_told_before_the_work_where_it_is_long(
+    command: tuple[str, ...],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(monkeypatch, *command)
+    assert "passes/s forward" not in capsys.readouterr().err
+    monkeypatch.setattr(cost, "WORTH_TELLING", 0.0)
+    run(monkeypatch, *command, "--out", "again")
+    told = capsys.readouterr().err
+    assert "about 0 s (" in told and "with gradient, measured now)" in told
+    assert told.index("measured now") < told.index("written")
+
+
+# ---- the demo ------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_is_cut_no_more_than_it_must_and_in_order() -> None:
+    full = Scale(5, 3)
+
+    def seconds(scale: Scale) -> float:
+        return scale.photos * (1 + scale.labels * scale.steps)
+
+    assert fitted(full, seconds, 20) == full
+    assert fitted(full, seconds, 19.9) == Scale(4, 3)
+    assert fitted(full, seconds, 11) == Scale(3, 2)
+    assert fitted(full, seconds, 6) == Scale(3, 2, 0.5)
+    assert fitted(full, seconds, 0.1) == Scale(1, 2, 0.25)
+    times = [seconds(scale) for scale in smaller_scales(full)]
+    assert times == sorted(times, reverse=True)
+    assert {scale.labels for scale in smaller_scales(full, cut_labels=False)} == {3}
+    assert {scale.steps for scale in smaller_scales(full, cut_steps=False)} == {1}
+
+
+def test_steps_are_cut_in_whatever_has_them_also_inside_another() -> None:
+    mask, top, gradient = map(pm.make_method, ("learned-mask", "top-label:learned-mask:tv=0.5", "gradient"))
+    assert with_fewer_steps(mask, 1) is mask and with_fewer_steps(gradient, 0.25) == gradient
+    assert with_fewer_steps(mask, 0.25).title() == "learned-mask:steps=25"
+    assert with_fewer_steps(top, 0.5) == pm.make_method("top-label:learned-mask:tv=0.5,steps=50")
+
+
+DEMO = ("demo", "--methods", "gradient,random", "-q")
+
+
+def test_a_demo_on_a_usual_machine_is_complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(monkeypatch, *DEMO)
+    found = json.loads((folder / "demo" / "evaluation.json").read_text())
+    assert found["images"] == ["cat", "rocket", "coffee", "motorcycle", "astronaut"]
+    net = pm.load_classifier(registry.DEFAULT_MODEL)
+    photos = pm.load_images([f"sample:{name}" for name in found["images"]], net)
+    again = pm.evaluate(net, photos, methods=["gradient", "random"], labels="top3", names=found["images"])
+    again.save(folder / "again")
+    for file in ("scores.csv", "pairs.csv"):
+        assert (folder / "demo" / file).read_text() == (folder / "again" / file).read_text()
+
+
+def test_a_demo_on_a_slow_machine_says_what_it_cut(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli.demo, "measure_speed", lambda *_, **__: Speed(3.5, 1.0))
+    run(monkeypatch, *DEMO)
+    told = capsys.readouterr()
+    found = json.loads((folder / "demo" / "evaluation.json").read_text())
+    assert "so this is 3 of 5 photos, 2 of 3 labels" in told.err and "--minutes" in told.err
+    assert len(found["images"]) == 3 and "labels top2" in told.out
