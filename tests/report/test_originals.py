@@ -94,7 +94,7 @@ def originals_in(page: Path) -> list[tuple[str, str]]:
 def test_the_page_of_explain_frames_what_the_net_sees(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, "explain", "photos", *MODEL, *LABELS) == 0
     assert originals_in(folder / "proofs" / "report.html") == [("panorama", "The net sees 17 % of it")]
-    assert run(monkeypatch, "explain", "photos", *MODEL, *LABELS, "--fit", "pad") == 0
+    assert run(monkeypatch, "explain", "photos", *MODEL, *LABELS, "--fit", "pad", "--force") == 0
     assert originals_in(folder / "proofs" / "report.html") == []
 
 

@@ -113,7 +113,7 @@ def test_a_panorama_is_explained_by_its_middle_and_the_page_says_so(
     assert "The net sees 17 % of it, the part inside the frame" in page
     assert "shown in full" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     for fit in ("pad", "squash"):
-        proofmap("explain", "photos/panorama.jpg", *EXPLAIN, "--fit", fit).works()
+        proofmap("explain", "photos/panorama.jpg", *EXPLAIN, "--fit", fit, "--force").works()
         assert "inside the frame" not in (here / "proofs" / "report.html").read_text(encoding="utf-8")
 
 
