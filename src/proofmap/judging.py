@@ -28,6 +28,7 @@ from proofmap.metrics.block import BlockResult, Subjects, join_blocks, judge_blo
 from proofmap.metrics.metric import Metric, make_metric, prepare_metrics, split_metrics
 from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
+from proofmap.plugins.provenance import provenance
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
 from proofmap.results.records import method_result, run_scores
@@ -180,7 +181,7 @@ def evaluate(
             title,
             join_blocks(blocks),
             score_infos(judges),
-            settings=method.record(),
+            settings={**method.record(), **provenance(method.method)},
             label_free=method.label_free,
             image_names=image_names,
             label_names=classifier.names,
@@ -214,7 +215,7 @@ def explain(
     images: Tensor | np.ndarray | Image.Image | Sequence[Image.Image],
     *,
     labels: Labels = "top5",
-    method: MethodLike = "learned-mask",
+    method: MethodLike = "belief-mask",
     thresholds: str | tuple[float, float] | Thresholds = "paper",
     curve: str | Mapping[str, Any] = "paper",
     names: Sequence[str] | None = None,

@@ -20,6 +20,8 @@ VARIANTS = [
     LEARNED,
     f"{LEARNED},masks=2,objective=nll",
     "top-label:" + LEARNED,
+    "belief-mask:passes=8,grid=4,fills=gray+noise",
+    "belief-mask:passes=8,grid=4,fills=blur,target=strongest",
 ]
 
 

@@ -19,6 +19,8 @@ VARIANTS = [
     "deletion",
     "deletion:curve=released",
     "ranking-agreement",
+    "roughness",
+    "roughness:share=0.5",
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from proofmap.methods.belief_mask import BeliefProblem, ReadyBeliefMask, thresho
 from proofmap.methods.mask_engine import Slots
 from proofmap.methods.mask_terms import enlarged, shrunk, upsampling
 from proofmap.metrics.roughness import roughness
+from proofmap.plugins.provenance import provenance
 from tests.toys import MEAN, STD, drawn, normal, pixels
 
 SIZE = (12, 16)
@@ -277,6 +279,34 @@ def test_inputs_and_nets_without_pictures_or_layers(kind: str) -> None:
     s = BeliefMask(passes=300, smoothness=0.0)
     ready = s.prepare(f)
     assert ready.record()["start"]["method"] == "gradient-x-input"  # type: ignore[index]
-    assert len(ready.fills) == (3 if kind == "function" else 2)
+    expected = {
+        "series": ["gray", "blur", "noise"],
+        "rows": ["gray", "noise"],
+        "function": ["gray", "blur", "images"],
+    }
+    assert [fill.plugin.name for fill in ready.fills] == expected[kind]
     maps = ready(images, labels, progress=Silent())
     assert ratios(f, images, maps, labels).log().abs().mean() < 0.05
+
+
+def test_the_code_of_a_fill_of_ones_own_counts(tmp_path: Path) -> None:
+    """A fill in a tuple of fills is no less part of the method than one alone: edited code must not keep old scores."""
+    text = """
+from dataclasses import dataclass
+from typing import ClassVar
+import torch
+from proofmap.fills import Fill
+
+@dataclass(frozen=True, kw_only=True)
+class Bright(Fill):
+    name: ClassVar[str] = "bright"
+    description: ClassVar[str] = "bright"
+    def backgrounds(self, images, keys, inputs):
+        return torch.full_like(images, 0.9)
+"""
+    records = []
+    for k, value in enumerate(("0.9", "0.8")):
+        file = tmp_path / f"mine{k}.py"
+        file.write_text(text.replace("0.9", value), encoding="utf-8")
+        records.append(provenance(make_method(f"belief-mask:fills=gray+{file}:Bright")))
+    assert records[0]["code"] != records[1]["code"]

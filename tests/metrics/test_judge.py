@@ -67,6 +67,7 @@ def test_directions() -> None:
         "insertion": True,
         "deletion": False,
         "ranking-agreement": True,
+        "roughness": False,
     }
 
 

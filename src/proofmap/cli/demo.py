@@ -132,7 +132,7 @@ def fitted(full: Scale, seconds: Callable[[Scale], float], budget: float, **cuts
 
 
 def with_fewer_steps(method: Method, share: float) -> Method:
-    """The method with this share of its ``steps``, if that is one of its settings; also of a method inside it."""
+    """The method with this share of its ``steps`` or ``passes``, if it has such a setting; also of a method inside it."""
     return _with_share(method, share) if share < 1 else method
 
 
@@ -140,7 +140,7 @@ def _with_share(method: Method, share: float) -> Method:
     changes: dict[str, object] = {}
     for name in setting_names(type(method)):
         value = getattr(method, name)
-        if name == "steps" and isinstance(value, int):
+        if name in ("steps", "passes") and isinstance(value, int):
             changes[name] = max(1, round(share * value))
         elif isinstance(value, Method):
             changes[name] = _with_share(value, share)

@@ -54,7 +54,7 @@ def explain(
     model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     labels: LabelsOption = "top5",
-    method: Annotated[str, typer.Option(help="See [bold]proofmap methods[/].")] = "learned-mask",
+    method: Annotated[str, typer.Option(help="See [bold]proofmap methods[/].")] = "belief-mask",
     label_set: LabelSet = None,
     renormalise: Renormalise = None,
     thresholds: ThresholdsOption = "paper",

@@ -16,7 +16,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.pictures import Fit
 from proofmap.study import Run
 
-COMPARED = "learned-mask,top-label:learned-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
+COMPARED = "belief-mask,top-label:belief-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
 
 MODEL_HELP = "A net: see [bold]proofmap models[/]; or file.py:function."
 LABELS_HELP = "all, top5, p>=0.01, or names or indices separated by commas."

@@ -158,9 +158,7 @@ def names_no_pool(plugin: Plugin) -> bool:
     """Whether random images are drawn somewhere in a description, from a pool that nobody named."""
     if isinstance(plugin, Images):
         return plugin.is_usual
-    values = (getattr(plugin, info.name) for info in settings_of(type(plugin)))
-    inner = (item for value in values for item in (value if isinstance(value, tuple) else (value,)))
-    return any(isinstance(item, Plugin) and names_no_pool(item) for item in inner)
+    return any(map(names_no_pool, plugin.inner()))
 
 
 def with_pool(plugin: AnyPlugin, source: Any) -> AnyPlugin:

@@ -40,6 +40,7 @@ from proofmap.methods.mask_method import COMPILE_HELP, PRECISION_HELP, ReadyMask
 from proofmap.methods.mask_precision import Precision, chosen_precision
 from proofmap.methods.mask_terms import enlarged, shrunk, total_variation
 from proofmap.methods.method import METHODS, Cost, Method, Need, ReadyMethod
+from proofmap.plugins.provenance import provenance
 from proofmap.plugins.settings import setting
 
 Target = Literal["f", "strongest", "weakest"]
@@ -140,7 +141,8 @@ class ReadyBeliefMask(ReadyMaskMethod):
 
     def record(self) -> dict[str, object]:
         fills = [fill.record() for fill in self.fills]
-        return {**super().record(), "fills": fills, "start": self.start.record()}
+        start = {**self.start.record(), **provenance(self.start.method)}
+        return {**super().record(), "fills": fills, "start": start}
 
     def problem(self, fast: Classifier) -> BeliefProblem:
         return BeliefProblem(self.settings, self.classifier, fast, self.fills, self.start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from proofmap.plugins.code import Digest, foreign_code
-from proofmap.plugins.settings import Plugin, settings_of
+from proofmap.plugins.settings import Plugin
 
 
 def provenance(plugin: Plugin, *others: Plugin) -> dict[str, object]:
@@ -27,7 +27,5 @@ def provenance(plugin: Plugin, *others: Plugin) -> dict[str, object]:
 
 def _with_inner(plugin: Plugin) -> Iterator[Plugin]:
     yield plugin
-    for info in settings_of(type(plugin)):
-        value = getattr(plugin, info.name)
-        if isinstance(value, Plugin):
-            yield from _with_inner(value)
+    for one in plugin.inner():
+        yield from _with_inner(one)

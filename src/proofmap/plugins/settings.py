@@ -126,6 +126,12 @@ class Plugin(ABC):
         values = {info.name: _plain_data(getattr(self, info.name)) for info in settings_of(type(self))}
         return {self.noun: self.name, **values}
 
+    def inner(self) -> list[Plugin]:
+        """The plug-ins that it has as settings, alone or in tuples."""
+        values = (getattr(self, info.name) for info in settings_of(type(self)))
+        members = (item for value in values for item in (value if isinstance(value, tuple) else (value,)))
+        return [item for item in members if isinstance(item, Plugin)]
+
     def title(self) -> str:
         """The name with the settings that differ from their defaults, as it would be written."""
         main, changed = self._changed()

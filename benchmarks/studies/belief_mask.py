@@ -1,0 +1,120 @@
+"""Belief masks beside other methods, on photos where the net hesitates and on fills that were never learned on.
+
+    python benchmarks/studies/belief_mask.py PHOTOS --fold held [--methods ...] [--number 100] [--out FILE.md]
+
+PHOTOS is a folder. Of its photos those count whose second label has f >= 0.1; every third of them is for tuning (``--fold
+tune``), the others are held out (``--fold held``). Of the other photos one half is the pool of random images to learn on and
+the other half the pool to judge with. Every method explains the top five labels; each fill is a game of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import torch
+
+import proofmap as pm
+from proofmap.core.ranking import rank
+from proofmap.data.photos import find_images
+from proofmap.fills import Fill, with_pool
+
+METHODS = [
+    "belief-mask:preset=thorough",
+    "belief-mask",
+    "belief-mask:target=strongest",
+    "belief-mask:target=weakest",
+    "learned-mask",
+    "grad-cam",
+]
+JUDGED: dict[str, str] = {
+    "gray": "gray",
+    "blur": "blur",
+    "images": "images",
+    "noise*": "noise",
+    "black*": "gray(color=0:0:0)",
+    "white*": "gray(color=1:1:1)",
+    "strong blur*": "blur(sigma=20,kernel=81)",
+}
+"""With a star: never learned on by the defaults."""
+
+
+def photos_of(
+    folder: Path, f: pm.Classifier, fold: str, number: int | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The photos of a fold, and the two pools as bytes."""
+    images = pm.load_images(find_images([folder]), f)
+    second = f.probabilities(images).topk(2, dim=1).values[:, 1]
+    hesitant, sure = (second >= 0.1).nonzero()[:, 0], (second < 0.1).nonzero()[:, 0]
+    third = torch.arange(len(hesitant), device=hesitant.device) % 3 == 0
+    chosen = hesitant[third if fold == "tune" else ~third][:number]
+    pools = ((images[sure[start::2]][:256] * 255).round().to(torch.uint8).cpu() for start in (0, 1))
+    learn, judge = pools
+    return images[chosen], learn, judge
+
+
+def table_row(
+    f: pm.Classifier, images: torch.Tensor, spec: str, learn: torch.Tensor, judge: torch.Tensor
+) -> str:
+    labels = f.top(images, 5)
+    method = with_pool(pm.make_method(spec), learn)
+    began = time.perf_counter()
+    maps = method(f, images, labels)
+    if f.device.type == "cuda":
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - began
+    metrics = {
+        f"{kind} {name}": pm.make_metric({"metric": kind, "fill": with_pool(Fill.make(fill), judge)})
+        for name, fill in JUDGED.items()
+        for kind in ("completeness", "soundness", "best-effort")
+    }
+    found = pm.evaluate(
+        f,
+        images,
+        methods=[lambda classifier, x, a: maps],  # judged as they are, not made again
+        labels=labels,
+        metrics=[*metrics.values(), pm.make_metric("roughness")],
+        keep_maps=0,
+    )
+    values = [score.value for score in found.results[0].scores]
+    cells = [" / ".join(f"{v:.2f}" for v in values[k : k + 3]) for k in range(0, 3 * len(JUDGED), 3)]
+    ranks = rank(maps[:, :2].flatten(0, 1)).double().view(len(images), 2, -1)
+    ranks = ranks - ranks.mean(dim=2, keepdim=True)
+    rho = torch.nn.functional.cosine_similarity(ranks[:, 0], ranks[:, 1], dim=1).mean()
+    cost = method.cost(5)
+    passes = "" if cost is None else f"{cost.passes / 5:.0f}"
+    return f"| {spec} | {passes} | {' | '.join(cells)} | {values[-1]:.1f} | {rho:.2f} | {seconds:.1f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("photos", type=Path)
+    parser.add_argument("--fold", choices=["tune", "held"], default="held")
+    parser.add_argument("--number", type=int, default=None)
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--model", default="efficientnet-lite0")
+    parser.add_argument("--weights", type=Path, default=None)
+    parser.add_argument("--out", type=Path, default=None)
+    args = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    f = pm.load_classifier(args.model, weights=args.weights, device=device)
+    images, learn, judge = photos_of(args.photos, f, args.fold, args.number)
+    lines = [
+        f"{len(images)} photos ({args.fold}), top 5 labels, e = .01/.001, {args.model}, {device}",
+        "",
+        f"| method | passes | {' | '.join(JUDGED)} | roughness | rho | s |",
+        "|---" * (len(JUDGED) + 5) + "|",
+    ]
+    print("\n".join(lines), flush=True)
+    for spec in args.methods:
+        lines.append(table_row(f, images, spec, learn, judge))
+        print(lines[-1], flush=True)
+        if args.out is not None:
+            args.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
