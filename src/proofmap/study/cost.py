@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from proofmap.methods.method import Cost, Method, ReadyMethod
 from proofmap.metrics.metric import ReadyMetric
 from proofmap.study.watchers.status import duration
 
+MEASURED = 1.0
+"""Seconds for which a rate is measured."""
 WORTH_TELLING = 10.0
 """Seconds from which on the expected time is told before the work begins."""
 
@@ -114,7 +117,7 @@ def _rate(rate: float) -> str:
 
 
 def measure_speed(classifier: Classifier, cost: Cost, *, quick: bool = False) -> Speed:
-    """Time batches for half a second, after one to warm up: full ones, or ``quick`` with some percent of the passes of
+    """The median rate of batches over a second, after one to warm up: full ones, or ``quick`` with some percent of the passes of
     ``cost`` at most.
     """
     fast = classifier.frozen()
@@ -134,14 +137,14 @@ def measure_speed(classifier: Classifier, cost: Cost, *, quick: bool = False) ->
 
     def rate(run: Callable[[int], None], size: int, passes: int) -> float:
         size = max(1, min(size, passes // 100)) if quick else size
-        run(size)  # the first batch of a size is slow: kernels are chosen
-        wait()
-        began, done = time.perf_counter(), 0
-        while done < 2 * size or time.perf_counter() - began < 0.5:
+        seconds: list[float] = []
+        while len(seconds) < 4 or sum(seconds[1:]) < MEASURED:
+            began = time.perf_counter()
             run(size)
-            done += size
             wait()
-        return done / (time.perf_counter() - began)
+            seconds.append(time.perf_counter() - began)
+        # the first batch of a size is slow (kernels are chosen), and others where something else ran beside it
+        return size / statistics.median(seconds[1:])
 
     sizes = [batch.size for batch in fast.batches]
     found = Speed(rate(forward, sizes[0], cost.forward))
