@@ -70,6 +70,13 @@ def test_the_drawing_shows_the_record_and_cuts_at_the_floor() -> None:
     assert "lower edge" not in figures.bounds_figure(many(2)).caption()
 
 
+@pytest.mark.parametrize("thresholds, floor", [("restricted", 0.005), ("appendix", 1e-4)])
+def test_the_floor_lies_below_both_thresholds(thresholds: str, floor: float) -> None:
+    metrics = pm.default_metrics(thresholds)
+    evaluation = with_areas([[0.5]], [[0.1]], [[0.9]], {"mine": [[0.5]]}, metrics=metrics)
+    assert figures.bounds_figure(evaluation).floor == pytest.approx(floor)
+
+
 def test_marks_of_a_column_stand_side_by_side_and_within_it() -> None:
     figure = drawn(figures.bounds_figure(many(50, methods=7)))
     places = [line.get_xdata()[3] for line in figure.axes[0].get_lines()]

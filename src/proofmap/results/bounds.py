@@ -17,7 +17,7 @@ A part by choice is what a map at the bound would not have had: where even the w
 lo is forced. f can be matched where lo <= max(f, e2), and hi >= f or f < e1: orders of the positions lead from one bound to the
 other by swaps of two neighbours, each of which changes a single term of the area. All are means over pairs, in natural logarithms.
 
-lo and hi were found, not proven. A longer search can only widen an interval, so the parts by choice and the share of pairs
+lo and hi were found, not proven. Further searches can only widen an interval, so the parts by choice and the share of pairs
 that can be matched are at least what is said here.
 """
 
@@ -320,7 +320,7 @@ def _meaning_notes(evaluation: EvaluationRecord, found: Reach) -> list[str]:
     return [
         "overshoot: -log soundness of a pair; shortfall: -log completeness, where f >= e1; natural logarithms, .69 is a "
         "factor of two. By choice: the part that the weakest proof (of overshoot) or the strongest (of shortfall) does not have",
-        f"bounds of {'; '.join(map(_search_words, found.bounding))}: found, not proven. A longer search can only widen "
+        f"bounds of {'; '.join(map(_search_words, found.bounding))}: found, not proven. Further searches can only widen "
         "them, so the parts by choice and the share that can be matched can only grow",
         f"{tables.subject_words(evaluation)}; means over pairs, 95 % bootstrap intervals over images",
         f"thresholds e1 = {found.e1:g}, e2 = {found.e2:g}; insertion curve: fill {curve.get('fill')}, "
