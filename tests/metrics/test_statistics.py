@@ -10,7 +10,13 @@ import pytest
 import scipy.stats
 import torch
 
-from proofmap.results.statistics import Score, bootstrap_interval, mean_score, usual_resamples
+from proofmap.results.statistics import (
+    Score,
+    bootstrap_interval,
+    mean_score,
+    pooled_interval,
+    usual_resamples,
+)
 
 NAN = math.nan
 
@@ -55,6 +61,32 @@ def test_images_that_do_not_count_do_not_move_the_interval() -> None:
     assert bootstrap_interval(spread) == bootstrap_interval(counted)
     score = mean_score("soundness", spread, higher_is_better=True)
     assert score.n == 4 and score.value == pytest.approx(0.55)
+
+
+def test_the_interval_over_pairs_is_that_of_all_the_resamples_of_images() -> None:
+    rows = [
+        [0.13, 0.91, NAN],
+        [0.42, NAN, NAN],
+        [0.71, 0.24, 0.37],
+        [1.0, 0.86, 0.95],
+        [NAN, NAN, NAN],
+        [0.02, 0.11, NAN],
+        [0.55, NAN, 0.68],
+    ]
+    values = torch.tensor(rows, dtype=torch.float64)
+    counted = [[v for v in row if not math.isnan(v)] for row in rows if not math.isnan(row[0])]
+    drawn = itertools.product(counted, repeat=len(counted))
+    means = [np.mean([v for row in resample for v in row]) for resample in drawn]
+    expected = np.quantile(means, [0.025, 0.975])
+    assert pooled_interval(values) == pytest.approx(expected, abs=0.012)
+
+
+def test_labels_of_an_image_are_not_counted_as_images() -> None:
+    column = torch.linspace(0, 1, 20)[:, None] ** 2
+    once, often = pooled_interval(column), pooled_interval(column.expand(20, 50))
+    assert often == pytest.approx(once) and once == pytest.approx(bootstrap_interval(column[:, 0]))
+    assert all(map(math.isnan, pooled_interval(column[:1].expand(1, 50))))
+    assert all(map(math.isnan, pooled_interval(torch.tensor([[0.1], [math.inf]]))))
 
 
 def test_one_image_tells_no_spread_and_so_has_no_interval() -> None:

@@ -70,11 +70,22 @@ def small_figure(name: str, f: pm.Classifier, images: Tensor, found: pm.Evaluati
         "artifact": {**mine, "method": QUICK, "labels": ["cat", "5$ bird"]},
         "masks-by-k": {**mine, "method": QUICK, "ks": (1, 2)},
         "two-objects": {**mine, "labels": ["cat", "dog"], "methods": ["gradient", "random"]},
+        "bounds": {"evaluation": bounded(found)},
         "desk-photo": {**mine, "methods": ["gradient", "random"]},
     }
     results = tuple(dataclasses.replace(r, maps=r.maps[:1]) for r in found.results)
     one = dataclasses.replace(found, results=results, images=found.images[:1], pictured=(0,))
-    return figures.make_figure(name, evaluation=one, **settings.get(name, {}))
+    return figures.make_figure(name, **{"evaluation": one, **settings.get(name, {})})
+
+
+def bounded(found: pm.Evaluation) -> pm.Evaluation:
+    """The same, with the first two methods as bounds."""
+    targets = ("weakest", "strongest", None)
+    results = [
+        dataclasses.replace(r, settings={**r.settings, "target": target})
+        for r, target in zip(found.results, targets, strict=True)
+    ]
+    return dataclasses.replace(found, results=tuple(results))
 
 
 @pytest.mark.parametrize("name", figures.FIGURES)

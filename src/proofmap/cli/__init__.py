@@ -27,6 +27,7 @@ for command in (
     evaluate.evaluate,
     runs.runs,
     runs.compare,
+    runs.bounds,
     audit.audit,
     runs.report,
     figures.figures,

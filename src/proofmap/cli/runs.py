@@ -1,4 +1,4 @@
-"""Commands on runs: list, compare, report, export, verify, forget; ``audit`` has a file of its own."""
+"""Commands on runs: list, compare, bounds, report, export, verify, forget; ``audit`` has a file of its own."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from proofmap.cli.options import (
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import output_file
 from proofmap.report.runs import write_run_report
+from proofmap.results.bounds import bounds as bounds_of
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.tables import aligned
 from proofmap.study import Run, StoreError, export_run, verify_run
@@ -53,6 +54,15 @@ def compare(
     evaluations = next(iter(found.values())) if len(found) == 1 else found
     names = None if metrics is None else split_list(metrics)
     result = compare_scores(evaluations, baseline=baseline, metrics=names, anyway=anyway)
+    print_as(result, format)
+
+
+def bounds(run: RunFolder, format: Format = "table") -> None:
+    """How much of each method's overshoot and shortfall was its choice: areas against the weakest and strongest proofs."""
+    check_format(format)
+    with Run(run) as opened:
+        result = bounds_of(opened.evaluation())
+        print_notes(opened)
     print_as(result, format)
 
 

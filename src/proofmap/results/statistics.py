@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 
@@ -95,12 +95,36 @@ def bootstrap_interval(
     if n < 2:
         return (torch.nan, torch.nan)
     resamples = usual_resamples(n) if resamples is None else resamples
-    means = torch.empty(resamples, dtype=torch.float64)
+    means = [values[drawn].mean(dim=1) for drawn in _draws(n, resamples, seed)]
+    return _middle(torch.cat(means), level)
+
+
+def pooled_interval(values: Tensor, *, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
+    """The same of the mean over all pairs of ``(N, L)`` values, where each resample draws images with all their labels.
+
+    Labels of one image are not independent of one another, so drawing pairs would promise too much. Places with NaN do
+    not count; NaN for fewer than two images that count, and where the mean is infinite.
+    """
+    values = values.double().cpu()
+    sums, counts = values.nansum(dim=1), (~values.isnan()).sum(dim=1)
+    sums, counts = sums[counts > 0], counts[counts > 0]
+    n = len(sums)
+    if n < 2 or not bool(sums.isfinite().all()):
+        return (torch.nan, torch.nan)
+    draws = _draws(n, usual_resamples(n), seed)
+    return _middle(torch.cat([sums[d].sum(dim=1) / counts[d].sum(dim=1) for d in draws]), level)
+
+
+def _draws(n: int, resamples: int, seed: int) -> Iterator[Tensor]:
+    """Indices ``(R, n)`` of resamples of n things, so many at a time that memory holds them."""
     block = max(1, min(resamples, 2_000_000 // n))
     generator = torch.Generator().manual_seed(seed)
     for start in range(0, resamples, block):
-        stop = min(resamples, start + block)
-        means[start:stop] = values[torch.randint(n, (stop - start, n), generator=generator)].mean(dim=1)
+        yield torch.randint(n, (min(block, resamples - start), n), generator=generator)
+
+
+def _middle(means: Tensor, level: float) -> tuple[float, float]:
+    """What the middle ``level`` of the means spans."""
     tail = (1 - level) / 2
     low, high = torch.quantile(means, torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
     return low, high

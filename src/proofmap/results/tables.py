@@ -50,11 +50,10 @@ def different_images(evaluation: EvaluationRecord) -> list[bool]:
 def score_notes(evaluation: EvaluationRecord) -> list[str]:
     """What the numbers depend on, in a few lines."""
     settings, curve = evaluation.settings, evaluation.results[0].insertion.settings
-    n, thresholds = len(evaluation), thresholds_words(evaluation)
+    thresholds = thresholds_words(evaluation)
     error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
     quoted = [
-        f"{counted(n, 'image')}, labels {settings['labels']}, "
-        f"{in_words(settings)}, model {settings['model']}, seed {settings['seed']}; 95 % bootstrap intervals over images",
+        f"{subject_words(evaluation)}; 95 % bootstrap intervals over images",
         f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {curve['fill']}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"step error of an AUC about {error:.3f} or less (its change when every second step is left out)",
@@ -65,6 +64,15 @@ def score_notes(evaluation: EvaluationRecord) -> list[str]:
         effort = "" if is_independent(settings.get("outputs")) else "sound without effort, "
         quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}see best-effort")
     return quoted + _run_notes(evaluation) + _counting_notes(evaluation)
+
+
+def subject_words(evaluation: EvaluationRecord) -> str:
+    """What was judged: ``20 images, labels top5, softmax over all outputs, model resnet, seed 0``."""
+    settings = evaluation.settings
+    return (
+        f"{counted(len(evaluation), 'image')}, labels {settings['labels']}, {in_words(settings)}, "
+        f"model {settings['model']}, seed {settings['seed']}"
+    )
 
 
 def _run_notes(evaluation: EvaluationRecord) -> list[str]:

@@ -3,6 +3,7 @@
 ``draw_figure(name, out=..., ...)`` makes, draws and captions any of ``FIGURES``; the makers below give the records.
 """
 
+from proofmap.report.figures.bounds import BoundsFigure, Marks, bounds_figure
 from proofmap.report.figures.curves import (
     CurvesFigure,
     Line,
@@ -67,6 +68,9 @@ __all__ = [
     "LabelMatrix",
     "Matrix",
     "label_matrix",
+    "BoundsFigure",
+    "Marks",
+    "bounds_figure",
     "TVCurves",
     "tv_curves",
     "Artifacts",

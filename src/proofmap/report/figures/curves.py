@@ -20,6 +20,7 @@ from proofmap.report.figures.drawing import (
     draw,
     escaped,
     evaluation_settings,
+    legend_below,
 )
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.tables import number
@@ -112,9 +113,7 @@ class CurvesFigure(Figure):
             for k, line in enumerate(lines)
         ]
         handles = axes[0][0].get_lines()[: len(lines)]
-        figure.legend(
-            handles, names, loc="outside lower center", ncols=2, columnspacing=1.5, handlelength=2.2
-        )
+        legend_below(figure, handles, names)
         return figure
 
     def _size(self, rows_of_names: int) -> tuple[float, float]:

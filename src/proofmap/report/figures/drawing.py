@@ -110,6 +110,11 @@ def escaped_lines(text: str, width: int, lines: int = 3) -> str:
     return "\n".join(map(escaped, wrapped(text, width, lines).split("\n")))
 
 
+def legend_below(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
+    """What the lines and marks of a figure are, in two columns below it."""
+    figure.legend(handles, names, loc="outside lower center", ncols=2, columnspacing=1.5, handlelength=2.2)
+
+
 def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> str:
     """What an evaluation's figures depend on, as one sentence for their captions."""
     settings, curve, n = evaluation.settings, evaluation.results[0].insertion.settings, len(evaluation)

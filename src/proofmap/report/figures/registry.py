@@ -12,6 +12,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_folder, write_text
+from proofmap.report.figures.bounds import bounds_figure
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.desk import desk, desk_of_photo
 from proofmap.report.figures.drawing import FORMATS, Figure, draw
@@ -19,6 +20,7 @@ from proofmap.report.figures.label_matrix import label_matrix
 from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
 from proofmap.report.figures.masks import mask_grid, two_objects_of, wrong_mask_grid
 from proofmap.report.figures.scatter import scatter_figure, scatter_panels
+from proofmap.results.bounds import has_bounds
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 
@@ -49,6 +51,12 @@ FIGURES: Mapping[str, FigureInfo] = {
             "mask-grid-wrong", "30 % of pixels kept, for the second label", "evaluation", wrong_mask_grid
         ),
         FigureInfo("label-matrix", "every label's area under every label's map", "evaluation", label_matrix),
+        FigureInfo(
+            "bounds",
+            "areas between the weakest and the strongest proof of each pair",
+            "evaluation",
+            bounds_figure,
+        ),
         FigureInfo(
             "tv-curves", "probability curves by total variation, two labels, two fills", "images", tv_curves
         ),
@@ -121,5 +129,6 @@ def figures_of(evaluation: Evaluation) -> list[str]:
         "mask-grid": bool(evaluation.pictured),
         "mask-grid-wrong": bool(evaluation.pictured) and bool((evaluation.labels[:, 1:] >= 0).any()),
         "label-matrix": evaluation.results[0].insertion.matrix is not None and evaluation.labels.shape[1] > 1,
+        "bounds": has_bounds(evaluation),
     }
     return [name for name, yes in possible.items() if yes]

@@ -1,0 +1,353 @@
+"""How far a method could have gone: its areas against the strongest and the weakest proof that were found for each pair.
+
+For a pair (x, a) of an image and a label, A is the insertion area of a method's map and f = f(x, a). A run that also judged
+a method with ``target=weakest`` and one with ``target=strongest`` knows areas that some map reaches:
+
+    lo = the smallest area of all methods,      hi = the largest,
+
+which are those of the two unless another method goes beyond them. With alpha and beta of :mod:`proofmap.metrics.proof` and
+their floors e1 and e2:
+
+    overshoot = -log beta(A, f)                 = log A - log max(f, e2), or 0 where that is negative
+    of it by choice = -log beta(A, max(f, lo))  = log A - log max(f, e2, lo), or 0
+    shortfall = -log alpha(A, f)                = log f - log max(A, e1), or 0;  for labels with f >= e1
+    of it by choice = -log alpha(A, min(f, hi)) = log min(f, hi) - log max(A, e1), or 0
+
+A part by choice is what a map at the bound would not have had: where even the weakest proof exceeds f, an overshoot up to
+lo is forced. f can be matched where lo <= max(f, e2), and hi >= f or f < e1: orders of the positions lead from one bound to the
+other by swaps of two neighbours, each of which changes a single term of the area. All are means over pairs, in natural logarithms.
+
+lo and hi were found, not proven. Further searches can only widen an interval, so the parts by choice and the share of pairs
+that can be matched are at least what is said here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted
+from proofmap.metrics import proof
+from proofmap.results import tables
+from proofmap.results.html_tables import table_html
+from proofmap.results.records import EvaluationRecord, MethodResult, setting_text
+from proofmap.results.settings_words import distractor_notes
+from proofmap.results.statistics import pooled_interval
+from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve
+
+TARGETS = ("weakest", "strongest")
+"""What a method's setting ``target`` says where its areas are a bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """The areas that were reached for every pair, ``(N, L)`` each, in float64; NaN where a bound is not known."""
+
+    f: Tensor
+    low: Tensor
+    high: Tensor
+    weakest: Tensor
+    """The smallest area of the methods with ``target=weakest``: ``low`` before other methods widened it."""
+    strongest: Tensor
+    e1: float
+    e2: float
+    bounding: tuple[MethodResult, ...]
+    others: tuple[MethodResult, ...]
+
+    def areas(self, result: MethodResult) -> Tensor:
+        """A ``(N, L)`` of a method, where the bounds are known."""
+        return _areas(result).masked_fill(self.low.isnan(), torch.nan)
+
+    def matchable(self) -> Tensor:
+        """1 where a map between the bounds has f as its area, floors counted, else 0; NaN where they are not known."""
+        yes = ~(self.forced_over() | self.forced_under())
+        return yes.double().masked_fill(self.low.isnan(), torch.nan)
+
+    def forced_over(self) -> Tensor:
+        """Where even the weakest proof is too strong."""
+        return self.low > self.f.clamp_min(self.e2)
+
+    def forced_under(self) -> Tensor:
+        """Where even the strongest proof is too weak."""
+        return (self.high < self.f) & (self.f >= self.e1)
+
+
+def has_bounds(evaluation: EvaluationRecord) -> bool:
+    """Whether both bounds were judged, and a method beside them."""
+    targets = [_target(result) for result in evaluation.results]
+    return {*TARGETS, None} <= set(targets)
+
+
+def reach(evaluation: EvaluationRecord) -> Reach:
+    """What was reached for every pair; refuses an evaluation without both bounds or without another method."""
+    by_target = {t: [r for r in evaluation.results if _target(r) == t] for t in (*TARGETS, None)}
+    _check(evaluation, by_target)
+    weakest = _smallest([_areas(r) for r in by_target["weakest"]])
+    strongest = -_smallest([-_areas(r) for r in by_target["strongest"]])
+    everything = [_areas(r) for r in evaluation.results]
+    f = evaluation.f.double().cpu()
+    unknown = weakest.isnan() | strongest.isnan() | f.isnan()
+    if bool(unknown.all()):
+        raise InputError("no pair has both bounds yet; continue the run with: proofmap evaluate")
+    f, low, high, weakest, strongest = (
+        values.masked_fill(unknown, torch.nan)
+        for values in (
+            f,
+            _smallest(everything),
+            -_smallest([-areas for areas in everything]),
+            weakest,
+            strongest,
+        )
+    )
+    first = evaluation.results[0]
+    return Reach(
+        f,
+        low,
+        high,
+        weakest,
+        strongest,
+        first.threshold("e1"),
+        first.threshold("e2"),
+        bounding=(*by_target["weakest"], *by_target["strongest"]),
+        others=tuple(by_target[None]),
+    )
+
+
+def _target(result: MethodResult) -> str | None:
+    """Which bound a method is, by its recorded settings; None for every other method."""
+    target = result.settings.get("target")
+    return str(target) if target in TARGETS else None
+
+
+def _check(evaluation: EvaluationRecord, by_target: Mapping[str | None, Sequence[MethodResult]]) -> None:
+    missing = [f"belief-mask:target={target}" for target in TARGETS if not by_target[target]]
+    if missing:
+        raise InputError(
+            f"bounds need {' and '.join(missing)} beside the other methods; the evaluate command of the run with "
+            f"--methods {','.join(missing)} adds {'it' if len(missing) == 1 else 'them'}"
+        )
+    if not by_target[None]:
+        raise InputError(
+            "only the bounds were judged; the evaluate command of the run with --methods grad-cam adds a method"
+        )
+    if len({setting_text(result.insertion.settings) for result in evaluation.results}) > 1:
+        raise InputError("the methods were judged on different insertion curves; judge them all on one")
+
+
+def _areas(result: MethodResult) -> Tensor:
+    return result.insertion.auc.double().cpu()
+
+
+def _smallest(areas: Sequence[Tensor]) -> Tensor:
+    """The smallest of several ``(N, L)``, elementwise; NaN only where all are."""
+    stacked = torch.stack(list(areas))
+    least = stacked.nan_to_num(nan=torch.inf, neginf=-torch.inf).amin(dim=0)
+    return least.masked_fill(stacked.isnan().all(dim=0), torch.nan)
+
+
+# ---- the table ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PairMean:
+    """A mean over n pairs, with its 95 % bootstrap interval over images."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def cell(self) -> str:
+        if math.isnan(self.value):
+            return "-"
+        ends = "" if math.isnan(self.low) else f" [{tables.number(self.low)}, {tables.number(self.high)}]"
+        return tables.number(self.value) + ends
+
+
+@dataclass(frozen=True)
+class MethodBounds:
+    """One method: how much too strong and too weak its proofs are, and how much of that was its choice."""
+
+    method: str
+    overshoot: PairMean
+    overshoot_by_choice: PairMean
+    shortfall: PairMean
+    shortfall_by_choice: PairMean
+    below_weakest: int
+    """Pairs on which its proof is weaker than the weakest one, which widens the interval."""
+    above_strongest: int
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Every method against the bounds, and whether f can be matched. Prints as a table."""
+
+    methods: tuple[MethodBounds, ...]
+    matchable: PairMean
+    """Share of pairs whose f lies between the bounds, floors counted."""
+    forced_over: int
+    """Pairs on which even the weakest proof is too strong."""
+    forced_under: int
+    notes: tuple[str, ...]
+
+    def find(self, method: str) -> MethodBounds:
+        for found in self.methods:
+            if found.method == method:
+                return found
+        raise InputError(
+            f"no method {method!r} beside the bounds; there are {', '.join(m.method for m in self.methods)}"
+        )
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Header and one row of cells per method."""
+        rows = [
+            [
+                m.method,
+                m.overshoot.cell,
+                m.overshoot_by_choice.cell,
+                m.shortfall.cell,
+                m.shortfall_by_choice.cell,
+            ]
+            for m in self.methods
+        ]
+        return ["method", "overshoot ↓", "by choice", "shortfall ↓", "by choice"], rows
+
+    def table(self) -> str:
+        """Aligned text with the notes below."""
+        return "\n".join([tables.aligned(*self.cells()), *self.notes])
+
+    def markdown(self) -> str:
+        return tables.markdown(*self.cells(), self.notes)
+
+    def csv(self) -> str:
+        """One line per method, all decimals."""
+        shared = _flat({"matchable": asdict(self.matchable)})
+        return tables.records_csv([{**_flat(asdict(m)), **shared} for m in self.methods])
+
+    def json(self) -> str:
+        """Methods, the share that can be matched, and notes; NaN becomes null."""
+        return tables.json_text(asdict(self))
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return table_html(*self.cells(), self.notes)
+
+
+def bounds(evaluation: EvaluationRecord, *, seed: int = 0) -> Bounds:
+    """Overshoot, shortfall and the parts of them that were a method's choice, for every method but the bounds themselves.
+
+    The evaluation must have judged ``belief-mask:target=weakest`` and ``belief-mask:target=strongest``; of several, the
+    farthest counts. Pairs without both bounds, or without an area of the method, do not count.
+    """
+    found = reach(evaluation)
+    methods = tuple(_method(found, result, seed) for result in found.others)
+    matchable = _pair_mean(found.matchable(), seed)
+    over, under = int(found.forced_over().sum()), int(found.forced_under().sum())
+    notes = (
+        _matchable_note(matchable, over, under),
+        *_beaten_notes(found, methods),
+        *_meaning_notes(evaluation, found),
+    )
+    return Bounds(methods, matchable, over, under, notes)
+
+
+def _method(found: Reach, result: MethodResult, seed: int) -> MethodBounds:
+    areas, f, e1, e2 = found.areas(result), found.f, found.e1, found.e2
+    disbelieved = f < e1
+
+    def overshoot(target: Tensor) -> PairMean:
+        return _pair_mean(-proof.soundness(areas, target, e2).log(), seed)
+
+    def shortfall(target: Tensor) -> PairMean:
+        lost = -proof.completeness(areas, target, e1).log()
+        return _pair_mean(lost.masked_fill(disbelieved, torch.nan), seed)
+
+    return MethodBounds(
+        result.name,
+        overshoot(f),
+        overshoot(f.maximum(found.low)),
+        shortfall(f),
+        shortfall(f.minimum(found.high)),
+        below_weakest=int((areas < found.weakest).sum()),
+        above_strongest=int((areas > found.strongest).sum()),
+    )
+
+
+def _pair_mean(values: Tensor, seed: int) -> PairMean:
+    there = values[~values.isnan()] + 0.0  # -log 1 is -0.0
+    mean = float(there.mean()) if len(there) else math.nan
+    return PairMean(mean, *pooled_interval(values, seed=seed), len(there))
+
+
+# ---- what it depends on, in words --------------------------------------------------------------------------------
+
+
+def _matchable_note(matchable: PairMean, over: int, under: int) -> str:
+    told = f"f can be matched on {matchable.cell} of {counted(matchable.n, 'pair')}"
+    return f"{told}; even the weakest proof is too strong on {over}, even the strongest too weak on {under}"
+
+
+def _beaten_notes(found: Reach, methods: Sequence[MethodBounds]) -> list[str]:
+    """Which methods go beyond the bounds, and on how many pairs; the intervals were widened to them."""
+    below = {m.method: m.below_weakest for m in methods if m.below_weakest}
+    above = {m.method: m.above_strongest for m in methods if m.above_strongest}
+    notes = []
+    for beaten, which, wider in (
+        (below, "weakest", found.low < found.weakest),
+        (above, "strongest", found.high > found.strongest),
+    ):
+        if beaten:
+            who = ", ".join(f"{name} on {n}" for name, n in beaten.items())
+            notes.append(
+                f"the {which} proof was beaten on {counted(int(wider.sum()), 'pair')}, whose bound was widened: {who}"
+            )
+    return notes
+
+
+def _meaning_notes(evaluation: EvaluationRecord, found: Reach) -> list[str]:
+    curve = found.others[0].insertion.settings
+    pairs, known = int((evaluation.labels != NO_LABEL).sum()), int((~found.low.isnan()).sum())
+    lacking = [f"{pairs - known} of {counted(pairs, 'pair')} lack a bound and do not count"]
+    return [
+        "overshoot: -log soundness of a pair; shortfall: -log completeness, where f >= e1; natural logarithms, .69 is a "
+        "factor of two. By choice: the part that the weakest proof (of overshoot) or the strongest (of shortfall) does not have",
+        f"bounds of {'; '.join(map(_search_words, found.bounding))}: found, not proven. Further searches can only widen "
+        "them, so the parts by choice and the share that can be matched can only grow",
+        f"{tables.subject_words(evaluation)}; means over pairs, 95 % bootstrap intervals over images",
+        f"thresholds e1 = {found.e1:g}, e2 = {found.e2:g}; insertion curve: fill {curve.get('fill')}, "
+        f"{curve.get('points')} points",
+        *distractor_notes(evaluation),
+        *(lacking if known < pairs else []),
+        *([OTHER_CURVE] if judged_on_another_curve(evaluation) else []),
+    ]
+
+
+def _search_words(result: MethodResult) -> str:
+    """A bound and how hard it was searched for: ``belief-mask:target=weakest (passes 200, grid 56, fills gray, blur)``."""
+    settings = result.settings
+    words = [f"{key} {settings[key]}" for key in ("passes", "grid") if key in settings]
+    fills = settings.get("fills")
+    if isinstance(fills, Sequence) and not isinstance(fills, str):
+        names = [str(fill.get("fill")) if isinstance(fill, Mapping) else str(fill) for fill in fills]
+        words.append(f"fills {', '.join(names)}")
+    return f"{result.name} ({', '.join(words)})" if words else result.name
+
+
+def _flat(record: Mapping[str, object]) -> dict[str, object]:
+    """A record whose means are columns: ``overshoot``, ``overshoot_low``, ``overshoot_high``, ``overshoot_n``."""
+    flat: dict[str, object] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            flat |= {key if name == "value" else f"{key}_{name}": part for name, part in value.items()}
+        else:
+            flat[key] = value
+    return flat
