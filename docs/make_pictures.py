@@ -28,8 +28,9 @@ HEAVIEST = 190_000  # bytes
 NEARLY_WHITE = 244
 DEMO = ("cat", "rocket", "coffee", "motorcycle", "astronaut")
 COMPARED = (
+    "belief-mask",
+    "top-label:belief-mask",
     "learned-mask",
-    "top-label:learned-mask",
     "grad-cam",
     "gradient-x-input",
     "gradient",
@@ -57,7 +58,7 @@ def judged(photos: tuple[str, ...], methods: tuple[str, ...], labels: str | tupl
 
 def proof_sheet() -> Image.Image:
     """A heat map for each of the five most probable labels of one photo, and what each proves."""
-    return pictures.proof_sheet(judged(("rocket",), ("learned-mask",), "top5"), 0)
+    return pictures.proof_sheet(judged(("rocket",), ("belief-mask",), "top5"), 0)
 
 
 def game() -> Image.Image:
@@ -156,7 +157,7 @@ def smoothness(plt: Any) -> Any:
 
 
 MAKERS: dict[str, Callable[..., Any]] = {
-    "rocket.learned-mask.png": proof_sheet,
+    "rocket.belief-mask.png": proof_sheet,
     "game.png": game,
     "curves.png": curves,
     "cheating.png": cheating,

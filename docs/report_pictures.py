@@ -52,7 +52,7 @@ def save_small(picture: Image.Image, path: Path) -> None:
 def save_pictures(evaluation: pm.Evaluation, image: int = 1) -> None:
     """``report-1440.png``, one view below the other, and ``report-390.png``, side by side."""
     with tempfile.TemporaryDirectory() as folder:
-        report = write_report(evaluation, Path(folder) / "report.html", command="proofmap demo --labels top5")
+        report = write_report(evaluation, Path(folder) / "report.html", command="proofmap demo")
         for width, height in SIZES.items():
             views = screenshots(report, width, ["body", f"#image-{image}"])
             beside = width < 720
@@ -65,4 +65,4 @@ def save_pictures(evaluation: pm.Evaluation, image: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    save_pictures(judged(DEMO, COMPARED, "top5"))
+    save_pictures(judged(DEMO, COMPARED, "top3"))

@@ -82,7 +82,7 @@ def test_the_python_of_the_readme_gives_the_maps_and_numbers_of_its_command(smal
     (block,) = [block for block in blocks(ROOT / "README.md") if block.language == "python"]
     _run_python(ROOT / "README.md", block, {})
     _run_command("proofmap explain sample:rocket -q")
-    for file in ("maps.safetensors", "pairs.csv", "rocket.learned-mask.png"):
+    for file in ("maps.safetensors", "pairs.csv", "rocket.belief-mask.png"):
         assert (small_world / "out" / file).read_bytes() == (small_world / "proofs" / file).read_bytes(), file
 
 

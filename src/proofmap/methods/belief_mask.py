@@ -74,7 +74,7 @@ class BeliefMask(Method):
     description: ClassVar[str] = "a mask learned until its proof is as strong as the net's belief"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-        "preset": {"fast": {}, "thorough": {"passes": 600, "smoothness": 0.1}}
+        "preset": {"fast": {}, "thorough": {"passes": 600}}
     }
 
     passes: int = setting(200, "composites through the net for each label, at most", least=1)
@@ -83,7 +83,7 @@ class BeliefMask(Method):
         (Gray(), Blur(), Images()),
         "what hidden positions show, in turn; noise where there are no random images, no blur without neighbours",
     )
-    smoothness: float = setting(0.03, "weight of the total variation, where f is matched", least=0)
+    smoothness: float = setting(0.1, "weight of the total variation, where f is matched", least=0)
     target: Target = setting(
         "f", "what the areas are to equal; strongest and weakest push them up or down without regard to f"
     )
