@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from proofmap import cli
+from tests.command import run
 
 NET = """
 import torch
@@ -46,16 +46,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Image.fromarray(pixels).save(tmp_path / "photos" / f"photo{i}.png")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Run the command line in this process; its exit code."""
-    monkeypatch.setattr(sys, "argv", ["proofmap", *arguments])
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
 
 
 MODEL = ("--model", "net.py:tiny", "--device", "cpu")

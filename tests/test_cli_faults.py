@@ -17,8 +17,9 @@ from proofmap.core import files
 from proofmap.core.pictures import find_images
 from proofmap.data import load_dataset
 from proofmap.data.folders import image_csv
+from tests.command import run
 from tests.study.test_faults import small_disk
-from tests.test_cli import MODEL, NET, run
+from tests.test_cli import MODEL, NET
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from proofmap.core.progress import Lines
 from proofmap.core.text import csv_lines, one_line, terminal_text
 from proofmap.study.watchers.status import Status
 from proofmap.study.watchers.views import LiveView, PlainLines
+from tests.command import run
 
 EVIL = "cat\x1b]0;owned\x07\x1b[31m\x9b2J\rdog\u202etxt\u2066\u2069"
 OBEYED = "\x1b\x07\x9b\r\u202e\u2066\u2069"
@@ -34,15 +34,6 @@ def evil():
 
 def assert_safe(text: str) -> None:
     assert not [c for c in text if c in OBEYED], ascii(text)
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["proofmap", *arguments])
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap import cli
 from proofmap.core.errors import InputError
 from proofmap.report import figures
 from proofmap.results.bounds import bounds, has_bounds, reach
 from proofmap.study import run_study
+from tests.command import run as command
 from tests.report.test_notebook import Page
 from tests.study.studies import toy_study
 from tests.toys import conv_classifier, pixels
@@ -265,15 +264,6 @@ def test_areas_of_different_curves_and_bounds_of_no_pair_are_refused() -> None:
 
 
 # ---- the command -------------------------------------------------------------------------------------------------
-
-
-def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["proofmap", *arguments])
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
 
 
 def test_the_command_tells_what_to_add_and_then_the_table(

@@ -16,7 +16,8 @@ from PIL import Image
 from proofmap.core.inputs import Pictures
 from proofmap.core.pictures import fit, fitted_size, seen_part
 from proofmap.report.originals import framed, original_of
-from tests.test_cli import MODEL, NET, run
+from tests.command import run
+from tests.test_cli import MODEL, NET
 
 SQUARE = Pictures(size=(16, 16))
 LABELS = ("--labels", "top2", "--method", "gradient", "--quiet")

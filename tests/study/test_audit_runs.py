@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from proofmap import cli
 from proofmap.core.errors import InputError
 from proofmap.study import Run, Study, run_study
 from proofmap.study.fresh import what_changed
+from tests.command import run
 from tests.data.made_up import save
 from tests.study.studies import classifier_of, net_file, toy_study
 
@@ -20,12 +19,7 @@ MINE = "import torch\nSCALE = 1\n\n\ndef mine(classifier, images, labels):\n    
 
 
 def audit(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["proofmap", "audit", *arguments])
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
+    return run(monkeypatch, "audit", *arguments)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from proofmap import cli
 from proofmap.study import Run, StoreError, Study, run_study, verify_run
 from proofmap.study.preview import preview
 from proofmap.study.setup import Setup
+from tests.command import run as command
 from tests.study.studies import facts, toy_study
 
 
@@ -39,16 +38,6 @@ def old_run(finished: tuple[Study, Path], tmp_path: Path) -> tuple[Study, Path]:
         database.execute("DELETE FROM notes WHERE key = 'manifest.json'")
         database.commit()
     return study, folder
-
-
-def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The exit code of a command line."""
-    monkeypatch.setattr(sys, "argv", ["proofmap", *arguments])
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
 
 
 def test_an_earlier_run_is_read(old_run: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch) -> None:
