@@ -448,3 +448,19 @@ def test_a_fill_is_written_with_its_settings(text: Any, fill: Fill) -> None:
 def test_settings_that_a_fill_does_not_have_are_named() -> None:
     with pytest.raises(InputError, match=r"fill 'gray' has no setting '0\.5'\. Its settings are: color"):
         make_fill("gray:0.5")
+
+
+@pytest.mark.parametrize("copies", [1, 2, 5])
+def test_an_image_that_a_pool_holds_several_times_is_passed_over_each_time(copies: int) -> None:
+    f = classifier()
+    x, y = torch.rand(1, 3, *f.size), torch.rand(2, 3, *f.size)
+    x, y = ((t * 255).round() / 255 for t in (x, y))
+    pool = torch.cat([x.expand(copies, -1, -1, -1), y, x])
+    ready = Images(source=pool, crop="none").prepare(f)
+    keys = torch.arange(400)
+    drawn = ready(x.expand(400, -1, -1, -1), keys)
+    assert not bool((drawn - x).abs().amax(dim=(1, 2, 3)).lt(1e-3).any())
+    others = {int((drawn[k] - y[1]).abs().amax() < 1e-3) for k in range(400)}
+    assert others == {0, 1}  # both of the others are drawn
+    with pytest.raises(InputError, match="nothing but the image"):
+        Images(source=x.expand(3, -1, -1, -1), crop="none").prepare(f)(x, keys[:1])

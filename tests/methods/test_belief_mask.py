@@ -310,3 +310,30 @@ class Bright(Fill):
         file.write_text(text.replace("0.9", value), encoding="utf-8")
         records.append(provenance(make_method(f"belief-mask:fills=gray+{file}:Bright")))
     assert records[0]["code"] != records[1]["code"]
+
+
+@pytest.mark.parametrize("side, grid", [(224, 55), (224, 56), (224, 300), (97, 10)])
+def test_the_grid_has_as_many_cells_as_were_asked_for(side: int, grid: int) -> None:
+    f = Classifier(drawn(nn.Sequential(nn.Flatten(), nn.Linear(3 * side * 8, 2))), size=(side, 8))
+    problem = BeliefMask(fills=("gray",), grid=grid).prepare(f).problem(f.frozen())
+    cells = min(grid, side)
+    assert [matrix.shape[1] for matrix in problem.up] == [cells, -(-8 * cells // side)]
+
+
+def test_costs_are_those_of_the_fills_that_are_there() -> None:
+    f = Classifier(drawn(nn.Linear(7, 3)), inputs=Rows(columns=7, mean=(0.0,) * 7, std=(1.0,) * 7))
+    ready = BeliefMask().prepare(f)
+    assert len(ready.fills) == 2 and ready.cost(3).gradient == 600
+    with pytest.raises(InputError, match="passes must be at least 3"):
+        BeliefMask(passes=2)
+
+
+def test_pictures_of_other_channels_learn_on_noise() -> None:
+    layers = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 2))
+    f = Classifier(drawn(layers), size=8, mean=(0.5,) * 4, std=(0.5,) * 4)
+    maps = BeliefMask(passes=6, grid=4)(f, torch.rand(1, 4, 8, 8), torch.tensor([[0, 1]]))
+    assert maps.shape == (1, 2, 8, 8)
+
+
+def test_one_fill_need_not_be_a_tuple() -> None:
+    assert BeliefMask(fills=Gray()) == BeliefMask(fills="gray") == BeliefMask(fills=[{"fill": "gray"}])  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from proofmap.core import streams
 from proofmap.core.batching import BatchSize, BatchSizeWarning, OutOfMemory
 from proofmap.core.progress import SilentTask
 from proofmap.methods.mask_engine import MaskEngine, Pairs, Problem, Slots, Snapshot, decayed
+from proofmap.methods.mask_precision import _bears, chosen_precision
 
 
 class Parabola(Problem):
@@ -154,3 +155,74 @@ def test_step_keys_are_the_words_of_the_stream_at_that_step() -> None:
     for row, step in enumerate((0, 17)):
         words = streams.words(keys[row], 2 * n, start=2 * n * step + 4)
         assert torch.equal(found[row], (words[:n] << 32) | words[n:])
+
+
+def test_a_compiled_net_meets_few_shapes() -> None:
+    widths = set()
+    for n in range(1, 60):
+        problem = Parabola(steps=1, cost=1)
+        run(problem, n=n, batch=40, fixed=True)
+        widths |= set(problem.widths)
+    assert widths == {5, 10, 15, 20, 25, 30, 35, 40}
+
+
+def test_half_precision_that_overflows_now_and_then_loses_a_step_and_no_more() -> None:
+    class Overflowing(Parabola):
+        def __init__(self, often: int) -> None:
+            super().__init__(steps=40)
+            self.often = often
+
+        def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+            losses = super().losses(weights, slots)
+            bad = (slots["step"] % self.often == self.often - 1) & (slots["labels"] == 1)
+            return losses * torch.where(bad, torch.inf, 1.0)
+
+    expected, _, _ = run(Parabola())
+    found, _, _ = run(Overflowing(20), scale=256.0)
+    assert bool(found.isfinite().all()) and torch.allclose(found[3], expected[3], atol=0.3)
+    others = [p for p in range(7) if p != 3]
+    torch.testing.assert_close(found[others], expected[others], rtol=1e-6, atol=1e-6)
+    with pytest.raises(pm.InputError, match="precision=float32"):
+        run(Overflowing(2), scale=256.0)
+
+
+def test_what_a_problem_brings_is_never_written_over() -> None:
+    shared = torch.zeros(100, 1, 2)
+
+    class Sharing(Parabola):
+        def enter(self, slots: Slots) -> Slots:
+            return {**super().enter(slots), "weights": shared[: len(slots["labels"])]}
+
+    expected, _, _ = run(Parabola(near=0.05), batch=6)
+    found, _, _ = run(Sharing(near=0.05), batch=6)
+    assert torch.equal(found, expected) and not bool(shared.any())
+
+
+@pytest.mark.parametrize("method", ["learned-mask:steps=3,fill=gray", "belief-mask:passes=6,fills=gray"])
+def test_a_net_that_no_gradient_passes_is_refused(method: str) -> None:
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2))
+    f = pm.Classifier(lambda x: net(x).detach(), size=4)
+    with pytest.raises(pm.InputError, match="gradients cannot be taken"):
+        pm.make_method(method)(f, torch.rand(1, 3, 4, 4), torch.tensor([[0]]))
+
+
+class Stubborn(torch.nn.Module):
+    """Does something that float16 has no operation for, or is out of its range."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.layer, self.kind = torch.nn.Linear(48, 2), kind
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        if self.kind == "fixed":
+            x = x @ torch.linalg.inv(torch.eye(48).to(x))
+        return self.layer(x * 1e5) * 1e-5 if self.kind == "loud" else self.layer(x)
+
+
+@pytest.mark.parametrize("kind, bears", [("usual", True), ("fixed", False), ("loud", False)])
+def test_half_precision_is_chosen_only_where_the_net_bears_it(kind: str, bears: bool) -> None:
+    f = pm.Classifier(Stubborn(kind), size=4)
+    assert _bears(f, torch.float16) is bears
+    assert chosen_precision(f, "auto") == torch.float32  # on a CPU
+    assert chosen_precision(f, "bfloat16") == torch.bfloat16

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -139,16 +140,21 @@ class ReadyImages(ReadyFill):
         from proofmap.data.pool import mark
 
         size, sources = len(self.pool), len(self.marks)
-        anyone = (words * size) >> 32
-        if sources == 1:
-            return anyone
-        same = mark(images, self.inputs)[:, None] == self.marks
-        place = same.to(torch.int64).argmax(dim=1)
-        others = size - (size - place + sources - 1) // sources  # picture k is from source k % sources
-        left = (words * others) >> 32
-        turn, within = left // (sources - 1), left % (sources - 1)
-        another = turn * sources + within + (within >= place)
-        return torch.where(same.any(dim=1), another, anyone)
+        other = mark(images, self.inputs)[:, None] != self.marks
+        allowed = other.sum(dim=1)
+        if self._alike and not bool(allowed.all()):
+            raise InputError(
+                "the pool of random images holds nothing but the image that is explained; name one with others"
+            )
+        rounds, rest = divmod(size, sources)  # picture k is from source k % sources
+        left = (words * (rounds * allowed + other[:, :rest].sum(dim=1))) >> 32
+        turn, within = left // allowed, left % allowed
+        return turn * sources + torch.searchsorted(other.cumsum(dim=1), within[:, None] + 1)[:, 0]
+
+    @cached_property
+    def _alike(self) -> bool:
+        """Whether all sources are one and the same image."""
+        return len(self.marks.unique()) == 1
 
     def record(self) -> dict[str, object]:
         return {**self.fill.settings(), "pool": self.told, "digest": self.digest}

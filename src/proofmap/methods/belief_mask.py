@@ -28,13 +28,14 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.progress import Progress, Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods.cam import GradCAM
-from proofmap.methods.gradients import GradientInput
+from proofmap.methods.gradients import GradientInput, check_differentiable
 from proofmap.methods.mask_engine import Problem, Slots, decayed
 from proofmap.methods.mask_method import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, grid_matrices
 from proofmap.methods.mask_precision import Precision, chosen_precision
@@ -97,6 +98,13 @@ class BeliefMask(Method):
 
     stochastic = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.passes < len(self.fills):
+            raise InputError(
+                f"passes must be at least {len(self.fills)}, one for each fill, not {self.passes}"
+            )
+
     @property
     def steps(self) -> int:
         """Steps of Adam; each takes one pass for every fill."""
@@ -113,7 +121,8 @@ class BeliefMask(Method):
 
 def _possible(fills: tuple[Fill, ...], inputs: Inputs) -> tuple[Fill, ...]:
     """The fills, where inputs are not pictures without those of the usual three that they cannot have."""
-    if isinstance(inputs, Pictures) or [type(fill) for fill in fills] != [Gray, Blur, Images]:
+    photographs = isinstance(inputs, Pictures) and inputs.channels in (1, 3)
+    if photographs or [type(fill) for fill in fills] != [Gray, Blur, Images]:
         return fills
     gray, blur, images = fills
     drawn = Noise() if cast(Images, images).is_usual else images
@@ -144,6 +153,10 @@ class ReadyBeliefMask(ReadyMaskMethod):
         start = {**self.start.record(), **provenance(self.start.method)}
         return {**super().record(), "fills": fills, "start": start}
 
+    def cost(self, labels: int) -> Cost:
+        steps = max(1, self.settings.passes // len(self.fills))
+        return Cost(gradient=labels * steps * len(self.fills))
+
     def problem(self, fast: Classifier) -> BeliefProblem:
         return BeliefProblem(self.settings, self.classifier, fast, self.fills, self.start)
 
@@ -169,14 +182,16 @@ class BeliefProblem(Problem):
         self.inputs, self.cost = classifier.inputs, len(fills)
         self.steps = max(1, settings.passes // len(fills))
         longest = max(self.inputs.positions)
-        self.up = grid_matrices(classifier, longest / min(settings.grid, longest))
+        grid = min(settings.grid, longest)
+        self.up = grid_matrices(classifier, [-(-side * grid // longest) for side in self.inputs.positions])
         self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
 
     def enter(self, slots: Slots) -> Slots:
         images, labels, keys = slots["images"], slots["labels"], slots["keys"]
-        with torch.no_grad():
-            believed = self.exact.log_f(self.exact(images)).exp().gather(1, labels[:, None])[:, 0]
-        maps = self.first_maps.compute(images, labels[:, None], seed=0, progress=Silent())[:, 0]
+        with steady_kernels(tf32=False):  # f as it is judged
+            with torch.no_grad():
+                believed = self.exact.log_f(self.exact(images)).exp().gather(1, labels[:, None])[:, 0]
+            maps = self.first_maps.compute(images, labels[:, None], seed=0, progress=Silent())[:, 0]
         low = shrunk(maps.float(), self.up)
         low = low - low.mean(self.axes, keepdim=True)
         low = low / low.std(self.axes, keepdim=True).nan_to_num().clamp_min(1e-12)  # one cell has no spread
@@ -204,7 +219,9 @@ class BeliefProblem(Problem):
         shares = (slots["phase"] + _GOLDEN * slots["step"][:, None]) % 1.0
         shown = top_share(maps, thresholds(maps.detach(), shares), self.settings.temperature)
         composites = self.inputs.composite(shown, slots["images"][:, None], self.backgrounds(slots))
-        log_p = self.fast.log_f(self.fast(composites.flatten(0, 1))).view(*shares.shape, -1)
+        logits = self.fast(composites.flatten(0, 1))
+        check_differentiable(logits)
+        log_p = self.fast.log_f(logits).view(*shares.shape, -1)
         log_f = log_p.gather(2, slots["labels"].view(-1, 1, 1).expand(*shares.shape, 1))[..., 0]
         now = log_f.detach().exp()
         weight = (now / self.remember(now, slots)).clamp_max(_SHARE)
@@ -228,13 +245,16 @@ class BeliefProblem(Problem):
     def remember(self, now: Tensor, slots: Slots) -> Tensor:
         """Take F ``(P, K)`` of this step into the running means; returns the areas A ``(P, K)``."""
         for name, kept in (("recent", _RECENT), ("long", _LONG)):
-            slots[name].mul_(kept).add_(now, alpha=1 - kept)
+            value = now.where(
+                now.isfinite(), self.areas(slots, name, kept, before=True)
+            )  # half precision overflows
+            slots[name].mul_(kept).add_(value, alpha=1 - kept)
         return self.areas(slots, "recent", _RECENT)
 
-    def areas(self, slots: Slots, name: str, kept: float) -> Tensor:
-        """A running mean, as if it had not started at zero."""
-        begun = 1 - kept ** (slots["step"][:, None] + 1.0)
-        return (slots[name] / begun).clamp_min(1e-6)
+    def areas(self, slots: Slots, name: str, kept: float, *, before: bool = False) -> Tensor:
+        """A running mean, as if it had not started at zero; with this step, or as it was ``before``."""
+        begun = 1 - kept ** (slots["step"][:, None] + (0.0 if before else 1.0))
+        return (slots[name] / begun).nan_to_num().clamp_min(1e-6)
 
     def control(self, slots: Slots) -> Tensor:
         """c ``(P, K)``: positive where the proof is too strong."""

@@ -26,17 +26,22 @@ def input_gradients(classifier: Classifier, images: Tensor, labels: Tensor) -> T
     with torch.enable_grad():
         x = images.detach().clone().requires_grad_(True)
         chosen = classifier(x).gather(1, labels.clamp_min(0))
-        if not chosen.requires_grad:
-            raise InputError(
-                "the net's output does not depend on its input through differentiable operations, "
-                "so gradients cannot be taken; use a method without gradients"
-            )
+        check_differentiable(chosen)
         last = labels.shape[1] - 1
         rows = [
             torch.autograd.grad(chosen[:, j].sum(), x, retain_graph=j < last)[0]
             for j in range(labels.shape[1])
         ]
     return torch.stack(rows, dim=1)
+
+
+def check_differentiable(outputs: Tensor) -> None:
+    """Refuse outputs that gradients cannot be taken of."""
+    if not outputs.requires_grad:
+        raise InputError(
+            "the net's output does not depend on its input through differentiable operations, "
+            "so gradients cannot be taken; use a method without gradients"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.fills import Fill, Images, ReadyFill
+from proofmap.methods.gradients import check_differentiable
 from proofmap.methods.mask_engine import Problem, Slots, decayed
 from proofmap.methods.mask_method import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, grid_matrices
 from proofmap.methods.mask_precision import Precision, chosen_precision
@@ -154,7 +155,7 @@ class LearnedMaskProblem(Problem):
         self.steps, self.cost = settings.steps, settings.masks * self.draws
         label_set = torch.tensor(classifier.label_set, device=device)
         self.members = None if classifier.independent else label_set
-        self.up = grid_matrices(classifier, settings.scale)
+        self.up = grid_matrices(classifier, [math.ceil(side / settings.scale) for side in inputs.positions])
         self.l1 = 1.0 / inputs.count if settings.l1 is None else settings.l1
 
     def enter(self, slots: Slots) -> Slots:
@@ -186,6 +187,7 @@ class LearnedMaskProblem(Problem):
         masks = enlarged(self.low_masks(weights), self.up)
         composites = self.composites(masks, slots["images"], self.backgrounds(slots))
         logits = self.classifier(composites.flatten(0, 2))
+        check_differentiable(logits)  # the penalties alone would give a map, too
         log_p = self.classifier.log_f(logits).view(pairs * s.masks, self.draws, -1)
         data = data_term(log_p, slots["labels"].repeat_interleave(s.masks), self.members, s.objective)
         kept = masks[:, : s.masks]

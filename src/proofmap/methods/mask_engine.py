@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.batching import BatchSize, is_out_of_memory
+from proofmap.core.errors import InputError
 from proofmap.core.progress import Task
 
 Slots = dict[str, Tensor]
@@ -26,6 +27,10 @@ Slots = dict[str, Tensor]
 
 _LOOK = 10
 """Steps between two questions whether a pair has settled: each one waits for the device."""
+_OVERFLOWS = 0.1
+"""The share of a pair's steps that may be lost to overflows."""
+_SHAPES = 8
+"""Numbers of slots that a compiled net may meet: each one compiles it again."""
 HALF_SCALE = 256.0
 """What losses are multiplied with in float16, so that small gradients do not become zero."""
 
@@ -135,14 +140,19 @@ class MaskEngine:
 
     def _seats(self, waiting: int) -> int:
         """Slots for so many pairs: all full to the end where all pairs take equally long."""
-        rounds = -(-waiting // max(1, self.batch.size // self.problem.cost))
-        return -(-waiting // rounds)
+        most = max(1, self.batch.size // self.problem.cost)
+        rounds = -(-waiting // most)
+        seats = -(-waiting // rounds)
+        part = -(-most // _SHAPES)
+        return min(most, -(-seats // part) * part) if self.fixed else seats
 
     def _learn(
         self, pairs: Pairs, waiting: deque[int], seats: int, results: dict[int, Tensor], task: Task
     ) -> None:
-        seated = [waiting.popleft() for _ in range(seats)]
-        slots, turn = self._entered(pairs, seated), 0
+        seated = [waiting.popleft() for _ in range(min(seats, len(waiting)))]
+        idle = [-1] * (seats - len(seated))
+        slots, turn = self._entered(pairs, seated + seated[:1] * len(idle)), 0
+        seated += idle
         while any(pair >= 0 for pair in seated):
             losses, turn = self._step(slots), turn + 1
             active = [pair for pair in seated if pair >= 0]
@@ -167,11 +177,17 @@ class MaskEngine:
             losses = self.problem.losses(weights, slots)
             (gradient,) = torch.autograd.grad(self.scale * losses.sum(), weights)
         if self.scale != 1.0:
-            gradient = gradient / self.scale
+            gradient = self._unscaled(gradient, slots)
         rates = self.problem.rates(slots["step"])
         slots["step"] += 1
         adam_step(slots, gradient, rates, self.problem.memory)
         return losses.detach()
+
+    def _unscaled(self, gradient: Tensor, slots: Slots) -> Tensor:
+        """The gradient of the loss itself; none where half precision overflowed, which is counted."""
+        fine = gradient.flatten(1).isfinite().all(dim=1)
+        slots["overflows"] += ~fine
+        return (gradient / self.scale).where(fine.view(-1, *[1] * (gradient.ndim - 1)), 0.0)
 
     def _leaving(self, slots: Slots, seated: list[int]) -> list[int]:
         """The slots whose pair has done its steps or has settled; when a pair is asked depends on its own steps alone."""
@@ -187,6 +203,11 @@ class MaskEngine:
     def _leave(
         self, slots: Slots, seated: list[int], leaving: list[int], results: dict[int, Tensor], task: Task
     ) -> None:
+        lost = slots["overflows"][leaving].float() > _OVERFLOWS * slots["step"][leaving]
+        if bool(lost.any()):
+            raise InputError(
+                "the net's gradients overflow in float16, so masks cannot be learned that way; set precision=float32"
+            )
         masks = self.problem.masks(slots["weights"][leaving])
         for slot, mask in zip(leaving, masks, strict=True):
             pair, seated[slot] = seated[slot], -1
@@ -218,9 +239,9 @@ class MaskEngine:
             self.taken[pair] = 0
         slots["step"] = torch.zeros(len(which), dtype=torch.long, device=slots["labels"].device)
         brought = self.problem.enter(slots)
-        slots |= {
-            name: rows.contiguous() for name, rows in brought.items()
-        }  # every row has memory of its own
+        # memory of their own, which nobody else has: rows are written over when the next pairs enter
+        slots |= {name: rows.clone(memory_format=torch.contiguous_format) for name, rows in brought.items()}
+        slots["overflows"] = torch.zeros_like(slots["step"])
         slots["first"] = torch.zeros_like(slots["weights"])
         slots["second"] = torch.zeros_like(slots["weights"])
         return slots

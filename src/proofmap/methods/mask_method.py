@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -63,7 +62,8 @@ class ReadyMaskMethod(ReadyMethod):
         places = (labels != NO_LABEL).nonzero()
         image_of, label_of = places[:, 0], labels[places[:, 0], places[:, 1]]
         listed = list(zip(image_of.tolist(), label_of.tolist(), strict=True))
-        passes = method.cost(len(listed)).gradient
+        cost = self.cost(len(listed))
+        passes = 0 if cost is None else cost.gradient
         compiled = chosen_compile(self.classifier, method.compile, passes)
         fast = self.classifier.frozen(dtype=self.dtype, compile=compiled)
         pairs = Pairs(images, image_of, label_of, streams.pair_keys(images, listed, seed, method.name))
@@ -83,14 +83,13 @@ class ReadyMaskMethod(ReadyMethod):
         return masks
 
 
-def grid_matrices(classifier: Classifier, scale: float) -> tuple[Tensor, ...]:
-    """One matrix of :func:`upsampling` per axis, from a grid ``scale`` times coarser than the positions.
+def grid_matrices(classifier: Classifier, cells: Sequence[int]) -> tuple[Tensor, ...]:
+    """One matrix of :func:`upsampling` per axis, from a grid of so many cells along each.
 
     Positions without neighbours have no coarser grid.
     """
     inputs = classifier.inputs
-    scale = scale if inputs.has_neighbours else 1
     return tuple(
-        upsampling(max(1, math.ceil(side / scale)), side, device=classifier.device)
-        for side in inputs.positions
+        upsampling(max(1, few) if inputs.has_neighbours else side, side, device=classifier.device)
+        for few, side in zip(cells, inputs.positions, strict=True)
     )

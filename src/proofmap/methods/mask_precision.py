@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import steady_kernels
+from proofmap.methods.mask_engine import HALF_SCALE
 
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
 
@@ -29,15 +31,22 @@ def chosen_precision(classifier: Classifier, precision: Precision) -> torch.dtyp
     own = classifier.dtype
     if classifier.device.type != "cuda" or not isinstance(classifier.net, nn.Module) or own != torch.float32:
         return own
+    return torch.float16 if _bears(classifier, torch.float16) else own
+
+
+def _bears(classifier: Classifier, dtype: torch.dtype) -> bool:
+    """Whether logits and input gradients of two probes come out in this precision, and logits as they should."""
     probes = torch.cat([classifier.inputs.probe().to(classifier.device), classifier.blank(1)])
-    with torch.no_grad():
-        off = _difference(classifier.frozen(dtype=torch.float16)(probes), classifier.frozen()(probes))
-    return torch.float16 if off <= _AGREE else own
-
-
-def _difference(logits: Tensor, exact: Tensor) -> float:
-    worst = (logits - exact).abs().amax()
-    return float(worst) if bool(logits.isfinite().all()) else torch.inf
+    with steady_kernels(tf32=False), torch.enable_grad():
+        exact = classifier.frozen()(probes).detach()
+        x = probes.clone().requires_grad_(True)
+        try:
+            logits = classifier.frozen(dtype=dtype)(x)
+            (gradient,) = torch.autograd.grad(HALF_SCALE * logits.sum(), x)
+        except RuntimeError:  # an operation that has no such precision, or fixed its own
+            return False
+    finite = bool(logits.isfinite().all()) and bool(gradient.isfinite().all())
+    return finite and float((logits.detach() - exact).abs().amax()) <= _AGREE
 
 
 def chosen_compile(classifier: Classifier, compile: bool | None, passes: int) -> bool:

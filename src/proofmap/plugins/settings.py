@@ -267,9 +267,10 @@ class Setting:
         """The value, plug-ins made from their specs; or an error that says what was expected."""
         if self.plugin is not None and not isinstance(value, self.plugin) and value is not None:
             return self.plugin.make(value)
-        if self.several is not None and isinstance(value, (str, tuple, list)):
+        if self.several is not None:
             given = split_outside_brackets(value, "+") if isinstance(value, str) else value
-            value = tuple(self.several.make(item) for item in given)
+            several = given if isinstance(given, (tuple, list)) else (given,)
+            value = tuple(self.several.make(item) for item in several)
             if not value:
                 raise InputError(f"{self.name} needs at least one {self.several.noun}")
         if not any(_fits(value, kind) for kind in self.types):

@@ -134,6 +134,8 @@ def measure_speed(classifier: Classifier, cost: Cost, *, quick: bool = False) ->
     def wait() -> None:
         if classifier.device.type == "cuda":
             torch.cuda.synchronize(classifier.device)
+        elif classifier.device.type == "mps":
+            torch.mps.synchronize()
 
     def rate(run: Callable[[int], None], size: int, passes: int) -> float:
         size = max(1, min(size, passes // 100)) if quick else size
