@@ -235,10 +235,10 @@ def test_the_released_loss_is_its_formula() -> None:
     s = LearnedMask(objective="released", tv_border=False, tv=0.07, scale=2, distractors=3)
     problem, slots = problem_of(s, f, images, labels, Noise())
     slots["step"] += 11
-    weights = normal(2, 1, 3, 4, seed=4)
+    weights = normal(2, 1, 3, 4, seed=4).requires_grad_(True)
     loss, backgrounds = problem.losses(weights, slots), problem.backgrounds(slots)
     assert backgrounds.shape == (2, 1, 3, 3, 6, 8)
-    low = weights.sigmoid().double()
+    low = weights.detach().sigmoid().double()
     masks = F.interpolate(low, size=(6, 8), mode="bilinear", align_corners=False)[:, 0]
     for p in range(2):
         m = masks[p]

@@ -164,7 +164,7 @@ def names_no_pool(plugin: Plugin) -> bool:
     """Whether random images are drawn somewhere in a description, from a pool that nobody named."""
     if isinstance(plugin, Images):
         return plugin.is_usual
-    return any(map(names_no_pool, plugin.inner()))
+    return any(map(names_no_pool, plugin._members()))
 
 
 def with_pool(plugin: AnyPlugin, source: Any) -> AnyPlugin:

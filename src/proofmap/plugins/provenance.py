@@ -27,5 +27,5 @@ def provenance(plugin: Plugin, *others: Plugin) -> dict[str, object]:
 
 def _with_inner(plugin: Plugin) -> Iterator[Plugin]:
     yield plugin
-    for one in plugin.inner():
+    for one in plugin._members():
         yield from _with_inner(one)

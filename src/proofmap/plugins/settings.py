@@ -126,7 +126,7 @@ class Plugin(ABC):
         values = {info.name: _plain_data(getattr(self, info.name)) for info in settings_of(type(self))}
         return {self.noun: self.name, **values}
 
-    def inner(self) -> list[Plugin]:
+    def _members(self) -> list[Plugin]:
         """The plug-ins that it has as settings, alone or in tuples."""
         values = (getattr(self, info.name) for info in settings_of(type(self)))
         members = (item for value in values for item in (value if isinstance(value, tuple) else (value,)))
