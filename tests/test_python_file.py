@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import torch
 import proofmap as pm
 from proofmap.methods import METHODS
 from proofmap.metrics import make_metric
+from proofmap.plugins.python_file import from_python_file
 from proofmap.plugins.specs import split_specs
 from tests.toys import conv_classifier, pixels
 
@@ -137,3 +140,22 @@ def test_a_study_file_finds_methods_beside_it_and_notices_when_their_code_change
     only_metric = replace(pm.Study.from_toml(study), methods=("random",))
     with pytest.raises(pm.InputError, match=r"metric 'mean-in-a-file'.* has other settings:\n  code: "):
         pm.run_study(only_metric, run, classifier=f)
+
+
+def test_a_file_edited_within_a_second_is_never_taken_from_bytecode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytecode is known by the second and the size of its source: here both stay the same."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    mine, beside = tmp_path / "mine_edited.py", tmp_path / "beside_edited.py"
+    found = []
+    for value in ("1", "2"):
+        mine.write_text(f"import beside_edited\nOWN = {value}\nBOTH = {value}, beside_edited.OTHER\n")
+        beside.write_text(f"OTHER = {value}\n")
+        for k, file in enumerate((mine, beside)):
+            os.utime(file, ns=(10**18 + int(value) + k, 10**18 + int(value) + k))
+        sys.modules.pop("beside_edited", None)
+        importlib.invalidate_caches()
+        found.append(from_python_file(mine, "BOTH", "pair"))
+    assert found == [(1, 1), (2, 2)]
+    assert not (tmp_path / "__pycache__").exists() and not sys.dont_write_bytecode

@@ -42,6 +42,8 @@ class ReadyMaskMethod(ReadyMethod):
     """
 
     dtype: torch.dtype
+    watching: tuple[MapWatcher, int] | None = dataclasses.field(default=None, kw_only=True)
+    """Who is shown masks on their way, and every how many steps."""
 
     @abstractmethod
     def problem(self, fast: Classifier) -> Problem:
@@ -52,9 +54,7 @@ class ReadyMaskMethod(ReadyMethod):
 
     def watched(self, watch: MapWatcher, every: int = 10) -> Self:
         """The same method, which shows each mask every so many steps while it is learned."""
-        ready = dataclasses.replace(self)
-        object.__setattr__(ready, "_watch", (watch, every))
-        return ready
+        return dataclasses.replace(self, watching=(watch, every))
 
     def each_mask(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
         """The K masks ``(N, L, K, *positions)`` before they are merged into one map."""
@@ -73,8 +73,8 @@ class ReadyMaskMethod(ReadyMethod):
             fixed=compiled,
             scale=HALF_SCALE if self.dtype == torch.float16 else 1.0,
         )
-        if watching := getattr(self, "_watch", None):
-            watch, engine.every = watching
+        if self.watching is not None:
+            watch, engine.every = self.watching
             engine.watch = lambda snapshot: watch(*listed[snapshot.pair], snapshot)
         with progress.task(method.name, passes) as task, steady_kernels(tf32=True):
             learned = engine.run(pairs, task)

@@ -7,8 +7,9 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from proofmap.core.errors import InputError, ProofmapError
@@ -66,7 +67,7 @@ def run_file(path: Path, name: str) -> ModuleType:
     """Run a file as a module of this name; modules beside it can be imported, and are if they have changed since."""
     beside = source_files(path)[1:]
     _forget_changed(path.resolve().parent, beside)
-    found = importlib.util.spec_from_file_location(name, path)
+    found = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
     assert found is not None  # a path ending in .py always has a loader
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
@@ -79,6 +80,15 @@ def run_file(path: Path, name: str) -> ModuleType:
         raise
     _STAMPS.update({file: _stamp(file) for file in beside})
     return module
+
+
+class _FromSource(SourceFileLoader):
+    """Compiles what is in the file now. Cached bytecode is known by the second and the size of the file alone, so that of a
+    file edited twice within a second may be old code."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
 
 
 def _stamp(file: Path) -> _Stamp:
@@ -101,10 +111,12 @@ def _forget_changed(folder: Path, files: Iterable[Path]) -> None:
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Modules in this folder can be imported meanwhile."""
-    entry = str(folder.resolve())
+    """Modules in this folder can be imported meanwhile; no bytecode is left beside them, which could be old the next time."""
+    entry, writes = str(folder.resolve()), not sys.dont_write_bytecode
     sys.path.insert(0, entry)
+    sys.dont_write_bytecode = True
     try:
         yield
     finally:
         sys.path.remove(entry)
+        sys.dont_write_bytecode = not writes
