@@ -106,11 +106,14 @@ def in_batches(
             start = stop
             continue
         # outside the except block, so that the traceback no longer keeps the failed batch's tensors alive
-        if failed == 1:
-            batch.size = 1
-        batch.size = min(batch.size, failed * cost)
-        batch.halve(item)
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        shrink(batch, failed, cost=cost, item=item)
     return results
+
+
+def shrink(batch: BatchSize, failed: int, *, cost: int, item: str) -> None:
+    """After so many items, of so many passes each, ran out of memory together: a smaller batch, and room for it."""
+    batch.size = 1 if failed == 1 else min(batch.size, failed * cost)
+    batch.halve(item)
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -107,8 +107,12 @@ class BeliefMask(Method):
 
     @property
     def steps(self) -> int:
-        """Steps of Adam; each takes one pass for every fill."""
-        return max(1, self.passes // len(self.fills))
+        """Steps of Adam with all fills; each takes one pass for every fill."""
+        return self.steps_with(len(self.fills))
+
+    def steps_with(self, fills: int) -> int:
+        """Steps of Adam where so many of the fills are possible."""
+        return self.passes // fills
 
     def prepare(self, classifier: Classifier) -> ReadyBeliefMask:
         ready = tuple(fill.prepare(classifier) for fill in _possible(self.fills, classifier.inputs))
@@ -154,8 +158,7 @@ class ReadyBeliefMask(ReadyMaskMethod):
         return {**super().record(), "fills": fills, "start": start}
 
     def cost(self, labels: int) -> Cost:
-        steps = max(1, self.settings.passes // len(self.fills))
-        return Cost(gradient=labels * steps * len(self.fills))
+        return Cost(gradient=labels * self.settings.steps_with(len(self.fills)) * len(self.fills))
 
     def problem(self, fast: Classifier) -> BeliefProblem:
         return BeliefProblem(self.settings, self.classifier, fast, self.fills, self.start)
@@ -180,7 +183,7 @@ class BeliefProblem(Problem):
         self.settings, self.exact, self.fast = settings, classifier.frozen(), fast
         self.fills, self.first_maps = fills, start
         self.inputs, self.cost = classifier.inputs, len(fills)
-        self.steps = max(1, settings.passes // len(fills))
+        self.steps = settings.steps_with(len(fills))
         longest = max(self.inputs.positions)
         grid = min(settings.grid, longest)
         self.up = grid_matrices(classifier, [-(-side * grid // longest) for side in self.inputs.positions])
@@ -245,9 +248,8 @@ class BeliefProblem(Problem):
     def remember(self, now: Tensor, slots: Slots) -> Tensor:
         """Take F ``(P, K)`` of this step into the running means; returns the areas A ``(P, K)``."""
         for name, kept in (("recent", _RECENT), ("long", _LONG)):
-            value = now.where(
-                now.isfinite(), self.areas(slots, name, kept, before=True)
-            )  # half precision overflows
+            before = self.areas(slots, name, kept, before=True)
+            value = now.where(now.isfinite(), before)  # half precision overflows
             slots[name].mul_(kept).add_(value, alpha=1 - kept)
         return self.areas(slots, "recent", _RECENT)
 

@@ -8,7 +8,6 @@ numbers belong to the pair and its own step count, so the answer does not depend
 
 from __future__ import annotations
 
-import gc
 import math
 from abc import ABC, abstractmethod
 from collections import deque
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from proofmap.core.batching import BatchSize, is_out_of_memory
+from proofmap.core.batching import BatchSize, is_out_of_memory, shrink
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Task
 
@@ -131,11 +130,7 @@ class MaskEngine:
                 if not is_out_of_memory(error):
                     raise
             # outside the except block, so that the traceback no longer keeps the failed step's tensors alive
-            self.batch.size = 1 if seats == 1 else min(self.batch.size, seats * self.problem.cost)
-            self.batch.halve("map")
-            gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            shrink(self.batch, seats, cost=self.problem.cost, item="map")
         return torch.stack([results[pair] for pair in range(len(pairs))])
 
     def _seats(self, waiting: int) -> int:
@@ -266,9 +261,8 @@ def adam_step(slots: Slots, gradient: Tensor, rates: Tensor, memory: float) -> N
     first, second, shape = slots["first"], slots["second"], (-1, *[1] * (gradient.ndim - 1))
     first.lerp_(gradient, 0.1)
     second.mul_(memory).addcmul_(gradient, gradient, value=1 - memory)
-    t = slots["step"].to(
-        gradient.dtype
-    )  # 1 - b^t as expm1: the plain form loses five digits where b is near 1
+    t = slots["step"].to(gradient.dtype)
+    # 1 - b^t as expm1: the plain form loses five digits where b is near 1
     size = (rates / -torch.expm1(t * math.log(0.9))).view(shape)
     scale = (-torch.expm1(t * math.log(memory))).sqrt().view(shape)
     slots["weights"].sub_(size * first / (second.sqrt() / scale + 1e-8))

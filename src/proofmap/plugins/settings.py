@@ -23,10 +23,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from proofmap.core.errors import InputError
+from proofmap.plugins.values import READERS, alternatives, fits, number
 
 T = TypeVar("T")
 
@@ -249,7 +250,7 @@ class Setting:
         if self.several is not None:
             return tuple(split_outside_brackets(text, "+"))
         otherwise_text = str in self.types or bool(self.choices) or self.plugin is not None
-        for kind, reader in _READERS.items():
+        for kind, reader in READERS.items():
             if kind in self.types:
                 try:
                     return reader(text)
@@ -258,7 +259,7 @@ class Setting:
                         raise InputError(f"{self.name} must be {self.type_text()}, not {text!r}") from None
         if any(get_origin(kind) is tuple for kind in self.types):
             try:
-                return tuple(_number(part) for part in text.split(":"))
+                return tuple(number(part) for part in text.split(":"))
             except ValueError:
                 raise InputError(f"{self.name} must be numbers such as 0.2:0.6, not {text!r}") from None
         return text
@@ -273,7 +274,7 @@ class Setting:
             value = tuple(self.several.make(item) for item in several)
             if not value:
                 raise InputError(f"{self.name} needs at least one {self.several.noun}")
-        if not any(_fits(value, kind) for kind in self.types):
+        if not any(fits(value, kind) for kind in self.types):
             if self.choices and len(self.types) == 1:
                 raise InputError(
                     f"{self.name} must be one of {', '.join(map(str, self.choices))}, not {value!r}"
@@ -310,7 +311,7 @@ def settings_of(kind: type[Plugin]) -> tuple[Setting, ...]:
         return ()
     hints = get_type_hints(kind)
     return tuple(
-        Setting(field.name, _alternatives(hints[field.name]), field.default, **dict(field.metadata))
+        Setting(field.name, alternatives(hints[field.name]), field.default, **dict(field.metadata))
         for field in dataclasses.fields(kind)
     )
 
@@ -366,43 +367,6 @@ def split_outside_brackets(text: str, separator: str = ",") -> list[str]:
 
 
 # ---- values -----------------------------------------------------------------------------------------------------
-
-
-def _number(text: str) -> float:
-    """A number as it is written: whole ones stay whole."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
-
-
-_READERS: Mapping[type, Any] = {
-    bool: lambda text: {"true": True, "false": False}[text.lower()],
-    int: int,
-    float: _number,
-}
-
-
-def _alternatives(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-
-
-def _fits(value: object, kind: Any) -> bool:
-    if get_origin(kind) is Literal:
-        return value in get_args(kind)
-    if kind in (int, float):
-        return isinstance(value, (int,) if kind is int else (int, float)) and not isinstance(value, bool)
-    if get_origin(kind) is tuple:
-        return _fits_tuple(value, get_args(kind))
-    return isinstance(value, kind) if isinstance(kind, type) and kind is not Any else True
-
-
-def _fits_tuple(value: object, kinds: tuple[Any, ...]) -> bool:
-    if not isinstance(value, (tuple, list)):
-        return False
-    if len(kinds) == 2 and kinds[1] is Ellipsis:
-        return all(_fits(item, kinds[0]) for item in value)
-    return len(value) == len(kinds) and all(map(_fits, value, kinds))
 
 
 def _plain_data(value: object) -> object:
