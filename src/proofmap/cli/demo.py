@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,6 +60,8 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Everything at once on real photographs and a real ImageNet net: pictures, curves, table, report."""
+    if math.isnan(minutes):
+        raise pm.InputError("--minutes must be a number, such as 4")
     dataset = photographs([f"sample:{name}" for name in split_list(photos)])
     classifier = pm.load_classifier(DEFAULT_MODEL, device=device_named(device))
     chosen = [pm.make_method(spec) for spec in split_specs(methods)]
