@@ -20,9 +20,9 @@ from proofmap.core.progress import Silent
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, names_no_pool, with_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
-from proofmap.methods.belief_mask import BeliefProblem, ReadyBeliefMask, thresholds, top_share
-from proofmap.methods.mask_engine import Slots
-from proofmap.methods.mask_terms import enlarged, shrunk, upsampling
+from proofmap.methods.masks.belief import BeliefProblem, ReadyBeliefMask, thresholds, top_share
+from proofmap.methods.masks.engine import Slots
+from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
 from proofmap.metrics.roughness import roughness
 from proofmap.plugins.provenance import provenance
 from tests.toys import MEAN, STD, drawn, normal, pixels

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import GradCAM
-from proofmap.methods.cam import find_layer
+from proofmap.methods.cams.grad_cam import find_layer
 from proofmap.models.cifar_resnet import CifarResNet
 from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite
 from tests.toys import conv_net, counted_classifier, drawn, pixels

@@ -19,9 +19,9 @@ from proofmap.core.errors import InputError
 from proofmap.core.progress import Silent, Task
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods import LearnedMask
-from proofmap.methods.learned_mask import LearnedMaskProblem
-from proofmap.methods.mask_engine import Slots, adam_step
-from proofmap.methods.mask_terms import enlarged
+from proofmap.methods.masks.engine import Slots, adam_step
+from proofmap.methods.masks.learned import LearnedMaskProblem
+from proofmap.methods.masks.terms import enlarged
 from tests.toys import MEAN, STD, Linear, Tally, conv_net, drawn, normal, pixels
 
 SIZE = (8, 10)

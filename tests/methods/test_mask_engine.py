@@ -13,8 +13,8 @@ import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.batching import BatchSize, BatchSizeWarning, OutOfMemory
 from proofmap.core.progress import SilentTask
-from proofmap.methods.mask_engine import MaskEngine, Pairs, Problem, Slots, Snapshot, decayed
-from proofmap.methods.mask_precision import _bears, chosen_precision
+from proofmap.methods.masks.engine import MaskEngine, Pairs, Problem, Slots, Snapshot, decayed
+from proofmap.methods.masks.precision import _bears, chosen_precision
 
 
 class Parabola(Problem):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from proofmap.methods.mask_terms import Objective, Variation, data_term, total_variation, upsampling
+from proofmap.methods.masks.terms import Objective, Variation, data_term, total_variation, upsampling
 from tests.toys import normal
 
 # ---- enlarging ---------------------------------------------------------------------------------------------

@@ -1,10 +1,9 @@
-"""Methods: each makes one heat map per label. ``proofmap methods`` lists them."""
+"""Methods: each makes one heat map per label. ``proofmap methods`` lists them. One folder or file per family."""
 
-from proofmap.methods.belief_mask import BeliefMask
-from proofmap.methods.cam import GradCAM
+from proofmap.methods.cams import GradCAM
 from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
 from proofmap.methods.gradients import Gradient, GradientInput
-from proofmap.methods.learned_mask import LearnedMask
+from proofmap.methods.masks import BeliefMask, LearnedMask
 from proofmap.methods.method import (
     METHODS,
     Cost,
@@ -28,7 +27,7 @@ __all__ = [
     "Method",
     "MethodLike",
     "Random",
+    "ReadyMethod",
     "TopLabel",
     "make_method",
-    "ReadyMethod",
 ]

@@ -14,7 +14,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import center_distance
-from proofmap.methods.method import METHODS, Cost, Method, MethodLike, ReadyMethod, make_method
+from proofmap.methods.method import METHODS, Cost, Family, Method, MethodLike, ReadyMethod, make_method
 from proofmap.plugins.settings import required, setting
 
 
@@ -24,6 +24,7 @@ class Random(Method):
     """Independent standard normal values at every pixel; one map for all labels unless ``per_label``."""
 
     name: ClassVar[str] = "random"
+    family: ClassVar[Family] = "control"
     description: ClassVar[str] = "independent Gaussian noise"
     per_label: bool = setting(False, "a map of its own for each label")
     seed_offset: int = setting(0, "other maps for the same seed")
@@ -59,6 +60,7 @@ class CenteredGaussian(Method):
     """
 
     name: ClassVar[str] = "centered-gaussian"
+    family: ClassVar[Family] = "control"
     description: ClassVar[str] = "a bump in the middle of the picture"
     sigma: float = setting(0.25, "width of the bump, a share of the shorter side; for display", above=0)
 
@@ -86,6 +88,7 @@ class TopLabel(Method):
     """
 
     name: ClassVar[str] = "top-label"
+    family: ClassVar[Family] = "control"
     description: ClassVar[str] = "another method's map of the top label, shown for every label"
     revision: ClassVar[int] = 2
     of: Method = required("the method whose map of the top label is shown", main=True)

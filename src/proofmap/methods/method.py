@@ -22,6 +22,9 @@ from proofmap.plugins.settings import Plugin, Ready, required
 from proofmap.plugins.specs import make_plugin
 
 Need = Literal["gradients", "layer", "distractors", "masker"]
+Family = Literal[
+    "gradients", "cam", "perturbation", "mask", "masker", "propagation", "attention", "control", "other"
+]
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,13 @@ class Method(Plugin):
 
     A subclass is a frozen, keyword-only dataclass of its settings that implements :meth:`compute`; one that needs
     something found or built first (a layer, a pool of images) returns a :class:`ReadyMethod` of its own from
-    :meth:`prepare`. It states three facts: ``label_free`` (one map serves all labels of an image), ``stochastic`` (the
-    seed matters) and ``needs``.
+    :meth:`prepare`. It states five facts: its ``family``, ``label_free`` (one map serves all labels of an image),
+    ``stochastic`` (the seed matters), ``signed`` (values below zero speak against the label) and ``needs``.
     """
 
     noun: ClassVar[str] = "method"
+    family: ClassVar[Family] = "other"
+    signed = False
     label_free = False
     stochastic = False
     needs: ClassVar[frozenset[Need]] = frozenset()

@@ -17,7 +17,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import counted, one_line
 from proofmap.fills import Fill, make_fill
-from proofmap.methods.learned_mask import LearnedMask
+from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics import proof
 from proofmap.metrics.curves import insertion
 from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_top

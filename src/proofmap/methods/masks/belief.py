@@ -34,13 +34,13 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.progress import Progress, Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
-from proofmap.methods.cam import GradCAM
-from proofmap.methods.gradients import GradientInput, check_differentiable
-from proofmap.methods.mask_engine import Problem, Slots, decayed
-from proofmap.methods.mask_method import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, grid_matrices
-from proofmap.methods.mask_precision import Precision, chosen_precision
-from proofmap.methods.mask_terms import enlarged, shrunk, total_variation
-from proofmap.methods.method import METHODS, Cost, Method, Need, ReadyMethod
+from proofmap.methods.cams.grad_cam import GradCAM
+from proofmap.methods.gradients.plain import GradientInput, check_differentiable
+from proofmap.methods.masks.engine import Problem, Slots, decayed
+from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.ready import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, grid_matrices
+from proofmap.methods.masks.terms import enlarged, shrunk, total_variation
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
 from proofmap.plugins.provenance import provenance
 from proofmap.plugins.settings import setting
 
@@ -72,6 +72,7 @@ class BeliefMask(Method):
     """
 
     name: ClassVar[str] = "belief-mask"
+    family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "a mask learned until its proof is as strong as the net's belief"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {

@@ -22,18 +22,18 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.fills import Fill, Images, ReadyFill
-from proofmap.methods.gradients import check_differentiable
-from proofmap.methods.mask_engine import Problem, Slots, decayed
-from proofmap.methods.mask_method import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, grid_matrices
-from proofmap.methods.mask_precision import Precision, chosen_precision
-from proofmap.methods.mask_terms import (
+from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.masks.engine import Problem, Slots, decayed
+from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.ready import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, grid_matrices
+from proofmap.methods.masks.terms import (
     Objective,
     Variation,
     data_term,
     enlarged,
     total_variation,
 )
-from proofmap.methods.method import METHODS, Cost, Method, Need
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need
 from proofmap.plugins.settings import setting
 
 Merge = Literal["max", "sum"]
@@ -61,6 +61,7 @@ class LearnedMask(Method):
     """
 
     name: ClassVar[str] = "learned-mask"
+    family: ClassVar[Family] = "mask"
     description: ClassVar[str] = (
         "the paper's method: a learned mask that shows the label on random backgrounds"
     )

@@ -9,7 +9,7 @@ from torch import nn
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
-from proofmap.methods.mask_engine import HALF_SCALE
+from proofmap.methods.masks.engine import HALF_SCALE
 
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
 

@@ -16,9 +16,9 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
-from proofmap.methods.mask_engine import HALF_SCALE, MaskEngine, Pairs, Problem, Snapshot
-from proofmap.methods.mask_precision import chosen_compile
-from proofmap.methods.mask_terms import upsampling
+from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, Pairs, Problem, Snapshot
+from proofmap.methods.masks.precision import chosen_compile
+from proofmap.methods.masks.terms import upsampling
 from proofmap.methods.method import ReadyMethod
 
 PRECISION_HELP = "how the net is run while learning; auto is float16 on a GPU where the net bears it"

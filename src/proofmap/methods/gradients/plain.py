@@ -15,7 +15,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
-from proofmap.methods.method import METHODS, Cost, Method, Need
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need
 from proofmap.plugins.settings import setting
 
 Channels = Literal["max", "sum", "mean"]
@@ -45,9 +45,10 @@ def check_differentiable(outputs: Tensor) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _GradientMethod(Method):
+class GradientMethod(Method):
     """One map per label from the gradient ``(N, L, *shape)`` and the image."""
 
+    family: ClassVar[Family] = "gradients"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
     channels: Channels = setting("sum", "how the channels of a position become one value")
 
@@ -80,7 +81,7 @@ class _GradientMethod(Method):
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class Gradient(_GradientMethod):
+class Gradient(GradientMethod):
     """|d logit_a / d x|, the largest over the channels (Simonyan et al. 2014)."""
 
     name: ClassVar[str] = "gradient"
@@ -94,12 +95,13 @@ class Gradient(_GradientMethod):
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class GradientInput(_GradientMethod):
+class GradientInput(GradientMethod):
     """x * d logit_a / d x, signed, summed over the channels (Shrikumar et al. 2017)."""
 
     name: ClassVar[str] = "gradient-x-input"
     reference: ClassVar[str] = "Shrikumar et al. 2017"
     description: ClassVar[str] = "gradient times input, signed"
+    signed = True
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
         return gradient * x

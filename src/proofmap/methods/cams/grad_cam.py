@@ -15,7 +15,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
-from proofmap.methods.method import METHODS, Cost, Method, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
 from proofmap.plugins.settings import setting
 
 
@@ -121,6 +121,7 @@ class GradCAM(Method):
     """
 
     name: ClassVar[str] = "grad-cam"
+    family: ClassVar[Family] = "cam"
     reference: ClassVar[str] = "Selvaraju et al. 2017"
     description: ClassVar[str] = "last feature map, weighted by the logit's gradient"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer"})
