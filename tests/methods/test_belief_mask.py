@@ -92,12 +92,12 @@ def test_shrinking_is_a_mean_over_cells() -> None:
 
 
 @pytest.mark.parametrize("target", ["f", "strongest", "weakest"])
-def test_two_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
+def test_three_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
     f, images, labels = net(), pixels(3, SIZE), torch.tensor([2, 0, 1])
     s = BeliefMask(fills=("gray", "noise"), grid=8, smoothness=0.02, target=target, temperature=0.5)
     problem, slots = seated(s.prepare(f), images, labels)
-    recent, long = ([[0.0] * 2 for _ in range(3)] for _ in range(2))
-    for step in range(2):
+    seen: dict[tuple[int, int], dict[int, float]] = {(p, k): {} for p in range(3) for k in range(2)}
+    for step in range(3):
         slots["step"].fill_(step)
         weights = normal(3, 1, 6, 8, seed=10 + step).requires_grad_(True)
         hidden = problem.backgrounds(slots).double()
@@ -115,13 +115,12 @@ def test_two_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
                 mask = (up > t).double() + soft - soft.detach()
                 x = mask * images[p] + (1 - mask) * hidden[p, k]
                 value = probability(f, x, int(labels[p]))
-                recent[p][k] = 0.7 * recent[p][k] + 0.3 * value.item()
-                long[p][k] = 0.9 * long[p][k] + 0.1 * value.item()
-                area = recent[p][k] / (1 - 0.7 ** (step + 1))
+                seen[p, k][int(5 * u)] = value.item()  # the latest of each fifth of the curve
+                area = sum(seen[p, k].values()) / len(seen[p, k])
                 error = math.log(area / believed)
-                c = {"f": max(-0.5, min(0.5, error)), "strongest": -0.5, "weakest": 0.5}[target]
+                c = {"f": max(-0.5, min(0.5, 2 * error)), "strongest": -0.5, "weakest": 0.5}[target]
                 total = total + c * value / area / 2
-                errors.append(abs(math.log(long[p][k] / (1 - 0.9 ** (step + 1)) / believed)))
+                errors.append(abs(error))
             if target == "f":
                 sg = up.sigmoid()
                 rough = sg.diff(dim=0).square().sum() + sg.diff(dim=1).square().sum()
@@ -141,21 +140,21 @@ def test_a_label_hardly_believed_is_weakened_and_never_strengthened() -> None:
     f, images = net(), pixels(1, SIZE)
     problem, slots = seated(BeliefMask(fills=("gray",)).prepare(f), images, torch.tensor([0]))
     slots["f"] = torch.tensor([0.004])
-    for area, expected in ((0.001, 0.0), (0.0039, 0.0), (0.008, math.log(2)), (0.9, 0.5)):
-        slots["recent"] = torch.tensor([[0.3 * area]])
-        assert problem.control(slots).item() == pytest.approx(min(0.5, expected), abs=1e-5)
+    for area, expected in ((0.001, 0.0), (0.0039, 0.0), (0.0048, 2 * math.log(1.2)), (0.9, 0.5)):
+        slots["curve"] = torch.tensor([[[area, torch.nan]]])
+        assert problem.control(slots).item() == pytest.approx(expected, abs=1e-5)
     slots["f"] = torch.tensor([0.4])
-    for area, expected in ((0.2, -0.5), (0.3, math.log(0.75)), (0.4, 0.0), (0.8, 0.5)):
-        slots["recent"] = torch.tensor([[0.3 * area]])
+    for area, expected in ((0.2, -0.5), (0.36, 2 * math.log(0.9)), (0.4, 0.0), (0.8, 0.5)):
+        slots["curve"] = torch.tensor([[[area, torch.nan]]])
         assert problem.control(slots).item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_smoothing_yields_while_f_is_not_matched() -> None:
     problem, slots = seated(BeliefMask(fills=("gray",)).prepare(net()), pixels(1, SIZE), torch.tensor([0]))
     slots["f"] = torch.tensor([0.4])
-    slots["long"] = torch.tensor([[0.1 * 0.4]])
+    slots["curve"] = torch.tensor([[[0.3, 0.5, torch.nan]]])
     assert problem.yielding(slots).item() == pytest.approx(1.0)
-    slots["long"] = torch.tensor([[0.1 * 0.4 * math.exp(0.1)]])
+    slots["curve"] = torch.tensor([[[0.4 * math.exp(0.1)]]])
     assert problem.yielding(slots).item() == pytest.approx(0.5, abs=1e-4)
 
 

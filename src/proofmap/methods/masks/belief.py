@@ -5,11 +5,12 @@ The insertion game shows the top share u of a map M over a fill k, and its area 
     A_k(M) = mean over u of f(x~_u, a),      x~_u = x on the top u positions of M, fill k elsewhere.
 
 A proof is complete when A_k >= f(x, a) and sound when A_k <= f(x, a). So the map is moved until A_k = f(x, a), for several
-fills at once. Every step plays one move of each game: a share u, the hard top-u mask, one composite. Each (image, label)
-pair has its own loss, with F_k = f(x~_u, a) and A_k the running mean of F_k over steps:
+fills at once. Every step plays one move of each game: a share u, the hard top-u mask, one composite. Shares follow the
+golden ratio, so any few steps in a row visit the whole curve: A_k is estimated as the mean of the latest F_k = f(x~_u, a)
+that was seen in each fifth of the curve. Each (image, label) pair has its own loss:
 
     loss = mean over k of  c_k F_k / A_k   +   smoothness * y * TV(sigmoid(W)),
-    c_k  = log A_k - log max(f, .0005), within +-.5, a constant of the step.
+    c_k  = 2 (log A_k - log max(f, .0005)), within +-.5, a constant of the step.
 
 c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits is left alone. A label
 that the net hardly believes (f < .01) is never strengthened. y = 1 / (1 + (e / .1)^2), where e is the mean over fills of
@@ -36,7 +37,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods.cams.grad_cam import GradCAM
 from proofmap.methods.gradients.plain import GradientInput, check_differentiable
-from proofmap.methods.masks.engine import Problem, Slots, decayed
+from proofmap.methods.masks.engine import Problem, Slots
 from proofmap.methods.masks.precision import Precision, chosen_precision
 from proofmap.methods.masks.ready import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, grid_matrices
 from proofmap.methods.masks.terms import enlarged, shrunk, total_variation
@@ -48,10 +49,10 @@ Target = Literal["f", "strongest", "weakest"]
 
 _BELIEVED, _FLOOR = 0.01, 0.0005
 """Labels with less than the first are not strengthened; no proof is pushed below the second."""
-_FORCE, _SLACK, _SHARE = 0.5, 0.1, 20.0
-"""The largest c_k; the error at which smoothing has half its weight; the largest F_k / A_k."""
-_RECENT, _LONG = 0.7, 0.9
-"""What running means keep at each step: the one that steers, and the one that decides about smoothing and stopping."""
+_GAIN, _FORCE, _SLACK, _SHARE = 2.0, 0.5, 0.1, 20.0
+"""c_k per error; the largest c_k; the error at which smoothing has half its weight; the largest F_k / A_k."""
+_PARTS = 5
+"""Equal parts of the curve whose latest values are remembered."""
 _SPREAD = 2.0
 """Standard deviation of the first weights."""
 _LEAST_STEPS = 20
@@ -65,18 +66,19 @@ _MANY = 20_000
 class BeliefMask(Method):
     """Masks moved until the insertion game's area equals f, for several fills at once; the defaults are the preset ``fast``.
 
-    Presets: ``fast`` (200 passes per label), ``thorough`` (600).
+    Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing).
 
     >>> BeliefMask.preset("thorough").steps
     200
     """
 
     name: ClassVar[str] = "belief-mask"
+    revision: ClassVar[int] = 2
     family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "a mask learned until its proof is as strong as the net's belief"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-        "preset": {"fast": {}, "thorough": {"passes": 600}}
+        "preset": {"fast": {}, "thorough": {"passes": 600, "smoothness": 0.03}}
     }
 
     passes: int = setting(200, "composites through the net for each label, at most", least=1)
@@ -92,7 +94,7 @@ class BeliefMask(Method):
     tolerance: float = setting(
         0.0, "stop a pair when all its areas are so near to f, as a logarithm; 0 takes all passes", least=0
     )
-    learning_rate: float = setting(0.6, "step size of Adam at the start; falls to zero", above=0)
+    learning_rate: float = setting(1.0, "step size of Adam at the start; falls to zero as a square", above=0)
     temperature: float = setting(0.3, "width of the step that stands in for the hard mask's edge", above=0)
     precision: Precision = setting("auto", PRECISION_HELP)
     compile: bool | None = setting(None, COMPILE_HELP)
@@ -171,7 +173,7 @@ class ReadyBeliefMask(ReadyMaskMethod):
 class BeliefProblem(Problem):
     """The games of pairs in slots, and the control that makes their areas f."""
 
-    memory = 0.99
+    memory, momentum = 0.99, 0.6
 
     def __init__(
         self,
@@ -204,8 +206,7 @@ class BeliefProblem(Problem):
             "weights": (_SPREAD * low + 1e-3 * noise)[:, None],  # noise, for maps with equal places
             "f": believed,
             "phase": streams.uniform(keys, len(self.fills)),
-            "recent": images.new_zeros(len(images), len(self.fills)),
-            "long": images.new_zeros(len(images), len(self.fills)),
+            "curve": images.new_full((len(images), len(self.fills), _PARTS), torch.nan),
         }
         for k, fill in enumerate(self.fills):
             if not fill.random:
@@ -213,7 +214,7 @@ class BeliefProblem(Problem):
         return brought
 
     def rates(self, step: Tensor) -> Tensor:
-        return decayed(self.settings.learning_rate, step, self.steps)
+        return self.settings.learning_rate * (1 - step / self.steps) ** 2
 
     def masks(self, weights: Tensor) -> Tensor:
         return enlarged(weights, self.up)
@@ -228,7 +229,7 @@ class BeliefProblem(Problem):
         log_p = self.fast.log_f(logits).view(*shares.shape, -1)
         log_f = log_p.gather(2, slots["labels"].view(-1, 1, 1).expand(*shares.shape, 1))[..., 0]
         now = log_f.detach().exp()
-        weight = (now / self.remember(now, slots)).clamp_max(_SHARE)
+        weight = (now / self.remember(now, shares, slots)).clamp_max(_SHARE)
         loss = (self.control(slots) * weight * log_f).mean(dim=1)  # d F = F d log F
         if self.settings.smoothness > 0 and self.settings.target == "f" and self.inputs.has_neighbours:
             rough = total_variation(maps.sigmoid(), axes=len(self.axes))
@@ -246,25 +247,24 @@ class BeliefProblem(Problem):
 
     # ---- the control --------------------------------------------------------------------------------------------
 
-    def remember(self, now: Tensor, slots: Slots) -> Tensor:
-        """Take F ``(P, K)`` of this step into the running means; returns the areas A ``(P, K)``."""
-        for name, kept in (("recent", _RECENT), ("long", _LONG)):
-            before = self.areas(slots, name, kept, before=True)
-            value = now.where(now.isfinite(), before)  # half precision overflows
-            slots[name].mul_(kept).add_(value, alpha=1 - kept)
-        return self.areas(slots, "recent", _RECENT)
+    def remember(self, now: Tensor, shares: Tensor, slots: Slots) -> Tensor:
+        """Take F ``(P, K)`` at shares ``(P, K)`` into the curves; returns the areas A ``(P, K)``."""
+        curve, part, value = slots["curve"], (shares * _PARTS).long()[..., None], now[..., None]
+        curve.scatter_(
+            2, part, value.where(value.isfinite(), curve.gather(2, part))
+        )  # half precision overflows
+        return self.areas(slots)
 
-    def areas(self, slots: Slots, name: str, kept: float, *, before: bool = False) -> Tensor:
-        """A running mean, as if it had not started at zero; with this step, or as it was ``before``."""
-        begun = 1 - kept ** (slots["step"][:, None] + (0.0 if before else 1.0))
-        return (slots[name] / begun).nan_to_num().clamp_min(1e-6)
+    def areas(self, slots: Slots) -> Tensor:
+        """A ``(P, K)``: the mean over the parts of the curve that were seen."""
+        return slots["curve"].nanmean(dim=2).nan_to_num().clamp_min(1e-6)
 
     def control(self, slots: Slots) -> Tensor:
         """c ``(P, K)``: positive where the proof is too strong."""
-        areas = self.areas(slots, "recent", _RECENT)
+        areas = self.areas(slots)
         if self.settings.target != "f":
             return torch.full_like(areas, _FORCE if self.settings.target == "weakest" else -_FORCE)
-        return self.errors(areas, slots).clamp(-_FORCE, _FORCE)
+        return (_GAIN * self.errors(areas, slots)).clamp(-_FORCE, _FORCE)
 
     def errors(self, areas: Tensor, slots: Slots) -> Tensor:
         """log A - log f ``(P, K)``; zero for labels that are hardly believed and not proved either."""
@@ -274,15 +274,13 @@ class BeliefProblem(Problem):
 
     def yielding(self, slots: Slots) -> Tensor:
         """y ``(P,)``: the share of its weight that smoothing has."""
-        error = self.errors(self.areas(slots, "long", _LONG), slots).abs().mean(dim=1)
+        error = self.errors(self.areas(slots), slots).abs().mean(dim=1)
         return 1 / (1 + (error / _SLACK) ** 2)
 
     def settled(self, slots: Slots) -> Tensor | None:
         if self.settings.target != "f" or not self.settings.tolerance > 0:
             return None
-        step = slots["step"][:, None] - 1  # the step that was just made counts
-        areas = self.areas({**slots, "step": step[:, 0]}, "long", _LONG)
-        near = self.errors(areas, slots).abs().amax(dim=1) <= self.settings.tolerance
+        near = self.errors(self.areas(slots), slots).abs().amax(dim=1) <= self.settings.tolerance
         return near & (slots["step"] >= _LEAST_STEPS)
 
 

@@ -74,6 +74,8 @@ class Problem(ABC):
     """Passes of the net per pair and step."""
     memory: float = 0.999
     """Of Adam's second moment."""
+    momentum: float = 0.9
+    """Of Adam's first moment."""
 
     @abstractmethod
     def enter(self, slots: Slots) -> Slots:
@@ -175,7 +177,7 @@ class MaskEngine:
             gradient = self._unscaled(gradient, slots)
         rates = self.problem.rates(slots["step"])
         slots["step"] += 1
-        adam_step(slots, gradient, rates, self.problem.memory)
+        adam_step(slots, gradient, rates, self.problem.memory, self.problem.momentum)
         return losses.detach()
 
     def _unscaled(self, gradient: Tensor, slots: Slots) -> Tensor:
@@ -256,14 +258,14 @@ class MaskEngine:
             self.watch(Snapshot(pair, self.taken[pair], self.problem.steps, mask.amax(dim=0)))
 
 
-def adam_step(slots: Slots, gradient: Tensor, rates: Tensor, memory: float) -> None:
-    """Move ``weights`` by Adam's rule (first moment .9, epsilon 1e-8), each slot by its own rate and step count, in place."""
+def adam_step(slots: Slots, gradient: Tensor, rates: Tensor, memory: float, momentum: float = 0.9) -> None:
+    """Move ``weights`` by Adam's rule (epsilon 1e-8), each slot by its own rate and step count, in place."""
     first, second, shape = slots["first"], slots["second"], (-1, *[1] * (gradient.ndim - 1))
-    first.lerp_(gradient, 0.1)
+    first.lerp_(gradient, 1 - momentum)
     second.mul_(memory).addcmul_(gradient, gradient, value=1 - memory)
     t = slots["step"].to(gradient.dtype)
     # 1 - b^t as expm1: the plain form loses five digits where b is near 1
-    size = (rates / -torch.expm1(t * math.log(0.9))).view(shape)
+    size = (rates / -torch.expm1(t * math.log(momentum))).view(shape)
     scale = (-torch.expm1(t * math.log(memory))).sqrt().view(shape)
     slots["weights"].sub_(size * first / (second.sqrt() / scale + 1e-8))
 
