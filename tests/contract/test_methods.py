@@ -22,6 +22,18 @@ VARIANTS = [
     "top-label:" + LEARNED,
     "belief-mask:passes=8,grid=4,fills=gray+noise",
     "belief-mask:passes=8,grid=4,fills=blur,target=strongest",
+    "occlusion",
+    "occlusion:window=3,stride=2,fill=noise,quantity=logit",
+    "rise:masks=40,grid=3",
+    "rise:masks=600,grid=2,tolerance=0.5,fill=none",
+    "lime:samples=40,regions=9",
+    "shapley:orders=3,regions=6,fill=noise",
+    "shapley:orders=2,regions=6,superpixels=grid",
+    "kernel-shap:samples=30,regions=6",
+    "sobol:designs=4,grid=3",
+    "hsic:samples=40,grid=3",
+    "greedy-insertion:regions=6",
+    "greedy-insertion:regions=9,candidates=3,fill=noise",
 ]
 
 

@@ -13,6 +13,16 @@ from proofmap.methods.method import (
     ReadyMethod,
     make_method,
 )
+from proofmap.methods.perturbation import (
+    HSIC,
+    LIME,
+    RISE,
+    GreedyInsertion,
+    KernelSHAP,
+    Occlusion,
+    Shapley,
+    Sobol,
+)
 
 __all__ = [
     "METHODS",
@@ -23,11 +33,19 @@ __all__ = [
     "GradCAM",
     "Gradient",
     "GradientInput",
+    "GreedyInsertion",
+    "HSIC",
+    "KernelSHAP",
+    "LIME",
     "LearnedMask",
     "Method",
     "MethodLike",
+    "Occlusion",
+    "RISE",
     "Random",
     "ReadyMethod",
+    "Shapley",
+    "Sobol",
     "TopLabel",
     "make_method",
 ]

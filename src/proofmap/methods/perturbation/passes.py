@@ -1,0 +1,170 @@
+"""What perturbation methods have in common: inputs shown in part, and what the net then says of every label.
+
+A masked input is ``keep * x + (1 - keep) * x'``, where x' is the fill. One pass of the net answers for all labels of an
+image, so that the number of passes does not depend on how many labels there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, cast
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.batching import in_batches
+from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.progress import Progress
+from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.methods.method import Cost, Family, Method, ReadyMethod
+from proofmap.plugins.settings import setting
+
+Quantity = Literal["probability", "log-probability", "logit"]
+QUANTITY_HELP = "what is explained: the net's probability f, its logarithm, or the logit"
+FILL_HELP = (
+    "what hidden positions show; none: their own mean, over a region where there are such, or over the input"
+)
+
+Masks = Callable[[Tensor, Tensor], Tensor]
+"""From the numbers of images ``(B,)`` and of their samples ``(B,)`` to masks ``(B, *positions)``, one where shown."""
+
+_USUAL = Pictures(size=(224, 224))
+"""The inputs that passes are counted for where no net is known yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerturbationMethod(Method):
+    """A method that looks at the net from outside: it hides parts of the input and reads off the labels' values."""
+
+    family: ClassVar[Family] = "perturbation"
+    fill: Fill | None = setting(Gray(), FILL_HELP)
+    quantity: Quantity = setting("probability", QUANTITY_HELP)
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        return self.fill is not None and self.fill.random
+
+    def prepare(self, classifier: Classifier) -> ReadyPerturbation:
+        return ReadyPerturbation(
+            self, classifier, None if self.fill is None else self.fill.prepare(classifier)
+        )
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(forward=self.passes(_USUAL, labels))
+
+    def passes(self, inputs: Inputs, labels: int) -> int:
+        """Masked inputs that go through the net for one input, at most."""
+        raise NotImplementedError
+
+    def explain(self, net: MaskedNet, progress: Progress) -> Tensor:
+        """Maps ``(N, L, *positions)`` of the images and labels of ``net``."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyPerturbation(ReadyMethod):
+    """A perturbation method with its fill ready for the net."""
+
+    fill: ReadyFill | None
+
+    def record(self) -> dict[str, object]:
+        fill = {"fill": "own mean"} if self.fill is None else self.fill.record()
+        return {**super().record(), "fill": fill}
+
+    def cost(self, labels: int) -> Cost:
+        method = cast(PerturbationMethod, self.method)
+        return Cost(forward=method.passes(self.classifier.inputs, labels))
+
+    @torch.no_grad()
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        method = cast(PerturbationMethod, self.method)
+        return method.explain(MaskedNet(self, method, images, labels, seed), progress)
+
+
+class MaskedNet:
+    """The net on masked images: what it says of each image's labels, for any number of masks, in full batches."""
+
+    def __init__(
+        self, ready: ReadyPerturbation, method: PerturbationMethod, images: Tensor, labels: Tensor, seed: int
+    ) -> None:
+        self.classifier, self.inputs = ready.classifier.frozen(), ready.classifier.inputs
+        self.images, self.labels = images, labels
+        self.name, self.quantity = method.name, method.quantity
+        self.keys = streams.image_keys(images, seed, method.name)
+        """One stream for the masks of each image."""
+        self._fill, self._fill_keys = ready.fill, streams.image_keys(images, seed, method.name, "fill")
+        self._fixed: Tensor | None = None
+        if ready.fill is None:
+            self.hide_by_means(torch.zeros_like(images[:, :1].flatten(1)[:, :1]).long())
+        elif not ready.fill.random:
+            self._fixed = ready.fill(images, self._fill_keys)
+
+    def hide_by_means(self, region: Tensor) -> None:
+        """Where no fill is named, hide positions behind the mean of their region ``(N, *positions)`` of the image."""
+        if self._fill is None:
+            self._fixed = region_means(self.images, region, self.inputs)
+
+    @property
+    def random(self) -> bool:
+        """Whether two draws of the fill differ."""
+        return self._fixed is None
+
+    def sample_keys(self, image: Tensor, sample: Tensor) -> Tensor:
+        """A stream ``(B,)`` for each sample of an image."""
+        return streams.step_keys(self.keys[image], sample, 1)[:, 0]
+
+    def backgrounds(self, image: Tensor, draw: Tensor) -> Tensor:
+        """What is shown behind images ``(B,)`` at their draws ``(B,)``."""
+        if self._fixed is not None:
+            return self._fixed[image]
+        assert self._fill is not None, "without a fill, what is shown is fixed"
+        return self._fill(self.images[image], streams.step_keys(self._fill_keys[image], draw, 1)[:, 0])
+
+    def __call__(self, image: Tensor, keep: Tensor, draw: Tensor) -> Tensor:
+        """The values ``(B, L)`` of the labels of images ``(B,)`` under masks ``(B, *positions)``: one batch."""
+        shown = self.inputs.composite(keep, self.images[image], self.backgrounds(image, draw))
+        logits = self.classifier(shown)
+        if self.quantity != "logit":
+            logits = self.classifier.log_f(logits)
+        values = logits.gather(1, self.labels.clamp_min(0)[image])
+        return values.exp() if self.quantity == "probability" else values
+
+    def samples(
+        self, count: int, masks: Masks, progress: Progress, *, draw: Callable[[Tensor], Tensor] | None = None
+    ) -> Tensor:
+        """The values ``(N, count, L)`` under so many masks of each image.
+
+        ``draw`` says which draw of a random fill the samples ``(B,)`` see; each has one of its own when left out.
+        """
+        total, device = len(self.images) * count, self.images.device
+        values = torch.empty(total, self.labels.shape[1], device=device)
+        with progress.task(self.name, total) as task:
+
+            def run(start: int, stop: int) -> None:
+                place = torch.arange(start, stop, device=device)
+                image, sample = place // count, place % count
+                drawn = sample if draw is None else draw(sample)
+                values[start:stop] = self(image, masks(image, sample), drawn)
+                task.advance(stop - start)
+
+            in_batches(run, total, self.classifier.batches[0], item="masked image")
+        return values.view(len(self.images), count, -1)
+
+
+def region_means(images: Tensor, region: Tensor, inputs: Inputs) -> Tensor:
+    """Images ``(N, *shape)`` with every value replaced by the mean over its region ``(N, *positions)``.
+
+    A region ``(N, 1)`` is the whole input. Values of rows have no region but themselves, so theirs is the table's mean.
+    """
+    if inputs.channel_axis is None:
+        return inputs.per_channel(inputs.neutral.to(images)).expand_as(images)
+    channels = images.flatten(2)  # (N, C, n)
+    index = region.flatten(1).expand(-1, channels.shape[2])[:, None].expand_as(channels)
+    count = int(index.max()) + 1 if index.numel() else 1
+    mean = channels.new_zeros(*channels.shape[:2], count).scatter_reduce(
+        2, index, channels, "mean", include_self=False
+    )
+    return mean.gather(2, index).view_as(images)
