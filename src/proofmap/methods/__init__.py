@@ -1,7 +1,7 @@
 """Methods: each makes one heat map per label. ``proofmap methods`` lists them. One folder or file per family."""
 
 from proofmap.methods.cams import GradCAM
-from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
+from proofmap.methods.controls import CenteredGaussian, Edges, Random
 from proofmap.methods.gradients import Gradient, GradientInput
 from proofmap.methods.masks import BeliefMask, LearnedMask
 from proofmap.methods.method import (
@@ -23,18 +23,22 @@ from proofmap.methods.perturbation import (
     Shapley,
     Sobol,
 )
+from proofmap.methods.wrappers import Blurred, Inverse, TopLabel, Wrapper
 
 __all__ = [
     "METHODS",
     "BeliefMask",
+    "Blurred",
     "CenteredGaussian",
     "Cost",
+    "Edges",
     "FromFunction",
     "GradCAM",
     "Gradient",
     "GradientInput",
     "GreedyInsertion",
     "HSIC",
+    "Inverse",
     "KernelSHAP",
     "LIME",
     "LearnedMask",
@@ -47,5 +51,6 @@ __all__ = [
     "Shapley",
     "Sobol",
     "TopLabel",
+    "Wrapper",
     "make_method",
 ]

@@ -157,7 +157,6 @@ def constrained_least_squares(design: Tensor, values: Tensor, total: Tensor) -> 
     gram = design.T @ design
     gram += 1e-6 * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     ones = torch.ones(len(gram), 1, dtype=gram.dtype, device=gram.device)
-    free, unit = torch.linalg.solve(gram, torch.cat([design.T @ values, ones], dim=1)).split(
-        [values.shape[1], 1], 1
-    )
+    solved: Tensor = torch.linalg.solve(gram, torch.cat([design.T @ values, ones], dim=1))
+    free, unit = solved[:, :-1], solved[:, -1:]
     return (free - unit * ((free.sum(dim=0) - total) / unit.sum())).T
