@@ -19,7 +19,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.html_tables import table_html
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 
-CONTROLS = ("random", "centered-gaussian")
+CONTROLS = ("random", "centered-gaussian", "edges")
 """Methods that know nothing of the net."""
 
 
@@ -90,7 +90,7 @@ class AuditResult:
             )
         if self.lines and not self.controls:
             return (
-                f"no control: judge {' or '.join(CONTROLS)} in the same run to see whether noise would pass",
+                f"no control: judge {" or ".join(CONTROLS)} in the same run to see whether noise would pass",
             )
         return ()
 
