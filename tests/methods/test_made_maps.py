@@ -1,4 +1,4 @@
-"""``top-label:METHOD`` takes the maps that METHOD is judged by: no pass is spent twice, and the bits do not change."""
+"""``top-label:METHOD``, and every other wrapper, takes the maps that METHOD is judged by: no pass is spent twice, and the bits do not change."""
 
 from __future__ import annotations
 
@@ -62,6 +62,31 @@ def test_only_a_method_with_the_same_settings_gives_its_maps() -> None:
     assert taken_from(ready) == {}
 
 
+@pytest.mark.parametrize("wrapper", ["inverse", "blurred"])
+def test_other_wrappers_take_maps_too(wrapper: str) -> None:
+    f, tally = counted_classifier(size=SIZE)
+    images, labels = pixels(N, SIZE), torch.tensor([[0, 1, 2]]).expand(N, -1)
+    mask, wrapped = (make_method(spec).prepare(f) for spec in (MASK, f"{wrapper}:{MASK}"))
+    made = MadeMaps([mask, wrapped])
+    made(mask, images, labels, seed=0, progress=Silent())
+    tally.reset()
+    taken = made(wrapped, images, labels, seed=0, progress=Silent())
+    assert tally.images == 0 and wrapped.cost_of_taking().passes == 0
+    torch.testing.assert_close(taken, wrapped(images, labels))
+
+
+def test_wrappers_around_wrappers_are_made_from_what_is_there() -> None:
+    f, images = conv_classifier(SIZE), pixels(N, SIZE)
+    labels = f.top(images, 3)
+    specs = (MASK, TOP, f"inverse:{TOP}", f"inverse:{MASK}")
+    ready = {spec: make_method(spec).prepare(f) for spec in specs}
+    assert taken_from(ready) == {TOP: MASK, f"inverse:{TOP}": TOP, f"inverse:{MASK}": MASK}
+    made = MadeMaps(ready.values())
+    for spec in specs:
+        maps = made(ready[spec], images, labels, seed=0, progress=Silent())
+        torch.testing.assert_close(maps, ready[spec](images, labels))
+
+
 def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(tmp_path: Path) -> None:
     study = toy_study(tmp_path, 4, methods=[TOP, "gradient", MASK])
     plan = preview(Setup(study=study, threads=1), tmp_path / "none").plan
@@ -116,6 +141,19 @@ def test_the_unit_that_takes_maps_follows_the_one_that_makes_them(tmp_path: Path
         (MASK, False),
         (TOP, True),
     ]
+
+
+def test_wrappers_around_one_method_stay_together(tmp_path: Path) -> None:
+    from proofmap.study.plan import _line
+
+    sources = {TOP: MASK, f"inverse:{TOP}": TOP, f"blurred:{MASK}": MASK}
+    assert _line(f"inverse:{TOP}", sources) == [MASK, TOP, f"inverse:{TOP}"]
+    study = toy_study(tmp_path, 4, methods=[f"inverse:{MASK}", f"inverse:{TOP}", MASK, TOP])
+    cost = {
+        method.name: method.cost
+        for method in preview(Setup(study=study, threads=1), tmp_path / "none").plan.methods
+    }
+    assert all(cost[name] is not None and cost[name].gradient == 0 for name in cost if name != MASK)  # type: ignore[union-attr]
 
 
 def test_on_a_cluster_it_goes_to_the_same_worker() -> None:
