@@ -90,7 +90,7 @@ class AuditResult:
             )
         if self.lines and not self.controls:
             return (
-                f"no control: judge {" or ".join(CONTROLS)} in the same run to see whether noise would pass",
+                f"no control: judge {' or '.join(CONTROLS)} in the same run to see whether noise would pass",
             )
         return ()
 

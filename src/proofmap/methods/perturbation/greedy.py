@@ -8,10 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.core.batching import in_batches
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress
+from proofmap.core.progress import Progress, Task
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import QUANTITY_HELP, MaskedNet, Quantity
 from proofmap.methods.perturbation.regions import RegionMethod
@@ -64,9 +63,7 @@ class GreedyInsertion(RegionMethod):
         with progress.task(self.name, len(image) * self._later(count)) as task:
             while search.left > 0:
                 if 1 < search.left < count:
-                    tried = min(search.left, self.candidates or search.left)
-                    search.try_regions(tried)
-                    task.advance(len(image) * tried)
+                    search.try_regions(min(search.left, self.candidates or search.left), task)
                 search.show_best()
         maps = torch.zeros(*net.labels.shape, count, device=device)
         maps[image, label] = search.order
@@ -92,21 +89,19 @@ class _Search:
         self.shown.scatter_(1, best, True)
         self.left -= 1
 
-    def try_regions(self, tried: int) -> None:
+    def try_regions(self, tried: int, task: Task) -> None:
         """See what the hidden regions give that gained most when last tried."""
         gains = self.gains.masked_fill(self.shown, -torch.inf)
         region = gains.sort(dim=1, descending=True, stable=True).indices[:, :tried]
-        values = torch.empty(region.shape, device=region.device)
-        flat, pair_of = values.view(-1), torch.arange(region.numel(), device=region.device) // tried
+        pair = torch.arange(region.numel(), device=region.device) // tried
 
-        def run(start: int, stop: int) -> None:
-            pair = pair_of[start:stop]
-            shown = self.shown[pair].scatter(1, region.flatten()[start:stop, None], True)
-            image = self.image[pair]
-            found = self.net(image, self.regions.keep(image, shown), torch.zeros_like(image))
-            flat[start:stop] = found.gather(1, self.label[pair, None])[:, 0]
+        def masks(image: Tensor, trial: Tensor) -> Tensor:
+            shown = self.shown[pair[trial]].scatter(1, region.flatten()[trial, None], True)
+            return self.regions.keep(image, shown)
 
-        in_batches(run, region.numel(), self.net.classifier.batches[0], item="masked image")
+        trial = torch.arange(region.numel(), device=region.device)
+        found = self.net.read(self.image[pair], trial, masks, task, draw=torch.zeros_like)
+        values = found.gather(1, self.label[pair, None]).view_as(region)
         self.values = torch.full_like(self.gains, -torch.inf).scatter(1, region, values)
         self.gains = self.gains.scatter(1, region, values - self.base)
 

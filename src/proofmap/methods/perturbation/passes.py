@@ -17,7 +17,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.inputs import Inputs, Pictures
-from proofmap.core.progress import Progress
+from proofmap.core.progress import Progress, Task
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.methods.method import Cost, Family, Method, ReadyMethod
 from proofmap.plugins.settings import setting
@@ -30,6 +30,8 @@ FILL_HELP = (
 
 Masks = Callable[[Tensor, Tensor], Tensor]
 """From the numbers of images ``(B,)`` and of their samples ``(B,)`` to masks ``(B, *positions)``, one where shown."""
+Draw = Callable[[Tensor], Tensor]
+"""From the numbers of samples ``(B,)`` to those of the draws of the fill that they see."""
 
 _USUAL = Pictures(size=(224, 224))
 """The inputs that passes are counted for where no net is known yet."""
@@ -132,26 +134,30 @@ class MaskedNet:
         values = logits.gather(1, self.labels.clamp_min(0)[image])
         return values.exp() if self.quantity == "probability" else values
 
-    def samples(
-        self, count: int, masks: Masks, progress: Progress, *, draw: Callable[[Tensor], Tensor] | None = None
-    ) -> Tensor:
+    def samples(self, count: int, masks: Masks, progress: Progress, *, draw: Draw | None = None) -> Tensor:
         """The values ``(N, count, L)`` under so many masks of each image.
 
         ``draw`` says which draw of a random fill the samples ``(B,)`` see; each has one of its own when left out.
         """
-        total, device = len(self.images) * count, self.images.device
-        values = torch.empty(total, self.labels.shape[1], device=device)
-        with progress.task(self.name, total) as task:
-
-            def run(start: int, stop: int) -> None:
-                place = torch.arange(start, stop, device=device)
-                image, sample = place // count, place % count
-                drawn = sample if draw is None else draw(sample)
-                values[start:stop] = self(image, masks(image, sample), drawn)
-                task.advance(stop - start)
-
-            in_batches(run, total, self.classifier.batches[0], item="masked image")
+        place = torch.arange(len(self.images) * count, device=self.images.device)
+        with progress.task(self.name, len(place)) as task:
+            values = self.read(place // count, place % count, masks, task, draw=draw)
         return values.view(len(self.images), count, -1)
+
+    def read(
+        self, image: Tensor, sample: Tensor, masks: Masks, task: Task, *, draw: Draw | None = None
+    ) -> Tensor:
+        """The values ``(J, L)`` of images ``(J,)`` under the masks of their samples ``(J,)``, in batches."""
+        values = torch.empty(len(image), self.labels.shape[1], device=image.device)
+
+        def run(start: int, stop: int) -> None:
+            which, number = image[start:stop], sample[start:stop]
+            drawn = number if draw is None else draw(number)
+            values[start:stop] = self(which, masks(which, number), drawn)
+            task.advance(stop - start)
+
+        in_batches(run, len(image), self.classifier.batches[0], item="masked image")
+        return values
 
 
 def region_means(images: Tensor, region: Tensor, inputs: Inputs) -> Tensor:

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from proofmap.core import streams
-from proofmap.core.batching import in_batches
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress, Task
 from proofmap.methods.method import METHODS
@@ -80,45 +79,42 @@ class RISE(PerturbationMethod):
     def _explain(self, net: MaskedNet, images: range, task: Task) -> Tensor:
         """Maps ``(n, L, positions)`` of some of the images."""
         sums = _Sums(len(images), net.labels.shape[1], net.inputs.count, net.images.device)
-        maps = torch.zeros_like(sums.weighted[:, :, 0])
-        open_ = torch.ones(
-            maps.shape[:2], dtype=torch.bool, device=maps.device
-        )  # those that have not converged
+        maps = torch.zeros_like(sums.weighted[:, 0])
+        waiting = torch.ones(maps.shape[:2], dtype=torch.bool, device=maps.device)
         for done in range(0, self.masks, _ROUND):
-            active, count = open_.any(dim=1).nonzero()[:, 0], min(_ROUND, self.masks - done)
-            self._add_masks(net, images, active.tolist(), range(done, done + count), sums, task)
-            expected = None if self.coverage else self.shown * (done + count)
-            maps[active] = torch.where(open_[active, :, None], sums.maps(active, expected), maps[active])
-            if self.tolerance > 0 and done + count >= min(_LEAST_ROUNDS * _ROUND, self.masks):
-                open_[active] &= disagreement(sums.halves(active, expected)) > self.tolerance
-            left = int(open_.any(dim=1).sum())
-            task.advance((len(active) - left) * (self.masks - done - count))
+            active, until = waiting.any(dim=1).nonzero()[:, 0], min(done + _ROUND, self.masks)
+            self._add_masks(net, images, active, range(done, until), sums, task)
+            expected = None if self.coverage else self.shown * until
+            ends = torch.full_like(waiting, until == self.masks)
+            if self.tolerance > 0 and until >= min(_LEAST_ROUNDS * _ROUND, self.masks):
+                ends[active] |= disagreement(sums.halves(active, expected)) <= self.tolerance
+            ends &= waiting
+            for image in ends.any(dim=1).nonzero()[:, 0].tolist():
+                maps[image, ends[image]] = sums.maps(image, expected)[ends[image]]
+            waiting &= ~ends
+            left = int(waiting.any(dim=1).sum())
+            task.advance((len(active) - left) * (self.masks - until))
             if left == 0:
                 break
         return maps
 
     def _add_masks(
-        self, net: MaskedNet, images: range, active: list[int], samples: range, sums: _Sums, task: Task
+        self, net: MaskedNet, images: range, active: Tensor, samples: range, sums: _Sums, task: Task
     ) -> None:
-        """Add the masks of these numbers to the sums of the images that are active."""
-        count, device = len(samples), net.images.device
-        image_of = torch.tensor(active, device=device) + images.start
+        """Add the masks of these numbers to the sums of the images that are active.
 
-        def run(start: int, stop: int) -> None:
-            place = torch.arange(start, stop, device=device)
-            image, sample = image_of[place // count], samples.start + place % count
-            masks = self.random_masks(net.sample_keys(image, sample), net.inputs)
-            values, masks = net(image, masks, sample), masks.flatten(1)
-            parts = []
-            for k in range(start // count, -(-stop // count)):
-                own = slice(max(start, k * count) - start, min(stop, (k + 1) * count) - start)
-                first_sample = samples.start + (start + own.start) % count
-                parts += sums.parts(active[k], first_sample, values[own], masks[own])
-            for add in parts:  # when nothing can fail any more: a batch may be tried again
-                sums.add(*add)
-            task.advance(stop - start)
+        Masks are made twice, for the net and for the sums, so that no more than those of a batch or of an image are there.
+        """
+        numbers = torch.arange(samples.start, samples.stop, device=active.device)
 
-        in_batches(run, len(active) * count, net.classifier.batches[0], item="masked image")
+        def masks(image: Tensor, sample: Tensor) -> Tensor:
+            return self.random_masks(net.sample_keys(image, sample), net.inputs)
+
+        image, sample = (active + images.start).repeat_interleave(len(numbers)), numbers.repeat(len(active))
+        values = net.read(image, sample, masks, task).view(len(active), len(numbers), -1)
+        for k, place in enumerate(active.tolist()):
+            own = masks(torch.full_like(numbers, images.start + place), numbers).flatten(1)
+            sums.add(place, values[k], own, begins=samples.start == 0)
 
     def random_masks(self, keys: Tensor, inputs: Inputs) -> Tensor:
         """One mask ``(B, *positions)`` for each stream ``(B,)``: a small grid of zeros and ones, enlarged linearly to one cell
@@ -146,33 +142,29 @@ class _Sums:
     """
 
     def __init__(self, images: int, labels: int, positions: int, device: torch.device) -> None:
-        self.weighted = torch.zeros(images, labels, 2, positions, device=device)
-        self.shown = torch.zeros(images, 1, 2, positions, device=device)
-        self.first = torch.zeros(images, labels, 1, 1, device=device)
+        self.weighted = torch.zeros(images, 2, labels, positions, device=device)
+        self.shown = torch.zeros(images, 2, 1, positions, device=device)
+        self.first = torch.zeros(images, 1, labels, 1, device=device)
 
-    def parts(
-        self, image: int, sample: int, values: Tensor, masks: Tensor
-    ) -> list[tuple[int, int, Tensor, Tensor]]:
-        """What values ``(B, L)`` under masks ``(B, positions)``, the first one with the number ``sample``, add to the sums."""
-        if sample == 0:
-            self.first[image, :, 0, 0] = values[0]
-        values = values - self.first[image, :, 0, 0]
-        halves = [(half, slice((half - sample) % 2, None, 2)) for half in (0, 1)]
-        return [(image, half, values[own].T @ masks[own], masks[own].sum(dim=0)) for half, own in halves]
+    def add(self, image: int, values: Tensor, masks: Tensor, *, begins: bool) -> None:
+        """Add values ``(B, L)`` under masks ``(B, positions)``, from one with an even number on; ``begins``: from the first."""
+        if begins:
+            self.first[image, 0, :, 0] = values[0]
+        values = values - self.first[image, 0, :, 0]
+        for half in (0, 1):
+            self.weighted[image, half].addmm_(values[half::2].T, masks[half::2])
+            self.shown[image, half, 0] += masks[half::2].sum(dim=0)
 
-    def add(self, image: int, half: int, weighted: Tensor, shown: Tensor) -> None:
-        self.weighted[image, :, half] += weighted
-        self.shown[image, 0, half] += shown
-
-    def maps(self, images: Tensor, expected: float | None) -> Tensor:
-        """Maps ``(n, L, positions)``; ``expected`` is the sum that the masks have in expectation, where that is to count."""
-        sums = self.weighted[images].sum(dim=2), self.shown[images].sum(dim=2)
-        return _estimate(*sums, self.first[images, :, 0], expected)
+    def maps(self, image: int, expected: float | None) -> Tensor:
+        """Maps ``(L, positions)``; ``expected`` is the sum that the masks have in expectation, where that is to count."""
+        weighted, shown = self.weighted[image].sum(dim=0), self.shown[image].sum(dim=0)
+        return _estimate(weighted, shown, self.first[image, 0], expected)
 
     def halves(self, images: Tensor, expected: float | None) -> Tensor:
         """The maps ``(n, L, 2, positions)`` of both halves."""
         half = None if expected is None else expected / 2
-        return _estimate(self.weighted[images], self.shown[images], self.first[images], half)
+        found = _estimate(self.weighted[images], self.shown[images], self.first[images], half)
+        return found.transpose(1, 2)
 
 
 def _estimate(weighted: Tensor, shown: Tensor, first: Tensor, expected: float | None) -> Tensor:
