@@ -12,6 +12,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
+from proofmap.methods.masks.terms import enlarged
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
 from proofmap.plugins.settings import setting
@@ -68,24 +69,25 @@ class Occlusion(PerturbationMethod):
     def explain(self, net: MaskedNet, progress: Progress) -> Tensor:
         inputs, device = net.inputs, net.images.device
         window, _ = self.sides(inputs)
-        axes = [torch.arange(side, device=device) for side in inputs.positions]
-        starts = [torch.tensor(list(places), device=device) for places in self.starts(inputs)]
-        corners = torch.cartesian_prod(*starts).view(-1, len(axes))  # (windows, axes)
-        hidden = torch.ones(len(corners), *inputs.positions, dtype=torch.bool, device=device)
-        for axis, places in enumerate(axes):
-            start = corners[:, axis, None]
-            inside = (places >= start) & (places < start + window)
-            hidden &= inside.view(len(corners), *[-1 if k == axis else 1 for k in range(len(axes))])
+        starts = self.starts(inputs)
+        inside = []  # (windows, side) along each axis
+        for places, side in zip(starts, inputs.positions, strict=True):
+            start, line = (
+                torch.tensor(list(places), device=device)[:, None],
+                torch.arange(side, device=device),
+            )
+            inside.append((line >= start) & (line < start + window))
+        count = math.prod(map(len, starts))
 
         def masks(image: Tensor, sample: Tensor) -> Tensor:
-            return torch.where(
-                (sample == len(corners)).view(-1, *[1] * len(axes)),
-                True,
-                ~hidden[sample.clamp_max(len(corners) - 1)],
-            )
+            hidden, rest = (sample < count).view(-1, *[1] * len(inside)), sample  # the last one hides nothing
+            for axis in reversed(range(len(inside))):
+                own = inside[axis][rest % len(inside[axis])]
+                hidden = hidden & own.view(len(own), *[-1 if k == axis else 1 for k in range(len(inside))])
+                rest = rest // len(inside[axis])
+            return ~hidden
 
-        values = net.samples(len(corners) + 1, masks, progress)  # the last one hides nothing
-        lost = values[:, -1:] - values[:, :-1]
-        covered = hidden.flatten(1).to(lost)
-        sums = torch.einsum("nwl,wp->nlp", lost, covered)
-        return (sums / covered.sum(dim=0)).view(*net.labels.shape, *inputs.positions)
+        values = net.samples(count + 1, masks, progress)
+        lost = (values[:, -1:] - values[:, :-1]).transpose(1, 2).reshape(*net.labels.shape, *map(len, starts))
+        covered = [axis.T.to(lost) for axis in inside]
+        return enlarged(lost, covered) / enlarged(torch.ones_like(lost[:1, :1]), covered)

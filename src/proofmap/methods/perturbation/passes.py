@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.classifier import Classifier
@@ -100,12 +101,12 @@ class MaskedNet:
         self._fill, self._fill_keys = ready.fill, streams.image_keys(images, seed, method.name, "fill")
         self._fixed: Tensor | None = None
         if ready.fill is None:
-            self.hide_by_means(torch.zeros_like(images[:, :1].flatten(1)[:, :1]).long())
+            self.hide_by_means(None)
         elif not ready.fill.random:
             self._fixed = ready.fill(images, self._fill_keys)
 
-    def hide_by_means(self, region: Tensor) -> None:
-        """Where no fill is named, hide positions behind the mean of their region ``(N, *positions)`` of the image."""
+    def hide_by_means(self, region: Tensor | None) -> None:
+        """Where no fill is named, hide positions behind the mean of their region ``(N, *positions)``, or of the image."""
         if self._fill is None:
             self._fixed = region_means(self.images, region, self.inputs)
 
@@ -160,17 +161,18 @@ class MaskedNet:
         return values
 
 
-def region_means(images: Tensor, region: Tensor, inputs: Inputs) -> Tensor:
-    """Images ``(N, *shape)`` with every value replaced by the mean over its region ``(N, *positions)``.
+def region_means(images: Tensor, region: Tensor | None, inputs: Inputs) -> Tensor:
+    """Images ``(N, *shape)`` with every value replaced by the mean over its region ``(N, *positions)``, or over the image.
 
-    A region ``(N, 1)`` is the whole input. Values of rows have no region but themselves, so theirs is the table's mean.
+    A row of a table has other units in each column, so that their means are those of the table.
     """
     if inputs.channel_axis is None:
         return inputs.per_channel(inputs.neutral.to(images)).expand_as(images)
     channels = images.flatten(2)  # (N, C, n)
-    index = region.flatten(1).expand(-1, channels.shape[2])[:, None].expand_as(channels)
-    count = int(index.max()) + 1 if index.numel() else 1
-    mean = channels.new_zeros(*channels.shape[:2], count).scatter_reduce(
-        2, index, channels, "mean", include_self=False
-    )
-    return mean.gather(2, index).view_as(images)
+    if region is None:
+        return channels.mean(dim=2, keepdim=True).expand_as(channels).reshape(images.shape)
+    means = []
+    for values, index in zip(channels, region.flatten(1), strict=True):
+        inside = F.one_hot(index).to(values)  # products add up in the same order each time
+        means.append(((values @ inside) / inside.sum(dim=0).clamp_min(1))[:, index])
+    return torch.stack(means).view_as(images)
