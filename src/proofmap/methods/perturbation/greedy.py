@@ -25,7 +25,8 @@ _TIE = 1e-5
 @dataclass(frozen=True, kw_only=True)
 class GreedyInsertion(RegionMethod):
     """The order in which greedy search shows regions: S_0 is empty, S_t+1 = S_t and the region r with the largest
-    f(x with S_t and r shown, a). The map is 1 for the region that comes first, 1/K for the last of K.
+    f(x with S_t and r shown, a). The map is 1 for the region that comes first, 1/K for the last of K; 1 everywhere
+    for a label that no region changes.
 
     It optimises the insertion game itself, for right and wrong labels alike: a strong opponent for soundness. Each label has a
     search of its own; they share the first step. With ``candidates`` a step tries only that many regions, those that last
@@ -66,7 +67,7 @@ class GreedyInsertion(RegionMethod):
                     search.try_regions(min(search.left, self.candidates or search.left), task)
                 search.show_best()
         maps = torch.zeros(*net.labels.shape, count, device=device)
-        maps[image, label] = search.order
+        maps[image, label] = search.order.masked_fill(search.high - search.low <= _TIE, 1.0)
         return maps
 
 
@@ -81,6 +82,7 @@ class _Search:
         self.gains = self.values - self.base  # when it was last tried
         self.shown = torch.zeros_like(self.values, dtype=torch.bool)
         self.order = torch.zeros_like(self.values)
+        self.low, self.high = first.aminmax(dim=1, keepdim=True)  # of all values that were seen
 
     def show_best(self) -> None:
         best = first_largest(self.values.masked_fill(self.shown, -torch.inf))[:, None]
@@ -102,6 +104,8 @@ class _Search:
         trial = torch.arange(region.numel(), device=region.device)
         found = self.net.read(self.image[pair], trial, masks, task, draw=torch.zeros_like)
         values = found.gather(1, self.label[pair, None]).view_as(region)
+        self.low = torch.minimum(self.low, values.amin(dim=1, keepdim=True))
+        self.high = torch.maximum(self.high, values.amax(dim=1, keepdim=True))
         self.values = torch.full_like(self.gains, -torch.inf).scatter(1, region, values)
         self.gains = self.gains.scatter(1, region, values - self.base)
 
