@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
 from proofmap.methods import HSIC, Sobol, make_method
 from proofmap.methods.masks.terms import upsampling
 from proofmap.methods.perturbation import sensitivity
@@ -121,3 +122,9 @@ def test_the_cost_is_what_goes_through_the_net_whatever_the_labels() -> None:
 def test_the_settings_of_the_sources() -> None:
     assert (Sobol().grid, Sobol().designs) == (8, 32)
     assert (HSIC.preset("paper").grid, HSIC.preset("paper").samples) == (7, 1500)
+
+
+def test_more_cells_than_the_sequence_has_dimensions_are_refused() -> None:
+    f = Classifier(lambda x: torch.zeros(len(x), 2), size=120)
+    with pytest.raises(InputError, match=r"at most 21201 .* lower grid"):
+        Sobol(grid=120)(f, pixels(1, 120), torch.tensor([[0]]))

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Task
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
@@ -39,8 +40,7 @@ class RISE(PerturbationMethod):
     expected to correlate with that of as many other masks by 2 r / (1 + r) (Spearman and Brown). It is done when this is at
     least 1 - ``tolerance``; each label by itself, so that a map does not depend on which others are asked for.
 
-    Presets: ``fast`` (the defaults), ``paper`` (as printed), ``released`` (as in its notebook). All take the whole grid of
-    masks to be one cell larger than the input, shifted by a random part of a cell.
+    Presets: ``fast`` (the defaults), ``paper`` (as printed, for ResNet-50), ``released`` (as in its notebook).
     """
 
     name: ClassVar[str] = "rise"
@@ -80,9 +80,11 @@ class RISE(PerturbationMethod):
         """Maps ``(n, L, positions)`` of some of the images."""
         sums = _Sums(len(images), net.labels.shape[1], net.inputs.count, net.images.device)
         maps = torch.zeros_like(sums.weighted[:, 0])
-        waiting = torch.ones(maps.shape[:2], dtype=torch.bool, device=maps.device)
+        waiting = net.labels[images.start : images.stop] != NO_LABEL
         for done in range(0, self.masks, _ROUND):
             active, until = waiting.any(dim=1).nonzero()[:, 0], min(done + _ROUND, self.masks)
+            if not len(active):
+                break
             self._add_masks(net, images, active, range(done, until), sums, task)
             expected = None if self.coverage else self.shown * until
             ends = torch.full_like(waiting, until == self.masks)
@@ -92,10 +94,7 @@ class RISE(PerturbationMethod):
             for image in ends.any(dim=1).nonzero()[:, 0].tolist():
                 maps[image, ends[image]] = sums.maps(image, expected)[ends[image]]
             waiting &= ~ends
-            left = int(waiting.any(dim=1).sum())
-            task.advance((len(active) - left) * (self.masks - until))
-            if left == 0:
-                break
+            task.advance(int((~waiting[active].any(dim=1)).sum()) * (self.masks - until))
         return maps
 
     def _add_masks(

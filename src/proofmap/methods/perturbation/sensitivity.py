@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core import streams
+from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
 from proofmap.methods.masks.terms import enlarged, upsampling
@@ -53,6 +54,12 @@ class SensitivityMethod(PerturbationMethod):
 
 def quasi_random(net: MaskedNet, points: int, dimension: int) -> Tensor:
     """Points ``(N, points, dimension)`` in [0, 1) for each image: a Sobol' sequence, shifted by the image's own amount."""
+    most = torch.quasirandom.SobolEngine.MAXDIM
+    if dimension > most:
+        raise InputError(
+            f"{net.name} cannot look at so many cells: it draws {dimension} numbers, at most {most} are possible; "
+            "lower grid, or use another method"
+        )
     sequence = _sobol_sequence(points, dimension).to(net.images.device)
     return (sequence + streams.uniform(net.keys, dimension)[:, None]) % 1.0
 
