@@ -118,7 +118,8 @@ def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(
         assert stopped[table] == whole[table]
 
 
-def test_the_unit_that_takes_maps_follows_the_one_that_makes_them(tmp_path: Path) -> None:
+def units_of(tmp_path: Path, methods: list[str]) -> list[tuple[str, bool]]:
+    """The units of a study in the order in which they are handed out, and whether each stays with the one before it."""
     from proofmap.study.executors.executor import LocalExecutor
     from proofmap.study.unit import Unit
 
@@ -133,27 +134,19 @@ def test_the_unit_that_takes_maps_follows_the_one_that_makes_them(tmp_path: Path
 
             return super().run(make_worker, noted())
 
-    run_study(
-        toy_study(tmp_path, 4, methods=[TOP, "random", MASK]), tmp_path / "run", executor=Noting(), threads=1
-    )
-    assert [(unit.method, unit.together) for unit in handed] == 2 * [
-        ("random", False),
-        (MASK, False),
-        (TOP, True),
-    ]
+    run_study(toy_study(tmp_path, 4, methods=methods), tmp_path / "run", executor=Noting(), threads=1)
+    return [(unit.method, unit.together) for unit in handed]
+
+
+def test_the_unit_that_takes_maps_follows_the_one_that_makes_them(tmp_path: Path) -> None:
+    found = units_of(tmp_path, [TOP, "random", MASK])
+    assert found == 2 * [("random", False), (MASK, False), (TOP, True)]
 
 
 def test_wrappers_around_one_method_stay_together(tmp_path: Path) -> None:
-    from proofmap.study.plan import _line
-
-    sources = {TOP: MASK, f"inverse:{TOP}": TOP, f"blurred:{MASK}": MASK}
-    assert _line(f"inverse:{TOP}", sources) == [MASK, TOP, f"inverse:{TOP}"]
-    study = toy_study(tmp_path, 4, methods=[f"inverse:{MASK}", f"inverse:{TOP}", MASK, TOP])
-    cost = {
-        method.name: method.cost
-        for method in preview(Setup(study=study, threads=1), tmp_path / "none").plan.methods
-    }
-    assert all(cost[name] is not None and cost[name].gradient == 0 for name in cost if name != MASK)  # type: ignore[union-attr]
+    first, last = f"inverse:{TOP}", f"blurred:{MASK}"
+    found = units_of(tmp_path, [first, MASK, TOP, last])
+    assert found == 2 * [(MASK, False), (TOP, True), (first, True), (last, True)]
 
 
 def test_on_a_cluster_it_goes_to_the_same_worker() -> None:
