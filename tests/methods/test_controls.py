@@ -179,7 +179,7 @@ def test_wrappers_are_what_they_wrap() -> None:
 @pytest.mark.parametrize("name", ["blurred", "inverse", "top-label"])
 def test_a_wrapper_of_nothing_says_what_it_needs(name: str) -> None:
     with pytest.raises(
-        InputError, match=f"{name} needs the method whose maps it takes, such as {name}:grad-cam"
+        InputError, match=f"{name} needs the method whose map it shows, such as {name}:grad-cam"
     ):
         make_method(name)
 

@@ -12,7 +12,7 @@ def blurred(values: Tensor, sigma: float, axes: int) -> Tensor:
     """Values ``(..., *positions)`` blurred along their last ``axes`` axes; ``sigma`` is in positions.
 
     >>> blurred(torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0]]), 1.0, 1)
-    tensor([[0.0777, 0.2465, 0.4026, 0.2465, 0.0777]])
+    tensor([[0.0772, 0.2571, 0.4026, 0.2571, 0.0772]])
     """
     for axis in range(values.ndim - axes, values.ndim):
         kernel = gaussian_matrix(values.shape[axis], sigma, values.device)

@@ -53,7 +53,7 @@ class Wrapper(Method):
     @classmethod
     def build(cls, options: Mapping[str, Any]) -> Self:
         if "of" not in options:
-            raise InputError(f"{cls.name} needs the method whose maps it takes, such as {cls.name}:grad-cam")
+            raise InputError(f"{cls.name} needs the method whose map it shows, such as {cls.name}:grad-cam")
         return super().build(options)
 
     @classmethod
