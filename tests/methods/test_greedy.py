@@ -74,3 +74,14 @@ def test_fewer_candidates_cost_less_and_lose_little_at_the_game() -> None:
     assert few.cost(4).forward < 0.6 * all_.cost(4).forward
     assert area["all"] > area["random"] + 0.01 and area["few"] > area["random"] + 0.01
     assert area["few"] > area["all"] - 0.2 * (area["all"] - area["random"])
+
+
+def test_a_label_that_is_impossible_until_late_still_gets_an_order_of_all_regions() -> None:
+    def corner(x: Tensor) -> Tensor:
+        seen = (x[:, 0, -1, -1] > 0.5).float()
+        return torch.stack([seen, 1 - seen], dim=1)
+
+    f, images = Classifier(corner, size=SIZE, outputs="probabilities"), torch.ones(1, 3, SIZE, SIZE)
+    maps = GreedyInsertion(regions=4, superpixels="grid")(f, images, torch.tensor([[0, 1]]))[0]
+    assert maps[0, -1, -1] == 1 and maps[1, -1, -1] == 0.25
+    assert all(map_.unique().tolist() == [0.25, 0.5, 0.75, 1.0] for map_ in maps)
