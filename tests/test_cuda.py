@@ -19,6 +19,18 @@ pytestmark = [
 ]
 
 
+PERTURBATION = (
+    "occlusion",
+    "rise:masks=100",
+    "lime:samples=60,regions=9",
+    "shapley:orders=3,regions=9",
+    "kernel-shap:samples=60,regions=9",
+    "sobol:designs=4,grid=3",
+    "hsic:samples=60,grid=3",
+    "greedy-insertion:regions=9",
+)
+
+
 def classifier(device: str, **options: object) -> pm.Classifier:
     return pm.Classifier(conv_net(seed=3), size=16, mean=MEAN, std=STD, device=device, **options)  # type: ignore[arg-type]
 
@@ -38,6 +50,8 @@ def test_every_method_and_score_agrees_with_the_cpu() -> None:
         pm.LearnedMask(steps=5, scale=2, fill="blur", masks=2),
         *map(pm.make_method, ("gradient", "gradient-x-input", "grad-cam", "random", "centered-gaussian")),
         pm.TopLabel.wrap("grad-cam"),
+        *map(pm.make_method, PERTURBATION),
+        *map(pm.make_method, ("edges", "inverse:gradient", "blurred:grad-cam")),
     ]
     found = [
         pm.evaluate(classifier(device), images, methods=methods, labels="p>=0.05")
@@ -66,8 +80,8 @@ def test_learning_twice_gives_the_same_bits() -> None:
     assert torch.equal(method(f, images, labels), method(f, images, labels))
 
 
-@pytest.mark.parametrize("name", ["gradient", "gradient-x-input", "grad-cam"])
-def test_gradients_twice_give_the_same_bits(name: str) -> None:
+@pytest.mark.parametrize("name", ["gradient", "gradient-x-input", "grad-cam", *PERTURBATION])
+def test_maps_twice_give_the_same_bits(name: str) -> None:
     images, labels = pixels(3, 16).cuda(), torch.tensor([[0, 1], [2, 3], [1, 0]]).cuda()
     f = classifier("cuda")
     first = pm.make_method(name)(f, images, labels)

@@ -1,14 +1,26 @@
-"""Maps that know nothing of the net, and the top label's map for every label."""
+"""Maps that know nothing of the net, and wrappers: the top label's map for every label, blurred and turned-round maps."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.ndimage
 import scipy.stats
 import torch
 from torch import Tensor
 
-from proofmap.methods import CenteredGaussian, GradientInput, Random, TopLabel, make_method
+from proofmap.core.errors import InputError
+from proofmap.methods import (
+    Blurred,
+    CenteredGaussian,
+    Edges,
+    GradientInput,
+    Inverse,
+    Random,
+    TopLabel,
+    make_method,
+)
+from proofmap.testing.nets import ROWS, SERIES, classifier_of, values
 from tests.toys import conv_classifier, linear_classifier, pixels
 
 SIZE = 8
@@ -86,6 +98,90 @@ def test_sigma_is_a_share_of_the_shorter_side() -> None:
     ]
     assert map_[2, 4] == 1  # the centre
     assert map_[2, 6].item() == pytest.approx(np.exp(-0.5 * (2 / 2.5) ** 2))
+
+
+# ---- edges -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sigma", [0.0, 1.5])
+def test_edges_are_scipys_sobel_over_all_channels(sigma: float) -> None:
+    f, images = conv_classifier((9, 12)), pixels(2, (9, 12))
+    maps = Edges(sigma=sigma)(f, images, LABELS[:2])
+    for i in range(2):
+        total = np.zeros((9, 12))
+        for c in range(3):
+            x = images[i, c].double().numpy() / f.std[c]
+            if sigma:
+                ones = scipy.ndimage.gaussian_filter(np.ones_like(x), sigma, mode="constant")
+                x = scipy.ndimage.gaussian_filter(x, sigma, mode="constant") / ones
+            total += sum((scipy.ndimage.sobel(x, axis, mode="nearest") / 8) ** 2 for axis in (0, 1))
+        np.testing.assert_allclose(maps[i, 0].numpy(), np.sqrt(total), rtol=1e-3, atol=1e-4)
+
+
+def test_edges_know_nothing_of_the_net_and_their_order_does_not_depend_on_a_blur_of_nothing() -> None:
+    images = pixels(1, SIZE)
+    one, other = (Edges()(conv_classifier(SIZE, seed=k), images, LABELS[:1]) for k in (0, 1))
+    assert torch.equal(one, other) and Edges().label_free
+    assert not torch.allclose(one, Edges(sigma=2)(conv_classifier(SIZE), images, LABELS[:1]))
+
+
+def test_edges_of_a_series_are_its_steps_and_rows_have_none() -> None:
+    f, x = classifier_of(SERIES), values(SERIES, 1)
+    maps = Edges()(f, x, torch.tensor([[0]]))[0, 0]
+    scaled = x[0] / torch.tensor(SERIES.std)[:, None]
+    step = (scaled[:, 2:] - scaled[:, :-2]).square().sum(dim=0).sqrt() / 2
+    torch.testing.assert_close(maps[1:-1], step)
+    with pytest.raises(InputError, match="rows have no edges"):
+        Edges()(classifier_of(ROWS), values(ROWS, 1), torch.tensor([[0]]))
+
+
+# ---- blurred and inverse -----------------------------------------------------------------------------------
+
+
+def test_blurred_is_scipys_gaussian_filter_with_a_border_that_weighs_nothing(images: Tensor) -> None:
+    f = conv_classifier(SIZE)
+    maps = Blurred.wrap("gradient-x-input", sigma=0.2)(f, images, LABELS)
+    plain = GradientInput()(f, images, LABELS).double().numpy()
+    ones = scipy.ndimage.gaussian_filter(np.ones((SIZE, SIZE)), 0.2 * SIZE, mode="constant")
+    for i in range(3):
+        for j in range(3):
+            expected = scipy.ndimage.gaussian_filter(plain[i, j], 0.2 * SIZE, mode="constant") / ones
+            np.testing.assert_allclose(maps[i, j].numpy(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_maps_of_rows_cannot_be_blurred() -> None:
+    with pytest.raises(InputError, match="maps of rows cannot be blurred"):
+        Blurred.wrap("gradient")(classifier_of(ROWS), values(ROWS, 1), torch.tensor([[0]]))
+
+
+@pytest.mark.parametrize("spec", ["gradient", "gradient-x-input", "grad-cam"])
+def test_inverse_turns_the_order_round(spec: str, images: Tensor) -> None:
+    f = conv_classifier(SIZE)
+    plain, turned = (make_method(s)(f, images, LABELS) for s in (spec, f"inverse:{spec}"))
+    total = plain + turned  # zero, or the largest value of each map
+    torch.testing.assert_close(total, total[..., :1, :1].expand_as(total))
+    assert plain.flatten(2).argmax(dim=2).equal(turned.flatten(2).argmin(dim=2))
+    if not make_method(spec).signed:
+        assert turned.min() >= 0
+
+
+def test_wrappers_are_what_they_wrap() -> None:
+    for kind in (Blurred, Inverse):
+        for spec in ("gradient", "gradient-x-input", "random", "random:per_label=true"):
+            inner, outer = make_method(spec), kind.wrap(spec)
+            for fact in ("label_free", "stochastic", "signed"):
+                assert getattr(outer, fact) == getattr(inner, fact), (spec, fact)
+            assert outer.cost(5) == inner.cost(5)
+    assert make_method("blurred:of=grad-cam,sigma=0.1") == Blurred.wrap("grad-cam", sigma=0.1)
+    assert make_method("inverse:top-label:gradient").title() == "inverse:top-label:gradient"
+
+
+@pytest.mark.parametrize("name", ["blurred", "inverse", "top-label"])
+def test_a_wrapper_of_nothing_says_what_it_needs(name: str) -> None:
+    with pytest.raises(
+        InputError, match=f"{name} needs the method whose map it shows, such as {name}:grad-cam"
+    ):
+        make_method(name)
 
 
 # ---- the top label's map -----------------------------------------------------------------------------------

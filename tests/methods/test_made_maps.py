@@ -1,4 +1,4 @@
-"""``top-label:METHOD`` takes the maps that METHOD is judged by: no pass is spent twice, and the bits do not change."""
+"""``top-label:METHOD``, and every other wrapper, takes the maps that METHOD is judged by: no pass is spent twice, and the bits do not change."""
 
 from __future__ import annotations
 
@@ -62,6 +62,31 @@ def test_only_a_method_with_the_same_settings_gives_its_maps() -> None:
     assert taken_from(ready) == {}
 
 
+@pytest.mark.parametrize("wrapper", ["inverse", "blurred"])
+def test_other_wrappers_take_maps_too(wrapper: str) -> None:
+    f, tally = counted_classifier(size=SIZE)
+    images, labels = pixels(N, SIZE), torch.tensor([[0, 1, 2]]).expand(N, -1)
+    mask, wrapped = (make_method(spec).prepare(f) for spec in (MASK, f"{wrapper}:{MASK}"))
+    made = MadeMaps([mask, wrapped])
+    made(mask, images, labels, seed=0, progress=Silent())
+    tally.reset()
+    taken = made(wrapped, images, labels, seed=0, progress=Silent())
+    assert tally.images == 0 and wrapped.cost_of_taking().passes == 0
+    torch.testing.assert_close(taken, wrapped(images, labels))
+
+
+def test_wrappers_around_wrappers_are_made_from_what_is_there() -> None:
+    f, images = conv_classifier(SIZE), pixels(N, SIZE)
+    labels = f.top(images, 3)
+    specs = (MASK, TOP, f"inverse:{TOP}", f"inverse:{MASK}")
+    ready = {spec: make_method(spec).prepare(f) for spec in specs}
+    assert taken_from(ready) == {TOP: MASK, f"inverse:{TOP}": TOP, f"inverse:{MASK}": MASK}
+    made = MadeMaps(ready.values())
+    for spec in specs:
+        maps = made(ready[spec], images, labels, seed=0, progress=Silent())
+        torch.testing.assert_close(maps, ready[spec](images, labels))
+
+
 def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(tmp_path: Path) -> None:
     study = toy_study(tmp_path, 4, methods=[TOP, "gradient", MASK])
     plan = preview(Setup(study=study, threads=1), tmp_path / "none").plan
@@ -93,7 +118,8 @@ def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(
         assert stopped[table] == whole[table]
 
 
-def test_the_unit_that_takes_maps_follows_the_one_that_makes_them(tmp_path: Path) -> None:
+def units_of(tmp_path: Path, methods: list[str]) -> list[tuple[str, bool]]:
+    """The units of a study in the order in which they are handed out, and whether each stays with the one before it."""
     from proofmap.study.executors.executor import LocalExecutor
     from proofmap.study.unit import Unit
 
@@ -108,14 +134,19 @@ def test_the_unit_that_takes_maps_follows_the_one_that_makes_them(tmp_path: Path
 
             return super().run(make_worker, noted())
 
-    run_study(
-        toy_study(tmp_path, 4, methods=[TOP, "random", MASK]), tmp_path / "run", executor=Noting(), threads=1
-    )
-    assert [(unit.method, unit.together) for unit in handed] == 2 * [
-        ("random", False),
-        (MASK, False),
-        (TOP, True),
-    ]
+    run_study(toy_study(tmp_path, 4, methods=methods), tmp_path / "run", executor=Noting(), threads=1)
+    return [(unit.method, unit.together) for unit in handed]
+
+
+def test_the_unit_that_takes_maps_follows_the_one_that_makes_them(tmp_path: Path) -> None:
+    found = units_of(tmp_path, [TOP, "random", MASK])
+    assert found == 2 * [("random", False), (MASK, False), (TOP, True)]
+
+
+def test_wrappers_around_one_method_stay_together(tmp_path: Path) -> None:
+    first, last = f"inverse:{TOP}", f"blurred:{MASK}"
+    found = units_of(tmp_path, [first, MASK, TOP, last])
+    assert found == 2 * [(MASK, False), (TOP, True), (first, True), (last, True)]
 
 
 def test_on_a_cluster_it_goes_to_the_same_worker() -> None:

@@ -104,8 +104,10 @@ def with_control(control: dict[str, list[float]], **changes: object) -> pm.Evalu
     return replace(found, results=(m, noise))
 
 
-def test_a_control_that_misses_a_bar_is_as_it_should_be() -> None:
-    result = audit(with_control(NOISE), min_completeness=0.8, min_soundness=0.8)
+@pytest.mark.parametrize("name", ["random", "centered-gaussian", "edges"])
+def test_a_control_that_misses_a_bar_is_as_it_should_be(name: str) -> None:
+    control = with_control(NOISE, settings={"method": name})
+    result = audit(control, min_completeness=0.8, min_soundness=0.8)
     assert result.passes and [line.method for line in result.lines] == ["m", "m"]
     assert [line.passes for line in result.controls] == [False, True]
     assert "control: fails: the mean is 0.1000" in str(result) and result.notes == ()

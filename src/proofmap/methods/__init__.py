@@ -1,7 +1,7 @@
 """Methods: each makes one heat map per label. ``proofmap methods`` lists them. One folder or file per family."""
 
 from proofmap.methods.cams import GradCAM
-from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
+from proofmap.methods.controls import CenteredGaussian, Edges, Random
 from proofmap.methods.gradients import Gradient, GradientInput
 from proofmap.methods.masks import BeliefMask, LearnedMask
 from proofmap.methods.method import (
@@ -13,21 +13,44 @@ from proofmap.methods.method import (
     ReadyMethod,
     make_method,
 )
+from proofmap.methods.perturbation import (
+    HSIC,
+    LIME,
+    RISE,
+    GreedyInsertion,
+    KernelSHAP,
+    Occlusion,
+    Shapley,
+    Sobol,
+)
+from proofmap.methods.wrappers import Blurred, Inverse, TopLabel, Wrapper
 
 __all__ = [
     "METHODS",
     "BeliefMask",
+    "Blurred",
     "CenteredGaussian",
     "Cost",
+    "Edges",
     "FromFunction",
     "GradCAM",
     "Gradient",
     "GradientInput",
+    "GreedyInsertion",
+    "HSIC",
+    "Inverse",
+    "KernelSHAP",
+    "LIME",
     "LearnedMask",
     "Method",
     "MethodLike",
+    "Occlusion",
+    "RISE",
     "Random",
     "ReadyMethod",
+    "Shapley",
+    "Sobol",
     "TopLabel",
+    "Wrapper",
     "make_method",
 ]

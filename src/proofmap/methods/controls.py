@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,8 +13,9 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import center_distance
-from proofmap.methods.method import METHODS, Cost, Family, Method, MethodLike, ReadyMethod, make_method
-from proofmap.plugins.settings import required, setting
+from proofmap.methods.blur import blurred
+from proofmap.methods.method import METHODS, Cost, Family, Method, ReadyMethod
+from proofmap.plugins.settings import setting
 
 
 @METHODS.register
@@ -80,71 +80,54 @@ class CenteredGaussian(Method):
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class TopLabel(Method):
-    """The map of each image's most probable label, shown for every label: what the paper calls cheating.
+class Edges(Method):
+    """Where the input changes: the size of its gradient, by Sobel's filter.
 
-    It buys soundness without effort, and best effort shows it. Written ``top-label:METHOD``. Where METHOD itself is judged
-    too, its maps are taken, and cost nothing more.
+        M(p) = sqrt( sum over channels and axes of (D x)^2 ),      D = (1, 0, -1) / 2 along the axis, (1, 2, 1) / 4 across it
+
+    on the normalised input, whose border is repeated outwards; ``sigma`` blurs it first, as Canny does. Maps of several
+    methods look like this whatever the net has learned (Adebayo et al. 2018).
     """
 
-    name: ClassVar[str] = "top-label"
+    name: ClassVar[str] = "edges"
     family: ClassVar[Family] = "control"
-    description: ClassVar[str] = "another method's map of the top label, shown for every label"
-    revision: ClassVar[int] = 2
-    of: Method = required("the method whose map of the top label is shown", main=True)
+    reference: ClassVar[str] = "Adebayo et al. 2018"
+    description: ClassVar[str] = "an edge detector: where the input changes, whatever the net"
+    sigma: float = setting(0.0, "blur before edges are looked for, in positions; 0: none", least=0)
 
     label_free = True
 
-    @property
-    def stochastic(self) -> bool:  # type: ignore[override]
-        return self.of.stochastic
+    def prepare(self, classifier: Classifier) -> ReadyMethod:
+        inputs = classifier.inputs
+        if not inputs.has_neighbours:
+            raise InputError(f"{inputs.noun} have no edges: their {inputs.position_noun} have no neighbours")
+        return super().prepare(classifier)
 
-    def prepare(self, classifier: Classifier) -> ReadyTopLabel:
-        return ReadyTopLabel(self, classifier, self.of.prepare(classifier))
+    def cost(self, labels: int) -> Cost:
+        return Cost()
 
-    def cost(self, labels: int) -> Cost | None:
-        inner = self.of.cost(1)
-        return None if inner is None else inner + Cost(forward=1)
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        inputs = classifier.inputs
+        axes = range(-len(inputs.positions), 0)
+        x = images / inputs.per_channel(images.new_tensor(inputs.std))
+        if self.sigma > 0:
+            x = blurred(x, self.sigma, len(inputs.positions))
+        total = torch.zeros_like(x)
+        for along in axes:
+            gradient = x
+            for axis in axes:
+                gradient = _filtered(gradient, axis, (0.5, 0.0, -0.5) if axis == along else (0.25, 0.5, 0.25))
+            total += gradient.square()
+        return inputs.merged_channels(total).sqrt()[:, None]
 
-    @classmethod
-    def build(cls, options: Mapping[str, Any]) -> Self:
-        if "of" not in options:
-            raise InputError("top-label needs the method whose map it shows, such as top-label:grad-cam")
-        return super().build(options)
 
-    @classmethod
-    def wrap(cls, method: MethodLike) -> TopLabel:
-        """The wrapper around any method, name or function."""
-        return cls(of=make_method(method))
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyTopLabel(ReadyMethod):
-    """The wrapper with the method inside it ready for the same net."""
-
-    of: ReadyMethod
-
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "of": self.of.record()}
-
-    @property
-    def made_from(self) -> ReadyMethod:
-        return self.of
-
-    def take(self, maps: Tensor, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        """The top label's map among those that were made for all labels; made anew where it is not among them."""
-        top = self.classifier.top(images, 1)
-        there = labels == top
-        taken = maps[torch.arange(len(maps), device=maps.device), there.to(torch.int64).argmax(dim=1)][
-            :, None
-        ]
-        missing = ~there.any(dim=1)
-        if bool(missing.any()):
-            taken[missing] = self.of(images[missing], top[missing], seed=seed, progress=progress)
-        return self.spread(taken, labels)
-
-    def cost_of_taking(self) -> Cost:
-        return Cost(forward=1)
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        return self.of(images, self.classifier.top(images, 1), seed=seed, progress=progress)
+def _filtered(x: Tensor, axis: int, weights: tuple[float, float, float]) -> Tensor:
+    """``x`` filtered by three weights along an axis, its border repeated."""
+    side = x.shape[axis]
+    place = torch.arange(side, device=x.device)
+    before, after = (place - 1).clamp_min(0), (place + 1).clamp_max(side - 1)
+    return (
+        weights[0] * x.index_select(axis, before) + weights[1] * x + weights[2] * x.index_select(axis, after)
+    )

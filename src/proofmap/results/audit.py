@@ -19,7 +19,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.html_tables import table_html
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 
-CONTROLS = ("random", "centered-gaussian")
+CONTROLS = ("random", "centered-gaussian", "edges")
 """Methods that know nothing of the net."""
 
 

@@ -12,8 +12,8 @@ import torch
 
 from proofmap.classifier import Classifier
 from proofmap.core.labels import LabelRule
-from proofmap.methods.controls import TopLabel
 from proofmap.methods.method import Cost, Method, ReadyMethod
+from proofmap.methods.wrappers import Wrapper
 from proofmap.metrics.metric import ReadyMetric
 from proofmap.study.watchers.status import duration
 
@@ -72,7 +72,7 @@ def expected_cost(
     """What it costs to judge methods on so many images with so many labels each; nothing is made ready for it."""
     known, unknown = Cost(), []
     for method in methods:
-        taken = isinstance(method, TopLabel) and method.of in methods
+        taken = isinstance(method, Wrapper) and method.of in methods
         each = unit_cost(ReadyMethod(method, classifier), metrics, labels, taken=taken)
         if each is None:
             unknown.append(method.title())

@@ -123,17 +123,23 @@ def work_of(
                 curves = (method.id, block) not in begun
                 before = (waiting[-1].method, waiting[-1].block) if waiting else ("", 0)
                 source = sources.get(method.name, "")
-                together = (
-                    before[1] == block and bool(source) and source in (before[0], sources.get(before[0]))
-                )
+                together = bool(source) and before[1] == block and source in _line(before[0], sources)
                 waiting.append(Unit(method.name, block, subjects, missing, key, maps, curves, together))
     return Work(len(blocks) * len(methods), tuple(waiting), {b: tuple(m) for b, m in blocks.items()})
 
 
 def _place(name: str, names: Sequence[str], sources: Mapping[str, str]) -> tuple[int, ...]:
     """Where a method comes: in the study's order, but after the one that it takes its maps from."""
-    before = _place(sources[name], names, sources) if name in sources else ()
-    return (*before, names.index(name))
+    return tuple(names.index(one) for one in _line(name, sources))
+
+
+def _line(name: str, sources: Mapping[str, str]) -> list[str]:
+    """The method, after the one that it takes its maps from, after the one that that one takes its maps from.
+
+    >>> _line("inverse:top-label:a", {"inverse:top-label:a": "top-label:a", "top-label:a": "a"})
+    ['a', 'top-label:a', 'inverse:top-label:a']
+    """
+    return [*(_line(sources[name], sources) if name in sources else []), name]
 
 
 def digest(content: object) -> str:

@@ -1,0 +1,120 @@
+"""Greedy insertion: show, one after another, the region that raises the label most. The order is the map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.core.inputs import Inputs
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress, Task
+from proofmap.methods.method import METHODS
+from proofmap.methods.perturbation.passes import QUANTITY_HELP, MaskedNet, Quantity
+from proofmap.methods.perturbation.regions import RegionMethod
+from proofmap.methods.perturbation.superpixels import Regions
+from proofmap.plugins.settings import setting
+
+_TIE = 1e-5
+"""Regions whose values differ by less are equal; the first one is taken. Batches of other sizes differ by less."""
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class GreedyInsertion(RegionMethod):
+    """The order in which greedy search shows regions: S_0 is empty, S_t+1 = S_t and the region r with the largest
+    f(x with S_t and r shown, a). The map is 1 for the region that comes first, 1/K for the last of K; 1 everywhere
+    for a label that no region changes.
+
+    It optimises the insertion game itself, for right and wrong labels alike: a strong opponent for soundness. Each label has a
+    search of its own; they share the first step. With ``candidates`` a step tries only that many regions, those that last
+    raised the label most, which costs K * candidates passes in place of K^2 / 2. Chen et al. 2024 search all, and add three more terms
+    to f.
+    """
+
+    name: ClassVar[str] = "greedy-insertion"
+    reference: ClassVar[str] = "Chen et al. 2024"
+    description: ClassVar[str] = "the order in which greedy search shows superpixels to raise the label"
+
+    quantity: Quantity = setting("log-probability", QUANTITY_HELP)
+    candidates: int | None = setting(None, "regions tried at each step; none: all that are left", least=1)
+
+    def passes(self, inputs: Inputs, labels: int) -> int:
+        count = self.count(inputs)
+        return 0 if count == 1 else count + 1 + labels * self._later(count)
+
+    def _later(self, count: int) -> int:
+        """Passes of one label after the first step; the last region needs no trial."""
+        return sum(min(left, self.candidates or left) for left in range(2, count))
+
+    def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
+        count, device = regions.count, net.images.device
+        if count == 1:
+            return torch.ones(*net.labels.shape, 1, device=device)
+        alone = torch.eye(count + 1, count, dtype=torch.bool, device=device)  # each region, then none
+        found = net.samples(
+            count + 1,
+            lambda image, sample: regions.keep(image, alone[sample]),
+            progress,
+            draw=torch.zeros_like,
+        )
+        image, label = (net.labels != NO_LABEL).nonzero().unbind(dim=1)
+        search = _Search(net, regions, image, label, found[image, :, label])
+        with progress.task(self.name, len(image) * self._later(count)) as task:
+            while search.left > 0:
+                if 1 < search.left < count:
+                    search.try_regions(min(search.left, self.candidates or search.left), task)
+                search.show_best()
+        maps = torch.zeros(*net.labels.shape, count, device=device)
+        maps[image, label] = search.order.masked_fill(search.high - search.low <= _TIE, 1.0)
+        return maps
+
+
+class _Search:
+    """Greedy searches of P (image, label) pairs, side by side."""
+
+    def __init__(self, net: MaskedNet, regions: Regions, image: Tensor, label: Tensor, first: Tensor) -> None:
+        self.net, self.regions, self.image, self.label = net, regions, image, label
+        self.left = regions.count
+        self.base = first[:, -1:]  # (P, 1): the label's value with all that is shown now
+        self.values = first[:, :-1]  # (P, K): with each region too; -inf where that was not tried
+        self.gains = self.values - self.base  # when it was last tried
+        self.shown = torch.zeros_like(self.values, dtype=torch.bool)
+        self.order = torch.zeros_like(self.values)
+        self.low, self.high = first.aminmax(dim=1, keepdim=True)  # of all values that were seen
+
+    def show_best(self) -> None:
+        best = first_largest(self.values.masked_fill(self.shown, -torch.inf))[:, None]
+        self.base = self.values.gather(1, best)
+        self.order.scatter_(1, best, self.left / self.regions.count)
+        self.shown.scatter_(1, best, True)
+        self.left -= 1
+
+    def try_regions(self, tried: int, task: Task) -> None:
+        """See what the hidden regions give that gained most when last tried."""
+        gains = self.gains.masked_fill(self.shown, -torch.inf)
+        region = gains.sort(dim=1, descending=True, stable=True).indices[:, :tried]
+        pair = torch.arange(region.numel(), device=region.device) // tried
+
+        def masks(image: Tensor, trial: Tensor) -> Tensor:
+            shown = self.shown[pair[trial]].scatter(1, region.flatten()[trial, None], True)
+            return self.regions.keep(image, shown)
+
+        trial = torch.arange(region.numel(), device=region.device)
+        found = self.net.read(self.image[pair], trial, masks, task, draw=torch.zeros_like)
+        values = found.gather(1, self.label[pair, None]).view_as(region)
+        self.low = torch.minimum(self.low, values.amin(dim=1, keepdim=True))
+        self.high = torch.maximum(self.high, values.amax(dim=1, keepdim=True))
+        self.values = torch.full_like(self.gains, -torch.inf).scatter(1, region, values)
+        self.gains = self.gains.scatter(1, region, values - self.base)
+
+
+def first_largest(values: Tensor) -> Tensor:
+    """The first place ``(P,)`` whose value ``(P, K)`` is the largest, but for rounding.
+
+    >>> first_largest(torch.tensor([[0.0, 2.0, 2.000001], [1.0, 0.0, 3.0]]))
+    tensor([1, 2])
+    """
+    return (values >= values.amax(dim=1, keepdim=True) - _TIE).to(torch.int8).argmax(dim=1)

@@ -1,0 +1,178 @@
+"""What perturbation methods have in common: inputs shown in part, and what the net then says of every label.
+
+A masked input is ``keep * x + (1 - keep) * x'``, where x' is the fill. One pass of the net answers for all labels of an
+image, so that the number of passes does not depend on how many labels there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.batching import in_batches
+from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.progress import Progress, Task
+from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.methods.method import Cost, Family, Method, ReadyMethod
+from proofmap.plugins.settings import setting
+
+Quantity = Literal["probability", "log-probability", "logit"]
+QUANTITY_HELP = "what is explained: the net's probability f, its logarithm, or the logit"
+FILL_HELP = (
+    "what hidden positions show; none: their own mean, over a region where there are such, or over the input"
+)
+
+Masks = Callable[[Tensor, Tensor], Tensor]
+"""From the numbers of images ``(B,)`` and of their samples ``(B,)`` to masks ``(B, *positions)``, one where shown."""
+Draw = Callable[[Tensor], Tensor]
+"""From the numbers of samples ``(B,)`` to those of the draws of the fill that they see."""
+
+_USUAL = Pictures(size=(224, 224))
+"""The inputs that passes are counted for where no net is known yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerturbationMethod(Method):
+    """A method that looks at the net from outside: it hides parts of the input and reads off the labels' values."""
+
+    family: ClassVar[Family] = "perturbation"
+    fill: Fill | None = setting(Gray(), FILL_HELP)
+    quantity: Quantity = setting("probability", QUANTITY_HELP)
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        return self.fill is not None and self.fill.random
+
+    def prepare(self, classifier: Classifier) -> ReadyPerturbation:
+        return ReadyPerturbation(
+            self, classifier, None if self.fill is None else self.fill.prepare(classifier)
+        )
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(forward=self.passes(_USUAL, labels))
+
+    def passes(self, inputs: Inputs, labels: int) -> int:
+        """Masked inputs that go through the net for one input, at most."""
+        raise NotImplementedError
+
+    def explain(self, net: MaskedNet, progress: Progress) -> Tensor:
+        """Maps ``(N, L, *positions)`` of the images and labels of ``net``."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyPerturbation(ReadyMethod):
+    """A perturbation method with its fill ready for the net."""
+
+    fill: ReadyFill | None
+
+    def record(self) -> dict[str, object]:
+        fill = {"fill": "own mean"} if self.fill is None else self.fill.record()
+        return {**super().record(), "fill": fill}
+
+    def cost(self, labels: int) -> Cost:
+        method = cast(PerturbationMethod, self.method)
+        return Cost(forward=method.passes(self.classifier.inputs, labels))
+
+    @torch.no_grad()
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        method = cast(PerturbationMethod, self.method)
+        return method.explain(MaskedNet(self, method, images, labels, seed), progress)
+
+
+class MaskedNet:
+    """The net on masked images: what it says of each image's labels, for any number of masks, in full batches."""
+
+    def __init__(
+        self, ready: ReadyPerturbation, method: PerturbationMethod, images: Tensor, labels: Tensor, seed: int
+    ) -> None:
+        self.classifier, self.inputs = ready.classifier.frozen(), ready.classifier.inputs
+        self.images, self.labels = images, labels
+        self.name, self.quantity = method.name, method.quantity
+        self.keys = streams.image_keys(images, seed, method.name)
+        """One stream for the masks of each image."""
+        self._fill, self._fill_keys = ready.fill, streams.image_keys(images, seed, method.name, "fill")
+        self._fixed: Tensor | None = None
+        if ready.fill is None:
+            self.hide_by_means(None)
+        elif not ready.fill.random:
+            self._fixed = ready.fill(images, self._fill_keys)
+
+    def hide_by_means(self, region: Tensor | None) -> None:
+        """Where no fill is named, hide positions behind the mean of their region ``(N, *positions)``, or of the image."""
+        if self._fill is None:
+            self._fixed = region_means(self.images, region, self.inputs)
+
+    @property
+    def random(self) -> bool:
+        """Whether two draws of the fill differ."""
+        return self._fixed is None
+
+    def sample_keys(self, image: Tensor, sample: Tensor) -> Tensor:
+        """A stream ``(B,)`` for each sample of an image."""
+        return streams.step_keys(self.keys[image], sample, 1)[:, 0]
+
+    def backgrounds(self, image: Tensor, draw: Tensor) -> Tensor:
+        """What is shown behind images ``(B,)`` at their draws ``(B,)``."""
+        if self._fixed is not None:
+            return self._fixed[image]
+        assert self._fill is not None, "without a fill, what is shown is fixed"
+        return self._fill(self.images[image], streams.step_keys(self._fill_keys[image], draw, 1)[:, 0])
+
+    def __call__(self, image: Tensor, keep: Tensor, draw: Tensor) -> Tensor:
+        """The values ``(B, L)`` of the labels of images ``(B,)`` under masks ``(B, *positions)``: one batch."""
+        shown = self.inputs.composite(keep, self.images[image], self.backgrounds(image, draw))
+        logits = self.classifier(shown)
+        if self.quantity != "logit":
+            logits = self.classifier.log_f(logits)
+        values = logits.gather(1, self.labels.clamp_min(0)[image])
+        return values.exp() if self.quantity == "probability" else values
+
+    def samples(self, count: int, masks: Masks, progress: Progress, *, draw: Draw | None = None) -> Tensor:
+        """The values ``(N, count, L)`` under so many masks of each image.
+
+        ``draw`` says which draw of a random fill the samples ``(B,)`` see; each has one of its own when left out.
+        """
+        place = torch.arange(len(self.images) * count, device=self.images.device)
+        with progress.task(self.name, len(place)) as task:
+            values = self.read(place // count, place % count, masks, task, draw=draw)
+        return values.view(len(self.images), count, -1)
+
+    def read(
+        self, image: Tensor, sample: Tensor, masks: Masks, task: Task, *, draw: Draw | None = None
+    ) -> Tensor:
+        """The values ``(J, L)`` of images ``(J,)`` under the masks of their samples ``(J,)``, in batches."""
+        values = torch.empty(len(image), self.labels.shape[1], device=image.device)
+
+        def run(start: int, stop: int) -> None:
+            which, number = image[start:stop], sample[start:stop]
+            drawn = number if draw is None else draw(number)
+            values[start:stop] = self(which, masks(which, number), drawn)
+            task.advance(stop - start)
+
+        in_batches(run, len(image), self.classifier.batches[0], item="masked image")
+        return values
+
+
+def region_means(images: Tensor, region: Tensor | None, inputs: Inputs) -> Tensor:
+    """Images ``(N, *shape)`` with every value replaced by the mean over its region ``(N, *positions)``, or over the image.
+
+    A row of a table has other units in each column, so that their means are those of the table.
+    """
+    if inputs.channel_axis is None:
+        return inputs.per_channel(inputs.neutral.to(images)).expand_as(images)
+    channels = images.flatten(2)  # (N, C, n)
+    if region is None:
+        return channels.mean(dim=2, keepdim=True).expand_as(channels).reshape(images.shape)
+    means = []
+    for values, index in zip(channels, region.flatten(1), strict=True):
+        inside = F.one_hot(index).to(values)  # products add up in the same order each time
+        means.append(((values @ inside) / inside.sum(dim=0).clamp_min(1))[:, index])
+    return torch.stack(means).view_as(images)

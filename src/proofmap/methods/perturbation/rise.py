@@ -1,0 +1,185 @@
+"""RISE: show the input through many random masks; a position is worth what the label is where it is shown.
+
+    M_a(p) = E[ f(x * m, a) | m(p) ]  ~  sum_i f(x * m_i, a) m_i(p) / sum_i m_i(p)
+
+The paper divides by N E[m] in place of the sum of the masks (``coverage=false``): the same in expectation, with the
+noise of how often each position happened to be shown. Masks are made when they are needed and never kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.core import streams
+from proofmap.core.inputs import Inputs
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress, Task
+from proofmap.methods.method import METHODS
+from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
+from proofmap.plugins.settings import setting
+
+_ROUND = 250
+"""Masks between two looks at whether a map has converged."""
+_LEAST_ROUNDS = 2
+_SUMS = 2**27
+"""Numbers that the sums of the images that are worked on together may take."""
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class RISE(PerturbationMethod):
+    """RISE (Petsiuk et al. 2018). A map is done when two halves of its masks agree, or when all masks are used up.
+
+    With r the correlation over positions between the maps of every first and every second mask, the map of all of them is
+    expected to correlate with that of as many other masks by 2 r / (1 + r) (Spearman and Brown). It is done when this is at
+    least 1 - ``tolerance``; each label by itself, so that a map does not depend on which others are asked for.
+
+    Presets: ``fast`` (the defaults), ``paper`` (as printed, for ResNet-50), ``released`` (as in its notebook).
+    """
+
+    name: ClassVar[str] = "rise"
+    reference: ClassVar[str] = "Petsiuk et al. 2018"
+    description: ClassVar[str] = "mean of random masks, weighted by what the net says of the input under each"
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {
+            "fast": {},
+            "paper": {"masks": 8000, "tolerance": 0.0, "coverage": False},
+            "released": {"masks": 6000, "grid": 8, "shown": 0.1, "tolerance": 0.0, "coverage": False},
+        }
+    }
+    stochastic = True
+
+    masks: int = setting(4000, "masks for each image, at most; all labels share them", least=2)
+    grid: int = setting(7, "cells of a mask along each axis, before it is enlarged", least=1)
+    shown: float = setting(0.5, "probability that a cell is shown", above=0, most=1)
+    tolerance: float = setting(
+        0.05, "stop when the map is expected to correlate by 1 - this with one of other masks; 0: never",
+        least=0, most=1,
+    )  # fmt: skip
+    coverage: bool = setting(
+        True, "divide by how much each position was shown; false: by its expectation, as the paper"
+    )
+
+    def passes(self, inputs: Inputs, labels: int) -> int:
+        return self.masks
+
+    def explain(self, net: MaskedNet, progress: Progress) -> Tensor:
+        n, labels = net.labels.shape
+        together = max(1, _SUMS // (2 * (labels + 1) * net.inputs.count))
+        with progress.task(self.name, n * self.masks) as task:
+            parts = [self._explain(net, range(k, min(n, k + together)), task) for k in range(0, n, together)]
+        return torch.cat(parts).view(n, labels, *net.inputs.positions)
+
+    def _explain(self, net: MaskedNet, images: range, task: Task) -> Tensor:
+        """Maps ``(n, L, positions)`` of some of the images."""
+        sums = _Sums(len(images), net.labels.shape[1], net.inputs.count, net.images.device)
+        maps = torch.zeros_like(sums.weighted[:, 0])
+        waiting = net.labels[images.start : images.stop] != NO_LABEL
+        for done in range(0, self.masks, _ROUND):
+            active, until = waiting.any(dim=1).nonzero()[:, 0], min(done + _ROUND, self.masks)
+            if not len(active):
+                break
+            self._add_masks(net, images, active, range(done, until), sums, task)
+            expected = None if self.coverage else self.shown * until
+            ends = torch.full_like(waiting, until == self.masks)
+            if self.tolerance > 0 and until >= min(_LEAST_ROUNDS * _ROUND, self.masks):
+                ends[active] |= disagreement(sums.halves(active, expected)) <= self.tolerance
+            ends &= waiting
+            for image in ends.any(dim=1).nonzero()[:, 0].tolist():
+                maps[image, ends[image]] = sums.maps(image, expected)[ends[image]]
+            waiting &= ~ends
+            task.advance(int((~waiting[active].any(dim=1)).sum()) * (self.masks - until))
+        return maps
+
+    def _add_masks(
+        self, net: MaskedNet, images: range, active: Tensor, samples: range, sums: _Sums, task: Task
+    ) -> None:
+        """Add the masks of these numbers to the sums of the images that are active.
+
+        Masks are made twice, for the net and for the sums, so that no more than those of a batch or of an image are there.
+        """
+        numbers = torch.arange(samples.start, samples.stop, device=active.device)
+
+        def masks(image: Tensor, sample: Tensor) -> Tensor:
+            return self.random_masks(net.sample_keys(image, sample), net.inputs)
+
+        image, sample = (active + images.start).repeat_interleave(len(numbers)), numbers.repeat(len(active))
+        values = net.read(image, sample, masks, task).view(len(active), len(numbers), -1)
+        for k, place in enumerate(active.tolist()):
+            own = masks(torch.full_like(numbers, images.start + place), numbers).flatten(1)
+            sums.add(place, values[k], own, begins=samples.start == 0)
+
+    def random_masks(self, keys: Tensor, inputs: Inputs) -> Tensor:
+        """One mask ``(B, *positions)`` for each stream ``(B,)``: a small grid of zeros and ones, enlarged linearly to one cell
+        more than the input and cut out at a random place of the first cell. Columns of a table are shown one by one."""
+        if not inputs.has_neighbours:
+            return (streams.uniform(keys, inputs.count) < self.shown).float().view(-1, *inputs.positions)
+        grid = [min(self.grid, side) for side in inputs.positions]
+        cells = math.prod(grid)
+        masks = (streams.uniform(keys, cells) < self.shown).float().view(-1, *grid)
+        for axis, (few, side) in enumerate(zip(grid, inputs.positions, strict=True)):
+            cell = math.ceil(side / few)
+            shift = streams.integers(keys, 1, cell, start=cells + axis)
+            place = torch.arange(side, device=keys.device) + shift + 0.5  # (B, side), on the enlarged grid
+            source = (place * (few / ((few + 1) * cell)) - 0.5).clamp(0, few - 1)
+            weights = (1 - (source[..., None] - torch.arange(few, device=keys.device)).abs()).clamp_min(0)
+            moved = masks.movedim(1 + axis, 1)
+            wide = weights @ moved.reshape(len(keys), few, -1)
+            masks = wide.view(len(keys), side, *moved.shape[2:]).movedim(1, 1 + axis)
+        return masks
+
+
+class _Sums:
+    """Sums over the masks of each image, apart for those with even and odd numbers: of the masks m, and of v m, where v is
+    what the net says less what it says under the first mask. A net that says always the same gives zeros.
+    """
+
+    def __init__(self, images: int, labels: int, positions: int, device: torch.device) -> None:
+        self.weighted = torch.zeros(images, 2, labels, positions, device=device)
+        self.shown = torch.zeros(images, 2, 1, positions, device=device)
+        self.first = torch.zeros(images, 1, labels, 1, device=device)
+
+    def add(self, image: int, values: Tensor, masks: Tensor, *, begins: bool) -> None:
+        """Add values ``(B, L)`` under masks ``(B, positions)``, from one with an even number on; ``begins``: from the first."""
+        if begins:
+            self.first[image, 0, :, 0] = values[0]
+        values = values - self.first[image, 0, :, 0]
+        for half in (0, 1):
+            self.weighted[image, half].addmm_(values[half::2].T, masks[half::2])
+            self.shown[image, half, 0] += masks[half::2].sum(dim=0)
+
+    def maps(self, image: int, expected: float | None) -> Tensor:
+        """Maps ``(L, positions)``; ``expected`` is the sum that the masks have in expectation, where that is to count."""
+        weighted, shown = self.weighted[image].sum(dim=0), self.shown[image].sum(dim=0)
+        return _estimate(weighted, shown, self.first[image, 0], expected)
+
+    def halves(self, images: Tensor, expected: float | None) -> Tensor:
+        """The maps ``(n, L, 2, positions)`` of both halves."""
+        half = None if expected is None else expected / 2
+        found = _estimate(self.weighted[images], self.shown[images], self.first[images], half)
+        return found.transpose(1, 2)
+
+
+def _estimate(weighted: Tensor, shown: Tensor, first: Tensor, expected: float | None) -> Tensor:
+    if expected is None:
+        return first + weighted / shown.clamp_min(1e-6)
+    return (weighted + first * shown) / expected
+
+
+def disagreement(halves: Tensor) -> Tensor:
+    """1 - 2 r / (1 + r) ``(...)``, with r the correlation of two maps ``(..., 2, positions)``; 0 where both are constant.
+
+    >>> maps = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 4.0]])
+    >>> round(disagreement(maps).item(), 3), disagreement(torch.ones(2, 3)).item()
+    (0.009, 0.0)
+    """
+    centred = halves - halves.mean(dim=-1, keepdim=True)
+    spread = centred.square().sum(dim=-1).prod(dim=-1).sqrt()
+    r = (centred.prod(dim=-2).sum(dim=-1) / spread).nan_to_num(nan=1.0).clamp(0, 1)
+    return 1 - 2 * r / (1 + r)

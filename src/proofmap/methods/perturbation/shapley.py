@@ -1,0 +1,162 @@
+"""Shapley values of regions: what each adds to the label, on average over all orders in which regions appear.
+
+    phi_r = mean over orders of  v(those before r, and r) - v(those before r),      v(S) = f(x with S shown, a)
+
+They add up to v(all) - v(none) = f(x, a) - f(fill, a). Both estimators keep that sum exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
+from proofmap.core.progress import Progress
+from proofmap.methods.method import METHODS
+from proofmap.methods.perturbation.passes import MaskedNet
+from proofmap.methods.perturbation.regions import RegionMethod, exact
+from proofmap.methods.perturbation.superpixels import Regions
+from proofmap.plugins.settings import setting
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class Shapley(RegionMethod):
+    """Shapley values from random orders (Castro et al. 2009), every second one the reverse of the one before it
+    (Mitchell et al. 2022). A random fill is drawn anew for each such pair.
+
+    Exact where regions do not interact, such as for the logits of a linear net, from a single order.
+    """
+
+    name: ClassVar[str] = "shapley"
+    reference: ClassVar[str] = "Castro et al. 2009"
+    description: ClassVar[str] = "Shapley values of superpixels, from random orders"
+    signed = True
+    stochastic = True
+
+    orders: int = setting(20, "random orders for each image; all labels share them", least=1)
+
+    def passes(self, inputs: Inputs, labels: int) -> int:
+        count = self.count(inputs)
+        if self.fill is not None and self.fill.random:
+            return self.orders * count + 1
+        return self.orders * (count - 1) + 2
+
+    def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
+        count, n = regions.count, len(net.images)
+        ranks = self._ranks(net, count)
+        steps = (
+            count if net.random else count - 1
+        )  # of each order; without its beginning where that is always the same
+        ends = self.orders * steps  # the samples after all orders: everything shown, then nothing
+
+        def masks(image: Tensor, sample: Tensor) -> Tensor:
+            order, step = (sample // max(1, steps)).clamp_max(self.orders - 1), sample % max(1, steps)
+            shown = step + (0 if net.random else 1)
+            shown = torch.where(sample == ends, count, torch.where(sample > ends, 0, shown))
+            return regions.keep(image, ranks[image, order] < shown[:, None])
+
+        def draw(sample: Tensor) -> Tensor:
+            return sample // max(1, 2 * steps)
+
+        found = net.samples(ends + (1 if net.random else 2), masks, progress, draw=draw)
+        labels = found.shape[2]
+        path = found[:, :ends].view(n, self.orders, steps, labels)
+        whole = found[:, None, None, ends].expand(n, self.orders, 1, labels)
+        none = found[:, None, None, -1].expand(n, self.orders, 1, labels)
+        path = torch.cat([path, whole] if net.random else [none, path, whole], dim=2)
+        added = path.diff(dim=2)  # (N, orders, count, L), in the order in which regions appear
+        own = added.gather(2, ranks[..., None].expand(-1, -1, -1, labels))
+        return own.mean(dim=1).transpose(1, 2)
+
+    def _ranks(self, net: MaskedNet, count: int) -> Tensor:
+        """When each region appears, ``(N, orders, count)``."""
+        pairs = -(-self.orders // 2)
+        image = torch.arange(len(net.images), device=net.images.device).repeat_interleave(pairs)
+        number = torch.arange(pairs, device=image.device).repeat(len(net.images))
+        forward = streams.permutations(net.sample_keys(image, number), count).view(-1, pairs, count)
+        return torch.stack([forward, count - 1 - forward], dim=2).flatten(1, 2)[:, : self.orders]
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class KernelSHAP(RegionMethod):
+    """KernelSHAP (Lundberg and Lee 2017): Shapley values as a regression.
+
+        min over phi of  sum_s (v(z_s) - v(none) - phi . z_s)^2      where  sum phi = v(all) - v(none)
+
+    The sizes of the sets z_s are drawn in proportion to the Shapley kernel, (K - 1) / (k (K - k)), their members evenly, and
+    every second set is the complement of the one before it (Covert and Lee 2021). A random fill is drawn once per image.
+    """
+
+    name: ClassVar[str] = "kernel-shap"
+    reference: ClassVar[str] = "Lundberg and Lee 2017"
+    description: ClassVar[str] = "Shapley values of superpixels, as a regression"
+    signed = True
+    stochastic = True
+
+    samples: int = setting(1000, "masked inputs for each image; all labels share them", least=2)
+
+    def passes(self, inputs: Inputs, labels: int) -> int:
+        return self.samples + 2
+
+    def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
+        count = regions.count
+        if self.samples < 2 * count:
+            raise InputError(
+                f"kernel-shap needs at least two samples for each of {count} regions: samples={2 * count} or more, "
+                f"or fewer regions; not samples={self.samples}"
+            )
+
+        def shown(image: Tensor, sample: Tensor) -> Tensor:
+            sets = (sample < self.samples)[:, None] & self._sets(net, image, sample, count)
+            return sets | (sample == self.samples)[:, None]
+
+        found = net.samples(
+            self.samples + 2,
+            lambda image, sample: regions.keep(image, shown(image, sample)),
+            progress,
+            draw=torch.zeros_like,
+        )
+        values, whole, none = exact(found[:, :-2]), exact(found[:, -2]), exact(found[:, -1])
+        numbers = torch.arange(self.samples, device=found.device)
+        parts = []
+        for image in range(len(net.images)):  # one design at a time
+            sets = shown(torch.full_like(numbers, image), numbers)
+            parts.append(
+                constrained_least_squares(
+                    exact(sets.float()), values[image] - none[image], whole[image] - none[image]
+                )
+            )
+        return torch.stack(parts).to(found.dtype)
+
+    def _sets(self, net: MaskedNet, image: Tensor, sample: Tensor, count: int) -> Tensor:
+        """Random sets of regions ``(B, count)``; odd samples are the complements of those before them."""
+        keys = net.sample_keys(image, sample // 2)
+        sizes = torch.arange(1, max(2, count), device=keys.device, dtype=torch.float32)
+        weights = 1 / (sizes * (count - sizes)) if count > 1 else torch.ones_like(sizes)
+        edges = (weights / weights.sum()).cumsum(dim=0)
+        size = 1 + torch.searchsorted(edges, streams.uniform(keys, 1)).clamp_max(len(sizes) - 1)
+        order = streams.permutations(~keys, count)  # another stream
+        return (order < size) ^ (sample % 2 == 1)[:, None]
+
+
+def constrained_least_squares(design: Tensor, values: Tensor, total: Tensor) -> Tensor:
+    """Coefficients ``(L, K)`` without intercept of values ``(S, L)`` on a design ``(S, K)`` that add up to ``total`` ``(L,)``.
+
+    >>> sets = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+    >>> phi = torch.tensor([[1.0], [2.0], [-4.0]])
+    >>> constrained_least_squares(sets, sets @ phi, phi.sum(dim=0))
+    tensor([[ 1.0000,  2.0000, -4.0000]])
+    """
+    gram = design.T @ design
+    gram += 1e-6 * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    ones = torch.ones(len(gram), 1, dtype=gram.dtype, device=gram.device)
+    solved: Tensor = torch.linalg.solve(gram, torch.cat([design.T @ values, ones], dim=1))
+    free, unit = solved[:, :-1], solved[:, -1:]
+    return (free - unit * ((free.sum(dim=0) - total) / unit.sum())).T

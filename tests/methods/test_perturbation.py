@@ -1,0 +1,100 @@
+"""What all perturbation methods do alike: any number of channels, half precision, other labels, fills and quantities."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from proofmap.classifier import Classifier
+from proofmap.core.batching import BatchSizeWarning
+from proofmap.fills import Images
+from proofmap.methods import METHODS, make_method
+from proofmap.methods.perturbation.passes import PerturbationMethod
+from tests.toys import Counted, conv_net, drawn, pixels
+
+SMALL = {
+    "occlusion": "occlusion:window=3",
+    "rise": "rise:masks=20,grid=3",
+    "lime": "lime:samples=20,regions=6",
+    "shapley": "shapley:orders=2,regions=6",
+    "kernel-shap": "kernel-shap:samples=20,regions=6",
+    "sobol": "sobol:designs=4,grid=2",
+    "hsic": "hsic:samples=20,grid=3",
+    "greedy-insertion": "greedy-insertion:regions=4",
+}
+SPECS = pytest.mark.parametrize("spec", SMALL.values(), ids=SMALL)
+LABELS = torch.tensor([[0, 2], [1, 0]])
+
+
+def test_these_are_all() -> None:
+    assert set(SMALL) == {name for name in METHODS if issubclass(METHODS[name], PerturbationMethod)}
+
+
+@SPECS
+@pytest.mark.parametrize("channels", [1, 4])
+def test_odd_sizes_and_other_channels_work_also_without_convolutions(spec: str, channels: int) -> None:
+    net = drawn(nn.Sequential(nn.Flatten(), nn.Linear(channels * 7 * 5, 3)))
+    f = Classifier(net, size=(7, 5), mean=(0.5,) * channels, std=(0.3,) * channels, batch_size=64)
+    maps = make_method(spec)(f, pixels(2, (7, 5), channels=channels), LABELS)
+    assert maps.shape == (2, 2, 7, 5) and bool((maps.amax(dim=(2, 3)) > maps.amin(dim=(2, 3))).all())
+
+
+@SPECS
+def test_half_precision_is_near_to_full(spec: str) -> None:
+    full, half = (
+        Classifier(net, size=6, mean=(0.5,) * 3, std=(0.3,) * 3, batch_size=64)
+        for net in (conv_net(), conv_net().to(torch.bfloat16))
+    )
+    method = make_method(spec)
+    if spec.startswith("greedy"):  # an order; another one where two regions are nearly equal
+        assert torch.equal(
+            method(half, pixels(2, 6), LABELS).unique(), method(full, pixels(2, 6), LABELS).unique()
+        )
+        return
+    one, other = (method(f, pixels(2, 6), LABELS).flatten() for f in (full, half))
+    assert torch.corrcoef(torch.stack([one, other]))[0, 1] > 0.9
+
+
+@SPECS
+def test_a_net_that_ignores_its_input_gets_the_same_value_everywhere(spec: str) -> None:
+    f = Classifier(lambda x: torch.arange(3.0).expand(len(x), 3).clone(), size=6, batch_size=64)
+    maps = make_method(spec)(f, pixels(2, 6), LABELS)
+    assert float((maps.amax(dim=(2, 3)) - maps.amin(dim=(2, 3))).max()) < 1e-5
+
+
+@SPECS
+def test_labels_may_be_independent_and_few(spec: str) -> None:
+    f = Classifier(conv_net(), size=6, outputs="sigmoid", batch_size=64)
+    maps = make_method(spec)(f, pixels(1, 6), LABELS[:1])
+    few = Classifier(conv_net(), size=6, batch_size=64).restricted([0, 2])
+    assert maps.shape == make_method(spec)(few, pixels(1, 6), LABELS[:1]).shape
+
+
+@SPECS
+def test_the_record_says_what_was_hidden_behind(spec: str) -> None:
+    f = Classifier(conv_net(), size=6)
+    gray = make_method(f"{spec},fill=gray").prepare(f).record()["fill"]
+    assert gray == {"fill": "gray", "color": [0.0, 0.0, 0.0]}
+    assert make_method(f"{spec},fill=none").prepare(f).record()["fill"] == {"fill": "own mean"}
+    others = Images(source=pixels(4, 6, seed=9), size=4, crop="none")
+    method = make_method(spec).changed(fill=others)
+    assert method.stochastic and method(f, pixels(2, 6), LABELS).shape == (2, 2, 6, 6)
+    assert method.prepare(f).record()["fill"]["fill"] == "images"  # type: ignore[index]
+
+
+class Small(Counted):
+    """A net that runs out of memory with more than eight images."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(x) > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("spec", [SMALL["rise"], SMALL["greedy-insertion"]])
+def test_running_out_of_memory_halves_the_batch_and_changes_nothing(spec: str) -> None:
+    small, large = (Classifier(kind(conv_net()), size=6, batch_size=16) for kind in (Small, Counted))
+    with pytest.warns(BatchSizeWarning):
+        maps = make_method(spec)(small, pixels(2, 6), LABELS)
+    torch.testing.assert_close(maps, make_method(spec)(large, pixels(2, 6), LABELS))

@@ -1,0 +1,143 @@
+"""RISE against a plain loop; it stops when converged, and labels cost nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.methods import RISE, make_method
+from proofmap.methods.perturbation.rise import disagreement
+from proofmap.testing.nets import PICTURES, classifier_of, values
+from tests.toys import conv_classifier, counted_classifier, pixels
+
+LABELS = torch.tensor([[0, 2, 1], [1, 3, 0]])
+
+
+def mask_of(key: Tensor, size: tuple[int, int], grid: int, shown: float) -> Tensor:
+    """One mask as the paper makes it: a grid enlarged to one cell more than the input, cut out at a random shift."""
+    bits = (streams.uniform(key, grid * grid) < shown).float().view(1, 1, grid, grid)
+    cells = [-(-side // grid) for side in size]
+    large = F.interpolate(bits, size=[(grid + 1) * cell for cell in cells], mode="bilinear")[0, 0]
+    y, x = (int(streams.integers(key, 1, cell, start=grid * grid + k)) for k, cell in enumerate(cells))
+    return large[y : y + size[0], x : x + size[1]]
+
+
+@pytest.mark.parametrize("coverage", [True, False])
+def test_it_is_a_ten_line_loop(coverage: bool) -> None:
+    f, images, n = classifier_of(PICTURES), values(PICTURES, 2), 30
+    maps = RISE(masks=n, grid=3, shown=0.4, coverage=coverage)(f, images, LABELS, seed=5)
+    gray = f.gray.view(3, 1, 1)
+    for i in range(2):
+        key = streams.image_keys(images[i : i + 1], 5, "rise")
+        total, masks = torch.zeros(4, 8, 10), torch.zeros(8, 10)
+        for k in range(n):
+            mask = mask_of(streams.step_keys(key, torch.tensor([k]), 1)[0, 0], (8, 10), 3, 0.4)
+            total += f.probabilities((gray + mask * (images[i] - gray))[None])[0].view(-1, 1, 1) * mask
+            masks += mask
+        expected = total / (masks.clamp_min(1e-6) if coverage else n * 0.4)
+        torch.testing.assert_close(maps[i], expected[LABELS[i]], rtol=1e-3, atol=1e-5)
+
+
+def test_masks_show_the_share_they_are_asked_for_and_are_never_kept() -> None:
+    keys = streams.step_keys(torch.tensor([1]).expand(4000), torch.arange(4000), 1)[:, 0]
+    masks = RISE(shown=0.3).random_masks(keys, PICTURES)
+    assert masks.shape == (4000, 8, 10) and masks.min() >= 0 and masks.max() <= 1
+    assert masks.mean().item() == pytest.approx(0.3, abs=0.01)
+
+
+def test_passes_do_not_depend_on_the_number_of_labels() -> None:
+    f, tally = counted_classifier(size=8)
+    f.frozen()  # which looks at the net
+    counts = []
+    for labels in ([[1]], [[0, 1, 2, 3]]):
+        tally.reset()
+        RISE(masks=70, grid=3)(f, pixels(1, 8), torch.tensor(labels))
+        counts.append(tally.images)
+    assert counts == [70, 70] and RISE(masks=70).cost(100).forward == 70
+
+
+class Spot(nn.Module):
+    """One label looks at the upper left corner, one at nothing, one against the corner."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        corner = x[:, :, :4, :4].mean(dim=(1, 2, 3))
+        return torch.stack([6 * corner, torch.zeros_like(corner), -6 * corner], dim=1)
+
+
+def spot_classifier(batch_size: int = 128) -> Classifier:
+    return Classifier(Spot(), size=8, batch_size=batch_size)
+
+
+def test_it_stops_when_two_halves_of_the_masks_agree_and_the_map_is_then_near_the_true_one() -> None:
+    f, images = spot_classifier(), 0.5 + pixels(2, 8) / 2
+    labels = torch.tensor([[0], [0]])
+    long = RISE(masks=3000, tolerance=0, grid=3)(f, images, labels, seed=1)
+    for tolerance in (0.2, 0.02):
+        short = RISE(masks=3000, tolerance=tolerance, grid=3)(f, images, labels)
+        for i in range(2):
+            r = np.corrcoef(short[i].flatten(), long[i].flatten())[0, 1]
+            assert r > 1 - tolerance
+    assert not torch.equal(short, long)
+
+
+def test_less_tolerance_takes_more_masks_up_to_all_of_them() -> None:
+    class Counting(nn.Module):
+        seen = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            Counting.seen += len(x)
+            out: Tensor = Spot()(x)
+            return out
+
+    f, images = Classifier(Counting(), size=8, batch_size=250), 0.5 + pixels(1, 8) / 2
+    f.frozen()  # which looks at the net
+    taken = []
+    for tolerance in (0.5, 0.001, 0.0):
+        Counting.seen = 0
+        RISE(masks=2000, tolerance=tolerance, grid=3)(f, images, torch.tensor([[0]]))
+        taken.append(Counting.seen)
+    assert taken[0] == 500 < taken[1] <= taken[2] == 2000
+
+
+def test_a_map_does_not_depend_on_which_other_labels_are_asked_for() -> None:
+    f, images = spot_classifier(), 0.5 + pixels(1, 8) / 2
+    method = RISE(masks=1500, tolerance=0.05, grid=3)
+    together = method(f, images, torch.tensor([[0, 1, 2]]))
+    for j in range(3):
+        alone = method(f, images, torch.tensor([[j]]))
+        torch.testing.assert_close(alone[0, 0], together[0, j])
+
+
+def test_a_net_that_ignores_the_input_gets_a_constant_map() -> None:
+    f = Classifier(lambda x: torch.ones(len(x), 3) * torch.tensor([0.0, 1.0, 2.0]), size=8)
+    maps = RISE(masks=40)(f, pixels(1, 8), torch.tensor([[0, 2]]))
+    assert (maps.amax(dim=(2, 3)) - maps.amin(dim=(2, 3))).max() < 1e-6
+
+
+def test_presets_are_those_of_the_paper_and_of_its_code() -> None:
+    paper, released = RISE.preset("paper"), RISE.preset("released")
+    assert (paper.masks, paper.grid, paper.shown, paper.tolerance) == (8000, 7, 0.5, 0)
+    assert (released.masks, released.grid, released.shown, released.coverage) == (6000, 8, 0.1, False)
+
+
+def test_disagreement_is_what_spearman_and_brown_say() -> None:
+    halves = torch.stack([pixels(1, 9).flatten(), pixels(1, 9, seed=1).flatten() + pixels(1, 9).flatten()])
+    r = np.corrcoef(halves.numpy())[0, 1]
+    assert disagreement(halves).item() == pytest.approx(1 - 2 * r / (1 + r), abs=1e-5)
+
+
+def test_half_precision_and_other_channels_work() -> None:
+    for channels in (1, 4):
+        net = nn.Sequential(nn.Conv2d(channels, 2, 3), nn.Flatten(), nn.Linear(2 * 5 * 3, 3))
+        f = Classifier(net, size=(7, 5), mean=(0.5,) * channels, std=(0.3,) * channels)
+        maps = make_method("rise:masks=6")(f, pixels(1, (7, 5), channels=channels), torch.tensor([[0, 1]]))
+        assert maps.shape == (1, 2, 7, 5)
+    f = conv_classifier(8)
+    half = Classifier(f.net.half(), size=8, mean=f.mean, std=f.std)  # type: ignore[union-attr]
+    maps = make_method("rise:masks=6")(half, pixels(1, 8), torch.tensor([[0, 1]]))
+    assert maps.dtype == torch.float32 and bool(maps.isfinite().all())

@@ -1,0 +1,139 @@
+"""Shapley values: exact on linear nets, near to enumeration elsewhere, and they always add up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.methods import KernelSHAP, Shapley, make_method
+from proofmap.methods.perturbation.superpixels import Regions, cut
+from tests.toys import conv_classifier, counted_classifier, linear_classifier, pixels
+
+SIZE = 6
+BOTH = ["shapley:orders={n}", "kernel-shap:samples={n}"]
+LABELS = torch.tensor([[0, 2, 1], [1, 3, 0]])
+
+
+def values_of(maps: Tensor, regions: Regions) -> Tensor:
+    """One value per region ``(N, L, K)``, and a check that a map is constant on each."""
+    index = regions.index.flatten(1)[:, None].expand(-1, maps.shape[1], -1)
+    found = torch.zeros(*maps.shape[:2], regions.count).scatter(2, index, maps.flatten(2))
+    assert torch.equal(found.gather(2, index), maps.flatten(2))
+    return found
+
+
+def said(f: Classifier, image: Tensor, regions: Regions, i: int, shown: set[int], hidden: Tensor) -> Tensor:
+    keep = torch.tensor([k in shown for k in range(regions.count)])[regions.index[i]]
+    return f.probabilities(torch.where(keep, image, hidden)[None])[0]
+
+
+def enumerated(f: Classifier, images: Tensor, regions: Regions) -> Tensor:
+    """phi by its definition, over all sets: ``(N, K, A)``."""
+    n, hidden = regions.count, f.gray.view(3, 1, 1)
+    rows = []
+    for i, image in enumerate(images):
+        v = {
+            frozenset(s): said(f, image, regions, i, set(s), hidden)
+            for k in range(n + 1)
+            for s in itertools.combinations(range(n), k)
+        }
+        row = []
+        for r in range(n):
+            weight = {k: math.factorial(k) * math.factorial(n - k - 1) / math.factorial(n) for k in range(n)}
+            row.append(sum(weight[len(s)] * (v[s | {r}] - v[s]) for s in v if r not in s))
+        rows.append(torch.stack(row))  # type: ignore[arg-type]
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("spec", [BOTH[0].format(n=600), BOTH[1].format(n=2000)])
+def test_they_are_near_to_the_sum_over_all_sets(spec: str) -> None:
+    f, images = conv_classifier(SIZE, batch_size=500), pixels(1, SIZE)
+    maps = make_method(f"{spec},regions=4,superpixels=grid")(f, images, LABELS[:1])
+    regions = cut(images, f.inputs, 4, "grid", 10.0)
+    expected = enumerated(f, images, regions)[0, :, LABELS[0]].T
+    found = values_of(maps, regions)[0]
+    assert (found - expected).abs().max() < 0.03 * expected.abs().max()
+
+
+@pytest.mark.parametrize("spec", [BOTH[0].format(n=1), BOTH[0].format(n=3), BOTH[1].format(n=40)])
+@pytest.mark.parametrize("fill", ["gray", "noise", "none"])
+def test_they_add_up_to_what_the_input_says_beyond_the_fill(spec: str, fill: str) -> None:
+    """With a random fill, to what it says beyond the backgrounds that were drawn."""
+    f, images = conv_classifier(SIZE), pixels(2, SIZE)
+    method = make_method(f"{spec},regions=9,fill={fill},superpixels=grid")
+    regions = cut(images, f.inputs, 9, "grid", 10.0)
+    total = values_of(method(f, images, LABELS), regions).sum(dim=2)
+    whole = f.probabilities(images).gather(1, LABELS)
+    hidden = {
+        "gray": f.gray.view(1, 3, 1, 1).expand_as(images),
+        "none": images.view(2, 3, 3, 2, 3, 2)
+        .mean(dim=(3, 5), keepdim=True)
+        .expand(-1, -1, -1, 2, -1, 2)
+        .reshape(images.shape),
+    }
+    if fill in hidden:
+        torch.testing.assert_close(
+            total, whole - f.probabilities(hidden[fill]).gather(1, LABELS), rtol=1e-4, atol=1e-6
+        )
+    else:  # the values of all four labels add up to nothing, whatever was drawn
+        everything = method(f, images, torch.tensor([[0, 1, 2, 3]]).expand(2, -1))
+        torch.testing.assert_close(everything.sum(dim=1), torch.zeros(2, SIZE, SIZE), rtol=0, atol=1e-5)
+        assert not torch.allclose(total, torch.zeros_like(total), atol=1e-3)
+
+
+@pytest.mark.parametrize("spec", [BOTH[0].format(n=1), BOTH[0].format(n=4), BOTH[1].format(n=60)])
+def test_they_are_exact_on_a_linear_net(spec: str) -> None:
+    f, images = linear_classifier(SIZE), pixels(2, SIZE)
+    maps = make_method(f"{spec},regions=9,quantity=logit")(f, images, LABELS)
+    regions = cut(images, f.inputs, 9, "slic", 10.0)
+    x = (images - f.gray.view(3, 1, 1)) / torch.tensor(f.std).view(3, 1, 1)
+    weight = f.net.weight.detach().view(4, 3, SIZE, SIZE)  # type: ignore[union-attr,operator]
+    pixel = (weight * x[:, None]).sum(dim=2).flatten(2)  # (N, A, n)
+    index = regions.index.flatten(1)[:, None].expand_as(pixel)
+    expected = torch.zeros(2, 4, regions.count).scatter_add(2, index, pixel)
+    expected = expected.gather(1, LABELS[:, :, None].expand(-1, -1, regions.count))
+    expected = expected.masked_fill((regions.sizes() == 0)[:, None], 0.0)
+    torch.testing.assert_close(values_of(maps, regions), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "spec", ["shapley:orders=3", "shapley:orders=2,fill=noise", "kernel-shap:samples=20", "shapley:orders=1"]
+)
+def test_the_cost_is_what_goes_through_the_net_whatever_the_labels(spec: str) -> None:
+    f, tally = counted_classifier(size=SIZE)
+    f.frozen()  # which looks at the net
+    ready = make_method(f"{spec},regions=5").prepare(f)
+    for labels in (torch.tensor([[0]]), torch.tensor([[0, 1, 2, 3]])):
+        tally.reset()
+        ready(pixels(1, SIZE), labels)
+        cost = ready.cost(labels.shape[1])
+        assert cost is not None and tally.images == cost.forward
+
+
+@pytest.mark.parametrize("spec", ["shapley", "kernel-shap:samples=4"])
+def test_a_single_region_has_it_all(spec: str) -> None:
+    f, images = conv_classifier(SIZE), pixels(2, SIZE)
+    maps = make_method(f"{spec}{',' if ':' in spec else ':'}regions=1")(f, images, LABELS)
+    gray = f.gray.view(1, 3, 1, 1).expand_as(images)
+    expected = (f.probabilities(images) - f.probabilities(gray)).gather(1, LABELS)
+    torch.testing.assert_close(maps[:, :, 0, 0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_every_second_order_is_the_reverse_of_the_one_before() -> None:
+    """So that two orders of two regions are all there are, and the values exact."""
+    f, images = conv_classifier(SIZE), pixels(1, SIZE)
+    maps = Shapley(orders=2, regions=2, superpixels="grid")(f, images, LABELS[:1])
+    regions = cut(images, f.inputs, 2, "grid", 10.0)
+    expected = enumerated(f, images, regions)[0, :, LABELS[0]].T
+    torch.testing.assert_close(values_of(maps, regions)[0], expected, rtol=1e-3, atol=1e-6)
+
+
+def test_too_few_samples_are_refused() -> None:
+    with pytest.raises(InputError, match="samples=18 or more"):
+        KernelSHAP(samples=10, regions=9)(conv_classifier(SIZE), pixels(1, SIZE), torch.tensor([[0]]))
