@@ -1,0 +1,230 @@
+"""The frontier: every method at completeness against soundness, on fills that belief masks learn on and on others.
+
+    python benchmarks/studies/frontier.py photos imagenet:FOLDER --images 60 --out OUT
+    python benchmarks/studies/frontier.py imagenette imagenette:FOLDER[val] --images 100 --out OUT
+    python benchmarks/studies/frontier.py cifar10 cifar10:FOLDER --weights cifar10_resnet56.safetensors --images 200 --out OUT
+
+``photos``: photos whose second label has f >= .1, the top five of 1000 labels, e = .01/.001. ``imagenette``: ten labels,
+all of them, e = .1/.1 as the paper has it. ``cifar10``: images that the net gets right, the top two labels, e = 0/.1.
+Writes OUT/frontier.md, frontier.json and frontier.png: full marks are means over gray, blur and random images, hollow
+ones over noise, black, white and a strong blur; the larger a mark, the more passes its method takes for each label.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.core.streams import content_keys
+from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
+from proofmap.fills import Fill, with_pool
+from proofmap.methods import METHODS
+
+LEARNED = ("gray", "blur", "images")
+UNSEEN = ("noise", "gray(color=0:0:0)", "gray(color=1:1:1)", "blur(sigma=20,kernel=81)")
+KINDS = ("completeness", "soundness", "best-effort")
+METHOD_SPECS = [
+    "belief-mask:preset=thorough",
+    "belief-mask",
+    "belief-mask:passes=60",
+    "belief-mask:smoothness=0",
+    "belief-mask:fills=gray",
+    "belief-mask:target=strongest",
+    "belief-mask:target=weakest",
+    "learned-mask",
+    "learned-mask:tv=1.0",
+    "learned-mask:tv=0.001",
+    "learned-mask:fill=gray",
+    "top-label:belief-mask",
+    "top-label:grad-cam",
+    "inverse:grad-cam",
+    "blurred:gradient-x-input",
+    "grad-cam",
+    "gradient",
+    "gradient-x-input",
+    "centered-gaussian",
+    "random",
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a data set is judged."""
+
+    model: str
+    labels: str
+    e1: float
+    e2: float
+    label_set: tuple[int, ...] = ()
+    second: float = 0.0
+
+
+CASES = {
+    "photos": Case("efficientnet-lite0", "top5", 0.01, 0.001, second=0.1),
+    "imagenette": Case("efficientnet-lite0", "all", 0.1, 0.1, label_set=tuple(IMAGENETTE.values())),
+    "cifar10": Case("cifar10-resnet56", "top2", 0.0, 0.1),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method: its cost and its means over the two kinds of fill, in the order of KINDS."""
+
+    method: str
+    family: str
+    passes: float
+    learned: tuple[float, ...]
+    unseen: tuple[float, ...]
+    roughness: float
+    seconds: float
+
+
+def chosen(f: pm.Classifier, data: str, case: Case, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The images that are judged, and others as a pool of random images to judge with."""
+    dataset = load_dataset(data)
+    indices = random_choice(dataset.names, min(2000, len(dataset)))
+    images = torch.cat([block.images for block in load_blocks(dataset, f, indices)])
+    second = f.probabilities(images).topk(2, dim=1).values[:, 1]
+    wanted = second >= case.second
+    if not case.second:
+        truth = torch.tensor([-1 if t is None else t for t in truths(dataset, f.names, indices)])
+        wanted &= f.top(images, 1)[:, 0] == truth.to(f.device)
+    counted, others = wanted.nonzero()[:, 0], (~wanted).nonzero()[:, 0]
+    spread = counted[torch.linspace(0, len(counted) - 1, min(number, len(counted))).long()]
+    rest = torch.cat([others, counted[~torch.isin(counted, spread)]])[:256]
+    return images[spread], (images[rest] * 255).round().to(torch.uint8).cpu()
+
+
+def metrics_of(case: Case, fills: tuple[str, ...], pool: torch.Tensor) -> list[Any]:
+    made = []
+    for fill in fills:
+        for kind in KINDS:
+            names = {"completeness": {"e1": case.e1}, "soundness": {"e2": case.e2}}.get(kind, {"e1": case.e1})
+            made.append(
+                pm.make_metric(
+                    {"metric": kind, "fill": with_pool(Fill.make(fill), pool), "draws": 2, **names}
+                )
+            )
+    return made
+
+
+def row_of(f: pm.Classifier, images: torch.Tensor, spec: str, case: Case, pool: torch.Tensor) -> Row:
+    labels = torch.tensor(case.label_set).expand(len(images), -1) if case.labels == "all" else None
+    labels = f.top(images, int(case.labels[3:])) if labels is None else labels.to(f.device)
+    method = pm.make_method(spec)
+    began = time.perf_counter()
+    maps = method(f, images, labels)
+    if f.device.type == "cuda":
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - began
+    place = {key: i for i, key in enumerate(content_keys(images))}
+    metrics = [
+        *metrics_of(case, LEARNED, pool),
+        *metrics_of(case, UNSEEN, pool),
+        pm.make_metric("roughness"),
+    ]
+    found = pm.evaluate(
+        f,
+        images,
+        methods=[lambda classifier, x, a: maps[[place[key] for key in content_keys(x)]]],
+        labels=labels,
+        metrics=metrics,
+        keep_maps=0,
+    )
+    values = [score.value for score in found.results[0].scores]
+    parts = values[: 3 * len(LEARNED)], values[3 * len(LEARNED) : -1]
+    means = [tuple(sum(part[k::3]) / len(part[k::3]) for k in range(3)) for part in parts]
+    cost = method.cost(labels.shape[1])
+    passes = math.nan if cost is None else cost.passes / labels.shape[1]
+    family = METHODS[method.name].family
+    return Row(spec, family, passes, means[0], means[1], values[-1], seconds)
+
+
+def table(case: str, rows: list[Row], images: int) -> str:
+    lines = [
+        f"{case}, {images} images; completeness / soundness / best effort, means over fills",
+        "",
+        "| method | family | passes per label | gray, blur, images | noise, black, white, strong blur | roughness | s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        a, b = (" / ".join(f"{v:.2f}" for v in part) for part in (r.learned, r.unseen))
+        lines.append(
+            f"| {r.method} | {r.family} | {r.passes:.1f} | {a} | {b} | {r.roughness:.1f} | {r.seconds:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def draw(rows: list[Row], title: str, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(13, 6), sharey=True, layout="constrained")
+    families = sorted({row.family for row in rows})
+    colours = dict(zip(families, plt.get_cmap("tab10").colors, strict=False))  # type: ignore[attr-defined]
+    for axis, kind, name in ((axes[0], 0, "completeness"), (axes[1], 2, "best effort")):
+        for row in rows:
+            size = 20 + 30 * math.log10(1 + (0 if math.isnan(row.passes) else row.passes))
+            for means, full in ((row.unseen, False), (row.learned, True)):
+                face = colours[row.family] if full else "none"
+                axis.scatter(means[kind], means[1], s=size, facecolors=face, edgecolors=colours[row.family])
+            ends = [(means[kind], means[1]) for means in (row.unseen, row.learned)]
+            axis.plot(*zip(*ends, strict=True), color=colours[row.family], linewidth=0.5, alpha=0.5)
+            axis.annotate(row.method, ends[1], xytext=(6, 4), textcoords="offset points", fontsize=7)
+        axis.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel=name)
+        axis.grid(linewidth=0.3, color="0.88")
+    axes[0].set_ylabel("soundness")
+    for family in families:
+        axes[1].scatter([], [], color=colours[family], label=family)
+    axes[1].legend(loc="lower right", fontsize=8, frameon=False)
+    figure.suptitle(f"{title}: full marks learned fills, hollow ones never learned; size is passes per label")
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("case", choices=CASES)
+    parser.add_argument("data")
+    parser.add_argument("--images", type=int, default=60)
+    parser.add_argument("--methods", nargs="+", default=METHOD_SPECS)
+    parser.add_argument("--weights", type=Path, default=None)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no further method after these")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    case, began = CASES[args.case], time.perf_counter()
+    f = pm.load_classifier(case.model, weights=args.weights)
+    if case.label_set:
+        f = f.restricted(case.label_set)
+    images, pool = chosen(f, args.data, case, args.images)
+    args.out.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    for spec in args.methods:
+        if time.perf_counter() - began > 60 * args.minutes:
+            print(f"out of time before {spec}", flush=True)
+            break
+        try:
+            rows.append(row_of(f, images, spec, case, pool))
+        except InputError as error:
+            print(f"{spec}: {error}", flush=True)
+            continue
+        print(table(args.case, rows[-1:], len(images)).splitlines()[-1], flush=True)
+        (args.out / "frontier.md").write_text(table(args.case, rows, len(images)), encoding="utf-8")
+        (args.out / "frontier.json").write_text(json.dumps([asdict(r) for r in rows]), encoding="utf-8")
+    draw(rows, args.case, args.out / "frontier.png")
+
+
+if __name__ == "__main__":
+    main()
