@@ -2,7 +2,14 @@
 
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
-from proofmap.methods.gradients import Gradient, GradientInput
+from proofmap.methods.gradients import (
+    Gradient,
+    GradientInput,
+    GuidedBackprop,
+    IntegratedGradients,
+    RectGrad,
+    SmoothGrad,
+)
 from proofmap.methods.masks import BeliefMask, LearnedMask
 from proofmap.methods.method import (
     METHODS,
@@ -23,11 +30,15 @@ __all__ = [
     "GradCAM",
     "Gradient",
     "GradientInput",
+    "GuidedBackprop",
+    "IntegratedGradients",
     "LearnedMask",
     "Method",
     "MethodLike",
     "Random",
     "ReadyMethod",
+    "RectGrad",
+    "SmoothGrad",
     "TopLabel",
     "make_method",
 ]
