@@ -20,12 +20,16 @@ from proofmap.methods.method import (
     ReadyMethod,
     make_method,
 )
+from proofmap.methods.propagation import LRP, ContrastiveLRP, DeepLIFT
 
 __all__ = [
+    "LRP",
     "METHODS",
     "BeliefMask",
     "CenteredGaussian",
+    "ContrastiveLRP",
     "Cost",
+    "DeepLIFT",
     "FromFunction",
     "GradCAM",
     "Gradient",

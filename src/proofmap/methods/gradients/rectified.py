@@ -7,7 +7,7 @@ many times. Nothing is changed on the net and no hook stays: the graph is gone a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from torch.autograd.graph import Node
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, GradientMethod, input_gradients
+from proofmap.methods.graph import nodes_behind
 from proofmap.methods.method import METHODS
 from proofmap.plugins.settings import setting
 
@@ -28,17 +29,6 @@ _LOWER_LIMITS = {
     "ThresholdBackward0": "_saved_threshold",
 }
 """Nodes of autograd's graph that may be rectifiers, and where each has its lower limit, which must be zero."""
-
-
-def nodes_behind(output: Tensor) -> Iterator[Node]:
-    """All nodes of autograd's graph that an output depends on, each once."""
-    waiting, seen = [output.grad_fn], set()
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            yield node
-            waiting.extend(before for before, _ in node.next_functions)
 
 
 def is_rectifier(node: Any) -> bool:
