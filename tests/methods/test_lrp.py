@@ -278,6 +278,33 @@ def test_batch_norm_is_folded_into_the_convolution_before_it(preset: str) -> Non
     assert_same(method(classifier(net), images, LABELS[:2]), method(classifier(folded), images, LABELS[:2]))
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_batch_norm_behind_a_rectifier_in_place_is_not_folded(preset: str) -> None:
+    """The rectifier returns the tensor that the convolution gave, which is another one by then."""
+    head = (nn.BatchNorm2d(6), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 4))
+    first, second = (
+        settle(drawn(nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(inplace=place), *head), seed=3))
+        for place in (True, False)
+    )
+    images, method = pixels(2, 8), LRP.preset(preset)
+    assert_same(method(classifier(first), images, LABELS[:2]), method(classifier(second), images, LABELS[:2]))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_net_may_work_in_place_on_its_input(preset: str) -> None:
+    class InPlace(Scaled):
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.net(x.clone().sub_(self.mean).div_(self.std))
+            return out
+
+    images, method = pixels(2, 8), LRP.preset(preset)
+    maps = [
+        method(classifier(net, mean=(0,) * 3, std=(1,) * 3), images, LABELS[:2])
+        for net in (InPlace(), Scaled())
+    ]
+    assert_same(*maps)
+
+
 # ---- the sum rule --------------------------------------------------------------------------------------------
 
 

@@ -26,11 +26,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.graph import Node
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from proofmap.methods.graph import LINEAR
 from proofmap.methods.propagation.rewriting import (
     ELEMENTWISE,
+    Notes,
     Rewriting,
     batch_norm_as_affine,
     elementwise,
@@ -53,6 +53,8 @@ KNOWN = LINEAR | {
 }
 """What needs no rule: linear without a shift, or the winner takes all."""
 
+_HOMOGENEOUS = frozenset({"relu", "leaky_relu"})
+"""Activations with a(x) = x a'(x), whose gradient passes relevance on as it is."""
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 _MOVED = """
     pad flatten view reshape permute transpose movedim unsqueeze squeeze contiguous to float half bfloat16 double type clone
@@ -63,6 +65,8 @@ _SCALES = ("mul", "div", "true_divide", "__rmul__", "__truediv__")
 _SUMS = ("add", "sub", "rsub", "__radd__", "__rsub__")
 
 
+_NOTHING = 1e-12
+"""In place of epsilon where nothing must be lost."""
 _ROUNDING = 1e-6
 """Negative contributions are a difference; below this share of the positive ones they are none."""
 
@@ -122,10 +126,10 @@ class Relevance(Rewriting):
         super().__init__()
         self.composite, self.shares, self.calls = composite, shares, 0
         self.seen: set[Node] = set()
-        self._raw, self._layers = WeakTensorKeyDictionary(), WeakTensorKeyDictionary()
+        self._raw, self._layers = Notes[Raw](), Notes[Layer]()
         self._raw[start] = raw
         self.rewrites = {
-            **dict.fromkeys(ELEMENTWISE, self._activation),
+            **dict.fromkeys(ELEMENTWISE - _HOMOGENEOUS, self._activation),
             **dict.fromkeys(_CONVOLUTIONS, self._convolution),
             **dict.fromkeys(_SUMS, self._sum),
             **dict.fromkeys(("matmul", "mm", "__matmul__"), self._product),
@@ -179,7 +183,7 @@ class Relevance(Rewriting):
         if not fixed or not x.requires_grad:
             return None
         scale, shift = batch_norm_as_affine(mean, var, weight, bias, eps)
-        before: Layer | None = self._layers.get(x)
+        before = self._layers[x]
         if before is not None and before.folds:
             folded = before.weight.detach() * scale.view(-1, *[1] * (before.weight.ndim - 1))
             moved = shift if before.bias is None else shift + scale * before.bias.detach()
@@ -191,7 +195,7 @@ class Relevance(Rewriting):
 
     def _related(self, layer: Layer) -> Tensor:
         x, weight = layer.x.float(), layer.weight.detach().float()
-        raw: Raw | None = self._raw.get(layer.x) if self.composite.first != "none" else None
+        raw = self._raw[layer.x] if self.composite.first != "none" else None
         if raw is not None:
             return self._first(layer, weight, raw).to(layer.x.dtype)
 
@@ -225,9 +229,8 @@ class Relevance(Rewriting):
             return with_slopes(value, (above, rule.alpha * ratio(value, up, epsilon)))
         down = torch.where(down.abs() > _ROUNDING * up, down, 0.0)
         kept = rule.alpha - rule.beta
-        alpha = torch.where(
-            down == 0, kept or rule.alpha, rule.alpha
-        )  # 0 is kept of a contrast: no other takes all
+        # of a contrast, alpha = beta, nothing is kept, and the others do not take all
+        alpha = torch.where(down == 0, kept or rule.alpha, rule.alpha)
         beta = torch.where(up == 0, -kept or rule.beta, rule.beta)
         gain, loss = alpha * ratio(value, up, epsilon), beta * ratio(value, down, epsilon)
         return with_slopes(value, (whole, -loss), (above, gain + loss))
@@ -254,9 +257,7 @@ class Relevance(Rewriting):
         return sums + shift * self._shares_for(sums)
 
     def _shares_for(self, like: Tensor) -> Tensor:
-        if len(like) != len(
-            self.shares
-        ):  # such as places moved into the batch: what they absorb is not counted
+        if len(like) != len(self.shares):  # places moved into the batch: what they absorb is not counted
             return torch.ones((), device=like.device, dtype=like.dtype)
         return self.shares.to(like.dtype).view(-1, *[1] * (like.ndim - 1))
 
@@ -264,9 +265,8 @@ class Relevance(Rewriting):
         if not x.requires_grad:
             return None
         value, in_place = elementwise(func, x, args, kwargs)
-        slope = ratio(value.float(), x.detach().float(), self.composite.epsilon).to(value.dtype)
-        new = with_slopes(value, (x, slope))
-        return x.copy_(new) if in_place else new
+        new = with_slopes(value, (x, self._passed(value, x)))
+        return self.in_place(x, new) if in_place else new
 
     def _sum(self, func: Any, x: Tensor, other: Any, **kwargs: Any) -> Tensor | None:
         """A sum of something that depends on the input and something that does not, which is a bias."""
@@ -274,44 +274,51 @@ class Relevance(Rewriting):
             return None
         constant, varying = (x, other) if is_constant(x) else (other, x)
         constant = torch.as_tensor(constant, device=varying.device).detach().to(varying.dtype)
-        if not self.composite.absorb:
-            with torch.no_grad():
-                value: Tensor = func(
-                    *((constant, varying) if varying is other else (varying, constant)), **kwargs
-                )
-            return with_slopes(
-                value, (varying.expand_as(value), ratio(value, varying.detach(), self.composite.epsilon))
-            )
-        counted = constant * self._shares_for(varying) if constant.ndim <= varying.ndim else constant
-        out: Tensor = func(*((counted, varying) if varying is other else (varying, counted)), **kwargs)
-        self._follow(
-            varying,
-            out,
-            lambda tensor: (
-                func(tensor, constant, **kwargs) if varying is x else func(constant, tensor, **kwargs)
-            ),
-        )
+
+        def added(varying: Tensor, constant: Tensor) -> Tensor:
+            pair = (constant, varying) if is_constant(x) else (varying, constant)
+            out: Tensor = func(*pair, **kwargs)
+            return out
+
+        if self.composite.absorb and constant.ndim <= varying.ndim:
+            out = added(varying.clone(), constant * self._shares_for(varying))
+        else:
+            value = added(varying.detach().clone(), constant)
+            out = with_slopes(value, (varying.expand_as(value), self._passed(value, varying)))
+        self._follow(self._raw[varying], out, lambda limit: added(limit, constant))
         return out
+
+    def _passed(self, value: Tensor, x: Tensor) -> Tensor:
+        """The slope with which all relevance of a value goes to x."""
+        most = torch.finfo(value.dtype).max
+        return ratio(value.float(), x.detach().float(), _NOTHING).clamp_(-most, most).to(value.dtype)
 
     # ---- the input on its way to the first layer ---------------------------------------------------------------
 
     def plain(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = func(*args, **kwargs)
         x = args[0] if args else None
-        if not isinstance(x, Tensor) or not isinstance(out, Tensor):
-            return out
-        raw: Raw | None = self._raw.get(x)
-        if raw is not None and name in _MOVES:
-            self._raw[out] = Raw(*(func(tensor, *args[1:], **kwargs) for tensor in raw))
-        elif name in _SCALES and is_constant(args[1]):
-            self._follow(x, out, lambda tensor: func(tensor, *args[1:], **kwargs))
+        raw = self._raw[x] if isinstance(x, Tensor) else None
+        out = func(*args, **kwargs)
+        if name in _HOMOGENEOUS:
+            self._seen(out)
+        if raw is not None and isinstance(out, Tensor):
+            if name in _MOVES:
+                self._raw[out] = Raw(*(func(tensor.clone(), *args[1:], **kwargs) for tensor in raw))
+            elif name in _SCALES and is_constant(args[1]):
+                self._follow(raw, out, lambda limit: func(limit, *args[1:], **kwargs))
         return out
 
-    def _follow(self, x: Tensor, out: Tensor, change: Callable[[Tensor], Tensor]) -> None:
+    def in_place(self, x: Tensor, new: Tensor) -> Tensor:
+        raw = self._raw[new]
+        out = super().in_place(x, new)
+        if raw is not None:
+            self._raw[out] = raw
+        return out
+
+    def _follow(self, raw: Raw | None, out: Tensor, change: Callable[[Tensor], Tensor]) -> None:
         """Limits of the input, shifted or scaled with it."""
-        raw: Raw | None = self._raw.get(x)
-        if raw is not None and out.shape == x.shape:
-            ends = change(raw.low), change(raw.high)
+        if raw is not None and out.shape == raw.ones.shape:
+            ends = change(raw.low.clone()), change(raw.high.clone())
             self._raw[out] = Raw(raw.ones, torch.minimum(*ends), torch.maximum(*ends))
 
     def _seen(self, tensor: Tensor) -> Tensor:

@@ -8,12 +8,15 @@ and is refused (:func:`~proofmap.methods.graph.check_operations`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
+
+T = TypeVar("T")
 
 _ACTIVATIONS = """
     relu relu6 hardtanh clamp clamp_min clamp_max clip threshold _threshold leaky_relu prelu rrelu elu selu celu gelu silu mish softplus
@@ -21,7 +24,6 @@ _ACTIVATIONS = """
 """
 ELEMENTWISE = frozenset(_ACTIVATIONS.split())
 """Functions of torch that treat every number on its own: activations."""
-TINY = 1e-12
 
 
 class _Slopes(torch.autograd.Function):
@@ -49,8 +51,8 @@ def with_slopes(value: Tensor, *parts: tuple[Tensor, Tensor]) -> Tensor:
 
 def ratio(over: Tensor, under: Tensor, epsilon: float) -> Tensor:
     """over / (under + epsilon sign(under)), and 0 where ``under`` is 0."""
-    stable = under + torch.where(under < 0, -epsilon, epsilon)
-    return torch.where(under.abs() > TINY, over / torch.where(under == 0, 1.0, stable), 0.0)
+    small = torch.full((), epsilon, device=under.device, dtype=under.dtype)
+    return (over / (under + torch.copysign(small, under))).masked_fill_(under == 0, 0.0)
 
 
 def is_constant(value: Any) -> bool:
@@ -81,12 +83,30 @@ class Rewriting(TorchFunctionMode):
         if rewrite is not None and args and isinstance(args[0], Tensor):
             new = rewrite(func, *args, **kwargs)
             if new is not None:
-                return args[0].copy_(new) if in_place else new
+                return self.in_place(args[0], new) if in_place else new
         return self.plain(func, name, args, kwargs)
 
     def plain(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that is not rewritten."""
         return func(*args, **kwargs)
+
+    def in_place(self, x: Tensor, new: Tensor) -> Tensor:
+        """The answer to a call that works in place: x, with what is new."""
+        return x.copy_(new)
+
+
+class Notes(Generic[T]):
+    """What is known of tensors, until they are changed in place or are gone."""
+
+    def __init__(self) -> None:
+        self._notes: MutableMapping[Tensor, tuple[int, T]] = WeakTensorKeyDictionary()
+
+    def __getitem__(self, tensor: Tensor) -> T | None:
+        version, note = self._notes.get(tensor, (-1, None))
+        return note if version == tensor._version else None
+
+    def __setitem__(self, tensor: Tensor, note: T) -> None:
+        self._notes[tensor] = (tensor._version, note)
 
 
 def elementwise(func: Any, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, bool]:
