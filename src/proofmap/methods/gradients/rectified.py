@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 from torch.autograd.graph import Node
+from torch.utils.hooks import RemovableHandle
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
@@ -62,6 +63,8 @@ class RectifiedMethod(GradientMethod):
     def gradients(
         self, classifier: Classifier, images: Tensor, labels: Tensor, each: Callable[[Tensor], Tensor]
     ) -> Tensor:
+        handles: list[RemovableHandle] = []
+
         def changed(images: Tensor) -> Tensor:
             logits = classifier(images)
             rectifiers = [node for node in nodes_behind(logits) if is_rectifier(node)]
@@ -70,11 +73,14 @@ class RectifiedMethod(GradientMethod):
                     f"{self.name} changes the gradient at rectifiers (ReLU, ReLU6), and this net has none that can be seen; "
                     "use gradient or smooth-grad"
                 )
-            for node in rectifiers:
-                node.register_prehook(self._hook(node))
+            handles.extend(node.register_prehook(self._hook(node)) for node in rectifiers)
             return logits
 
-        return input_gradients(changed, images, labels, each)
+        try:
+            return input_gradients(changed, images, labels, each)
+        finally:
+            for handle in handles:  # a node that holds a hook that holds the node would hold the graph
+                handle.remove()
 
     def _hook(self, node: Node) -> Callable[[tuple[Tensor | None, ...]], tuple[Tensor | None, ...]]:
         def hook(gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:

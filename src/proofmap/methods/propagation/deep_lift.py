@@ -53,25 +53,43 @@ Call = tuple[Tensor, ...]
 class Recorded(Rewriting):
     """A pass of the baseline, which notes what goes into its activations and out of them."""
 
+    rewrites: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(ELEMENTWISE, "_activation"),
+        **dict.fromkeys((*_POOLS, *_ADAPTIVE_POOLS), "_pool"),
+        "batch_norm": "_batch_norm",
+    }
+
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[Call] = []
-        self.rewrites = {
-            **dict.fromkeys(ELEMENTWISE, self._activation),
-            **dict.fromkeys((*_POOLS, *_ADAPTIVE_POOLS), self._pool),
-            "batch_norm": _batch_norm,
-        }
 
     def _activation(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         value, in_place = elementwise(func, x, args, kwargs)
         new = self.activated(func, x, value, args, kwargs)
-        return x.copy_(new) if in_place else new
+        return self.in_place(x, new) if in_place else new
 
     def _pool(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Any:
         with torch.no_grad():
             value, places = _pooled(func.__name__, x, args, kwargs)
         new = self.pooled(x, value, places)
         return (new, places) if _returns_indices(func.__name__, args, kwargs) else new
+
+    def _batch_norm(
+        self,
+        func: Any,
+        x: Tensor,
+        mean: Any = None,
+        var: Any = None,
+        weight: Any = None,
+        bias: Any = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Tensor | None:
+        if func is not F.batch_norm or training or mean is None or var is None:
+            return None
+        scale, shift = batch_norm_as_affine(mean, var, weight, bias, eps)
+        return x * per_feature(scale, x) + per_feature(shift, x)
 
     def activated(
         self, func: Any, x: Tensor, value: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -125,23 +143,6 @@ class Rescaled(Recorded):
         return call
 
 
-def _batch_norm(
-    func: Any,
-    x: Tensor,
-    mean: Any = None,
-    var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor | None:
-    if func is not F.batch_norm or training or mean is None or var is None:
-        return None
-    scale, shift = batch_norm_as_affine(mean, var, weight, bias, eps)
-    return x * per_feature(scale, x) + per_feature(shift, x)
-
-
 def _returns_indices(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     place = (
         1 if name in _ADAPTIVE_POOLS else 5
@@ -177,7 +178,6 @@ class DeepLIFT(Method):
     description: ClassVar[str] = "change of the logit from a baseline, shared out layer by layer, signed"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
     signed = True
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
 
     baseline: Fill = setting(Gray(), "what the input is compared with")
     draws: int = setting(1, "baselines drawn, where they are random", least=1)

@@ -153,7 +153,7 @@ class LRP(RelevanceMethod):
 
     The rules are in :mod:`proofmap.methods.propagation.relevance`. The defaults, the preset ``epsilon-gamma-box``, are those
     of Montavon et al. 2019: gamma for convolutions, epsilon for dense layers, and at the input the box rule for pictures,
-    w-squared for inputs without limits. Others: ``epsilon`` (everywhere), ``epsilon-plus`` (positive contributions
+    w-squared for inputs without limits. Others: ``epsilon`` (everywhere), ``captum`` (the same, smaller), ``epsilon-plus`` (positive contributions
     alone for convolutions), ``epsilon-plus-flat`` and ``epsilon-alpha2-beta1-flat`` (Kohlbrenner et al. 2020).
 
     Values are signed. They and what biases absorb add up to the logit; where they do not, a
@@ -172,6 +172,7 @@ class LRP(RelevanceMethod):
         "preset": {
             "epsilon-gamma-box": {},
             "epsilon": {"conv": "epsilon", "first": "none"},
+            "captum": {"conv": "epsilon", "first": "none", "epsilon": 1e-9},
             "epsilon-plus": {"conv": "alpha-beta", "alpha": 1.0, "first": "none"},
             "epsilon-plus-flat": {"conv": "alpha-beta", "alpha": 1.0, "first": "flat"},
             "epsilon-alpha2-beta1-flat": {"conv": "alpha-beta", "alpha": 2.0, "first": "flat"},
@@ -198,12 +199,16 @@ class ContrastiveLRP(RelevanceMethod):
         negated     the same amount at the label, with the last layer's weights negated (CLRP2)
 
     The rules are the paper's: positive contributions alone (alpha 1), the box rule at the input, no biases. R - R' is one
-    pass back, since relevance is linear in where it begins.
+    pass back, since relevance is linear in where it begins; it is cut at zero when the channels are added. Presets: ``paper``
+    (the defaults), ``released``.
     """
 
     name: ClassVar[str] = "contrastive-lrp"
     reference: ClassVar[str] = "Gu et al. 2018"
     description: ClassVar[str] = "relevance of the label less that of the other labels"
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {"paper": {}, "released": {"dual": "weighted"}}
+    }
     conv: RuleName = setting("alpha-beta", "rule of convolutions")
     dense: RuleName = setting("alpha-beta", "rule of dense layers")
     alpha: float = setting(

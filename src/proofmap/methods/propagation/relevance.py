@@ -18,9 +18,9 @@ Batch-norm is folded into the layer before it, and is a layer of its own where t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -122,20 +122,21 @@ class Relevance(Rewriting):
     autograd's graph that were put there by rules.
     """
 
+    rewrites: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(ELEMENTWISE - _HOMOGENEOUS, "_activation"),
+        **dict.fromkeys(_CONVOLUTIONS, "_convolution"),
+        **dict.fromkeys(_SUMS, "_sum"),
+        **dict.fromkeys(("matmul", "mm", "__matmul__"), "_product"),
+        "linear": "_linear",
+        "batch_norm": "_batch_norm",
+    }
+
     def __init__(self, composite: Composite, shares: Tensor, start: Tensor, raw: Raw) -> None:
         super().__init__()
         self.composite, self.shares, self.calls = composite, shares, 0
         self.seen: set[Node] = set()
         self._raw, self._layers = Notes[Raw](), Notes[Layer]()
         self._raw[start] = raw
-        self.rewrites = {
-            **dict.fromkeys(ELEMENTWISE - _HOMOGENEOUS, self._activation),
-            **dict.fromkeys(_CONVOLUTIONS, self._convolution),
-            **dict.fromkeys(_SUMS, self._sum),
-            **dict.fromkeys(("matmul", "mm", "__matmul__"), self._product),
-            "linear": self._linear,
-            "batch_norm": self._batch_norm,
-        }
 
     # ---- layers ------------------------------------------------------------------------------------------------
 

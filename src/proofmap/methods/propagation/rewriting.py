@@ -8,8 +8,8 @@ and is refused (:func:`~proofmap.methods.graph.check_operations`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -61,14 +61,15 @@ def is_constant(value: Any) -> bool:
 
 
 class Rewriting(TorchFunctionMode):
-    """Runs a net, with calls of the functions named in ``rewrites`` answered by them: ``rewrite(func, x, *args, **kwargs)``.
+    """Runs a net, with calls of the functions named in ``rewrites`` answered by the methods named there, as
+    ``method(func, x, *args, **kwargs)``; one that answers None leaves the call as it is.
 
     A call in place is answered in place.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.rewrites: dict[str, Callable[..., Tensor | None]] = {}
+    rewrites: ClassVar[
+        Mapping[str, str]
+    ] = {}  # no methods: a mode that held itself would hold the graph until collected
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -81,7 +82,7 @@ class Rewriting(TorchFunctionMode):
         name = called[:-1] if in_place else called
         rewrite = self.rewrites.get(name)
         if rewrite is not None and args and isinstance(args[0], Tensor):
-            new = rewrite(func, *args, **kwargs)
+            new: Tensor | None = getattr(self, rewrite)(func, *args, **kwargs)
             if new is not None:
                 return self.in_place(args[0], new) if in_place else new
         return self.plain(func, name, args, kwargs)
