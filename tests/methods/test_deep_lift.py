@@ -177,6 +177,18 @@ def test_where_nothing_changes_the_derivative_counts() -> None:
     assert maps[0, :, 1:].abs().max() == 0
 
 
+def test_an_activation_whose_input_does_not_change_has_its_derivative() -> None:
+    """relu(x1 + x2 + 1) from (0, 0) to (1, -1): the logit does not move, and what the two do to it cancels."""
+    net = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 2))
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.fill_(1.0)
+    maps = DeepLIFT()(
+        rows_classifier(net.eval(), columns=2), torch.tensor([[1.0, -1.0]]), torch.tensor([[0]])
+    )
+    assert maps[0, 0].tolist() == [1.0, -1.0]
+
+
 def test_random_baselines_are_averaged() -> None:
     f, images = classifier(conv_net()), pixels(2, 8)
     both = make_method("deep-lift:baseline=noise,draws=2")(f, images, LABELS[:2])

@@ -12,8 +12,11 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
+from proofmap.core.progress import SilentTask
 from proofmap.fills import make_fill
 from proofmap.methods import Gradient, GradientInput, IntegratedGradients, Method, SmoothGrad, make_method
+from proofmap.methods.gradients.plain import input_gradients
+from proofmap.methods.gradients.points import Each, sums_over_points
 from proofmap.methods.sum_rule import SumRuleWarning, gap
 from tests.methods.test_gradients import LABELS, NETS, deeper_net, normalised
 from tests.toys import MEAN, STD, conv_net, counted_classifier, drawn, linear_classifier, pixels
@@ -88,8 +91,23 @@ def test_all_labels_share_the_noisy_copies(samples: int) -> None:
     f, tally = counted_classifier(batch_size=4)
     f.frozen()
     tally.reset()
-    SmoothGrad(samples=samples)(f, pixels(3, 8), LABELS)
+    maps = SmoothGrad(samples=samples)(f, pixels(3, 8), LABELS)
     assert tally.images == 3 * samples
+    together = SmoothGrad(samples=samples)(counted_classifier(batch_size=64)[0], pixels(3, 8), LABELS)
+    torch.testing.assert_close(maps, together, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 64])
+def test_points_may_be_spread_over_batches_that_end_in_the_middle_of_an_image(batch_size: int) -> None:
+    """As they are when memory runs out on the way."""
+    f, images = classifier(conv_net(), batch_size=batch_size), pixels(3, 8)
+
+    def points(image: Tensor, point: Tensor) -> tuple[Tensor, Each]:
+        return images[image] * (1 + point.view(-1, 1, 1, 1)), lambda gradient: gradient
+
+    sums = sums_over_points(f, LABELS, 3, points, SilentTask())
+    expected = sum(input_gradients(f.frozen(), images * (1 + k), LABELS) for k in range(3))
+    torch.testing.assert_close(sums, expected, rtol=1e-4, atol=1e-6)
 
 
 # ---- integrated gradients ------------------------------------------------------------------------------------
