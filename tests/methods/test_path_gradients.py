@@ -97,7 +97,7 @@ def test_all_labels_share_the_noisy_copies(samples: int) -> None:
     torch.testing.assert_close(maps, together, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 64])
+@pytest.mark.parametrize("batch_size", [1, 5, 64])
 def test_points_may_be_spread_over_batches_that_end_in_the_middle_of_an_image(batch_size: int) -> None:
     """As they are when memory runs out on the way."""
     f, images = classifier(conv_net(), batch_size=batch_size), pixels(3, 8)
