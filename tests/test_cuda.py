@@ -35,6 +35,19 @@ def classifier(device: str, **options: object) -> pm.Classifier:
     return pm.Classifier(conv_net(seed=3), size=16, mean=MEAN, std=STD, device=device, **options)  # type: ignore[arg-type]
 
 
+BACKWARD = (
+    "gradient",
+    "gradient-x-input",
+    "smooth-grad:samples=4",
+    "integrated-gradients",
+    "guided-backprop",
+    "rect-grad",
+    "lrp",
+    "contrastive-lrp",
+    "deep-lift",
+)
+
+
 def test_random_numbers_are_the_same_on_both_devices() -> None:
     keys = torch.tensor([streams.key_of("a"), streams.key_of("b")])
     assert torch.equal(streams.words(keys, 999), streams.words(keys.cuda(), 999).cpu())
@@ -48,7 +61,7 @@ def test_every_method_and_score_agrees_with_the_cpu() -> None:
     methods = [
         pm.LearnedMask(steps=5, scale=2, fill=distractors),
         pm.LearnedMask(steps=5, scale=2, fill="blur", masks=2),
-        *map(pm.make_method, ("gradient", "gradient-x-input", "grad-cam", "random", "centered-gaussian")),
+        *map(pm.make_method, (*BACKWARD, "grad-cam", "random", "centered-gaussian")),
         pm.TopLabel.wrap("grad-cam"),
         *map(pm.make_method, PERTURBATION),
         *map(pm.make_method, ("edges", "inverse:gradient", "blurred:grad-cam")),
@@ -80,7 +93,7 @@ def test_learning_twice_gives_the_same_bits() -> None:
     assert torch.equal(method(f, images, labels), method(f, images, labels))
 
 
-@pytest.mark.parametrize("name", ["gradient", "gradient-x-input", "grad-cam", *PERTURBATION])
+@pytest.mark.parametrize("name", [*BACKWARD, "grad-cam", *PERTURBATION])
 def test_maps_twice_give_the_same_bits(name: str) -> None:
     images, labels = pixels(3, 16).cuda(), torch.tensor([[0, 1], [2, 3], [1, 0]]).cuda()
     f = classifier("cuda")

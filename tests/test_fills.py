@@ -159,8 +159,14 @@ def test_a_gray_that_is_no_colour_is_refused(color: tuple[float, ...]) -> None:
 
 
 def test_a_gray_of_other_channels_is_refused() -> None:
-    with pytest.raises(InputError, match="has 1 channels, the classifier takes 3"):
-        Gray(color=(0.5,)).prepare(classifier())
+    with pytest.raises(InputError, match="has 2 channels, the classifier takes 3"):
+        Gray(color=(0.5, 0.5)).prepare(classifier())
+
+
+def test_one_value_is_the_colour_of_every_channel(images: Tensor, keys: Tensor) -> None:
+    black = make_fill("gray:color=0").prepare(classifier())
+    assert black == Gray(color=(0.0, 0.0, 0.0)).prepare(classifier())
+    assert not black(images, keys).any()
 
 
 # ---- blur -----------------------------------------------------------------------------------------------------

@@ -248,14 +248,17 @@ class Classifier:
     def __call__(self, images: Tensor) -> Tensor:
         """Logits ``(N, A)`` in float32 for one batch, differentiable in the images (log-probabilities where the
         net returns probabilities)."""
+        return self.from_normalised((images - self._mean) / self._std)
+
+    def from_normalised(self, x: Tensor) -> Tensor:
+        """The same for images that are normalised already."""
         if self._source is None:  # a frozen view is called in inner loops
             self.refresh()
-        x = ((images - self._mean) / self._std).to(self.dtype)
-        out = self.net(x)
-        if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != images.shape[0]:
+        out = self.net(x.to(self.dtype))
+        if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != x.shape[0]:
             shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
             raise ModelError(
-                f"the net returned {shape} for {counted(images.shape[0], 'image')}; expected one row of outputs per image, "
+                f"the net returned {shape} for {counted(x.shape[0], 'image')}; expected one row of outputs per image, "
                 "(N, A). Wrap it in a function that picks the logits."
             )
         out = out.float()

@@ -25,7 +25,7 @@ class Gray(Fill):
 
     name: ClassVar[str] = "gray"
     description: ClassVar[str] = "one colour: the one that the classifier's normalisation makes zero"
-    color: tuple[float, ...] | None = setting(None, "another colour, one value per channel")
+    color: tuple[float, ...] | None = setting(None, "another colour, one value per channel or one for all")
 
     def prepare(self, classifier: Classifier) -> ReadyFill:
         _colour("Gray color", self.color, classifier.inputs)
@@ -115,12 +115,14 @@ class Noise(Fill):
 
 
 def _colour(what: str, given: tuple[float, ...] | None, inputs: Inputs) -> Tensor:
-    """The colour given, one value per channel within the limits, or the neutral one."""
+    """The colour given, one value per channel (or one for all) within the limits, or the neutral one."""
     if given is None:
         return inputs.neutral
+    if len(given) == 1:
+        given = given * inputs.channels
     if len(given) != inputs.channels:
         raise InputError(f"{what} has {len(given)} channels, the classifier takes {inputs.channels}")
     low, high = inputs.limits or (-math.inf, math.inf)
     if not all(low <= value <= high for value in given):
         raise InputError(f"{what} must lie in [{low:g}, {high:g}] per channel, not {given}")
-    return torch.tensor(given)
+    return torch.tensor(given, dtype=torch.float32)

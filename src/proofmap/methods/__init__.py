@@ -3,6 +3,15 @@
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.controls import CenteredGaussian, Edges, Random
 from proofmap.methods.gradients import Gradient, GradientInput
+from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
+from proofmap.methods.gradients import (
+    Gradient,
+    GradientInput,
+    GuidedBackprop,
+    IntegratedGradients,
+    RectGrad,
+    SmoothGrad,
+)
 from proofmap.methods.masks import BeliefMask, LearnedMask
 from proofmap.methods.method import (
     METHODS,
@@ -24,14 +33,18 @@ from proofmap.methods.perturbation import (
     Sobol,
 )
 from proofmap.methods.wrappers import Blurred, Inverse, TopLabel, Wrapper
+from proofmap.methods.propagation import LRP, ContrastiveLRP, DeepLIFT
 
 __all__ = [
+    "LRP",
     "METHODS",
     "BeliefMask",
     "Blurred",
     "CenteredGaussian",
+    "ContrastiveLRP",
     "Cost",
     "Edges",
+    "DeepLIFT",
     "FromFunction",
     "GradCAM",
     "Gradient",
@@ -41,6 +54,8 @@ __all__ = [
     "Inverse",
     "KernelSHAP",
     "LIME",
+    "GuidedBackprop",
+    "IntegratedGradients",
     "LearnedMask",
     "Method",
     "MethodLike",
@@ -50,6 +65,8 @@ __all__ = [
     "ReadyMethod",
     "Shapley",
     "Sobol",
+    "RectGrad",
+    "SmoothGrad",
     "TopLabel",
     "Wrapper",
     "make_method",

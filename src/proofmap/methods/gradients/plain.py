@@ -5,6 +5,7 @@ Gradients are taken with respect to the *normalised* input, as users of Captum k
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -19,17 +20,26 @@ from proofmap.methods.method import METHODS, Cost, Family, Method, Need
 from proofmap.plugins.settings import setting
 
 Channels = Literal["max", "sum", "mean"]
+CHANNELS_HELP = "how the channels of a position become one value"
 
 
-def input_gradients(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
-    """d logit_a / d x for one batch, in pixel units: ``(N, L, *shape)``; one forward, L backward passes."""
+def input_gradients(
+    classifier: Callable[[Tensor], Tensor],
+    images: Tensor,
+    labels: Tensor,
+    each: Callable[[Tensor], Tensor] = lambda gradient: gradient,
+) -> Tensor:
+    """d logit_a / d x for one batch, in pixel units: ``(N, L, *shape)``; one forward, L backward passes.
+
+    ``each`` is what is kept of a label's gradient ``(N, *shape)``, so that those of many labels need not be held together.
+    """
     with torch.enable_grad():
         x = images.detach().clone().requires_grad_(True)
         chosen = classifier(x).gather(1, labels.clamp_min(0))
         check_differentiable(chosen)
         last = labels.shape[1] - 1
         rows = [
-            torch.autograd.grad(chosen[:, j].sum(), x, retain_graph=j < last)[0]
+            each(torch.autograd.grad(chosen[:, j].sum(), x, retain_graph=j < last)[0].detach())
             for j in range(labels.shape[1])
         ]
     return torch.stack(rows, dim=1)
@@ -44,16 +54,29 @@ def check_differentiable(outputs: Tensor) -> None:
         )
 
 
+def scale_of(classifier: Classifier) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of the classifier's inputs, shaped to meet them: x_normalised = (x - mean) / std."""
+    inputs = classifier.inputs
+    mean, std = (torch.tensor(values, device=classifier.device) for values in (inputs.mean, inputs.std))
+    return inputs.per_channel(mean), inputs.per_channel(std)
+
+
 @dataclass(frozen=True, kw_only=True)
 class GradientMethod(Method):
-    """One map per label from the gradient ``(N, L, *shape)`` and the image."""
+    """One map per label from the gradient and the image ``(N, *shape)``, both in normalised units."""
 
     family: ClassVar[Family] = "gradients"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
-    channels: Channels = setting("sum", "how the channels of a position become one value")
+    channels: Channels = setting("sum", CHANNELS_HELP)
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
         raise NotImplementedError
+
+    def gradients(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, each: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """As :func:`input_gradients`; methods that change the way back through the net have their own."""
+        return input_gradients(classifier.frozen(), images, labels, each)
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=labels)
@@ -61,22 +84,24 @@ class GradientMethod(Method):
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        fast = classifier.frozen()
-        inputs = fast.inputs
-        mean, std = (
-            inputs.per_channel(torch.tensor(v, device=images.device, dtype=images.dtype))
-            for v in (fast.mean, fast.std)
-        )
+        inputs = classifier.inputs
+        mean, std = scale_of(classifier)
         with progress.task(self.name, labels.numel()) as task:
 
             def run(start: int, stop: int) -> Tensor:
-                gradient = input_gradients(fast, images[start:stop], labels[start:stop]) * std
-                normalised = (images[start:stop, None] - mean) / std
-                values = self.attribution(gradient, normalised)
+                x = (images[start:stop] - mean) / std
+                maps = self.gradients(
+                    classifier,
+                    images[start:stop],
+                    labels[start:stop],
+                    lambda gradient: inputs.merged_channels(
+                        self.attribution(gradient * std, x), self.channels
+                    ),
+                )
                 task.advance((stop - start) * labels.shape[1])
-                return inputs.merged_channels(values, self.channels)
+                return maps
 
-            return torch.cat(in_batches(run, len(images), fast.batches[1]))
+            return torch.cat(in_batches(run, len(images), classifier.frozen().batches[1]))
 
 
 @METHODS.register
@@ -87,7 +112,7 @@ class Gradient(GradientMethod):
     name: ClassVar[str] = "gradient"
     reference: ClassVar[str] = "Simonyan et al. 2014"
     description: ClassVar[str] = "size of the logit's gradient"
-    channels: Channels = setting("max", "how the channels of a position become one value")
+    channels: Channels = setting("max", CHANNELS_HELP)
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
         return gradient.abs()

@@ -1,0 +1,83 @@
+"""Input gradients for all labels: one forward pass for all of them, against Captum looped over the labels, in one run.
+
+python benchmarks/gradients_speed.py [--depth 20] [--images 16] [--labels 10] [--device cpu] [--threads 1]
+
+The target is 1.7 times Captum. Both take a CIFAR ResNet with random weights (speed does not depend on them); what they give
+is compared first. Needs the package captum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from captum.attr import Saliency
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.models.cifar_resnet import CifarResNet, classifier_arguments
+
+
+def alternating(
+    first: Callable[[], object], second: Callable[[], object], rounds: int
+) -> tuple[float, float]:
+    """Median seconds of each, alternating, so that what else the machine does meets both; one round to warm up."""
+    times: list[tuple[float, float]] = []
+    for _ in range(rounds + 1):
+        times.append((seconds(first), seconds(second)))
+    one, other = (statistics.median(each) for each in zip(*times[1:], strict=True))
+    return one, other
+
+
+def seconds(run: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    run()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--depth", type=int, default=20)
+    parser.add_argument("--images", type=int, default=16)
+    parser.add_argument("--labels", type=int, default=10)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    net = CifarResNet(args.depth).eval().to(args.device)
+    arguments = classifier_arguments(args.depth, 10)
+    f = pm.Classifier(net, **arguments)
+    images = torch.rand(args.images, 3, 32, 32).to(args.device)
+    labels = torch.arange(args.labels, device=args.device).expand(args.images, -1)
+    mean, std = (torch.tensor(arguments[k], device=args.device).view(3, 1, 1) for k in ("mean", "std"))
+    method, saliency = pm.make_method("gradient"), Saliency(net)
+
+    def ours() -> Tensor:
+        return method(f, images, labels)
+
+    def captum() -> Tensor:
+        x = (images - mean) / std
+        rows = [
+            saliency.attribute(x.clone().requires_grad_(True), target=j).amax(dim=1)
+            for j in range(args.labels)
+        ]
+        return torch.stack(rows, dim=1)
+
+    both = torch.stack([ours().flatten(), captum().flatten()])
+    print(f"ResNet-{args.depth}, {args.images} images x {args.labels} labels, torch {torch.__version__}")
+    print(f"correlation with Captum's maps {float(torch.corrcoef(both)[0, 1]):.6f}")
+    fast, slow = alternating(ours, captum, args.rounds)
+    print(f"one forward pass {fast:.3f} s, Captum looped {slow:.3f} s, ratio {slow / fast:.2f}")
+
+
+if __name__ == "__main__":
+    main()

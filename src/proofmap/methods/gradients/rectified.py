@@ -1,0 +1,140 @@
+"""Gradients whose way back through rectifiers is changed: guided backpropagation and RectGrad.
+
+Both decide at every rectifier (ReLU, ReLU6, a clamp at zero) which part of the gradient goes on. They do so in autograd's
+own graph of one forward pass, where a rectifier is a node whether the net calls a module, a function or a method, once or
+many times. Nothing is changed on the net and no hook stays: the graph is gone after the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torch.autograd.graph import Node
+from torch.utils.hooks import RemovableHandle
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, GradientMethod, input_gradients
+from proofmap.methods.graph import nodes_behind
+from proofmap.methods.method import METHODS
+from proofmap.plugins.settings import setting
+
+_LOWER_LIMITS = {
+    "ReluBackward0": None,
+    "HardtanhBackward0": "_saved_min_val",
+    "ClampBackward1": "_saved_min",
+    "ClampMinBackward0": "_saved_min",
+    "ThresholdBackward0": "_saved_threshold",
+}
+"""Nodes of autograd's graph that may be rectifiers, and where each has its lower limit, which must be zero."""
+
+
+def is_rectifier(node: Any) -> bool:
+    """Whether a node is max(x, 0), or that with an upper limit."""
+    name = node.name()
+    if name not in _LOWER_LIMITS:
+        return False
+    limit = _LOWER_LIMITS[name]
+    return limit is None or getattr(node, limit) == 0
+
+
+def activation(node: Any) -> Tensor:
+    """What a rectifier gave in the forward pass."""
+    name = node.name()
+    if name == "ReluBackward0":
+        found: Tensor = node._saved_result
+        return found
+    x: Tensor = node._saved_self
+    high = {"HardtanhBackward0": "_saved_max_val", "ClampBackward1": "_saved_max"}.get(name)
+    return x.clamp(0, None if high is None else getattr(node, high))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RectifiedMethod(GradientMethod):
+    """A gradient of which each rectifier lets through what :meth:`passed` says."""
+
+    def passed(self, gradient: Tensor, node: Node) -> Tensor:
+        """What goes on of the gradient ``(N, ...)`` that arrives at a rectifier."""
+        raise NotImplementedError
+
+    def gradients(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, each: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        handles: list[RemovableHandle] = []
+
+        def changed(images: Tensor) -> Tensor:
+            logits = classifier(images)
+            rectifiers = [node for node in nodes_behind(logits) if is_rectifier(node)]
+            if not rectifiers and logits.requires_grad:
+                raise InputError(
+                    f"{self.name} changes the gradient at rectifiers (ReLU, ReLU6), and this net has none that can be seen; "
+                    "use gradient or smooth-grad"
+                )
+            handles.extend(node.register_prehook(self._hook(node)) for node in rectifiers)
+            return logits
+
+        try:
+            return input_gradients(changed, images, labels, each)
+        finally:
+            for handle in handles:  # a node that holds a hook that holds the node would hold the graph
+                handle.remove()
+
+    def _hook(self, node: Node) -> Callable[[tuple[Tensor | None, ...]], tuple[Tensor | None, ...]]:
+        def hook(gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+            return tuple(None if each is None else self.passed(each, node) for each in gradients)
+
+        return hook
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class GuidedBackprop(RectifiedMethod):
+    """|d logit_a / d x|, but every rectifier lets only positive gradients back (Springenberg et al. 2015).
+
+    At a rectifier with input z:  R_z = 1[z > 0] max(R, 0). Beware: such maps depend little on the label and on the weights of
+    later layers (Adebayo et al. 2018); soundness shows it.
+    """
+
+    name: ClassVar[str] = "guided-backprop"
+    reference: ClassVar[str] = "Springenberg et al. 2015"
+    description: ClassVar[str] = "gradient of which each ReLU lets back the positive part"
+    channels: Channels = setting("max", CHANNELS_HELP)
+
+    def passed(self, gradient: Tensor, node: Node) -> Tensor:
+        return gradient.clamp_min(0)
+
+    def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
+        return gradient.abs()
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class RectGrad(RectifiedMethod):
+    """The gradient through the most important units of each layer alone, times the input (Kim et al. 2019).
+
+    At a rectifier with output a:  R_z = 1[a R > tau] R, tau the ``quantile`` of a R over the units of the layer, for each
+    image and label on its own, and at least 0 (where it is guided backpropagation). The released code also cuts the border
+    of padded convolutions off and does not hold tau above 0; both are left out here.
+    """
+
+    name: ClassVar[str] = "rect-grad"
+    reference: ClassVar[str] = "Kim et al. 2019"
+    description: ClassVar[str] = "gradient through the most important units of each layer, times input"
+    quantile: float = setting(0.98, "share of each layer's units that let nothing back", least=0, most=1)
+    times_input: bool = setting(True, "times the input, signed; else the size of the gradient alone")
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        return self.times_input
+
+    def passed(self, gradient: Tensor, node: Node) -> Tensor:
+        importance = (activation(node).to(gradient.dtype) * gradient).flatten(1)
+        place = 1 + int(self.quantile * (importance.shape[1] - 1))
+        tau = importance.float().kthvalue(place, dim=1, keepdim=True).values.clamp_min(0)
+        return gradient * (importance > tau).view_as(gradient)
+
+    def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
+        return gradient * x if self.times_input else gradient.abs()

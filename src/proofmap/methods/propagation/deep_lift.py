@@ -1,0 +1,255 @@
+"""DeepLIFT: the change of the logit from a baseline to the input, shared out by the rescale rule.
+
+The multiplier of an activation a is its slope between the two, m = (a(z) - a(z')) / (z - z'), and its derivative where z = z'.
+Linear layers keep their gradients, so the multipliers of a net are gradients with other slopes at the activations.
+Max-pooling shares its change y - y' between the winner i of the input and the winner i' of the baseline:
+
+    at i: max(y, y') - y'        at i': y - max(y, y')
+
+The pass of the baseline is recorded, call by call, and the pass of the input goes by the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.batching import in_batches
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress
+from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable, scale_of
+from proofmap.methods.graph import LINEAR, check_operations
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.methods.propagation.lrp import check_logits
+from proofmap.methods.propagation.rewriting import (
+    ELEMENTWISE,
+    Rewriting,
+    batch_norm_as_affine,
+    elementwise,
+    per_feature,
+    with_slopes,
+)
+from proofmap.methods.sum_rule import check_sums
+from proofmap.plugins.settings import setting
+
+KNOWN = LINEAR | {"Slopes", "Convolution", "Addmm", "Baddbmm", "Addbmm", "Addmv"}
+"""What keeps its gradient: linear, with or without a shift."""
+_POOLS = ("max_pool1d", "max_pool2d", "max_pool3d")
+_ADAPTIVE_POOLS = ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+_SAME = 1e-6
+"""Activations whose input changes less than this, as a share of its size, keep their derivative."""
+
+Call = tuple[Tensor, ...]
+
+
+class Recorded(Rewriting):
+    """A pass of the baseline, which notes what goes into its activations and out of them."""
+
+    rewrites: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(ELEMENTWISE, "_activation"),
+        **dict.fromkeys((*_POOLS, *_ADAPTIVE_POOLS), "_pool"),
+        "batch_norm": "_batch_norm",
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+
+    def _activation(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        value, in_place = elementwise(func, x, args, kwargs)
+        new = self.activated(func, x, value, args, kwargs)
+        return self.in_place(x, new) if in_place else new
+
+    def _pool(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            value, places = _pooled(func.__name__, x, args, kwargs)
+        new = self.pooled(x, value, places)
+        return (new, places) if _returns_indices(func.__name__, args, kwargs) else new
+
+    def _batch_norm(
+        self,
+        func: Any,
+        x: Tensor,
+        mean: Any = None,
+        var: Any = None,
+        weight: Any = None,
+        bias: Any = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Tensor | None:
+        if func is not F.batch_norm or training or mean is None or var is None:
+            return None
+        scale, shift = batch_norm_as_affine(mean, var, weight, bias, eps)
+        return x * per_feature(scale, x) + per_feature(shift, x)
+
+    def activated(
+        self, func: Any, x: Tensor, value: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Tensor:
+        self.calls.append((x.detach().clone(), value.clone()))
+        return value
+
+    def pooled(self, x: Tensor, value: Tensor, places: Tensor) -> Tensor:
+        self.calls.append((x.detach().clone(), value.clone(), places))
+        return value
+
+
+class Rescaled(Recorded):
+    """A pass of the input, whose gradients are multipliers against the pass that was recorded."""
+
+    def __init__(self, record: list[Call]) -> None:
+        super().__init__()
+        self.record = iter(record)
+
+    def activated(
+        self, func: Any, x: Tensor, value: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Tensor:
+        start, begun = self._next(x)
+        here = x.detach().float()
+        change = here - start.float()
+        same = change.abs() <= _SAME * (here.abs() + start.float().abs())
+        slope = (value.float() - begun.float()) / torch.where(same, 1.0, change)
+        with torch.enable_grad():
+            leaf = x.detach().clone().requires_grad_(True)
+            derivative = torch.autograd.grad(func(leaf * 1, *args, **kwargs).sum(), leaf)[0].float()
+        return with_slopes(value, (x, torch.where(same, derivative, slope).to(value.dtype)))
+
+    def pooled(self, x: Tensor, value: Tensor, places: Tensor) -> Tensor:
+        start, begun, before = self._next(x)
+        larger = torch.maximum(value, begun)
+        parts = []
+        for winner, share in ((places, larger - begun), (before, value - larger)):
+            at = _taken(x, winner)
+            change = at.detach() - _taken(start, winner)
+            slope = share / torch.where(change == 0, 1.0, change)
+            parts.append((at, torch.where(change == 0, 0.0, slope)))
+        return with_slopes(value, *parts)
+
+    def _next(self, x: Tensor) -> Call:
+        call = next(self.record, None)
+        if call is None or call[0].shape != x.shape:
+            raise InputError(
+                "deep-lift needs a net that calls the same layers for every input; this one goes another way for the "
+                "baseline. Use integrated-gradients"
+            )
+        return call
+
+
+def _returns_indices(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    place = (
+        1 if name in _ADAPTIVE_POOLS else 5
+    )  # behind (size,), or (kernel, stride, padding, dilation, ceil)
+    return bool(kwargs.get("return_indices", len(args) > place and args[place]))
+
+
+def _pooled(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Maxima and their places, numbered over all axes but the first two."""
+    place = 1 if name in _ADAPTIVE_POOLS else 5
+    value, places = getattr(F, name)(x, *args[:place], **{**kwargs, "return_indices": True})
+    return value, places
+
+
+def _taken(x: Tensor, places: Tensor) -> Tensor:
+    return x.flatten(2).gather(2, places.flatten(2)).view_as(places)
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class DeepLIFT(Method):
+    """(x - x') * m, m the multiplier of the logit between the baseline x' and the input x (Shrikumar et al. 2017, rescale).
+
+    The rules are in :mod:`proofmap.methods.propagation.deep_lift`. x' is any fill, as for integrated gradients; a random one is
+    drawn ``draws`` times and the maps averaged (with random images: DeepSHAP, Lundberg and Lee 2017). Values are signed
+    and add up to logit_a(x) - logit_a(x'); where they do not, a :class:`~proofmap.methods.sum_rule.SumRuleWarning` says by how
+    much. A net with attention, gates or layer-norm is refused.
+    """
+
+    name: ClassVar[str] = "deep-lift"
+    family: ClassVar[Family] = "propagation"
+    reference: ClassVar[str] = "Shrikumar et al. 2017"
+    description: ClassVar[str] = "change of the logit from a baseline, shared out layer by layer, signed"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    signed = True
+
+    baseline: Fill = setting(Gray(), "what the input is compared with")
+    draws: int = setting(1, "baselines drawn, where they are random", least=1)
+    channels: Channels = setting("sum", CHANNELS_HELP)
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        return self.baseline.random
+
+    @property
+    def ways(self) -> int:
+        """Baselines of an image; one is enough for a fill that is not random."""
+        return self.draws if self.baseline.random else 1
+
+    def prepare(self, classifier: Classifier) -> ReadyDeepLIFT:
+        check_logits(self.name, classifier)
+        return ReadyDeepLIFT(self, classifier, self.baseline.prepare(classifier))
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(gradient=labels * self.ways, forward=self.ways)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyDeepLIFT(ReadyMethod):
+    """DeepLIFT of one net, with its baseline ready."""
+
+    method: DeepLIFT
+    baseline: ReadyFill
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "baseline": self.baseline.record()}
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        ways, inputs = self.method.ways, self.classifier.inputs
+        keys = [streams.image_keys(images, seed, way, "deep-lift") for way in range(ways)]
+        sums, changes = [], []
+        with progress.task(self.method.name, labels.numel() * ways) as task:
+
+            def run(start: int, stop: int) -> Tensor:
+                x, a = images[start:stop], labels[start:stop]
+                parts = [self._values(x, self.baseline(x, key[start:stop]), a) for key in keys]
+                values, change = (torch.stack(each).mean(dim=0) for each in zip(*parts, strict=True))
+                sums.append(values.flatten(2).sum(dim=2))
+                changes.append(change)
+                task.advance((stop - start) * labels.shape[1] * ways)
+                return inputs.merged_channels(values, self.method.channels)
+
+            batch = self.classifier.batches[1]
+            maps = torch.cat(in_batches(run, len(images), batch, cost=2))
+        advice = (
+            "an activation is treated wrongly, or precision is lost: try full precision or another baseline"
+        )
+        check_sums(self.method.name, torch.cat(sums), torch.cat(changes), labels, advice)
+        return maps
+
+    def _values(self, images: Tensor, baselines: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Contributions ``(N, L, *shape)`` against one baseline each, and the change of the logit ``(N, L)``."""
+        classifier, places = self.classifier, labels.clamp_min(0)
+        mean, std = scale_of(classifier)
+        x, start = (images - mean) / std, (baselines - mean) / std
+        recorded = Recorded()
+        with torch.no_grad(), recorded:
+            begun = classifier.from_normalised(start.clone()).gather(1, places)
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_(True)
+            with Rescaled(recorded.calls):
+                logits = classifier.from_normalised(leaf.clone())
+            check_differentiable(logits)
+            check_operations(self.method.name, logits, (leaf,), KNOWN, ())
+            chosen, last = logits.gather(1, places), labels.shape[1] - 1
+            rows = [
+                (x - start) * torch.autograd.grad(chosen[:, j].sum(), leaf, retain_graph=j < last)[0]
+                for j in range(labels.shape[1])
+            ]
+        return torch.stack(rows, dim=1), chosen.detach() - begun

@@ -1,0 +1,253 @@
+"""Layer-wise relevance propagation, and its contrastive form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.batching import in_batches
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress
+from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable, scale_of
+from proofmap.methods.graph import check_operations
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.methods.propagation.relevance import KNOWN, Composite, Raw, Relevance, Rule
+from proofmap.methods.propagation.rewriting import ratio
+from proofmap.methods.sum_rule import check_sums
+from proofmap.plugins.settings import setting
+
+RuleName = Literal["epsilon", "gamma", "alpha-beta"]
+First = Literal["auto", "box", "w-squared", "flat", "none"]
+Biases = Literal["absorb", "ignore"]
+Dual = Literal["others", "weighted", "negated"]
+
+_MEMORY = 3
+"""A pass with rules takes about this many times the memory of a pass with gradients."""
+
+
+def check_logits(method: str, classifier: Classifier) -> None:
+    """Refuse a net that ends in a softmax or sigmoid, through which nothing can be propagated sensibly."""
+    if classifier.outputs not in ("logits", "sigmoid"):
+        raise InputError(
+            f"{method} begins at the logits, and this net gives {classifier.outputs}; pass the net without its last "
+            "softmax or sigmoid"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelevanceMethod(Method):
+    """Relevance from the logits to the input; subclasses say where it begins."""
+
+    family: ClassVar[Family] = "propagation"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+
+    conv: RuleName = setting("gamma", "rule of convolutions")
+    dense: RuleName = setting("epsilon", "rule of dense layers")
+    first: First = setting("auto", "rule of the layer at the input; auto: box, or w-squared without limits")
+    epsilon: float = setting(1e-6, "added to denominators", above=0)
+    gamma: float = setting(0.25, "how much more positive contributions count, with gamma", least=0)
+    alpha: float = setting(
+        2.0, "share of positive contributions, with alpha-beta; beta is alpha - 1", least=1
+    )
+    biases: Biases = setting("absorb", "biases take their share of relevance, or are ignored")
+    channels: Channels = setting("sum", CHANNELS_HELP)
+
+    def composite(self, classifier: Classifier) -> Composite:
+        """The rules of this method for one kind of input."""
+        limited = classifier.inputs.limits is not None
+        if self.first == "box" and not limited:
+            raise InputError(
+                f"the box rule needs inputs with limits, and {classifier.inputs.noun} have none; use first=w-squared"
+            )
+        first = self.first if self.first != "auto" else "box" if limited else "w-squared"
+        conv, dense = (
+            Rule(name, gamma=self.gamma, alpha=self.alpha, beta=self.alpha - 1)
+            for name in (self.conv, self.dense)
+        )
+        return Composite(conv, dense, first, self.epsilon, absorb=self.biases == "absorb")
+
+    def begin(self, classifier: Classifier, logits: Tensor, labels: Tensor) -> Tensor:
+        """The coefficient c of each logit, for each label: ``(N, L, A)``."""
+        raise NotImplementedError
+
+    def finish(self, maps: Tensor) -> Tensor:
+        """Maps from relevance per position."""
+        return maps
+
+    def check(self, arrived: Tensor, begun: Tensor, labels: Tensor) -> None:
+        """Compare the relevance that arrived, in all, with what began, ``(N, L)``; a difference of two has nothing to compare."""
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(gradient=labels)
+
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        check_logits(self.name, classifier)
+        composite = self.composite(classifier)
+        mean, std = scale_of(classifier)
+        sums, begun = [], []
+        with progress.task(self.name, labels.numel()) as task:
+
+            def run(start: int, stop: int) -> Tensor:
+                x = (images[start:stop] - mean) / std
+                values, sum_, begun_ = self._propagated(classifier, composite, x, labels[start:stop])
+                sums.append(sum_)
+                begun.append(begun_)
+                task.advance((stop - start) * labels.shape[1])
+                return self.finish(values)
+
+            maps = torch.cat(in_batches(run, len(images), classifier.batches[1], cost=_MEMORY))
+        self.check(torch.cat(sums), torch.cat(begun), labels)
+        return maps
+
+    def _propagated(
+        self, classifier: Classifier, composite: Composite, x: Tensor, labels: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Relevance per position ``(N, L, *positions)``; what arrived in all, at the input and at biases, and what
+        began, ``(N, L)``."""
+        inputs = classifier.inputs
+        limits = inputs.limits or (0.0, 0.0)
+        mean, std = scale_of(classifier)
+        low, high = (((limit - mean) / std).expand_as(x) for limit in limits)
+        with torch.enable_grad():
+            leaf, ones = x.detach().requires_grad_(True), torch.ones_like(x).requires_grad_(True)
+            shares = torch.ones(len(x), device=x.device).requires_grad_(True)
+            entering = leaf.clone()  # a net may work on its input in place
+            mode = Relevance(composite, shares, entering, Raw(ones, low, high))
+            with mode:
+                logits = classifier.from_normalised(entering)
+            check_differentiable(logits)
+            check_operations(self.name, logits, (leaf, ones), KNOWN, mode.seen)
+            begin = self.begin(classifier, logits.detach(), labels)
+            maps, sums = [], []
+            for j in range(labels.shape[1]):
+                at_input, at_ones, absorbed = torch.autograd.grad(
+                    logits,
+                    (leaf, ones, shares),
+                    begin[:, j],
+                    retain_graph=j + 1 < labels.shape[1],
+                    allow_unused=True,
+                )
+                relevance = torch.zeros_like(x)
+                if at_input is not None:
+                    relevance = relevance + x * at_input
+                if at_ones is not None:
+                    relevance = relevance + at_ones
+                total = relevance.flatten(1).sum(dim=1)
+                sums.append(total if absorbed is None else total + absorbed)
+                maps.append(inputs.merged_channels(relevance, self.channels))
+        started = (begin * logits.detach()[:, None]).sum(dim=2)
+        return torch.stack(maps, dim=1), torch.stack(sums, dim=1), started
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class LRP(RelevanceMethod):
+    """Layer-wise relevance propagation (Bach et al. 2015): the logit, shared out layer by layer until it is at the input.
+
+    The rules are in :mod:`proofmap.methods.propagation.relevance`. The defaults, the preset ``epsilon-gamma-box``, are those
+    of Montavon et al. 2019: gamma for convolutions, epsilon for dense layers, and at the input the box rule for pictures,
+    w-squared for inputs without limits. Others: ``epsilon`` (everywhere), ``captum`` (the same, smaller), ``epsilon-plus`` (positive contributions
+    alone for convolutions), ``epsilon-plus-flat`` and ``epsilon-alpha2-beta1-flat`` (Kohlbrenner et al. 2020).
+
+    Values are signed. They and what biases absorb add up to the logit; where they do not, a
+    :class:`~proofmap.methods.sum_rule.SumRuleWarning` says by how much. A net that does something without a rule
+    (attention, gates, layer-norm) is refused.
+
+    >>> LRP.preset("epsilon").conv
+    'epsilon'
+    """
+
+    name: ClassVar[str] = "lrp"
+    reference: ClassVar[str] = "Bach et al. 2015"
+    description: ClassVar[str] = "the logit, shared out layer by layer down to the input, signed"
+    signed = True
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {
+            "epsilon-gamma-box": {},
+            "epsilon": {"conv": "epsilon", "first": "none"},
+            "captum": {"conv": "epsilon", "first": "none", "epsilon": 1e-9},
+            "epsilon-plus": {"conv": "alpha-beta", "alpha": 1.0, "first": "none"},
+            "epsilon-plus-flat": {"conv": "alpha-beta", "alpha": 1.0, "first": "flat"},
+            "epsilon-alpha2-beta1-flat": {"conv": "alpha-beta", "alpha": 2.0, "first": "flat"},
+        }
+    }
+
+    def begin(self, classifier: Classifier, logits: Tensor, labels: Tensor) -> Tensor:
+        return torch.nn.functional.one_hot(labels.clamp_min(0), logits.shape[1]).to(logits.dtype)
+
+    def check(self, arrived: Tensor, begun: Tensor, labels: Tensor) -> None:
+        advice = "some layer loses or makes relevance: try other rules, biases=absorb, or full precision"
+        check_sums(self.name, arrived, begun, labels, advice)
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class ContrastiveLRP(RelevanceMethod):
+    """max(0, R - R'), the relevance of the label less that of its dual, which begins as large (Gu et al. 2018).
+
+    R begins with |logit_a| at the label. The dual R' is what speaks for everything else:
+
+        others      the same amount, spread evenly over the other labels of the label set (CLRP1 as printed)
+        weighted    ... in proportion to the size of their logits (CLRP1 as released)
+        negated     the same amount at the label, with the last layer's weights negated (CLRP2)
+
+    The rules are the paper's: positive contributions alone (alpha 1), the box rule at the input, no biases. R - R' is one
+    pass back, since relevance is linear in where it begins; it is cut at zero when the channels are added. Presets: ``paper``
+    (the defaults), ``released``.
+    """
+
+    name: ClassVar[str] = "contrastive-lrp"
+    reference: ClassVar[str] = "Gu et al. 2018"
+    description: ClassVar[str] = "relevance of the label less that of the other labels"
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {"paper": {}, "released": {"dual": "weighted"}}
+    }
+    conv: RuleName = setting("alpha-beta", "rule of convolutions")
+    dense: RuleName = setting("alpha-beta", "rule of dense layers")
+    alpha: float = setting(
+        1.0, "share of positive contributions, with alpha-beta; beta is alpha - 1", least=1
+    )
+    biases: Biases = setting("ignore", "biases take their share of relevance, or are ignored")
+    dual: Dual = setting("others", "what the label is contrasted with")
+
+    def composite(self, classifier: Classifier) -> Composite:
+        rules = super().composite(classifier)
+        if self.dual != "negated":
+            return rules
+        return replace(rules, last=Rule("alpha-beta", alpha=1.0, beta=1.0), layers=_layers(classifier, rules))
+
+    def begin(self, classifier: Classifier, logits: Tensor, labels: Tensor) -> Tensor:
+        own = torch.nn.functional.one_hot(labels.clamp_min(0), logits.shape[1]).to(logits.dtype)
+        amount = logits.abs().gather(1, labels.clamp_min(0))[..., None]
+        relevance = amount * own
+        if self.dual != "negated":
+            counting = torch.zeros_like(logits)
+            counting[:, list(classifier.label_set)] = 1.0
+            weights = counting * logits.abs() if self.dual == "weighted" else counting
+            others = weights[:, None] * (1 - own)
+            if len(classifier.label_set) < 2:
+                raise InputError(
+                    f"{self.name} contrasts a label with others, and the label set has one label only"
+                )
+            relevance = relevance - amount * others / others.sum(dim=2, keepdim=True).clamp_min(1e-12)
+        return ratio(relevance, logits[:, None].expand_as(relevance), self.epsilon)
+
+    def finish(self, maps: Tensor) -> Tensor:
+        return maps.clamp_min(0)
+
+
+def _layers(classifier: Classifier, composite: Composite) -> int:
+    """How many linear layers a pass of the net calls."""
+    x = classifier.inputs.probe().to(classifier.device).requires_grad_(True)
+    with torch.enable_grad():
+        mode = Relevance(composite, torch.ones(1, device=x.device), x, Raw(x, x, x))
+        with mode:
+            classifier.from_normalised(x.clone())
+    return mode.calls

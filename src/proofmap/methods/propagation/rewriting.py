@@ -1,0 +1,134 @@
+"""A net run with other ways back: its values stay what they are, its gradients become what a rule says.
+
+A :class:`Rewriting` is active while the net runs. It sees every call of torch, from a module, a function or a method, and
+may answer with a value of its own making: :func:`with_slopes` gives a tensor any gradient. The net is not touched, and
+nothing remains when the pass is over. What it does not see, such as the inside of TorchScript, shows up in autograd's graph
+and is refused (:func:`~proofmap.methods.graph.check_operations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
+
+T = TypeVar("T")
+
+_ACTIVATIONS = """
+    relu relu6 hardtanh clamp clamp_min clamp_max clip threshold _threshold leaky_relu prelu rrelu elu selu celu gelu silu mish softplus
+    softsign hardswish hardsigmoid hardshrink softshrink tanhshrink sigmoid expit tanh logsigmoid
+"""
+ELEMENTWISE = frozenset(_ACTIVATIONS.split())
+"""Functions of torch that treat every number on its own: activations."""
+
+
+class _Slopes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: list[Tensor], slopes: Sequence[Tensor], *terms: Tensor) -> Tensor:
+        ctx.save_for_backward(*slopes)
+        return value.pop()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return None, None, *(gradient * slope for slope in ctx.saved_tensors)
+
+
+def with_slopes(value: Tensor, *parts: tuple[Tensor, Tensor]) -> Tensor:
+    """The value, a tensor made for this, whose gradient is sum of slope * (gradient of term) over the parts (term, slope).
+
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> y = with_slopes(torch.tensor(9.0), (2 * x, torch.tensor(10.0)))
+    >>> y.item(), torch.autograd.grad(y, x)[0].item()
+    (9.0, 20.0)
+    """
+    terms, slopes = zip(*parts, strict=True)
+    return cast(Tensor, _Slopes.apply([value], slopes, *terms))  # type: ignore[no-untyped-call]
+
+
+def ratio(over: Tensor, under: Tensor, epsilon: float) -> Tensor:
+    """over / (under + epsilon sign(under)), and 0 where ``under`` is 0."""
+    small = torch.full((), epsilon, device=under.device, dtype=under.dtype)
+    return (over / (under + torch.copysign(small, under))).masked_fill_(under == 0, 0.0)
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a value does not depend on the input: a number, a weight, something made from weights of a view."""
+    return not isinstance(value, Tensor) or not value.requires_grad or value.is_leaf
+
+
+class Rewriting(TorchFunctionMode):
+    """Runs a net, with calls of the functions named in ``rewrites`` answered by the methods named there, as
+    ``method(func, x, *args, **kwargs)``; one that answers None leaves the call as it is.
+
+    A call in place is answered in place.
+    """
+
+    rewrites: ClassVar[
+        Mapping[str, str]
+    ] = {}  # no methods: a mode that held itself would hold the graph until collected
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if not args and "input" in kwargs:
+            args = (kwargs.pop("input"),)
+        called = str(getattr(func, "__name__", ""))
+        in_place = called.endswith("_") and not called.endswith("__")
+        name = called[:-1] if in_place else called
+        rewrite = self.rewrites.get(name)
+        if rewrite is not None and args and isinstance(args[0], Tensor):
+            new: Tensor | None = getattr(self, rewrite)(func, *args, **kwargs)
+            if new is not None:
+                return self.in_place(args[0], new) if in_place else new
+        return self.plain(func, name, args, kwargs)
+
+    def plain(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that is not rewritten."""
+        return func(*args, **kwargs)
+
+    def in_place(self, x: Tensor, new: Tensor) -> Tensor:
+        """The answer to a call that works in place: x, with what is new."""
+        return x.copy_(new)
+
+
+class Notes(Generic[T]):
+    """What is known of tensors, until they are changed in place or are gone."""
+
+    def __init__(self) -> None:
+        self._notes: MutableMapping[Tensor, tuple[int, T]] = WeakTensorKeyDictionary()
+
+    def __getitem__(self, tensor: Tensor) -> T | None:
+        version, note = self._notes.get(tensor, (-1, None))
+        return note if version == tensor._version else None
+
+    def __setitem__(self, tensor: Tensor, note: T) -> None:
+        self._notes[tensor] = (tensor._version, note)
+
+
+def elementwise(func: Any, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, bool]:
+    """What an activation gives, and whether it would have worked in place (as a setting, not as ``relu_``)."""
+    given = x.detach().clone()
+    value: Tensor = func(given, *args, **kwargs)
+    in_place = value.data_ptr() == given.data_ptr() and not str(func.__name__).endswith("_")
+    return value.detach(), in_place
+
+
+def batch_norm_as_affine(
+    running_mean: Tensor, running_var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Scale and shift ``(C,)`` of a batch-norm with fixed statistics: scale * x + shift."""
+    scale = (running_var.detach() + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight.detach()
+    shift = -running_mean.detach() * scale
+    return scale, shift if bias is None else shift + bias.detach()
+
+
+def per_feature(values: Tensor, like: Tensor) -> Tensor:
+    """Values per feature ``(C,)``, shaped to meet ``(N, C, ...)``."""
+    return values.to(like.dtype).view(1, -1, *[1] * (like.ndim - 2))
