@@ -3,7 +3,15 @@
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
 from proofmap.methods.gradients import Gradient, GradientInput
-from proofmap.methods.masks import BeliefMask, LearnedMask
+from proofmap.methods.masks import (
+    IBA,
+    BeliefMask,
+    DiffMask,
+    ExtremalPerturbation,
+    FongVedaldi,
+    IGOSPlusPlus,
+    LearnedMask,
+)
 from proofmap.methods.method import (
     METHODS,
     Cost,
@@ -15,14 +23,19 @@ from proofmap.methods.method import (
 )
 
 __all__ = [
+    "IBA",
     "METHODS",
     "BeliefMask",
     "CenteredGaussian",
     "Cost",
+    "DiffMask",
+    "ExtremalPerturbation",
+    "FongVedaldi",
     "FromFunction",
     "GradCAM",
     "Gradient",
     "GradientInput",
+    "IGOSPlusPlus",
     "LearnedMask",
     "Method",
     "MethodLike",
