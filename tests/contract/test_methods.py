@@ -22,15 +22,12 @@ VARIANTS = [
     "top-label:" + LEARNED,
     "belief-mask:passes=8,grid=4,fills=gray+noise",
     "belief-mask:passes=8,grid=4,fills=blur,target=strongest",
-    "diffmask:steps=4,grid=4,fill=noise",
-    "diffmask:steps=4,grid=4,fill=gray",
-    "extremal-perturbation:steps=4,areas=0.1:0.3,step=60,sigma=60",
-    "extremal-perturbation:steps=4,areas=0.2,step=60,sigma=60,variant=dual,mirror=false",
-    "fong-vedaldi:steps=4,grid=8,mask_blur=1,l1=0",
-    "fong-vedaldi:preset=pytorch,steps=4,grid=4",
-    "iba:steps=3,samples=2,fill=noise,pool=8",
-    "igos++:iterations=2,integration=2,grid=8,l1=0,tv=0.1",
-    "igos++:iterations=3,integration=2,grid=8,l1=0,tv=0.1,momentum=true,fill=noise",
+    "diffmask:steps=2,grid=4,fill=noise",
+    "extremal-perturbation:steps=2,areas=0.1:0.3,step=60,sigma=60",
+    "fong-vedaldi:steps=2,grid=8,mask_blur=1,l1=0",
+    "fong-vedaldi:preset=pytorch,steps=2,grid=4",
+    "iba:steps=2,samples=2,fill=noise,pool=8",
+    "igos++:iterations=2,integration=2,grid=8,l1=0,tv=0.1,momentum=true",
 ]
 
 

@@ -73,7 +73,7 @@ class DiffMask(Method):
     margin: float = setting(0.05, "the divergence from f that is allowed, in nats", above=0)
     learning_rate: float = setting(0.2, "step size of Adam", above=0)
     dual_rate: float = setting(1.0, "step size of lambda", above=0)
-    dual_start: float = setting(5.0, "lambda at the start", least=0)
+    dual_start: float = setting(0.0, "lambda at the start", least=0)
     fill: Fill = setting(Images(), "what closed positions show")
     precision: Precision = setting("auto", PRECISION_HELP)
     compile: bool | None = setting(None, COMPILE_HELP)
@@ -110,6 +110,8 @@ class ReadyDiffMask(ReadyMaskMethod):
 
 class DiffMaskProblem(Problem):
     """The gates of pairs in slots, and what each pair pays for leaving f: ``lambda``."""
+
+    memory = 0.9  # lambda changes the scale of the gradient within tens of steps
 
     def __init__(self, settings: DiffMask, classifier: Classifier, fast: Classifier, fill: ReadyFill) -> None:
         self.settings, self.exact, self.fast, self.fill = settings, classifier.frozen(), fast, fill

@@ -172,7 +172,8 @@ class ExtremalProblem(Problem):
         return rows @ x @ columns.mT
 
     def move(self, slots: Slots, gradient: Tensor) -> None:
-        slots["first"].lerp_(gradient, 1 - _MOMENTUM)
+        kept = torch.where(slots["step"] > 1, _MOMENTUM, 0.0)  # as torch.optim.SGD begins
+        slots["first"].copy_(torch.lerp(gradient, slots["first"], kept.view(-1, *[1] * (gradient.ndim - 1))))
         slots["weights"].sub_(self.settings.learning_rate * slots["first"]).clamp_(0, 1)
 
     def masks(self, weights: Tensor) -> Tensor:
