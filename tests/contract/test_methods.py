@@ -22,7 +22,7 @@ VARIANTS = [
     "top-label:" + LEARNED,
     "belief-mask:passes=8,grid=4,fills=gray+noise",
     "belief-mask:passes=8,grid=4,fills=blur,target=strongest",
-    "diffmask:steps=2,grid=4,fill=noise",
+    "diffmask:steps=2,grid=4,dual_start=5,fill=noise",
     "extremal-perturbation:steps=2,areas=0.1:0.3,step=60,sigma=60",
     "fong-vedaldi:steps=2,grid=8,mask_blur=1,l1=0",
     "fong-vedaldi:preset=pytorch,steps=2,grid=4",
