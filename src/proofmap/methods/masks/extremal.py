@@ -233,20 +233,46 @@ class MaxConvolution:
             shape = [1] * (2 * axes)
             shape[axis], shape[axes + axis] = distance.shape
             away = away + distance.square().view(shape)
-        self.kernel = torch.exp(-2 * (away.sqrt() / sigma - 0.5).clamp_min(0).square()).to(device)
+        kernel = torch.exp(-2 * (away.sqrt() / sigma - 0.5).clamp_min(0).square())
+        self.kernel = kernel.view(_FINE**axes, -1).to(device)
 
     def __call__(self, weights: Tensor) -> Tensor:
         """Masks at points ``(P, K, *points)`` from weights ``(P, K, *cells)``."""
         axes, around = len(self.cells), weights
         for axis in range(axes):
             around = _with_edges(around, 2 + axis, self.reach).unfold(2 + axis, 2 * self.reach + 1, 1)
-        # (P, K, *cells, *within a cell, window): the window last
-        values = around.view(*around.shape[: 2 + axes], *[1] * axes, *around.shape[2 + axes :]) * self.kernel
-        values = values.flatten(2 + 2 * axes)
-        points = (values * (_COLD * values).softmax(dim=-1)).sum(dim=-1)
+        points = smooth_maximum(around.flatten(2 + axes), self.kernel)
         if axes == 1:
             return points.flatten(2)
-        return points.transpose(3, 4).reshape(*weights.shape[:2], *self.points)
+        points = points.unflatten(-1, (_FINE, _FINE)).transpose(3, 4)
+        return points.reshape(*weights.shape[:2], *self.points)
+
+
+def smooth_maximum(values: Tensor, kernel: Tensor) -> Tensor:
+    """smax over J of kernel ``(Q, J)`` times values ``(..., J)``: ``(..., Q)``.
+
+    >>> smooth_maximum(torch.tensor([0.0, 1.0]), torch.ones(1, 2))
+    tensor([1.])
+    """
+    return cast(Tensor, _SmoothMaximum.apply(values, kernel))  # type: ignore[no-untyped-call]
+
+
+class _SmoothMaximum(torch.autograd.Function):
+    """Written out, because torch's own gradient sums over the middle axes of a tensor of seven, one number at a time."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, kernel: Tensor) -> Tensor:
+        scaled = values[..., None, :] * kernel
+        shares = (_COLD * scaled).softmax(dim=-1)
+        maximum = (shares * scaled).sum(dim=-1)
+        ctx.save_for_backward(scaled, shares, maximum, kernel)
+        return maximum
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        scaled, shares, maximum, kernel = ctx.saved_tensors
+        slope = (scaled - maximum[..., None]).mul_(_COLD).add_(1).mul_(shares)  # d maximum / d scaled
+        return slope.mul_(kernel).mul_(gradients[0][..., None]).sum(dim=-2), None
 
 
 def _with_edges(values: Tensor, axis: int, reach: int) -> Tensor:
