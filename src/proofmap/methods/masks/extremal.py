@@ -7,8 +7,8 @@
   smax f = sum f e^(20 f) / sum e^(20 f), over the cells within 1 + ceil(sigma / step) of u; the outer cells are repeated
   beyond the border, so that the first mask is constant. So masks are smooth, and can be 1.
 - **The area** is not weighed but demanded: the sorted mask must be the template r of zeros and then ones, ones for the share
-  ``area``. Its weight grows by ``growth`` at every step. The first step goes without: all values of the first mask are equal,
-  and to sort them would be to choose a place for the mask without looking at the net.
+  ``area``. Its weight grows by ``growth`` at every step. As long as all values of a mask are equal, as at the
+  first step, it is left out: to sort them would be to choose a place for the mask without looking at the net.
 - **m (x) x** blurs x the more the smaller m is: position u shows the image blurred by (1 - m(u)) ``blur``, between two of
   ``levels`` blurred images.
 
@@ -47,6 +47,8 @@ _FINE = 2
 """Points per cell, along each axis, at which masks are computed."""
 _COLD = 20.0
 """1 / temperature of the smooth maximum."""
+_EVEN = 1e-6
+"""Values that are no farther apart are equal, up to rounding."""
 _MOMENTUM = 0.9
 _SIDE = 224
 """The longest side that lengths are given for."""
@@ -194,12 +196,14 @@ class ExtremalProblem(Problem):
         own = logits.gather(2, slots["labels"].view(-1, 1, 1).expand(*logits.shape[:2], 1))[..., 0]
         reward = own.view(len(own), len(shown), -1).transpose(0, 1)  # (shown, P, K)
         gain = {"preserve": reward[0], "delete": -reward[0], "dual": reward[0] - reward[-1]}[s.variant]
-        weight = s.weight * s.growth ** slots["step"].to(points.dtype) * (slots["step"] > 0)
+        weight = s.weight * s.growth ** slots["step"].to(points.dtype)
         return (weight[:, None] * self.area_errors(points) - gain).sum(dim=1)
 
     def area_errors(self, points: Tensor) -> Tensor:
-        """How far masks ``(P, K, *points)`` are from having their areas: ``(P, K)``."""
-        return (points.flatten(2).sort(dim=2).values - self.templates).square().mean(dim=2)
+        """How far masks ``(P, K, *points)`` are from having their areas: ``(P, K)``; zero for a mask that is constant."""
+        ordered = points.flatten(2).sort(dim=2).values
+        uneven = (ordered[..., -1] - ordered[..., 0]).detach() > _EVEN
+        return (ordered - self.templates).square().mean(dim=2) * uneven
 
     def perturbed(self, pyramid: Tensor, masks: Tensor) -> Tensor:
         """``(P, K, *shape)``: each position from the two levels ``(P, levels, *shape)`` that its mask lies between."""

@@ -12,7 +12,8 @@ product must do both. The map is 1 - (D I) up. Written from the paper's mathemat
 - **Momentum** (Nesterov): the next direction is taken at M_t + t / (t + 3) (M_t - M_(t-1)).
 - **Never up**: a step after which F is higher than before is not made (where D and I are both zero, no gradient leads back).
 - **Bilateral total variation**: half the mean squared difference of neighbours on the grid, half the same at full size, where
-  each difference counts e^(-(difference of the image)^2 / sigma^2): masks may jump where the image does.
+  each difference counts e^(-(difference of the image)^2 / sigma^2): masks may jump where the image does. The image is in [0, 1],
+  its channels averaged, and sigma^2 = .01 is the published constant.
 """
 
 from __future__ import annotations
