@@ -18,8 +18,9 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.streams import image_keys
-from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Noise, make_fill
+from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Median, Noise, make_fill
 from proofmap.fills.images import ReadyImages
+from tests.toys import pixels
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 
@@ -419,7 +420,7 @@ def test_a_fill_is_known_by_its_name() -> None:
         Noise,
         Images,
     ]
-    assert set(FILLS) == {"gray", "blur", "noise", "images"}
+    assert set(FILLS) == {"gray", "blur", "median", "noise", "images"}
     mine = Gray(color=(0.1,))
     assert make_fill(mine) is mine
 
@@ -470,3 +471,34 @@ def test_an_image_that_a_pool_holds_several_times_is_passed_over_each_time(copie
     assert others == {0, 1}  # both of the others are drawn
     with pytest.raises(InputError, match="nothing but the image"):
         Images(source=x.expand(3, -1, -1, -1), crop="none").prepare(f)(x, keys[:1])
+
+
+# ---- against OpenCV --------------------------------------------------------------------------------------------
+
+
+def test_the_median_is_that_of_opencv(keys: Tensor) -> None:
+    cv2 = pytest.importorskip("cv2")
+    f, x = classifier(), pixels(2, 12, seed=4)
+    found = Median(kernel=5).prepare(f)(x, keys[:2])
+    for image, median in zip(x, found, strict=True):
+        bytes_ = (image * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
+        expected = torch.from_numpy(cv2.medianBlur(bytes_, 5)).permute(2, 0, 1) / 255
+        torch.testing.assert_close(median, expected)
+
+
+def test_a_blur_that_repeats_the_edge_is_that_of_opencv(keys: Tensor) -> None:
+    cv2 = pytest.importorskip("cv2")
+    f, x = classifier(), pixels(1, 12, seed=4)
+    found = make_fill("blur:sigma=1.5,kernel=15,border=edge").prepare(f)(x, keys[:1])[0]
+    picture = x[0].permute(1, 2, 0).contiguous().numpy()
+    expected = cv2.GaussianBlur(picture, (15, 15), 1.5, borderType=cv2.BORDER_REPLICATE)
+    torch.testing.assert_close(found, torch.from_numpy(expected).permute(2, 0, 1), rtol=0, atol=2e-5)
+
+
+def test_a_border_is_a_colour_or_the_edge() -> None:
+    assert make_fill("blur:border=edge").border == "edge"  # type: ignore[attr-defined]
+    assert Blur(border="edge").prepare(classifier()).record()["border"] == "edge"
+    with pytest.raises(InputError, match="border must be"):
+        make_fill("blur:border=egde")
+    with pytest.raises(InputError, match="odd"):
+        Median(kernel=4)

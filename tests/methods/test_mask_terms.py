@@ -10,9 +10,17 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
-from proofmap.methods.masks.terms import Objective, Variation, data_term, total_variation, upsampling
+from proofmap.methods.masks.terms import (
+    Objective,
+    Variation,
+    data_term,
+    smoothing,
+    total_variation,
+    upsampling,
+)
 from tests.toys import normal
 
 # ---- enlarging ---------------------------------------------------------------------------------------------
@@ -52,6 +60,21 @@ def test_enlarging_is_torchs_bilinear_without_aligned_corners(low: int, high: in
     matrix = upsampling(low, high).double()
     theirs = F.interpolate(masks, size=(high, high), mode="bilinear", align_corners=False)
     torch.testing.assert_close(matrix @ masks @ matrix.T, theirs, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("low, high", SIDES)
+def test_aligned_corners_are_torchs(low: int, high: int) -> None:
+    masks, matrix = normal(2, 3, low, low).double(), upsampling(low, high, corners=True).double()
+    theirs = F.interpolate(masks, size=(high, high), mode="bilinear", align_corners=True)
+    torch.testing.assert_close(matrix @ masks @ matrix.T, theirs, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("side, sigma", [(1, 2.0), (9, 0.0), (9, 0.7), (20, 3.0), (5, 4.0)])
+def test_smoothing_is_scipys_gaussian_filter(side: int, sigma: float) -> None:
+    line = normal(side, seed=side).double().numpy()
+    ours = smoothing(side, sigma).double().numpy() @ line
+    expected = gaussian_filter1d(line, sigma, mode="nearest", radius=math.ceil(4 * sigma)) if sigma else line
+    np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
 @given(low=st.integers(1, 60), factor=st.floats(1, 9))

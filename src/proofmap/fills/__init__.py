@@ -2,7 +2,7 @@
 
 from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
 from proofmap.fills.images import Images, names_no_pool, pools_in, with_pool
-from proofmap.fills.simple import Blur, Gray, Noise
+from proofmap.fills.simple import Blur, Gray, Median, Noise
 
 __all__ = [
     "FILLS",
@@ -10,6 +10,7 @@ __all__ = [
     "Fill",
     "Gray",
     "Images",
+    "Median",
     "Noise",
     "ReadyFill",
     "make_fill",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -48,8 +48,8 @@ class Blur(Fill):
     description: ClassVar[str] = "the input itself, blurred; gray beyond the border"
     sigma: float = setting(5.0, "of the Gaussian, in positions", above=0)
     kernel: int = setting(11, "side of the window, odd", least=1)
-    border: tuple[float, ...] | None = setting(
-        None, "the colour beyond the border; the classifier's gray when none"
+    border: tuple[float, ...] | Literal["edge"] | None = setting(
+        None, "the colour beyond the border; the classifier's gray when none; edge repeats the last positions"
     )
 
     def __post_init__(self) -> None:
@@ -68,11 +68,8 @@ class Blur(Fill):
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
         axes = len(inputs.positions)
-        if not inputs.has_neighbours or axes > 2:
-            raise InputError(
-                f"{inputs.noun} cannot be blurred: their {inputs.position_noun} have no neighbours"
-            )
-        border = inputs.per_channel(_colour("Blur border", self.border, inputs).to(images))
+        _check_neighbours(inputs)
+        border = self._beyond(inputs).to(images)
         line, channels = self.weights().to(images), inputs.channels
         convolve = F.conv2d if axes == 2 else F.conv1d
         x = images - border  # so that zero padding means the border colour
@@ -80,11 +77,46 @@ class Blur(Fill):
             shape, padding = [1] * axes, [0] * axes
             shape[axis], padding[axis] = -1, len(line) // 2
             kernel = line.view(1, 1, *shape)
+            if self.border == "edge":
+                sides = [side for side in reversed(padding) for _ in range(2)]
+                x, padding = F.pad(x, sides, mode="replicate"), [0] * axes
             x = convolve(x, kernel.expand(channels, *kernel.shape[1:]), padding=padding, groups=channels)
         return x + border
 
+    def _beyond(self, inputs: Inputs) -> Tensor:
+        if isinstance(self.border, str):
+            return torch.zeros(())
+        return inputs.per_channel(_colour("Blur border", self.border, inputs))
+
     def record(self, inputs: Inputs) -> dict[str, object]:
-        return {**self.settings(), "border": rounded(_colour("Blur border", self.border, inputs))}
+        border = self.border if isinstance(self.border, str) else rounded(self._beyond(inputs).flatten())
+        return {**self.settings(), "border": border}
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class Median(Fill):
+    """The median of each channel in a square window around every position, the last positions repeated beyond the border."""
+
+    name: ClassVar[str] = "median"
+    description: ClassVar[str] = "the median of a window around every position: flat areas with sharp borders"
+    kernel: int = setting(11, "side of the window, odd", least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kernel % 2 == 0:
+            raise InputError(f"Median needs an odd kernel, not {self.kernel}")
+
+    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+        _check_neighbours(inputs)
+        axes, half = len(inputs.positions), self.kernel // 2
+        padded = F.pad(images, [half] * (2 * axes), mode="replicate")
+        out = torch.empty_like(images)
+        for image, around in zip(out, padded, strict=True):  # one at a time: windows take 121 times the room
+            for axis in range(axes):
+                around = around.unfold(1 + axis, self.kernel, 1)
+            image.copy_(around.flatten(1 + axes).median(dim=-1).values)
+        return out
 
 
 @FILLS.register
@@ -112,6 +144,11 @@ class Noise(Fill):
 
     def record(self, inputs: Inputs) -> dict[str, object]:
         return {**self.settings(), "center": rounded(_colour("Noise center", self.center, inputs))}
+
+
+def _check_neighbours(inputs: Inputs) -> None:
+    if not inputs.has_neighbours or len(inputs.positions) > 2:
+        raise InputError(f"{inputs.noun} cannot be blurred: their {inputs.position_noun} have no neighbours")
 
 
 def _colour(what: str, given: tuple[float, ...] | None, inputs: Inputs) -> Tensor:

@@ -13,6 +13,15 @@ from proofmap.methods.gradients import (
     SmoothGrad,
 )
 from proofmap.methods.masks import BeliefMask, LearnedMask
+from proofmap.methods.masks import (
+    IBA,
+    BeliefMask,
+    DiffMask,
+    ExtremalPerturbation,
+    FongVedaldi,
+    IGOSPlusPlus,
+    LearnedMask,
+)
 from proofmap.methods.method import (
     METHODS,
     Cost,
@@ -37,6 +46,7 @@ from proofmap.methods.propagation import LRP, ContrastiveLRP, DeepLIFT
 
 __all__ = [
     "LRP",
+    "IBA",
     "METHODS",
     "BeliefMask",
     "Blurred",
@@ -45,6 +55,9 @@ __all__ = [
     "Cost",
     "Edges",
     "DeepLIFT",
+    "DiffMask",
+    "ExtremalPerturbation",
+    "FongVedaldi",
     "FromFunction",
     "GradCAM",
     "Gradient",
@@ -56,6 +69,7 @@ __all__ = [
     "LIME",
     "GuidedBackprop",
     "IntegratedGradients",
+    "IGOSPlusPlus",
     "LearnedMask",
     "Method",
     "MethodLike",

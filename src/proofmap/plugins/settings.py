@@ -247,6 +247,8 @@ class Setting:
         """The text as the setting's type wants it; what is no number, truth value or ``none`` stays text."""
         if NoneType in self.types and text.lower() == "none":
             return None
+        if text in self.choices:
+            return text
         if self.several is not None:
             return tuple(split_outside_brackets(text, "+"))
         otherwise_text = str in self.types or bool(self.choices) or self.plugin is not None

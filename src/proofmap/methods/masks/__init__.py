@@ -1,6 +1,19 @@
 """Masks that are optimised for each (image, label) pair, all on the one engine."""
 
 from proofmap.methods.masks.belief import BeliefMask
+from proofmap.methods.masks.diffmask import DiffMask
+from proofmap.methods.masks.extremal import ExtremalPerturbation
+from proofmap.methods.masks.fong_vedaldi import FongVedaldi
+from proofmap.methods.masks.iba import IBA
+from proofmap.methods.masks.igos import IGOSPlusPlus
 from proofmap.methods.masks.learned import LearnedMask
 
-__all__ = ["BeliefMask", "LearnedMask"]
+__all__ = [
+    "IBA",
+    "BeliefMask",
+    "DiffMask",
+    "ExtremalPerturbation",
+    "FongVedaldi",
+    "IGOSPlusPlus",
+    "LearnedMask",
+]

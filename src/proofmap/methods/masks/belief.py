@@ -39,7 +39,13 @@ from proofmap.methods.cams.grad_cam import GradCAM
 from proofmap.methods.gradients.plain import GradientInput, check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots
 from proofmap.methods.masks.precision import Precision, chosen_precision
-from proofmap.methods.masks.ready import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, grid_matrices
+from proofmap.methods.masks.ready import (
+    COMPILE_HELP,
+    PRECISION_HELP,
+    ReadyMaskMethod,
+    grid_cells,
+    grid_matrices,
+)
 from proofmap.methods.masks.terms import enlarged, shrunk, total_variation
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
 from proofmap.plugins.provenance import provenance
@@ -187,9 +193,7 @@ class BeliefProblem(Problem):
         self.fills, self.first_maps = fills, start
         self.inputs, self.cost = classifier.inputs, len(fills)
         self.steps = settings.steps_with(len(fills))
-        longest = max(self.inputs.positions)
-        grid = min(settings.grid, longest)
-        self.up = grid_matrices(classifier, [-(-side * grid // longest) for side in self.inputs.positions])
+        self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
         self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
 
     def enter(self, slots: Slots) -> Slots:

@@ -1,6 +1,6 @@
 """One engine for every method that learns masks.
 
-(image, label) pairs sit in slots and are learned side by side, one step of Adam at a time. A pair that has done its
+(image, label) pairs sit in slots and are learned side by side, one step at a time (of Adam, unless the method has a rule of its own). A pair that has done its
 steps, or has settled before, leaves with its masks and the next one enters. What a method learns is a :class:`Problem`;
 how slots are filled, how many fit the device and what happens when its memory runs out is said here, once. Random
 numbers belong to the pair and its own step count, so the answer does not depend on who sits beside it.
@@ -48,8 +48,14 @@ class Pairs:
 
     def rows(self, which: list[int]) -> Slots:
         chosen = torch.tensor(which, device=self.labels.device)
-        images = self.images[self.image_of[chosen]]
-        return {"images": images, "labels": self.labels[chosen], "keys": self.keys[chosen]}
+        image_of = self.image_of[chosen]
+        images = self.images[image_of]
+        return {
+            "images": images,
+            "image_of": image_of,
+            "labels": self.labels[chosen],
+            "keys": self.keys[chosen],
+        }
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,11 @@ Watcher = Callable[[Snapshot], None]
 
 
 class Problem(ABC):
-    """What a method learns. Slots hold ``images``, ``labels``, ``keys`` and ``step`` beside what :meth:`enter` adds."""
+    """What a method learns.
+
+    Slots hold ``images``, ``image_of`` (equal for pairs of one image), ``labels``, ``keys`` and ``step`` beside what
+    :meth:`enter` adds.
+    """
 
     steps: int
     """At most, for each pair."""
@@ -92,6 +102,14 @@ class Problem(ABC):
     def rates(self, step: Tensor) -> Tensor:
         """The step sizes of Adam for step counts ``(P,)`` that start at zero."""
         raise NotImplementedError(f"{type(self).__name__} must say how far a step goes")
+
+    def move(self, slots: Slots, gradient: Tensor) -> None:
+        """Change the weights of every slot in place, given the gradient of its loss; ``step`` counts this one already."""
+        adam_step(slots, gradient, self.rates(slots["step"] - 1), self.memory, self.momentum)
+
+    def finished(self, slots: Slots) -> Tensor:
+        """Masks ``(P, K, *positions)`` of pairs as they are now; for methods whose weights are not all that they need."""
+        return self.masks(slots["weights"])
 
     def settled(self, slots: Slots) -> Tensor | None:
         """Which pairs ``(P,)`` need no further step; None where all take all of theirs."""
@@ -164,20 +182,16 @@ class MaskEngine:
                 slots, seated = self._refilled(pairs, slots, seated, waiting)
 
     def _step(self, slots: Slots) -> Tensor:
-        """One step of Adam (Kingma and Ba 2015) for every slot; returns the losses ``(P,)``.
-
-        Written out because ``torch.optim`` loads the compiler machinery, which takes longer than many of our runs, and
-        because here every slot has a step count of its own.
-        """
+        """One step for every slot; returns the losses ``(P,)``."""
         with torch.enable_grad():
             weights = slots["weights"].detach().requires_grad_(True)
             losses = self.problem.losses(weights, slots)
             (gradient,) = torch.autograd.grad(self.scale * losses.sum(), weights)
         if self.scale != 1.0:
             gradient = self._unscaled(gradient, slots)
-        rates = self.problem.rates(slots["step"])
         slots["step"] += 1
-        adam_step(slots, gradient, rates, self.problem.memory, self.problem.momentum)
+        with torch.no_grad():
+            self.problem.move(slots, gradient)
         return losses.detach()
 
     def _unscaled(self, gradient: Tensor, slots: Slots) -> Tensor:
@@ -205,7 +219,7 @@ class MaskEngine:
             raise InputError(
                 "the net's gradients overflow in float16, so masks cannot be learned that way; set precision=float32"
             )
-        masks = self.problem.masks(slots["weights"][leaving])
+        masks = self.problem.finished(_rows(slots, leaving))
         for slot, mask in zip(leaving, masks, strict=True):
             pair, seated[slot] = seated[slot], -1
             results[pair] = mask
@@ -228,7 +242,7 @@ class MaskEngine:
         kept = [slot for slot, pair in enumerate(seated) if pair >= 0]
         if not kept or len(kept) == len(seated) or self.fixed:
             return slots, seated
-        return {name: rows[kept] for name, rows in slots.items()}, [seated[slot] for slot in kept]
+        return _rows(slots, kept), [seated[slot] for slot in kept]
 
     def _entered(self, pairs: Pairs, which: list[int]) -> Slots:
         slots = pairs.rows(which)
@@ -253,13 +267,22 @@ class MaskEngine:
         ]
         if not due:
             return
-        for slot, mask in zip(due, self.problem.masks(slots["weights"][due]), strict=True):
+        for slot, mask in zip(due, self.problem.finished(_rows(slots, due)), strict=True):
             pair = seated[slot]
             self.watch(Snapshot(pair, self.taken[pair], self.problem.steps, mask.amax(dim=0)))
 
 
+def _rows(slots: Slots, which: list[int]) -> Slots:
+    return {name: rows[which] for name, rows in slots.items()}
+
+
 def adam_step(slots: Slots, gradient: Tensor, rates: Tensor, memory: float, momentum: float = 0.9) -> None:
-    """Move ``weights`` by Adam's rule (epsilon 1e-8), each slot by its own rate and step count, in place."""
+    """Move ``weights`` by Adam's rule (Kingma and Ba 2015; epsilon 1e-8), each slot by its own rate and
+    step count, in place.
+
+    Written out because ``torch.optim`` loads the compiler machinery, which takes longer than many of our runs, and
+    because here every slot has a step count of its own.
+    """
     first, second, shape = slots["first"], slots["second"], (-1, *[1] * (gradient.ndim - 1))
     first.lerp_(gradient, 1 - momentum)
     second.mul_(memory).addcmul_(gradient, gradient, value=1 - memory)

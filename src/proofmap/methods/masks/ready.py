@@ -16,7 +16,8 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
-from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, Pairs, Problem, Snapshot
+from proofmap.fills import ReadyFill
+from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, Pairs, Problem, Slots, Snapshot
 from proofmap.methods.masks.precision import chosen_compile
 from proofmap.methods.masks.terms import upsampling
 from proofmap.methods.method import ReadyMethod
@@ -83,13 +84,50 @@ class ReadyMaskMethod(ReadyMethod):
         return masks
 
 
-def grid_matrices(classifier: Classifier, cells: Sequence[int]) -> tuple[Tensor, ...]:
+def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:
+    """One row of each image among the slots, and for every row the place of its image among those: what labels share."""
+    distinct, place = torch.unique(slots["image_of"], return_inverse=True)
+    rows = torch.arange(len(place), device=place.device)
+    return torch.full_like(distinct, len(rows)).scatter_reduce(0, place, rows, "amin"), place
+
+
+def fixed_hidden(fill: ReadyFill, slots: Slots) -> Slots:
+    """What hides the images, for slots to remember, made once per image; nothing for a fill that is drawn anew each step."""
+    if fill.random:
+        return {}
+    first, place = distinct_images(slots)
+    return {"hidden": fill(slots["images"][first], slots["keys"][first])[place]}
+
+
+def hidden_now(fill: ReadyFill, slots: Slots, keys: Tensor) -> Tensor:
+    """``(P, D, *shape)``: what :func:`fixed_hidden` kept, or fresh draws for keys ``(P, D)``."""
+    images = slots["images"][:, None].expand(-1, keys.shape[1], *slots["images"].shape[1:])
+    if "hidden" in slots:
+        return slots["hidden"][:, None].expand_as(images)
+    return fill(images.flatten(0, 1), keys.flatten()).view_as(images)
+
+
+def grid_cells(classifier: Classifier, grid: int) -> list[int]:
+    """Cells along each axis, where the longest one has ``grid``: at most one for each position."""
+    positions = classifier.inputs.positions
+    longest = max(positions)
+    return [-(-side * min(grid, longest) // longest) for side in positions]
+
+
+def grid_matrices(
+    classifier: Classifier, cells: Sequence[int], *, corners: bool = False
+) -> tuple[Tensor, ...]:
     """One matrix of :func:`upsampling` per axis, from a grid of so many cells along each.
 
     Positions without neighbours have no coarser grid.
     """
     inputs = classifier.inputs
     return tuple(
-        upsampling(max(1, few) if inputs.has_neighbours else side, side, device=classifier.device)
+        upsampling(
+            max(1, few) if inputs.has_neighbours else side,
+            side,
+            corners=corners and inputs.has_neighbours,
+            device=classifier.device,
+        )
         for few, side in zip(cells, inputs.positions, strict=True)
     )

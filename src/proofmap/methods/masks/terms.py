@@ -13,10 +13,11 @@ Objective = Literal["nll", "nll-of-mean", "released"]
 Variation = Literal["squared", "absolute"]
 
 
-def upsampling(low: int, high: int, *, device: torch.device | None = None) -> Tensor:
-    """The matrix ``(high, low)`` of bilinear interpolation along one axis (corners not aligned, edges repeated).
+def upsampling(low: int, high: int, *, corners: bool = False, device: torch.device | None = None) -> Tensor:
+    """The matrix ``(high, low)`` of bilinear interpolation along one axis, edges repeated.
 
-    A product with this matrix is the interpolation and its transpose the exact, deterministic gradient.
+    A product with this matrix is the interpolation and its transpose the exact, deterministic gradient. With
+    ``corners`` the first and last cells lie on the first and last positions (torch's ``align_corners=True``).
 
     >>> upsampling(2, 4)
     tensor([[1.0000, 0.0000],
@@ -24,7 +25,10 @@ def upsampling(low: int, high: int, *, device: torch.device | None = None) -> Te
             [0.2500, 0.7500],
             [0.0000, 1.0000]])
     """
-    places = ((torch.arange(high, dtype=torch.float64) + 0.5) * low / high - 0.5).clamp(0, low - 1)
+    if corners:
+        places = torch.linspace(0, low - 1, high, dtype=torch.float64)
+    else:
+        places = ((torch.arange(high, dtype=torch.float64) + 0.5) * low / high - 0.5).clamp(0, low - 1)
     left = places.floor().long().clamp_max(low - 1)
     right = (left + 1).clamp_max(low - 1)
     share = places - left
@@ -32,6 +36,21 @@ def upsampling(low: int, high: int, *, device: torch.device | None = None) -> Te
     rows = torch.arange(high)
     matrix[rows, left] += 1 - share
     matrix[rows, right] += share
+    return matrix.float().to(device)
+
+
+def smoothing(side: int, sigma: float, *, device: torch.device | None = None) -> Tensor:
+    """The matrix ``(side, side)`` of a Gaussian blur along one axis, cut at 4 sigma, edges repeated; sigma 0 is no blur.
+
+    >>> smoothing(3, 0.5).sum(dim=1)
+    tensor([1., 1., 1.])
+    """
+    radius = math.ceil(4 * sigma)
+    offsets = torch.arange(-radius, radius + 1, dtype=torch.float64)
+    kernel = torch.exp(-0.5 * (offsets / max(sigma, 1e-9)).square())
+    places = (torch.arange(side)[:, None] + offsets.long()).clamp(0, side - 1)
+    matrix = torch.zeros(side, side, dtype=torch.float64)
+    matrix.scatter_add_(1, places, (kernel / kernel.sum()).expand(side, -1))
     return matrix.float().to(device)
 
 

@@ -1,0 +1,182 @@
+"""DiffMask for one image at a time: the fewest gates that must stay open for the net to keep its belief.
+
+After De Cao, Schlichtkrull, Aziz and Titov (2020), who train a net to place the gates; here they are learned for each pair:
+
+    max over lambda >= 0, min over W of   mean P(z > 0)  +  lambda ( KL - margin ),
+    x~ = z up * x + (1 - z up) * x',     z = min(1, max(0, (zeta - gamma) s + gamma)),   s = sigmoid((W + logit(u)) / tau)
+
+z are hard concrete gates (Louizos et al. 2018): random, u uniform, and exactly 0 or 1 with positive probability; tau = 2/3,
+gamma = -.1, zeta = 1.1, so P(z > 0) = sigmoid(W - tau log(-gamma / zeta)). KL is the divergence of f(x~, a) from f(x, a), both
+as chances of "is a": a label that the net does not believe needs no gates. lambda rises while KL is above the margin and falls
+while it is below: dual ascent, so that the constraint is met and not weighed. x' is a random image. The map is sigmoid(W) up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import steady_kernels
+from proofmap.core import streams
+from proofmap.core.progress import Progress
+from proofmap.fills import Fill, Images, ReadyFill
+from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.masks.engine import Problem, Slots, decayed
+from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.ready import (
+    COMPILE_HELP,
+    PRECISION_HELP,
+    ReadyMaskMethod,
+    distinct_images,
+    fixed_hidden,
+    grid_cells,
+    grid_matrices,
+    hidden_now,
+)
+from proofmap.methods.masks.terms import enlarged
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.plugins.settings import setting
+
+_TAU, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1
+_OPEN = _TAU * math.log(-_GAMMA / _ZETA)
+"""P(z > 0) = sigmoid(W - this)."""
+_FIRST, _MOST = 2.0, 1000.0
+"""Where W starts: nearly open. The greatest lambda."""
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class DiffMask(Method):
+    """The fewest open gates that keep the net's belief, by dual ascent; the defaults are the preset ``fast``.
+
+    Presets: ``fast`` (200 passes per label), ``thorough`` (1200).
+    """
+
+    name: ClassVar[str] = "diffmask"
+    family: ClassVar[Family] = "mask"
+    description: ClassVar[str] = "the fewest random gates that keep the net's belief, by dual ascent"
+    reference: ClassVar[str] = "De Cao et al. 2020"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {"fast": {}, "thorough": {"steps": 300, "samples": 4}}
+    }
+
+    steps: int = setting(100, "Adam steps", least=1)
+    samples: int = setting(2, "draws of the gates per step", least=1)
+    grid: int = setting(28, "gates along the longest side", least=1)
+    margin: float = setting(0.05, "the divergence from f that is allowed, in nats", above=0)
+    learning_rate: float = setting(0.2, "step size of Adam", above=0)
+    dual_rate: float = setting(1.0, "step size of lambda", above=0)
+    dual_start: float = setting(0.0, "lambda at the start", least=0)
+    fill: Fill = setting(Images(), "what closed positions show")
+    precision: Precision = setting("auto", PRECISION_HELP)
+    compile: bool | None = setting(None, COMPILE_HELP)
+
+    stochastic = True
+
+    def prepare(self, classifier: Classifier) -> ReadyDiffMask:
+        dtype = chosen_precision(classifier, self.precision)
+        return ReadyDiffMask(self, classifier, dtype, self.fill.prepare(classifier))
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(gradient=labels * self.steps * self.samples)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyDiffMask(ReadyMaskMethod):
+    """The method with what it shows behind closed gates."""
+
+    fill: ReadyFill
+
+    @property
+    def settings(self) -> DiffMask:
+        return cast(DiffMask, self.method)
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "fill": self.fill.record()}
+
+    def problem(self, fast: Classifier) -> DiffMaskProblem:
+        return DiffMaskProblem(self.settings, self.classifier, fast, self.fill)
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        return self.each_mask(images, labels, seed=seed, progress=progress)[:, :, 0]
+
+
+class DiffMaskProblem(Problem):
+    """The gates of pairs in slots, and what each pair pays for leaving f: ``lambda``."""
+
+    memory = 0.9  # lambda changes the scale of the gradient within tens of steps
+
+    def __init__(self, settings: DiffMask, classifier: Classifier, fast: Classifier, fill: ReadyFill) -> None:
+        self.settings, self.exact, self.fast, self.fill = settings, classifier.frozen(), fast, fill
+        self.inputs, self.steps, self.cost = classifier.inputs, settings.steps, settings.samples
+        self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
+
+    def enter(self, slots: Slots) -> Slots:
+        first, place = distinct_images(slots)
+        with torch.no_grad(), steady_kernels(tf32=False):  # f as it is judged
+            log_f = self.exact.log_f(self.exact(slots["images"][first]))[place]
+        shape = (len(place), 1, *(matrix.shape[1] for matrix in self.up))
+        return {
+            **fixed_hidden(self.fill, slots),
+            "weights": slots["images"].new_full(shape, _FIRST),
+            "f": log_f.gather(1, slots["labels"][:, None])[:, 0].exp(),
+            "lambda": slots["images"].new_full(shape[:1], self.settings.dual_start),
+        }
+
+    def rates(self, step: Tensor) -> Tensor:
+        return decayed(self.settings.learning_rate, step, self.steps)
+
+    def masks(self, weights: Tensor) -> Tensor:
+        return enlarged(weights.sigmoid(), self.up)
+
+    def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+        s, count = self.settings, self.settings.samples
+        keys = streams.step_keys(slots["keys"], slots["step"], 2 * count)
+        cells = math.prod(weights.shape[2:])
+        u = streams.uniform(keys[:, :count], cells).view(len(weights), count, *weights.shape[2:])
+        kept = enlarged(hard_concrete(weights, u), self.up)
+        x = self.inputs.composite(
+            kept, slots["images"][:, None], hidden_now(self.fill, slots, keys[:, count:])
+        )
+        logits = self.fast(x.flatten(0, 1))
+        check_differentiable(logits)
+        labels = slots["labels"].repeat_interleave(count)
+        log_f = self.fast.log_f(logits).gather(1, labels[:, None]).view(-1, count)
+        gap = divergence(slots["f"][:, None], log_f).mean(dim=1) - s.margin
+        loss = expected_open(weights).flatten(1).mean(dim=1) + slots["lambda"].clone() * gap
+        rise = s.dual_rate * gap.detach()
+        slots["lambda"].add_(rise.where(rise.isfinite(), 0.0)).clamp_(0, _MOST)  # half precision overflows
+        return loss
+
+
+def hard_concrete(weights: Tensor, u: Tensor) -> Tensor:
+    """Gates in [0, 1] from weights W and uniform numbers u.
+
+    >>> hard_concrete(torch.tensor([-9.0, 0.0, 9.0]), torch.tensor(0.5))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    s = ((weights + u.clamp(1e-6, 1 - 1e-6).logit()) / _TAU).sigmoid()
+    return (s * (_ZETA - _GAMMA) + _GAMMA).clamp(0, 1)
+
+
+def expected_open(weights: Tensor) -> Tensor:
+    """P(z > 0) of each gate."""
+    return (weights - _OPEN).sigmoid()
+
+
+def divergence(f: Tensor, log_q: Tensor) -> Tensor:
+    """KL of "is a" with chance q from "is a" with chance f: f log(f / q) + (1 - f) log((1 - f) / (1 - q)).
+
+    >>> divergence(torch.tensor(0.5), torch.tensor(0.25).log())
+    tensor(0.1438)
+    """
+    f = f.clamp(1e-6, 1 - 1e-6)
+    log_not = torch.log1p(-log_q.exp().clamp_max(1 - 1e-6))
+    return f * (f.log() - log_q.clamp_min(-14)) + (1 - f) * (torch.log1p(-f) - log_not)

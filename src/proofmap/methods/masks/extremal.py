@@ -1,0 +1,287 @@
+"""Extremal perturbations (Fong, Patrick and Vedaldi 2019): the mask of a given area that shows the label best.
+
+    max over w in [0, 1]^grid of   logit_a(m (x) x)  -  weight_t * mean (sort(m) - r_area)^2
+
+- **The mask** is a smooth max-convolution of its parameters w, which lie ``step`` positions apart:
+  m(u) = smax over v of k(|u - v| / sigma) w(v), with k(z) = exp(-2 max(0, z - 1/2)^2) and
+  smax f = sum f e^(20 f) / sum e^(20 f), over the cells within 1 + ceil(sigma / step) of u; the outer cells are repeated
+  beyond the border, so that the first mask is constant. So masks are smooth, and can be 1.
+- **The area** is not weighed but demanded: the sorted mask must be the template r of zeros and then ones, ones for the share
+  ``area``. Its weight grows by ``growth`` at every step. As long as all values of a mask are equal, as at the
+  first step, it is left out: to sort them would be to choose a place for the mask without looking at the net.
+- **m (x) x** blurs x the more the smaller m is: position u shows the image blurred by (1 - m(u)) ``blur``, between two of
+  ``levels`` blurred images.
+
+``areas`` are learned side by side and summed to the map, which is then smoothed by ``smooth`` of the shorter side. w is
+moved by gradient descent with momentum .9 (dampened as much) and cut to [0, 1]. Every second step looks at the mirror image.
+``step``, ``sigma`` and ``blur`` are in positions of an input of 224 and scale with the longest side.
+
+m is computed at two points per cell along each axis and enlarged linearly from there: at most .015 off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, cast
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
+from proofmap.core.progress import Progress
+from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.masks.engine import Problem, Slots
+from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.ready import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, distinct_images
+from proofmap.methods.masks.terms import enlarged, smoothing, upsampling
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.plugins.settings import setting
+
+Variant = Literal["preserve", "delete", "dual"]
+
+_FINE = 2
+"""Points per cell, along each axis, at which masks are computed."""
+_COLD = 20.0
+"""1 / temperature of the smooth maximum."""
+_EVEN = 1e-6
+"""Values that are no farther apart are equal, up to rounding."""
+_MOMENTUM = 0.9
+_SIDE = 224
+"""The longest side that lengths are given for."""
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class ExtremalPerturbation(Method):
+    """The smooth masks of given areas that show the label best, summed; the defaults are the preset ``fast``.
+
+    Presets: ``fast`` (200 steps), ``paper`` (800 steps; areas and smoothing of its pointing game), ``torchray`` (800 steps,
+    its library's default: one area of .1, no smoothing).
+
+    >>> ExtremalPerturbation.preset("paper").cost(labels=1).passes
+    3200
+    """
+
+    name: ClassVar[str] = "extremal-perturbation"
+    family: ClassVar[Family] = "mask"
+    description: ClassVar[str] = "smooth masks of given areas that show the label best, summed"
+    reference: ClassVar[str] = "Fong, Patrick and Vedaldi 2019"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {
+            "fast": {},
+            "paper": {"steps": 800, "learning_rate": 0.01, "growth": 1.0035},
+            "torchray": {
+                "steps": 800,
+                "learning_rate": 0.01,
+                "growth": 1.0035,
+                "areas": (0.1,),
+                "smooth": 0.0,
+            },
+        }
+    }
+
+    areas: tuple[float, ...] = setting((0.025, 0.05, 0.1, 0.2), "shares of the positions, as 0.05:0.1:0.2")
+    steps: int = setting(200, "steps of gradient descent", least=1)
+    learning_rate: float = setting(0.04, "step size", above=0)
+    weight: float = setting(300.0, "of the area's constraint, at the start", least=0)
+    growth: float = setting(1.014, "what the weight is multiplied with at each step", least=1)
+    variant: Variant = setting("preserve", "show the label, delete it, or do both with one mask")
+    step: float = setting(7.0, "distance of the mask's parameters", above=0)
+    sigma: float = setting(21.0, "how far a parameter reaches", above=0)
+    blur: float = setting(20.0, "sigma of the strongest blur", above=0)
+    levels: int = setting(8, "blurred images between which positions are shown", least=2)
+    mirror: bool = setting(True, "whether every second step looks at the mirror image")
+    smooth: float = setting(0.09, "sigma of the map's smoothing, as a share of the shorter side", least=0)
+    precision: Precision = setting("auto", PRECISION_HELP)
+    compile: bool | None = setting(None, COMPILE_HELP)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.areas or not all(0 < area < 1 for area in self.areas):
+            raise InputError(f"areas must be shares between 0 and 1, such as 0.05:0.1, not {self.areas}")
+
+    def prepare(self, classifier: Classifier) -> ReadyExtremalPerturbation:
+        inputs = classifier.inputs
+        if not inputs.has_neighbours:
+            raise InputError(
+                f"extremal perturbations need neighbours: {inputs.noun} have none; use another method"
+            )
+        return ReadyExtremalPerturbation(self, classifier, chosen_precision(classifier, self.precision))
+
+    @property
+    def passes(self) -> int:
+        """Composites through the net for each step of a pair."""
+        return len(self.areas) * (2 if self.variant == "dual" else 1)
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(gradient=labels * self.steps * self.passes)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyExtremalPerturbation(ReadyMaskMethod):
+    """The method for one net."""
+
+    @property
+    def settings(self) -> ExtremalPerturbation:
+        return cast(ExtremalPerturbation, self.method)
+
+    def problem(self, fast: Classifier) -> ExtremalProblem:
+        return ExtremalProblem(self.settings, fast)
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        maps = self.each_mask(images, labels, seed=seed, progress=progress).sum(dim=2)
+        positions = self.classifier.inputs.positions
+        sigma = self.settings.smooth * min(positions)
+        return enlarged(maps, [smoothing(side, sigma, device=maps.device) for side in positions])
+
+
+class ExtremalProblem(Problem):
+    """One mask for each area, for pairs in slots."""
+
+    def __init__(self, settings: ExtremalPerturbation, classifier: Classifier) -> None:
+        self.settings, self.classifier, self.inputs = settings, classifier, classifier.inputs
+        self.steps, self.cost = settings.steps, settings.passes
+        self.shape = MaxConvolution(settings, self.inputs, classifier.device)
+        points = math.prod(self.shape.points)
+        ones = (torch.tensor(settings.areas) * points).round().clamp(1, points).long()
+        self.templates = (torch.arange(points) >= points - ones[:, None]).float().to(classifier.device)
+        scale = max(self.inputs.positions) / _SIDE
+        sigmas = torch.linspace(settings.blur * scale, 0, settings.levels).tolist()
+        self.blurs = [
+            torch.stack([smoothing(side, sigma) for sigma in sigmas]).to(classifier.device)
+            for side in self.inputs.positions
+        ]
+
+    def enter(self, slots: Slots) -> Slots:
+        first, place = distinct_images(slots)
+        shape = (len(place), len(self.settings.areas), *self.shape.cells)
+        return {
+            "weights": slots["images"].new_full(shape, 0.5),
+            "pyramid": self.pyramid(slots["images"][first])[place],
+        }
+
+    def pyramid(self, images: Tensor) -> Tensor:
+        """Images ``(P, *shape)`` blurred ever less: ``(P, levels, *shape)``, the last one as it is."""
+        x = images.unsqueeze(1)
+        if len(self.blurs) == 1:
+            return x @ self.blurs[0].mT
+        rows, columns = (matrix[:, None] for matrix in self.blurs)
+        return rows @ x @ columns.mT
+
+    def move(self, slots: Slots, gradient: Tensor) -> None:
+        kept = torch.where(slots["step"] > 1, _MOMENTUM, 0.0)  # as torch.optim.SGD begins
+        slots["first"].copy_(torch.lerp(gradient, slots["first"], kept.view(-1, *[1] * (gradient.ndim - 1))))
+        slots["weights"].sub_(self.settings.learning_rate * slots["first"]).clamp_(0, 1)
+
+    def masks(self, weights: Tensor) -> Tensor:
+        return enlarged(self.shape(weights), self.shape.up)
+
+    def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+        s = self.settings
+        points = self.shape(weights)
+        masks = enlarged(points, self.shape.up)
+        shown = {"preserve": [masks], "delete": [1 - masks], "dual": [masks, 1 - masks]}[s.variant]
+        composites = torch.cat([self.perturbed(slots["pyramid"], mask) for mask in shown], dim=1)
+        if s.mirror:
+            odd = (slots["step"] % 2 == 1).view(-1, *[1] * (composites.ndim - 1))
+            composites = torch.where(odd, composites.flip(-1), composites)
+        logits = self.classifier(composites.flatten(0, 1))
+        check_differentiable(logits)
+        logits = logits.view(*composites.shape[:2], -1)
+        own = logits.gather(2, slots["labels"].view(-1, 1, 1).expand(*logits.shape[:2], 1))[..., 0]
+        reward = own.view(len(own), len(shown), -1).transpose(0, 1)  # (shown, P, K)
+        gain = {"preserve": reward[0], "delete": -reward[0], "dual": reward[0] - reward[-1]}[s.variant]
+        weight = s.weight * s.growth ** slots["step"].to(points.dtype)
+        return (weight[:, None] * self.area_errors(points) - gain).sum(dim=1)
+
+    def area_errors(self, points: Tensor) -> Tensor:
+        """How far masks ``(P, K, *points)`` are from having their areas: ``(P, K)``; zero for a mask that is constant."""
+        ordered = points.flatten(2).sort(dim=2).values
+        uneven = (ordered[..., -1] - ordered[..., 0]).detach() > _EVEN
+        return (ordered - self.templates).square().mean(dim=2) * uneven
+
+    def perturbed(self, pyramid: Tensor, masks: Tensor) -> Tensor:
+        """``(P, K, *shape)``: each position from the two levels ``(P, levels, *shape)`` that its mask lies between."""
+        height = self.inputs.over_channels(masks) * (self.settings.levels - 1)
+        below = height.detach().floor().clamp(0, self.settings.levels - 2)
+        x = pyramid[:, None].expand(-1, masks.shape[1], *pyramid.shape[1:])
+        index = below.long().expand(*masks.shape[:2], *self.inputs.shape).unsqueeze(2)
+        lower, upper = x.gather(2, index).squeeze(2), x.gather(2, index + 1).squeeze(2)
+        return torch.lerp(lower, upper, height - below)
+
+
+class MaxConvolution:
+    """The mask of parameters: a smooth maximum over the cells around each point, weighted by their distance."""
+
+    def __init__(self, settings: ExtremalPerturbation, inputs: Inputs, device: torch.device) -> None:
+        scale = max(inputs.positions) / _SIDE
+        step, sigma = settings.step * scale, settings.sigma * scale
+        self.cells = [max(1, math.ceil(side / step)) for side in inputs.positions]
+        self.points = [_FINE * cells for cells in self.cells]
+        self.reach = 1 + math.ceil(settings.sigma / settings.step)
+        self.up = [
+            upsampling(few, side, device=device)
+            for few, side in zip(self.points, inputs.positions, strict=True)
+        ]
+        window = torch.arange(-self.reach, self.reach + 1, dtype=torch.float32)
+        within = (torch.arange(_FINE, dtype=torch.float32) + 0.5) / _FINE - 0.5
+        axes = len(self.cells)
+        away = torch.zeros([1] * (2 * axes))
+        for axis, (cells, side) in enumerate(zip(self.cells, inputs.positions, strict=True)):
+            distance = (within[:, None] - window) * side / cells
+            shape = [1] * (2 * axes)
+            shape[axis], shape[axes + axis] = distance.shape
+            away = away + distance.square().view(shape)
+        kernel = torch.exp(-2 * (away.sqrt() / sigma - 0.5).clamp_min(0).square())
+        self.kernel = kernel.view(_FINE**axes, -1).to(device)
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        """Masks at points ``(P, K, *points)`` from weights ``(P, K, *cells)``."""
+        axes, around = len(self.cells), weights
+        for axis in range(axes):
+            around = _with_edges(around, 2 + axis, self.reach).unfold(2 + axis, 2 * self.reach + 1, 1)
+        points = smooth_maximum(around.flatten(2 + axes), self.kernel)
+        if axes == 1:
+            return points.flatten(2)
+        points = points.unflatten(-1, (_FINE, _FINE)).transpose(3, 4)
+        return points.reshape(*weights.shape[:2], *self.points)
+
+
+def smooth_maximum(values: Tensor, kernel: Tensor) -> Tensor:
+    """smax over J of kernel ``(Q, J)`` times values ``(..., J)``: ``(..., Q)``.
+
+    >>> smooth_maximum(torch.tensor([0.0, 1.0]), torch.ones(1, 2))
+    tensor([1.])
+    """
+    return cast(Tensor, _SmoothMaximum.apply(values, kernel))  # type: ignore[no-untyped-call]
+
+
+class _SmoothMaximum(torch.autograd.Function):
+    """Written out, because torch's own gradient sums over the middle axes of a tensor of seven, one number at a time."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, kernel: Tensor) -> Tensor:
+        scaled = values[..., None, :] * kernel
+        shares = (_COLD * scaled).softmax(dim=-1)
+        maximum = (shares * scaled).sum(dim=-1)
+        ctx.save_for_backward(scaled, shares, maximum, kernel)
+        return maximum
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        scaled, shares, maximum, kernel = ctx.saved_tensors
+        slope = (scaled - maximum[..., None]).mul_(_COLD).add_(1).mul_(shares)  # d maximum / d scaled
+        return slope.mul_(kernel).mul_(gradients[0][..., None]).sum(dim=-2), None
+
+
+def _with_edges(values: Tensor, axis: int, reach: int) -> Tensor:
+    """The first and last of an axis repeated ``reach`` times; torch's own padding has no exact gradient on a GPU."""
+    first, last = values.narrow(axis, 0, 1), values.narrow(axis, values.shape[axis] - 1, 1)
+    shape = list(values.shape)
+    shape[axis] = reach
+    return torch.cat([first.expand(shape), values, last.expand(shape)], dim=axis)

@@ -1,0 +1,269 @@
+"""Meaningful perturbations (Fong and Vedaldi 2017): the smallest smooth mask whose removal takes the label away.
+
+    min over m in [0, 1]^grid of   f(x~, a)  +  l1 * |1 - m|_1  +  tv * sum |differences of m|^beta ,
+    x~ = m up * x + (1 - m up) * blurred x ,      the map is 1 - m up.
+
+The mask deletes: m is 1 where nothing is done. It is moved by Adam itself (no sigmoid) and cut to [0, 1] after every step.
+Two sources differ, so there are two presets:
+
+=============  ===========================================  =====================================================
+               ``original`` (the paper and its own code)    ``pytorch`` (the code that Gupta et al. compared with)
+=============  ===========================================  =====================================================
+steps          300                                          500
+penalties      sums: l1 1e-4, tv 1e-2, beta 3               means: l1 .01, tv .2, beta 3
+enlarging      linear, then a Gaussian of sigma 5           linear, corners aligned
+each step      x~ is shifted by -2 .. 2 pixels              noise of sigma .2 on the normalised x~
+start          the smallest disc in the middle whose        ones
+               removal takes 99 % of f away
+hidden         Gaussian blur of sigma 10                    median of 11 x 11
+=============  ===========================================  =====================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, cast
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.batching import in_batches
+from proofmap.core.progress import Progress
+from proofmap.fills import Blur, Fill, Median, ReadyFill
+from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.masks.engine import Problem, Slots, decayed
+from proofmap.methods.masks.noise import noise_like
+from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.ready import (
+    COMPILE_HELP,
+    PRECISION_HELP,
+    ReadyMaskMethod,
+    distinct_images,
+    fixed_hidden,
+    grid_cells,
+    grid_matrices,
+    hidden_now,
+)
+from proofmap.methods.masks.terms import enlarged, smoothing
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.plugins.settings import setting
+
+Start = Literal["ones", "disc"]
+Penalty = Literal["sum", "mean"]
+
+_RADII, _FARTHEST, _GONE = 35, 170 / 224, 0.01
+"""Discs that are tried: so many, up to this share of the longest side; the share of f that may be left."""
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class FongVedaldi(Method):
+    """Meaningful perturbations: a mask that deletes the label by blurring as little as possible.
+
+    Presets: ``original`` (the defaults), ``pytorch``; see :mod:`proofmap.methods.masks.fong_vedaldi`.
+
+    >>> FongVedaldi.preset("pytorch").steps
+    500
+    """
+
+    name: ClassVar[str] = "fong-vedaldi"
+    family: ClassVar[Family] = "mask"
+    description: ClassVar[str] = "the smallest smooth mask whose blurring takes the label away"
+    reference: ClassVar[str] = "Fong and Vedaldi 2017"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {
+            "original": {},
+            "pytorch": {
+                "steps": 500,
+                "l1": 0.01,
+                "tv": 0.2,
+                "penalty": "mean",
+                "corners": True,
+                "mask_blur": 0.0,
+                "jitter": 0,
+                "noise": 0.2,
+                "start": "ones",
+                "fill": Median(kernel=11),
+            },
+        }
+    }
+
+    steps: int = setting(300, "Adam steps", least=1)
+    grid: int = setting(28, "cells of the mask along the longest side", least=1)
+    learning_rate: float = setting(0.1, "step size of Adam", above=0)
+    l1: float = setting(1e-4, "weight of what is deleted", least=0)
+    tv: float = setting(1e-2, "weight of the total variation", least=0)
+    beta: float = setting(3.0, "exponent of the total variation", above=0)
+    penalty: Penalty = setting("sum", "whether the two penalties are sums over cells or means")
+    fill: Fill = setting(Blur(sigma=10.0, kernel=81, border="edge"), "what deleted positions show")
+    mask_blur: float = setting(5.0, "sigma of a blur of the enlarged mask, in positions", least=0)
+    corners: bool = setting(False, "whether the outer cells lie on the outer positions (align_corners)")
+    jitter: int = setting(
+        4, "each step shifts the composite within so many positions along each axis", least=0
+    )
+    noise: float = setting(
+        0.0, "sigma of noise on each composite, in standard deviations of the input", least=0
+    )
+    start: Start = setting("disc", "the first mask: ones, or a deleted disc that is as small as it can be")
+    precision: Precision = setting("auto", PRECISION_HELP)
+    compile: bool | None = setting(None, COMPILE_HELP)
+
+    stochastic = True
+
+    def prepare(self, classifier: Classifier) -> ReadyFongVedaldi:
+        dtype = chosen_precision(classifier, self.precision)
+        return ReadyFongVedaldi(self, classifier, dtype, self.fill.prepare(classifier))
+
+    def cost(self, labels: int) -> Cost:
+        """The discs are shown once for all labels."""
+        return Cost(forward=_RADII if self.start == "disc" else 0, gradient=labels * self.steps)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyFongVedaldi(ReadyMaskMethod):
+    """The method with its fill."""
+
+    fill: ReadyFill
+
+    @property
+    def settings(self) -> FongVedaldi:
+        return cast(FongVedaldi, self.method)
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "fill": self.fill.record()}
+
+    def problem(self, fast: Classifier) -> FongVedaldiProblem:
+        return FongVedaldiProblem(self.settings, fast, self.fill)
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        return self.each_mask(images, labels, seed=seed, progress=progress)[:, :, 0]
+
+
+class FongVedaldiProblem(Problem):
+    """The deletion game of pairs in slots. What is learned is 1 - m, since little that is deleted would be lost beside 1."""
+
+    cost = 1
+
+    def __init__(self, settings: FongVedaldi, classifier: Classifier, fill: ReadyFill) -> None:
+        self.settings, self.classifier, self.fill = settings, classifier, fill
+        self.inputs, self.steps = classifier.inputs, settings.steps
+        cells = grid_cells(classifier, settings.grid)
+        self.up = grid_matrices(classifier, cells, corners=settings.corners)
+        if settings.mask_blur > 0 and self.inputs.has_neighbours:
+            self.up = tuple(
+                smoothing(len(matrix), settings.mask_blur, device=matrix.device) @ matrix
+                for matrix in self.up
+            )
+        self.jitter = settings.jitter if self.inputs.has_neighbours else 0
+        self.spread = self.inputs.per_channel(torch.tensor(self.inputs.std, device=classifier.device))
+
+    def enter(self, slots: Slots) -> Slots:
+        brought = fixed_hidden(self.fill, slots)
+        shape = (len(slots["images"]), 1, *(matrix.shape[1] for matrix in self.up))
+        if self.settings.start == "ones":
+            return {**brought, "weights": slots["images"].new_zeros(shape)}
+        hidden = hidden_now(self.fill, slots | brought, slots["keys"][:, None])[:, 0]
+        return {**brought, "weights": self.smallest_discs(slots, hidden).view(shape)}
+
+    def smallest_discs(self, slots: Slots, hidden: Tensor) -> Tensor:
+        """Deleted discs ``(P, *grid)`` in the middle: the smallest of those after which (f(x~) - f(hidden)) /
+        (f(x) - f(hidden)) is below .01; none where hiding everything does not weaken the label."""
+        discs = self.discs()
+        masks = enlarged(discs, self.up)
+        first, place = distinct_images(slots)
+        count = len(discs)
+
+        def shown(start: int, stop: int) -> Tensor:
+            which = torch.arange(start, stop, device=masks.device)
+            image, disc = first[which // count], which % count
+            x = self.inputs.composite(masks[disc], hidden[image], slots["images"][image])
+            with torch.no_grad():
+                return self.classifier.log_f(self.classifier(x)).exp()
+
+        rows = in_batches(shown, len(first) * count, self.classifier.batches[0])
+        f = torch.cat(rows).view(len(first), count, -1)[place]
+        f = f.gather(2, slots["labels"].view(-1, 1, 1).expand(-1, count, 1))[:, :, 0]
+        whole, nothing = f[:, :1], f[:, -1:]
+        left = (f - nothing) / (whole - nothing)
+        gone = left < _GONE
+        gone[:, -1] = True
+        gone[:, :1] |= whole <= nothing
+        return discs[gone.int().argmax(dim=1)]
+
+    def discs(self) -> Tensor:
+        """``(R, *grid)``: nothing deleted, discs of growing radius, and everything."""
+        longest = max(self.inputs.positions)
+        away: Tensor = torch.zeros(())
+        for k, matrix in enumerate(self.up):
+            side, cells = matrix.shape
+            places = ((torch.arange(cells) + 0.5) / cells - 0.5) * side / longest
+            away = away[..., None] + places.square() if k else places.square()
+        radii = torch.linspace(0, _FARTHEST, _RADII - 1)
+        discs = (away.sqrt() < radii.view(-1, *[1] * len(self.up))).float()
+        return torch.cat([discs, torch.ones_like(discs[:1])]).to(self.classifier.device)
+
+    def rates(self, step: Tensor) -> Tensor:
+        return decayed(self.settings.learning_rate, step, None)
+
+    def move(self, slots: Slots, gradient: Tensor) -> None:
+        super().move(slots, gradient)
+        slots["weights"].clamp_(0, 1)
+
+    def masks(self, weights: Tensor) -> Tensor:
+        return enlarged(weights, self.up)
+
+    def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+        s = self.settings
+        keys = streams.step_keys(slots["keys"], slots["step"], 3)
+        images, up = slots["images"], list(self.up)
+        hidden = hidden_now(self.fill, slots, keys[:, 2:])[:, 0]
+        if self.jitter:
+            images, hidden, up = self.shifted(images, hidden, keys[:, 0])
+        composites = self.inputs.composite(enlarged_each(weights, up)[:, 0], hidden, images)
+        if s.noise > 0:
+            composites = composites + s.noise * self.spread * noise_like(composites.detach(), keys[:, 1])
+        logits = self.classifier(composites)
+        check_differentiable(logits)
+        f = self.classifier.log_f(logits).gather(1, slots["labels"][:, None])[:, 0].exp()
+        return f + self.penalty(weights[:, 0])
+
+    def penalty(self, masks: Tensor) -> Tensor:
+        """``(P,)`` of what is deleted ``(P, *grid)``."""
+        s, axes = self.settings, tuple(range(1, masks.ndim))
+        reduced = torch.mean if s.penalty == "mean" else torch.sum
+        total = s.l1 * reduced(masks.abs(), dim=axes)
+        if s.tv > 0 and self.inputs.has_neighbours:
+            for axis in axes:
+                if masks.shape[axis] > 1:
+                    steep = masks.diff(dim=axis).abs()
+                    total = total + s.tv * reduced(steep**s.beta, dim=axes)
+        return total
+
+    def shifted(self, images: Tensor, hidden: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Images, what hides them, and the matrices that enlarge their masks, all shifted alike; the last positions are
+        repeated. Each pair is shifted by its own amounts."""
+        amounts = streams.integers(keys, len(self.up), self.jitter + 1) - self.jitter // 2
+        up: list[Tensor] = []
+        first = images.ndim - len(self.up)
+        for k, matrix in enumerate(self.up):
+            side = len(matrix)
+            places = (torch.arange(side, device=images.device) + amounts[:, k : k + 1]).clamp(0, side - 1)
+            shape = [len(images), *[1] * (images.ndim - 1)]
+            shape[first + k] = side
+            index = places.view(shape).expand_as(images)
+            images, hidden = images.gather(first + k, index), hidden.gather(first + k, index)
+            up.append(matrix[places])
+        return images, hidden, up
+
+
+def enlarged_each(low: Tensor, up: list[Tensor]) -> Tensor:
+    """Masks ``(P, K, *grid)`` enlarged by matrices ``(side, cells)``, or by those of each pair ``(P, side, cells)``."""
+    matrices = [matrix[:, None] if matrix.ndim == 3 else matrix for matrix in up]
+    if len(matrices) == 1:
+        return (low[..., None, :] @ matrices[0].mT)[..., 0, :]
+    rows, columns = matrices
+    return rows @ low @ columns.mT

@@ -1,0 +1,193 @@
+"""Information bottleneck attribution (Schulz, Sixt, Tombari and Landgraf 2020): how many bits of each place the label needs.
+
+Noise flows into a layer until the label would be lost. R are the layer's features, mu and sigma their mean and standard
+deviation at each place and channel over many images:
+
+    Z = lambda R + (1 - lambda) e,     e ~ N(mu, sigma^2),     lambda = G sigmoid(A)
+    min over A of   E[ -log f(Z, a) ]  +  beta * mean over places and channels of  I
+    I = KL( N(lambda R + (1 - lambda) mu, (1 - lambda)^2 sigma^2)  ||  N(mu, sigma^2) )
+      = 1/2 ( (lambda (R - mu) / sigma)^2 + (1 - lambda)^2 - 1 - log (1 - lambda)^2 )
+
+G blurs by a Gaussian of ``smooth`` cells, edges repeated. The map is I, summed over channels, in bits per position of the input,
+enlarged linearly. mu and sigma come from ``pool`` draws of the fill, random images unless told otherwise, and never from the
+images that are explained together: a map does not depend on its company.
+
+The layer is found by itself (:func:`~proofmap.methods.masks.tail.find_bottleneck`) or named. Only the net behind it is run at
+each step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import steady_kernels
+from proofmap.core import streams
+from proofmap.core.batching import in_batches
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress
+from proofmap.fills import Fill, Images, ReadyFill
+from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.masks.engine import Problem, Slots, decayed
+from proofmap.methods.masks.noise import noise_like
+from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.ready import PRECISION_HELP, ReadyMaskMethod, distinct_images
+from proofmap.methods.masks.tail import Tail, find_bottleneck
+from proofmap.methods.masks.terms import enlarged, smoothing, upsampling
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.plugins.settings import setting
+
+_LEAST_SPREAD = 0.01
+_NEVER_ONE = 1e-6
+"""The least sigma, and the least 1 - lambda."""
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class IBA(Method):
+    """The per-sample information bottleneck, with the paper's settings."""
+
+    name: ClassVar[str] = "iba"
+    family: ClassVar[Family] = "mask"
+    description: ClassVar[str] = (
+        "the bits of each place that must pass a noisy layer for the label to be seen"
+    )
+    reference: ClassVar[str] = "Schulz et al. 2020"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer", "distractors"})
+    compile: ClassVar[bool | None] = False
+
+    layer: str = setting("", "the layer's name; found by itself when left out")
+    beta: float = setting(10.0, "weight of the information", least=0)
+    steps: int = setting(10, "Adam steps", least=1)
+    samples: int = setting(10, "draws of the noise per step", least=1)
+    learning_rate: float = setting(1.0, "step size of Adam", above=0)
+    start: float = setting(5.0, "the first A: sigmoid(5) lets .99 of the features pass")
+    smooth: float = setting(1.0, "sigma of the blur of lambda, in cells of the layer", least=0)
+    fill: Fill = setting(Images(), "what mean and spread of the features are estimated on")
+    pool: int = setting(256, "draws of the fill for that", least=2)
+    precision: Precision = setting("auto", PRECISION_HELP)
+
+    stochastic = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.fill.random:
+            raise InputError(
+                f"iba estimates features on many images; the fill {self.fill.title()} shows one only"
+            )
+
+    def prepare(self, classifier: Classifier) -> ReadyIBA:
+        layer = self.layer or find_bottleneck(classifier)
+        dtype = chosen_precision(classifier, self.precision)
+        fill, tail = self.fill.prepare(classifier), Tail(classifier, layer, dtype)
+        mean, std = _statistics(tail, fill, self.pool)
+        return ReadyIBA(self, classifier, dtype, layer, fill, tail, mean, std)
+
+    def cost(self, labels: int) -> Cost:
+        """Passes of the net behind the layer, and one of the whole net for the features."""
+        return Cost(forward=1, gradient=labels * self.steps * self.samples)
+
+
+def _statistics(tail: Tail, fill: ReadyFill, draws: int) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation ``(C, h, w)`` of the layer's features over draws of a fill."""
+    classifier = tail.classifier
+    keys = [streams.key_of("iba", k) for k in range(draws)]
+    keyed = torch.tensor(keys, dtype=torch.int64, device=classifier.device)
+
+    def sums(start: int, stop: int) -> Tensor:
+        features = tail.features(fill(classifier.blank(stop - start), keyed[start:stop])).double()
+        return torch.stack([features.sum(dim=0), features.square().sum(dim=0)])
+
+    with steady_kernels(tf32=False):
+        total = torch.stack(in_batches(sums, draws, classifier.batches[0])).sum(dim=0) / draws
+    mean, square = total
+    std = (square - mean.square()).clamp_min(0).sqrt() * math.sqrt(draws / (draws - 1))
+    return mean.float(), std.float().clamp_min(_LEAST_SPREAD)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyIBA(ReadyMaskMethod):
+    """The method at a layer, with the net behind it and the statistics of its features."""
+
+    layer: str
+    fill: ReadyFill
+    tail: Tail
+    mean: Tensor
+    std: Tensor
+
+    @property
+    def settings(self) -> IBA:
+        return cast(IBA, self.method)
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "layer": self.layer, "fill": self.fill.record()}
+
+    def problem(self, fast: Classifier) -> IBAProblem:
+        return IBAProblem(self.settings, self.classifier, self.tail, self.mean, self.std)
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        return self.each_mask(images, labels, seed=seed, progress=progress)[:, :, 0]
+
+
+class IBAProblem(Problem):
+    """The noise that pairs in slots bear. Weights are A ``(P, C, h, w)``; what comes out is information."""
+
+    def __init__(self, settings: IBA, classifier: Classifier, tail: Tail, mean: Tensor, std: Tensor) -> None:
+        self.settings, self.classifier, self.tail = settings, classifier, tail
+        self.mean, self.std = mean, std
+        self.steps, self.cost = settings.steps, settings.samples
+        cells, positions = mean.shape[1:], classifier.inputs.positions
+        self.blur = [smoothing(side, settings.smooth, device=mean.device) for side in cells]
+        self.up = [
+            upsampling(few, side, device=mean.device) for few, side in zip(cells, positions, strict=True)
+        ]
+        self.share = math.prod(cells) / math.prod(positions)
+
+    def enter(self, slots: Slots) -> Slots:
+        first, place = distinct_images(slots)
+        images = slots["images"][first]
+        features = in_batches(
+            lambda a, b: self.tail.features(images[a:b]), len(images), self.classifier.batches[0]
+        )
+        deviation = ((torch.cat(features) - self.mean) / self.std)[place]
+        return {"deviation": deviation, "weights": torch.full_like(deviation, self.settings.start)}
+
+    def rates(self, step: Tensor) -> Tensor:
+        return decayed(self.settings.learning_rate, step, None)
+
+    def masks(self, weights: Tensor) -> Tensor:
+        raise NotImplementedError("information depends on the features, too: see finished()")
+
+    def finished(self, slots: Slots) -> Tensor:
+        bits = self.information(self.passed(slots["weights"]), slots["deviation"]).sum(dim=1, keepdim=True)
+        return enlarged(bits, self.up) * (self.share / math.log(2))
+
+    def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+        s, deviation = self.settings, slots["deviation"]
+        passed = self.passed(weights)
+        keys = streams.step_keys(slots["keys"], slots["step"], s.samples)
+        shape = (len(weights) * s.samples, *weights.shape[1:])
+        noise = noise_like(weights.detach()[:1].expand(shape), keys.flatten())
+        noise = noise.view(len(weights), s.samples, *weights.shape[1:])
+        mixed = (passed * deviation)[:, None] + (1 - passed)[
+            :, None
+        ] * noise  # in units of the standard deviation
+        logits = self.tail((self.mean + self.std * mixed).flatten(0, 1))
+        check_differentiable(logits)
+        labels = slots["labels"].repeat_interleave(s.samples)
+        log_f = self.classifier.log_f(logits).gather(1, labels[:, None]).view(-1, s.samples)
+        return s.beta * self.information(passed, deviation).flatten(1).mean(dim=1) - log_f.mean(dim=1)
+
+    def passed(self, weights: Tensor) -> Tensor:
+        """lambda: the share of the features that passes."""
+        return enlarged(weights.sigmoid(), self.blur).clamp_max(1 - _NEVER_ONE)
+
+    def information(self, passed: Tensor, deviation: Tensor) -> Tensor:
+        """I in nats, of each place and channel, where ``deviation`` is (R - mu) / sigma."""
+        noise = (1 - passed).square()
+        return 0.5 * ((passed * deviation).square() + noise - 1 - noise.log())

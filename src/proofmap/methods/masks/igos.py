@@ -1,0 +1,250 @@
+"""iGOS++ (Khorram, Lawson and Li 2021): two masks, one that deletes the label and one that brings it back.
+
+    F(D, I) = 1/2 [ f(D) - f(1 - I) + f(D I) - f(1 - D I) ]  +  l1 * mean |1 - D I|  +  tv * BTV(D I)
+
+f(M) stands for f(x~, a) with x~ = M up * x + (1 - M up) * blurred x. So D deletes and I, turned around, inserts, and their
+product must do both. The map is 1 - (D I) up. Written from the paper's mathematics:
+
+- **Integrated gradients.** The direction d is the gradient of F with every f(M) replaced by its mean over M, 2/S M ... along
+  the way from the blurred image: 1/S sum over s of f(s/S M), for the inserting terms f(1 - s/S M). Noise is added to each.
+- **Line search.** The step is the first alpha of 1000, 200, 40, ... (down to 1e-5) with
+  F(M - alpha d) <= F(M) - 1e-4 alpha |d|^2, masks cut to [0, 1]; F itself, without integration and noise.
+- **Momentum** (Nesterov): the next direction is taken at M_t + t / (t + 3) (M_t - M_(t-1)).
+- **Never up**: a step after which F is higher than before is not made (where D and I are both zero, no gradient leads back).
+- **Bilateral total variation**: half the mean squared difference of neighbours on the grid, half the same at full size, where
+  each difference counts e^(-(difference of the image)^2 / sigma^2): masks may jump where the image does. The image is in [0, 1],
+  its channels averaged, and sigma^2 = .01 is the published constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.progress import Progress
+from proofmap.fills import Blur, Fill, ReadyFill
+from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.masks.engine import Problem, Slots
+from proofmap.methods.masks.noise import noise_like
+from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.ready import (
+    COMPILE_HELP,
+    PRECISION_HELP,
+    ReadyMaskMethod,
+    fixed_hidden,
+    grid_cells,
+    grid_matrices,
+    hidden_now,
+)
+from proofmap.methods.masks.terms import enlarged
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.plugins.settings import setting
+
+_GAMES = 4
+"""Terms with f: two masks and their product twice."""
+_LEAST, _DECAY, _ENOUGH = 1e-5, 0.2, 1e-4
+"""The smallest step, what a step that goes too far is multiplied with, and the share of the promised descent it must reach."""
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class IGOSPlusPlus(Method):
+    """iGOS++: masks that delete and insert the label, moved along integrated gradients by a line search.
+
+    Presets: ``fast`` (5 iterations of 8 integration steps), ``paper`` (the defaults), ``command-line`` (15 iterations: what
+    the released program does unless told), ``readme`` (its example for photos: a mask of full size, l1 10, momentum).
+
+    >>> IGOSPlusPlus().cost(labels=1).gradient
+    1600
+    """
+
+    name: ClassVar[str] = "igos++"
+    family: ClassVar[Family] = "mask"
+    description: ClassVar[str] = "masks that delete and insert the label, along integrated gradients"
+    reference: ClassVar[str] = "Khorram, Lawson and Li 2021"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {
+            "paper": {},
+            "fast": {"iterations": 5, "integration": 8},
+            "command-line": {"iterations": 15},
+            "readme": {"grid": 224, "l1": 10.0, "momentum": True},
+        }
+    }
+
+    iterations: int = setting(20, "steps, each with a line search", least=1)
+    integration: int = setting(20, "points along the way from the blurred image to the mask", least=1)
+    grid: int = setting(28, "cells of the masks along the longest side", least=1)
+    l1: float = setting(1.0, "weight of what is deleted, a mean", least=0)
+    tv: float = setting(20.0, "weight of the bilateral total variation", least=0)
+    edges: float = setting(
+        0.1, "sigma: differences of the image, in [0, 1], at which masks may jump", above=0
+    )
+    noise: float = setting(
+        0.2, "sigma of noise on each composite, in standard deviations of the input", least=0
+    )
+    step: float = setting(1000.0, "the longest step that the line search tries", above=_LEAST)
+    momentum: bool = setting(False, "look ahead as Nesterov does")
+    fill: Fill = setting(Blur(sigma=50.0, kernel=51, border="edge"), "what deleted positions show")
+    precision: Precision = setting("auto", PRECISION_HELP)
+    compile: bool | None = setting(None, COMPILE_HELP)
+
+    stochastic = True
+
+    def prepare(self, classifier: Classifier) -> ReadyIGOS:
+        dtype = chosen_precision(classifier, self.precision)
+        return ReadyIGOS(self, classifier, dtype, self.fill.prepare(classifier))
+
+    @property
+    def trials(self) -> int:
+        """Steps that the line search tries, at most."""
+        step, tried = self.step, 1
+        while step * _DECAY >= _LEAST:
+            step, tried = step * _DECAY, tried + 1
+        return tried
+
+    def cost(self, labels: int) -> Cost:
+        """Forward passes of the line search at most."""
+        pairs = labels * self.iterations * _GAMES
+        return Cost(forward=pairs * (1 + self.trials), gradient=pairs * self.integration)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyIGOS(ReadyMaskMethod):
+    """The method with its fill."""
+
+    fill: ReadyFill
+
+    @property
+    def settings(self) -> IGOSPlusPlus:
+        return cast(IGOSPlusPlus, self.method)
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "fill": self.fill.record()}
+
+    def problem(self, fast: Classifier) -> IGOSProblem:
+        return IGOSProblem(self.settings, fast, self.fill)
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        return self.each_mask(images, labels, seed=seed, progress=progress)[:, :, 0]
+
+
+class IGOSProblem(Problem):
+    """The masks of pairs in slots, as (1 - D, 1 - I), since little that is deleted would be lost beside 1: ``weights`` where
+    the next direction is taken, ``reached`` where they are."""
+
+    def __init__(self, settings: IGOSPlusPlus, classifier: Classifier, fill: ReadyFill) -> None:
+        self.settings, self.classifier, self.fill = settings, classifier, fill
+        self.inputs, self.steps = classifier.inputs, settings.iterations
+        self.cost = _GAMES * settings.integration
+        self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid), corners=True)
+        self.axes = tuple(range(1, 1 + len(self.up)))
+        self.spread = self.inputs.per_channel(torch.tensor(self.inputs.std, device=classifier.device))
+        way = torch.arange(1, settings.integration + 1, device=classifier.device)
+        self.way = way / settings.integration
+        self.signs = torch.tensor([1.0, -1.0, 1.0, -1.0], device=classifier.device)
+
+    def enter(self, slots: Slots) -> Slots:
+        shape = (len(slots["images"]), 2, *(matrix.shape[1] for matrix in self.up))
+        nothing = slots["images"].new_zeros(shape)
+        value = slots["images"].new_full(shape[:1], torch.inf)
+        return {**fixed_hidden(self.fill, slots), "weights": nothing, "reached": nothing, "value": value}
+
+    def masks(self, weights: Tensor) -> Tensor:
+        return enlarged(deleted(weights)[:, None], self.up)
+
+    def finished(self, slots: Slots) -> Tensor:
+        return self.masks(slots["reached"])
+
+    # ---- the objective ------------------------------------------------------------------------------------------
+
+    def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+        """F along the way, whose gradient is the integrated one."""
+        return self.objective(weights, slots, self.way, self.settings.noise)
+
+    def objective(self, weights: Tensor, slots: Slots, way: Tensor, noise: float) -> Tensor:
+        """F ``(P,)`` with f(M) as the mean of f(s M) over the points s of the way; at 1 alone it is F itself."""
+        games = self.games(weights, way)
+        count = games.shape[1]
+        keys = streams.step_keys(slots["keys"], slots["step"], 2 * count)
+        hidden = hidden_now(self.fill, slots, keys[:, count:])
+        x = self.inputs.composite(games, slots["images"][:, None], hidden).flatten(0, 1)
+        if noise > 0:
+            x = x + noise * self.spread * noise_like(x.detach(), keys[:, :count].flatten())
+        logits = self.classifier(x)
+        if torch.is_grad_enabled():
+            check_differentiable(logits)
+        labels = slots["labels"].repeat_interleave(count)
+        f = self.classifier.log_f(logits).gather(1, labels[:, None]).exp()
+        value = (f.view(len(games), _GAMES, -1).mean(dim=2) * self.signs).sum(dim=1) / 2
+        return value + self.penalty(deleted(weights), slots["images"])
+
+    def games(self, weights: Tensor, way: Tensor) -> Tensor:
+        """What is kept in each composite ``(P, 4 S, *positions)``: D, 1 - I, D I and 1 - D I along the way."""
+        masks = 1 - enlarged(torch.cat([weights, deleted(weights)[:, None]], dim=1), self.up)
+        points = masks[:, :, None] * way.view(-1, *[1] * len(self.up))
+        delete, insert, both = points.unbind(dim=1)
+        return torch.cat([delete, 1 - insert, both, 1 - both], dim=1)
+
+    def penalty(self, masks: Tensor, images: Tensor) -> Tensor:
+        """``(P,)`` of what is deleted ``(P, *grid)``."""
+        s = self.settings
+        total = s.l1 * masks.abs().mean(dim=self.axes)
+        if s.tv > 0 and self.inputs.has_neighbours:
+            large, looks = enlarged(masks, self.up), self.inputs.merged_channels(images, "mean")
+            for axis in self.axes:
+                if masks.shape[axis] > 1:
+                    plain = masks.diff(dim=axis).square().mean(dim=self.axes)
+                    edge = torch.exp(-(looks.diff(dim=axis) / s.edges).square())
+                    total = total + s.tv / 2 * plain
+                    total = total + s.tv / 2 * (edge * large.diff(dim=axis).square()).mean(dim=self.axes)
+        return total
+
+    # ---- the line search ----------------------------------------------------------------------------------------
+
+    def move(self, slots: Slots, gradient: Tensor) -> None:
+        sides = (-1, *[1] * (gradient.ndim - 1))
+        before = slots["reached"].clone()
+        reached, value = self.line_search(slots, gradient)
+        lower = value <= slots["value"]
+        reached = torch.where(lower.view(sides), reached, before)
+        ahead = reached
+        if self.settings.momentum:
+            t = slots["step"] / (slots["step"] + 3.0)
+            ahead = (reached + t.view(sides) * (reached - before)).clamp(0, 1)
+        slots["value"].copy_(torch.where(lower, value, slots["value"]))
+        slots["reached"].copy_(reached)
+        slots["weights"].copy_(ahead)
+
+    def line_search(self, slots: Slots, direction: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the longest step that descends far enough leads, or the shortest one; and F there ``(P,)``."""
+        s, whole, sides = self.settings, torch.ones_like(self.way[:1]), (-1, *[1] * (direction.ndim - 1))
+        before = self.objective(slots["weights"], slots, whole, 0.0)
+        steep = direction.flatten(1).square().sum(dim=1)
+        steps = torch.full_like(before, s.step)
+        found = torch.zeros_like(before, dtype=torch.bool)
+        for trial in range(s.trials):
+            if trial:
+                steps = torch.where(found, steps, steps * _DECAY)
+            reached = (slots["weights"] - steps.view(sides) * direction).clamp(0, 1)
+            value = self.objective(reached, slots, whole, 0.0)
+            found |= value <= before - _ENOUGH * steps * steep
+            if bool(found.all()):
+                break
+        return reached, value
+
+
+def deleted(weights: Tensor) -> Tensor:
+    """1 - D I ``(P, *grid)`` from 1 - D and 1 - I ``(P, 2, *grid)``.
+
+    >>> deleted(torch.tensor([[0.5, 0.2]]))
+    tensor([0.6000])
+    """
+    d, i = weights.unbind(dim=1)
+    return d + i - d * i

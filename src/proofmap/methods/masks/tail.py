@@ -1,0 +1,174 @@
+"""A net from one of its layers on: for methods that change what a layer gives and look at what the net then says.
+
+The layer must be one that all the net's knowledge of the input passes: :func:`find_bottleneck` and :class:`Tail` show this by
+running the rest of the net on one input's features, with another input in front of the layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import steady_kernels
+from proofmap.classifier.outputs import as_logits
+from proofmap.classifier.view import view_of
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Pictures
+
+_AGREE = 0.01
+"""How far logits of the rest may be from those of the net, relative to the largest."""
+
+
+class Tail:
+    """The net behind ``layer``: ``features(images)`` is what the layer gives, ``tail(features)`` the logits from it.
+
+    Layers in front are not run again: in a private view of the net, which shares its weights, they answer with what they
+    gave for a blank input.
+    """
+
+    def __init__(self, classifier: Classifier, layer: str, dtype: torch.dtype | None = None) -> None:
+        self.classifier, self.layer = classifier, layer
+        self.dtype = dtype or classifier.dtype
+        self.whole = _private(classifier, self.dtype)
+        self.rest = _private(classifier, self.dtype)
+        self._given: Tensor | None = None
+        blank = classifier.blank(1)
+        finished = _order(self.whole, self._normalised(blank))
+        if layer not in finished:
+            known = [name for name, outputs in finished.items() if outputs is not None]
+            raise InputError(
+                f"the net has no layer {layer!r} that runs; its last ones are {', '.join(known[-6:])}"
+            )
+        self._cut(list(finished), finished)
+        probe = classifier.inputs.probe().to(classifier.device)
+        with torch.no_grad(), steady_kernels(tf32=False):
+            expected, features = self._logits(self.whole(self._normalised(probe))), self.features(probe)
+            try:
+                found = self(features)
+            except InputError:
+                raise
+            except Exception as error:  # such as a net that reads a layer's attributes in place of running it
+                raise InputError(
+                    f"the net cannot be run from layer {layer!r} on ({error}); name another one"
+                ) from error
+        if bool((found - expected).abs().max() > _AGREE * (1 + expected.abs().max())):
+            raise InputError(f"the net's output does not depend on layer {layer!r} alone; name another one")
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the layer gives for images ``(N, *shape)``: ``(N, C, h, w)``, float32."""
+        outputs: list[Any] = []
+        module = self.whole.get_submodule(self.layer)
+        handle = module.register_forward_hook(lambda module, inputs, output: outputs.append(output))
+        try:
+            with torch.no_grad():
+                self.whole(self._normalised(images))
+        finally:
+            handle.remove()
+        if not isinstance(outputs[-1], Tensor) or outputs[-1].ndim != 4:
+            raise InputError(
+                f"layer {self.layer!r} does not give a spatial map (N, C, h, w); name another one"
+            )
+        return outputs[-1].float()
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Logits ``(N, A)`` for features ``(N, C, h, w)``, differentiable in them."""
+        self._given = features.to(self.dtype)
+        try:
+            blank = self._normalised(self.classifier.blank(1)).expand(
+                len(features), *[-1] * (self._given.ndim - 1)
+            )
+            return self._logits(self.rest(blank))
+        finally:
+            self._given = None
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        f = self.classifier
+        mean, std = (f.inputs.per_channel(torch.tensor(v, device=f.device)) for v in (f.mean, f.std))
+        return ((images - mean) / std).to(self.dtype)
+
+    def _logits(self, out: Tensor) -> Tensor:
+        return as_logits(out.float(), self.classifier.outputs)
+
+    def _cut(self, order: list[str], outputs: dict[str, Any]) -> None:
+        """Let all that ends before the layer, and nothing after it, answer with what it gave; and the layer with what it is given."""
+        modules = dict(self.rest.named_modules())
+        for name in order[: order.index(self.layer)]:
+            if isinstance(outputs[name], Tensor):
+                modules[name].forward = _answer(outputs[name])
+        modules[self.layer].forward = lambda *inputs, **options: self._given
+
+
+def find_bottleneck(classifier: Classifier) -> str:
+    """The last layer through which all passes and whose map ``(h, w)`` is at least twice as fine, along each axis, as that of
+    the last spatial layer; the last of all where none is."""
+    if not isinstance(classifier.inputs, Pictures) or not isinstance(classifier.net, nn.Module):
+        raise InputError(
+            "a bottleneck is put into a spatial layer of a torch module that takes pictures; use a method without layers"
+        )
+    height, width = classifier.size
+    view = _private(classifier, classifier.dtype)
+    blank = torch.zeros_like(classifier.blank(1), dtype=classifier.dtype)
+    spatial = {
+        name: output.shape[2:]
+        for name, output in _order(view, blank).items()
+        if isinstance(output, Tensor) and output.ndim == 4 and _pictured(output.shape[2:], (height, width))
+    }
+    if spatial:
+        coarse = list(spatial.values())[-1]
+        fine = [n for n, (h, w) in spatial.items() if h >= 2 * coarse[0] and w >= 2 * coarse[1]]
+        rest = [n for n in spatial if n not in fine]
+        for name in [*reversed(fine), *reversed(rest)]:
+            try:
+                Tail(classifier, name)
+            except InputError:
+                continue
+            return name
+    raise InputError("no layer gives a spatial map (N, C, h, w) that all passes; name one with layer=")
+
+
+def _pictured(found: torch.Size, size: tuple[int, int]) -> bool:
+    """Whether a map has more than one place and the image's proportions, up to one place."""
+    (h, w), (height, width) = found, size
+    return h * w > 1 and h <= height and w <= width and abs(h * width - w * height) <= max(height, width)
+
+
+def _private(classifier: Classifier, dtype: torch.dtype) -> nn.Module:
+    classifier.refresh()
+    if not isinstance(classifier.net, nn.Module):
+        raise InputError(
+            "a bottleneck needs a torch module whose layers can be seen; this classifier wraps a function"
+        )
+    return view_of(classifier.net, classifier.device).to(dtype)
+
+
+def _order(net: nn.Module, x: Tensor) -> dict[str, Any]:
+    """What each module gave, in the order in which they ended; None for one that ran twice, which cannot be told apart."""
+    outputs: dict[str, Any] = {}
+
+    def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            again = name in outputs
+            outputs.pop(name, None)
+            outputs[name] = None if again else output
+
+        return hook
+
+    handles = [module.register_forward_hook(watch(name)) for name, module in net.named_modules() if name]
+    try:
+        with torch.no_grad():
+            net(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return outputs
+
+
+def _answer(output: Tensor) -> Callable[..., Tensor]:
+    def forward(x: Tensor, *inputs: Any, **options: Any) -> Tensor:
+        return output.expand(len(x), *output.shape[1:])
+
+    return forward

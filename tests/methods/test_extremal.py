@@ -1,0 +1,158 @@
+"""Extremal perturbations: parametrisation, pyramid, ranked area and descent against plain loops; areas that are reached."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.ndimage import gaussian_filter1d
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Silent
+from proofmap.methods import ExtremalPerturbation
+from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated
+from tests.toys import normal, pixels
+
+S = ExtremalPerturbation(
+    areas=(0.1, 0.3), step=28.0, sigma=42.0, blur=28.0, levels=4
+)  # 2, 3, 2 of 16 columns
+CELLS = (6, 8)
+
+
+def plain_mask(w: Tensor, rows: list[float], columns: list[float]) -> Tensor:
+    """smax over cells within 3 of exp(-2 (d / sigma - 1/2)+^2) w at points given in positions; outer cells repeated."""
+    out = []
+    for y in rows:
+        for x in columns:
+            values = []
+            for i in range(int(y // 2) - 3, int(y // 2) + 4):
+                for j in range(int(x // 2) - 3, int(x // 2) + 4):
+                    d = math.hypot(y - (2 * i + 1), x - (2 * j + 1)) / 3.0
+                    own = w[min(5, max(0, i)), min(7, max(0, j))]
+                    values.append(own * math.exp(-2 * max(0.0, d - 0.5) ** 2))
+            v = torch.stack(values)
+            out.append((v * (20 * v).softmax(dim=0)).sum())
+    return torch.stack(out).view(len(rows), len(columns))
+
+
+def test_masks_are_smooth_maxima_of_their_parameters() -> None:
+    problem = S.prepare(lively()).problem(lively())
+    assert problem.shape.cells == [*CELLS] and problem.shape.reach == 3
+    w = normal(2, 2, *CELLS, seed=3).sigmoid()
+    found = problem.shape(w)
+    assert found.shape == (2, 2, 12, 16)
+    rows, columns = ([k + 0.5 for k in range(n)] for n in SIZE)  # two points per cell: here the positions
+    torch.testing.assert_close(found[1, 0], plain_mask(w[1, 0], rows, columns), rtol=0, atol=1e-5)
+
+
+def test_a_parameter_of_one_makes_a_mask_of_one_around_it() -> None:
+    problem = S.prepare(lively()).problem(lively())
+    w = torch.zeros(1, 1, *CELLS)
+    w[0, 0, 3, 4] = 1.0
+    mask = problem.masks(w)[0, 0]
+    assert mask[6:8, 8:10].min() > 0.95 and mask[0, 0] == 0 and mask.max() <= 1
+    constant = problem.masks(torch.full((1, 1, *CELLS), 0.5))
+    assert float(constant.max() - constant.min()) < 1e-6  # no place is preferred before the net is asked
+
+
+def test_the_pyramid_and_what_lies_between_its_levels() -> None:
+    f, image = lively(), pixels(1, SIZE)
+    problem, slots = seated(S.prepare(f), image, torch.tensor([0]))
+    blurred = []
+    for sigma in np.linspace(2, 0, 4):
+        x = image[0].double().numpy()
+        for axis in (1, 2) if sigma else ():
+            x = gaussian_filter1d(x, sigma, axis=axis, mode="nearest", radius=math.ceil(4 * sigma))
+        blurred.append(torch.from_numpy(x))
+    torch.testing.assert_close(slots["pyramid"][0].double(), torch.stack(blurred), rtol=0, atol=1e-5)
+    masks = normal(1, 1, *SIZE, seed=2).sigmoid()
+    masks[0, 0, 0, :2] = torch.tensor([0.0, 1.0])
+    found = problem.perturbed(slots["pyramid"], masks)[0, 0]
+    for i, j in ((0, 0), (0, 1), (5, 7), (11, 15), (3, 9)):
+        level = masks[0, 0, i, j].item() * 3
+        below = min(2, int(level))
+        share = level - below
+        expected = (1 - share) * blurred[below][:, i, j] + share * blurred[below + 1][:, i, j]
+        torch.testing.assert_close(found[:, i, j].double(), expected, rtol=0, atol=1e-5)
+
+
+def test_the_area_error_is_that_of_the_sorted_mask() -> None:
+    problem = S.prepare(lively()).problem(lively())
+    points = normal(2, 2, 12, 16, seed=4).sigmoid()
+    found = problem.area_errors(points)
+    for p in range(2):
+        for k, ones in enumerate((19, 58)):  # of 192 points
+            template = [0.0] * (192 - ones) + [1.0] * ones
+            ordered = sorted(points[p, k].flatten().tolist())
+            expected = sum((a - b) ** 2 for a, b in zip(ordered, template, strict=True)) / 192
+            assert found[p, k].item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["delete", "dual"])
+def test_two_steps_are_those_of_a_plain_loop(variant: str) -> None:
+    f, image, label = lively(), pixels(1, SIZE, seed=1), 2
+    s = S.changed(variant=variant, areas=(0.3,))
+    problem, slots = seated(s.prepare(f), image, torch.tensor([label]))
+    w = torch.full(CELLS, 0.5, dtype=torch.float64)
+    velocity = torch.zeros_like(w)
+    rows, columns = ([k + 0.5 for k in range(n)] for n in SIZE)
+    for step in range(2):
+        w = w.requires_grad_(True)
+        m = plain_mask(w, rows, columns)
+        reward = torch.zeros((), dtype=torch.float64)
+        for sign, mask in ((1, m), (-1, 1 - m)):
+            if variant == {1: "delete", -1: "preserve"}[sign]:
+                continue
+            x = problem.perturbed(slots["pyramid"].double(), mask[None, None])[0, 0]
+            reward = reward + sign * logits_of(f, x.flip(-1) if step else x)[label]
+        template = (torch.arange(192) >= 192 - 58).double()
+        error = (m.flatten().sort().values - template).square().mean()
+        (g,) = torch.autograd.grad((300 * 1.014 * error if step else 0.0) - reward, w)
+        _, gradient = gradient_of(problem, slots["weights"], slots)
+        torch.testing.assert_close(gradient[0, 0].double(), g, rtol=1e-3, atol=1e-4)
+        velocity = 0.9 * velocity + 0.1 * g if step else g
+        w = (w.detach() - 0.04 * velocity).clamp(0, 1)
+        slots["step"] += 1
+        problem.move(slots, gradient)
+        torch.testing.assert_close(slots["weights"][0, 0].double(), w, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("variant", ["preserve", "delete"])
+def test_the_patch_is_found_and_the_area_is_kept(variant: str) -> None:
+    f, image = patch_task(4.0)
+    area = 30 / 192
+    s = S.changed(areas=(area,), blur=56.0, smooth=0.0, variant=variant, steps=120)
+    maps = s(f, image, torch.tensor([[0]]))
+    inside, outside = in_and_out(maps)
+    assert inside > 0.65 and outside < 0.15
+    assert maps.mean().item() == pytest.approx(area, abs=0.06)
+
+
+def test_a_net_that_ignores_its_input_gets_a_constant_map() -> None:
+    f, image = patch_task(0.0)
+    maps = S.changed(steps=5)(f, image, torch.tensor([[0]]))
+    assert float(maps.max() - maps.min()) < 1e-5
+
+
+def test_areas_are_summed_and_smoothed() -> None:
+    f, image = lively(), pixels(1, SIZE)
+    s = S.changed(steps=3)
+    masks = s.prepare(f).each_mask(image, torch.tensor([[1]]), seed=0, progress=Silent())
+    assert masks.shape == (1, 1, 2, *SIZE)
+    expected = masks.sum(dim=2)[0, 0].double().numpy()
+    for axis in (0, 1):
+        radius = math.ceil(4 * 0.09 * 12)
+        expected = gaussian_filter1d(expected, 0.09 * 12, axis=axis, mode="nearest", radius=radius)
+    found = s(f, image, torch.tensor([[1]]))[0, 0].double()
+    torch.testing.assert_close(found, torch.from_numpy(expected), rtol=0, atol=1e-5)
+
+
+def test_areas_that_cannot_be_are_refused() -> None:
+    for areas in ((), (0.0,), (0.5, 1.0)):
+        with pytest.raises(InputError, match="areas must be shares"):
+            ExtremalPerturbation(areas=areas)
+    assert ExtremalPerturbation.preset("torchray").areas == (0.1,)
+    assert ExtremalPerturbation.preset("paper").steps == 800
