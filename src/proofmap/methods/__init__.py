@@ -3,6 +3,7 @@
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
 from proofmap.methods.gradients import Gradient, GradientInput
+from proofmap.methods.maskers import BeliefMasker, PhangMasker, RealTimeSaliency, train_masker
 from proofmap.methods.masks import BeliefMask, LearnedMask
 from proofmap.methods.method import (
     METHODS,
@@ -17,6 +18,7 @@ from proofmap.methods.method import (
 __all__ = [
     "METHODS",
     "BeliefMask",
+    "BeliefMasker",
     "CenteredGaussian",
     "Cost",
     "FromFunction",
@@ -26,8 +28,11 @@ __all__ = [
     "LearnedMask",
     "Method",
     "MethodLike",
+    "PhangMasker",
     "Random",
     "ReadyMethod",
+    "RealTimeSaliency",
     "TopLabel",
     "make_method",
+    "train_masker",
 ]
