@@ -5,10 +5,10 @@ belief masks (:mod:`proofmap.methods.masks.belief`) the areas are to equal f(x, 
 For each image it makes those of its three likeliest labels and of one at random, and plays the games with three fills (gray, blur,
 another image), four shares each, one from each quarter. With F the net's answers, A_k their mean and f as the net says it:
 
-    loss = mean over k, u of  c_k F_ku / A_k  +  smoothness y TV(sigmoid(map)),
+    loss = mean over k, u of  c_k F_ku / A_k  +  .02 y TV(sigmoid(map)),
     c_k  = log A_k - log max(f, .0005), within +-.5, a constant of the step, and none that strengthens where f < .01,
 
-y = 1 / (1 + (e / .3)^2) with e the mean of |log A_k - log f|. Labels with f >= .01, which are few, count as much as all others. The hard mask of the top share has the gradient of a soft step. Half of
+y = 1 / (1 + (e / .1)^2) with e the mean of |log A_k - log f|. Labels with f >= .01, which are few, count as much as all others. The hard mask of the top share has the gradient of a soft step. Half of
 the images have one half replaced by that of another, so that nets are in two minds and labels are in different places.
 
 Adam at 2e-3, falling to zero as a half cosine; gradients cut at 1.
@@ -36,8 +36,8 @@ from proofmap.methods.masks.terms import shrunk, total_variation, upsampling
 from proofmap.methods.method import ReadyMethod
 
 _LIKELY, _SHARES, _FILLS = 3, 4, 3
-_BELIEVED, _FLOOR, _FORCE, _SLACK, _SHARE = 0.01, 0.0005, 0.5, 0.3, 20.0
-_SMOOTH, _TEMPERATURE = 0.1, 0.3
+_BELIEVED, _FLOOR, _FORCE, _SLACK, _SHARE = 0.01, 0.0005, 0.5, 0.1, 20.0
+_SMOOTH, _TEMPERATURE = 0.02, 0.3
 
 
 class BeliefObjective(Objective):

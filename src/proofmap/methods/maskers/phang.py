@@ -30,7 +30,7 @@ from proofmap.fills import Gray
 from proofmap.methods.maskers.features import Scale, module_of
 from proofmap.methods.maskers.nets import PhangNet, repeated
 from proofmap.methods.maskers.objective import Batch, Objective, Recipe
-from proofmap.methods.maskers.optimiser import load_optimiser, optimiser_state
+from proofmap.methods.maskers.optimiser import SGD, below, prefixed
 from proofmap.methods.maskers.terms import entropy, reward, smoothness
 
 _INSIDE, _SMOOTH = 1.0, 0.001
@@ -92,7 +92,7 @@ class PhangCA(PhangFix):
         super().__init__(recipe, classifier, present)
         self.copy = copy.deepcopy(module_of(classifier)).float().eval().requires_grad_(True)
         self.copy = self.copy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.optimiser = torch.optim.SGD(self.copy.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4)
+        self.optimiser = SGD(self.copy, weight_decay=1e-4)
         self.half = False
         inputs, device = classifier.inputs, classifier.device
         self.mean, self.std = (
@@ -109,31 +109,28 @@ class PhangCA(PhangFix):
         return self.classifier.log_f(as_logits(out.float(), self.classifier.outputs))
 
     def loss(self, batch: Batch) -> Tensor:
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.rate_at(batch.step)
-        self.adapt([batch.images], batch.labels)
+        rate = self.rate_at(batch.step)
+        self.adapt([batch.images], batch.labels, rate)
         if float(batch.uniform("historic", 1)[0]) >= 0.5:
             with torch.no_grad():
                 masks = self.masks(batch)
-            self.adapt(list(self.masked(batch, masks)), batch.labels)
+            self.adapt(list(self.masked(batch, masks)), batch.labels, rate)
         self.copy.requires_grad_(False)
         try:
             return super().loss(batch)
         finally:
             self.copy.requires_grad_(True)
 
-    def adapt(self, several: list[Tensor], labels: Tensor) -> None:
-        """One step of the copy towards the labels of images, and of the same images altered."""
-        self.optimiser.zero_grad()
+    def adapt(self, several: list[Tensor], labels: Tensor, rate: float) -> None:
+        """One step of the copy towards the labels of images, or of the same images masked in several ways."""
+        self.optimiser.zero()
         losses = [-self.says(images).gather(1, labels[:, None]).mean() for images in several]
         torch.stack(losses).sum().backward()
-        self.optimiser.step()
+        self.optimiser.step(rate)
 
     def state(self) -> dict[str, Tensor]:
-        weights = {f"copy.{name}": tensor for name, tensor in self.copy.state_dict().items()}
-        return weights | optimiser_state(self.optimiser, "sgd.")
+        return prefixed(self.copy.state_dict(), "copy.") | prefixed(self.optimiser.state(), "sgd.")
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        own = {k.removeprefix("copy."): v for k, v in state.items() if k.startswith("copy.")}
-        self.copy.load_state_dict(own)
-        load_optimiser(self.optimiser, state, "sgd.")
+        self.copy.load_state_dict(below(state, "copy."))
+        self.optimiser.load_state(below(state, "sgd."))

@@ -26,7 +26,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.methods.maskers.belief import BeliefObjective
 from proofmap.methods.maskers.file import Header, net_digest, read_header, write_masker, write_tensors
 from proofmap.methods.maskers.objective import Batch, Objective, Recipe
-from proofmap.methods.maskers.optimiser import load_optimiser, optimiser_state
+from proofmap.methods.maskers.optimiser import Adam, below, prefixed
 from proofmap.methods.maskers.phang import PhangCA, PhangFix
 from proofmap.methods.maskers.real_time import RealTimeObjective
 from proofmap.methods.masks.engine import HALF_SCALE
@@ -137,11 +137,7 @@ class Training:
         self.truth = self.truth.where(torch.isin(self.truth, members), -1)
         self.classifier, self.recipe = classifier, recipe
         self.objective = KINDS[recipe.kind](recipe, classifier, self._present())
-        self.optimiser = torch.optim.Adam(
-            self.objective.net.parameters(),
-            lr=recipe.learning_rate,
-            weight_decay=self.objective.weight_decay,
-        )
+        self.optimiser = Adam(self.objective.net, self.objective.weight_decay)
         self.step, self.lost = 0, 0
         everything = len(classifier.label_set) == len(classifier.names)
         self.header = Header(
@@ -197,9 +193,8 @@ class Training:
         """One step; returns its loss."""
         objective, step = self.objective, self.step
         learned = objective.learned(step)
-        for weight in objective.net.parameters():
-            weight.requires_grad_(False)
-            weight.grad = None
+        self.optimiser.zero()
+        objective.net.requires_grad_(False)
         for weight in learned:
             weight.requires_grad_(True)
         scale = HALF_SCALE * self.recipe.batch if objective.half else 1.0
@@ -211,9 +206,7 @@ class Training:
                 weight.grad /= scale
         length: Tensor = torch.nn.utils.clip_grad_norm_(learned, objective.clip)
         if bool(length.isfinite()):
-            for group in self.optimiser.param_groups:
-                group["lr"] = objective.rate_at(step)
-            self.optimiser.step()
+            self.optimiser.step(objective.rate_at(step))
         else:
             self._lose_step()
         self.step += 1
@@ -241,14 +234,14 @@ class Training:
         features, log_f = self.objective.read(images)
         truth = self.truth[which]
         labels = truth.where(truth >= 0, log_f.argmax(dim=1))
-        return Batch(step, images, other, labels, features, log_f, keys)
+        behind = other.roll(1, dims=0)  # not those that an image may have a half of
+        return Batch(step, images, behind, labels, features, log_f, keys)
 
     # ---- checkpoints --------------------------------------------------------------------------------------------
 
     def _save(self, path: Path) -> None:
-        state = {f"net.{name}": tensor for name, tensor in self.objective.net.state_dict().items()}
-        state |= optimiser_state(self.optimiser, "adam.")
-        state |= {f"own.{name}": tensor for name, tensor in self.objective.state().items()}
+        state = prefixed(self.objective.net.state_dict(), "net.")
+        state |= prefixed(self.optimiser.state(), "adam.") | prefixed(self.objective.state(), "own.")
         told = {"masker": self.header.text(), "step": self.step, "lost": self.lost}
         plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
         write_tensors(path, plain, json.dumps(told))
@@ -261,11 +254,9 @@ class Training:
                 "data to go on, or remove it to begin anew"
             )
         state = load_file(path)
-        own = {k.removeprefix("own."): v for k, v in state.items() if k.startswith("own.")}
-        net = {k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")}
-        self.objective.net.load_state_dict(net)
-        self.objective.load_state(own)
-        load_optimiser(self.optimiser, state, "adam.")
+        self.objective.net.load_state_dict(below(state, "net."))
+        self.objective.load_state(below(state, "own."))
+        self.optimiser.load_state(below(state, "adam."))
         self.step, self.lost = told["step"], told["lost"]
 
 
