@@ -8,8 +8,9 @@ another image), four shares each, one from each quarter. With F the net's answer
     loss = mean over k, u of  c_k F_ku / A_k  +  .02 y TV(sigmoid(map)),
     c_k  = log A_k - log max(f, .0005), within +-.5, a constant of the step, and none that strengthens where f < .01,
 
-y = 1 / (1 + (e / .1)^2) with e the mean of |log A_k - log f|. Labels with f >= .01, which are few, count as much as all others. The hard mask of the top share has the gradient of a soft step. Half of
-the images have one half replaced by that of another, so that nets are in two minds and labels are in different places.
+y = 1 / (1 + (e / .1)^2) with e the mean of |log A_k - log f|. Labels with f >= .01, which are few, count as much as all others
+together. The hard mask of the top share has the gradient of a soft step. Half of the images have one half replaced by that of
+another, so that the net is in two minds and labels are in different places.
 
 Adam at 2e-3, falling to zero as a half cosine; gradients cut at 1.
 """
