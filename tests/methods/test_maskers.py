@@ -470,6 +470,27 @@ def test_what_cannot_be_trained_is_refused(change: dict[str, Any], told: str, tm
     assert not any(tmp_path.iterdir())
 
 
+ODD = {
+    "half precision": lambda: Classifier(conv_net().half(), size=8, mean=MEAN, std=STD),
+    "independent labels": lambda: conv_classifier(outputs="sigmoid"),
+    "one output": lambda: conv_classifier(labels=1, outputs="sigmoid"),
+    "some labels": lambda: conv_classifier(label_set=[0, 2]),
+    "four channels, odd sides": lambda: Classifier(
+        conv_net(channels=4), size=(7, 9), mean=(0.5,) * 4, std=(0.2,) * 4
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("odd", ODD)
+def test_unusual_nets_get_maskers_too(odd: str, kind: str, tmp_path: Path) -> None:
+    f = ODD[odd]()
+    x = pixels(4, f.size, channels=f.channels)
+    out = train_masker(kind, f, x, steps=2, batch=2, width=4, out=tmp_path / "m.safetensors")
+    maps = make_method(METHODS[kind].format(out))(f, x, f.top(x, 2))
+    assert bool(maps.isfinite().all()) and bool((maps.flatten(2).std(dim=2) > 0).all())
+
+
 def test_maskers_are_for_pictures(tmp_path: Path) -> None:
     inputs = Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1))
     f = Classifier(nn.Linear(3, 2), inputs=inputs)
