@@ -22,6 +22,7 @@ from proofmap.methods.maskers.file import (
     Header,
     file_digest,
     net_digest,
+    read_header,
     read_masker,
 )
 from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
@@ -77,7 +78,7 @@ class TrainedMasker(Method):
     def _packaged(self, classifier: Classifier) -> Path:
         own = net_digest(classifier)
         for path in sorted(PACKAGED.glob("*.safetensors")):
-            header, _ = read_masker(path)
+            header = Header.parse(read_header(path))
             if header.recipe.kind == self.kind and header.net == own:
                 return path
         raise InputError(
