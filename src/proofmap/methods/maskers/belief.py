@@ -8,11 +8,12 @@ another image), four shares each, one from each quarter. With F the net's answer
     loss = mean over k, u of  c_k F_ku / A_k  +  .02 y TV(sigmoid(map)),
     c_k  = log A_k - log max(f, .0005), within +-.5, a constant of the step, and none that strengthens where f < .01,
 
-y = 1 / (1 + (e / .1)^2) with e the mean of |log A_k - log f|. Labels with f >= .01, which are few, count as much as all others
-together. The hard mask of the top share has the gradient of a soft step. Half of the images have one half replaced by that of
-another, so that the net is in two minds and labels are in different places.
+y = 1 / (1 + (e / .1)^2) with e the mean of |log A_k - log f|. The hard mask of the top share has the gradient of a soft step. The
+gradient that a map gets is brought to one size, times min(1, e / .5): as it is, that of a label which the net is sure of is
+near zero, and labels that it does not believe would rule. Those with f >= .01, which are few, count as much as all others together. Half
+of the images have one half replaced by that of another, so that the net is in two minds and labels are in different places.
 
-Adam at 2e-3, falling to zero as a half cosine; gradients cut at 1.
+Adam at 3e-3, falling to zero as a half cosine; gradients cut at 1.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from proofmap.methods.maskers.features import Scale
 from proofmap.methods.maskers.nets import BeliefNet, resized
 from proofmap.methods.maskers.objective import Batch, Objective, Recipe
 from proofmap.methods.masks.belief import thresholds, top_share
+from proofmap.methods.masks.engine import HALF_SCALE
 from proofmap.methods.masks.terms import shrunk, total_variation, upsampling
 from proofmap.methods.method import ReadyMethod
 
@@ -45,7 +47,7 @@ class BeliefObjective(Objective):
     kind = "belief"
     width: ClassVar[int] = 32
     batch: ClassVar[int] = 16
-    rate: ClassVar[float] = 2e-3
+    rate: ClassVar[float] = 3e-3
     weight_decay: ClassVar[float] = 0.0
     clip: ClassVar[float] = 1.0
     net: BeliefNet
@@ -56,6 +58,10 @@ class BeliefObjective(Objective):
         self.cam = GradCAM().prepare(classifier)
         self.label_set = torch.tensor(classifier.label_set, device=classifier.device)
         self.likely = min(_LIKELY, len(self.label_set))
+        self.scale, self.half = (
+            (HALF_SCALE if self.half else 1.0),
+            False,
+        )  # gradients are brought to size here
 
     @classmethod
     def build(cls, scales: tuple[Scale, ...], classifier: Classifier, width: int) -> BeliefNet:
@@ -83,17 +89,27 @@ class BeliefObjective(Objective):
         cams = standardised_cams(self.cam, batch.images, labels, self.scales[-1].size)
         low = self.net(self.net.field(batch.features), cams, log_f)
         maps = resized(low, self.inputs.positions).flatten(0, 1)
-        said = self.play(batch, maps, labels)
-        now = said.detach().exp()
-        areas = now.mean(dim=2).clamp_min(1e-6)
-        errors = belief_errors(areas, log_f.flatten().exp())
-        weight = (now / areas[..., None]).clamp_max(_SHARE)
-        losses = (errors.clamp(-_FORCE, _FORCE)[..., None] * weight * said).mean(dim=(1, 2))
-        far = errors.abs().mean(dim=1)
+        return (maps * self.pull(batch, maps.detach(), labels, log_f.flatten().exp())).mean()
+
+    def pull(self, batch: Batch, maps: Tensor, labels: Tensor, f: Tensor) -> Tensor:
+        """Where each map ``(P, H, W)`` is to go from: the gradient of its own loss, brought to a size that its error says."""
+        with torch.enable_grad():
+            maps = maps.requires_grad_(True)
+            said = self.play(batch, maps, labels)
+            now = said.detach().exp()
+            areas = now.mean(dim=2).clamp_min(1e-6)
+            errors = belief_errors(areas, f)
+            weight = (now / areas[..., None]).clamp_max(_SHARE)
+            losses = (errors.clamp(-_FORCE, _FORCE)[..., None] * weight * said).mean(dim=(1, 2))
+            far = errors.abs().mean(dim=1)
+            yielding = 1 / (1 + (far / _SLACK) ** 2)
+            losses = losses + _SMOOTH * yielding * total_variation(maps.sigmoid())
+            (gradient,) = torch.autograd.grad(self.scale * losses.sum(), maps)
         self.told = ("|log A - log f|", far.mean())
-        yielding = 1 / (1 + (far / _SLACK) ** 2)
-        losses = losses + _SMOOTH * yielding * total_variation(maps.sigmoid())
-        return (balance(log_f.flatten().exp()) * losses).mean()
+        size = gradient.square().mean(dim=(1, 2), keepdim=True).sqrt()
+        wanted = balance(f) * (far / _FORCE).clamp_max(1.0)
+        pull = gradient / size.clamp_min(1e-20) * wanted[:, None, None]
+        return pull.where(size.isfinite(), 0.0)  # half precision overflows
 
     def labels(self, batch: Batch) -> Tensor:
         """The likeliest labels of each image, and one at random, ``(N, L)``."""
