@@ -515,7 +515,7 @@ def maskers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_a_file_says_what_its_masker_was_trained_on(maskers: dict[str, Path]) -> None:
     header = Header.parse(read_header(maskers["belief"]))
-    assert header.recipe == recipe("belief", steps=2, learning_rate=3e-3)
+    assert header.recipe == recipe("belief", steps=2, learning_rate=5e-3)
     assert (header.model, header.data, header.images, header.label_set) == ("Sequential", "pixels", 6, "all")
     assert header.net == net_digest(conv_classifier())
     assert [(s.layer, s.channels, s.size) for s in header.scales] == [("3", 12, (4, 4)), ("1", 6, (8, 8))]

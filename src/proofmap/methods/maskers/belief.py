@@ -13,7 +13,7 @@ gradient that a map gets is brought to one size, times min(1, e / .5): as it is,
 near zero, and labels that it does not believe would rule. Those with f >= .01, which are few, count as much as all others together. Half
 of the images have one half replaced by that of another, so that the net is in two minds and labels are in different places.
 
-Adam at 3e-3, falling to zero as a half cosine; gradients cut at 1.
+Adam at 5e-3, falling to zero as a half cosine; gradients cut at 1.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class BeliefObjective(Objective):
     kind = "belief"
     width: ClassVar[int] = 32
     batch: ClassVar[int] = 16
-    rate: ClassVar[float] = 3e-3
+    rate: ClassVar[float] = 5e-3
     weight_decay: ClassVar[float] = 0.0
     clip: ClassVar[float] = 1.0
     net: BeliefNet
