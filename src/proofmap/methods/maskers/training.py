@@ -100,7 +100,7 @@ def train_masker(
             if read_header(file) == training.header.text():
                 return file
             raise InputError(
-                f"{file} is another masker, and it is not replaced; choose another file, or force"
+                f"{file} is another masker, and it is not replaced; choose another file, or replace it with --force (force=True)"
             )
         training.run(file.with_suffix(".checkpoint.safetensors"), every, progress or Silent())
         write_masker(file, training.objective.net, training.header)
