@@ -11,6 +11,7 @@ import torch
 import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.batching import BatchSizeWarning
+from proofmap.methods import train_masker
 from tests.toys import MEAN, STD, conv_net, pixels
 
 pytestmark = [
@@ -73,6 +74,27 @@ def test_every_method_and_score_agrees_with_the_cpu() -> None:
     for on_cpu, on_gpu in zip(found[0].results, found[1].results, strict=True):
         for a, b in zip(on_cpu.scores, on_gpu.scores, strict=True):
             assert abs(a.value - b.value) < 0.02, (on_cpu.name, a.name, a.value, b.value)
+
+
+@pytest.mark.parametrize(
+    "kind, method",
+    [
+        ("dabkowski", "real-time-saliency:weights={}"),
+        ("phang-fix", "phang-masker:variant=fix,weights={}"),
+        ("phang-ca", "phang-masker:weights={}"),
+        ("belief", "belief-masker:weights={}"),
+    ],
+)
+def test_maskers_are_trained_and_used_on_both_devices(kind: str, method: str, tmp_path: Path) -> None:
+    images = pixels(6, 16)
+    for device in ("cpu", "cuda"):
+        out = tmp_path / f"{device}.safetensors"
+        train_masker(kind, classifier(device), images, out=out, steps=4, batch=4, width=4)
+    labels = classifier("cpu").top(images, 2)
+    for trained_on in ("cpu", "cuda"):
+        made = pm.make_method(method.format(tmp_path / f"{trained_on}.safetensors"))
+        on_cpu, on_gpu = (made(classifier(device), images, labels).cpu() for device in ("cpu", "cuda"))
+        assert torch.allclose(on_cpu, on_gpu, atol=5e-3 * float(on_cpu.abs().max()))
 
 
 def test_random_fills_draw_the_same_backgrounds_on_both_devices() -> None:

@@ -111,7 +111,7 @@ def test_the_command_line_page_has_every_command(site: Path) -> None:
     text = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
     for command in app.registered_commands:
         assert command.callback is not None
-        assert f'id="proofmap-{command.callback.__name__}"' in text
+        assert f'id="proofmap-{command.callback.__name__.replace("_", "-")}"' in text
 
 
 def test_docstrings_arrive_as_text(pages: dict[Path, Page]) -> None:

@@ -12,6 +12,7 @@ from proofmap.methods.gradients import (
     RectGrad,
     SmoothGrad,
 )
+from proofmap.methods.maskers import BeliefMasker, PhangMasker, RealTimeSaliency, train_masker
 from proofmap.methods.masks import BeliefMask, LearnedMask
 from proofmap.methods.masks import (
     IBA,
@@ -50,6 +51,7 @@ __all__ = [
     "METHODS",
     "BeliefMask",
     "Blurred",
+    "BeliefMasker",
     "CenteredGaussian",
     "ContrastiveLRP",
     "Cost",
@@ -81,7 +83,12 @@ __all__ = [
     "Sobol",
     "RectGrad",
     "SmoothGrad",
+    "PhangMasker",
+    "Random",
+    "ReadyMethod",
+    "RealTimeSaliency",
     "TopLabel",
     "Wrapper",
     "make_method",
+    "train_masker",
 ]

@@ -1,0 +1,118 @@
+"""``train-masker``: a small net that makes masks from the features of a net, trained once and used by methods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.cli.console import print_result, progress_for, stderr
+from proofmap.cli.options import (
+    Device,
+    FitOption,
+    Model,
+    Quiet,
+    Seed,
+    Weights,
+    check_fit,
+    device_named,
+    split_list,
+)
+from proofmap.core.errors import InputError
+from proofmap.core.text import counted
+from proofmap.data.dataset import Dataset, random_choice, truths
+from proofmap.data.loader import load_blocks
+from proofmap.data.specs import open_data
+from proofmap.methods import train_masker as train
+from proofmap.models import DEFAULT_MODEL
+
+_SEVERAL = 64
+_BYTES = 255
+
+
+def train_masker(
+    data: Annotated[
+        list[str],
+        typer.Option(
+            help="A dataset, or photos and folders; see [bold]proofmap datasets[/]. May be repeated."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The masker's file, NAME.safetensors.")],
+    kind: Annotated[str, typer.Option(help="dabkowski, phang-fix, phang-ca or belief.")] = "belief",
+    model: Model = DEFAULT_MODEL,
+    weights: Weights = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of the optimiser.")] = 2000,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images per step; the kind's own.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="The kind's own when left out.")] = None,
+    width: Annotated[
+        int | None, typer.Option(min=1, help="Channels of the masker; the kind's own when left out.")
+    ] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="Layers to read, separated by commas; found by themselves.")
+    ] = None,
+    number: Annotated[int | None, typer.Option(min=1, help="So many images, at random.")] = None,
+    every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 200,
+    force: Annotated[bool, typer.Option("--force", help="Replace a masker that is another one.")] = False,
+    fit: FitOption = None,
+    device: Device = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Train a masker for a net; if stopped, the same command goes on from its last checkpoint."""
+    dataset = open_data(data)
+    classifier = pm.load_classifier(model, weights=weights, device=device_named(device))
+    if fit is not None:
+        classifier = classifier.fitting(check_fit(fit))
+    existed = out.exists() and not force
+    images, truth = _load(dataset, classifier, number, seed)
+    try:
+        file = train(
+            kind,
+            classifier,
+            images,
+            truth,
+            out=out,
+            steps=steps,
+            batch=batch,
+            learning_rate=learning_rate,
+            width=width,
+            layers=[] if layers is None else split_list(layers),
+            seed=seed,
+            data=dataset.title,
+            every=every,
+            force=force,
+            progress=progress_for(stderr, quiet),
+        )
+    except BaseException as stop:
+        if not isinstance(stop, Exception):
+            stop.add_note("the same command goes on from the last checkpoint")
+        raise
+    stderr.print("nothing left to do: the masker is there" if existed else f"written: {file}")
+    print_result(file)
+
+
+def _load(
+    dataset: Dataset, classifier: pm.Classifier, number: int | None, seed: int
+) -> tuple[Tensor, Tensor]:
+    """All pictures as bytes on the classifier's device, and their labels, -1 where they are not known."""
+    chosen = list(range(len(dataset)))
+    if number is not None:
+        chosen = random_choice(dataset.names, min(number, len(dataset)), seed=seed)
+    known = truths(dataset, classifier.names, chosen)
+    label_of = {i: -1 if label is None else label for i, label in zip(chosen, known, strict=True)}
+    images, labels, failed = [], [], 0
+    for block in load_blocks(dataset, classifier, chosen, block_size=_SEVERAL):
+        images.append((block.images * _BYTES).round().to(torch.uint8))
+        labels += [label_of[i] for i in block.indices]
+        for failure in block.failures[: max(0, 3 - failed)]:
+            stderr.print(f"left out: {failure.reason}")
+        failed += len(block.failures)
+    if failed:
+        stderr.print(f"note: {counted(failed, 'image')} of {len(chosen)} could not be read and are left out")
+    if failed == len(chosen):
+        raise InputError(f"no image of {dataset.title} could be read")
+    return torch.cat(images), torch.tensor(labels)

@@ -1,0 +1,166 @@
+"""The belief masker, one of ours: how it is trained.
+
+The insertion game shows the top share u of a map over a fill k, and its area A_k is the mean over u of f(x~_u, a). As with
+belief masks (:mod:`proofmap.methods.masks.belief`) the areas are to equal f(x, a), here for maps that a net makes in one go.
+For each image it makes those of its three likeliest labels and of one at random, and plays the games with three fills (gray, blur,
+another image), four shares each, one from each quarter. With F the net's answers, A_k their mean and f as the net says it:
+
+    loss = mean over k, u of  c_k F_ku / A_k  +  .02 y TV(sigmoid(map)),
+    c_k  = log A_k - log max(f, .0005), within +-.5, a constant of the step, and none that strengthens where f < .01,
+
+y = 1 / (1 + (e / .1)^2) with e the mean of |log A_k - log f|. The hard mask of the top share has the gradient of a soft step. The
+gradient that a map gets is brought to one size, times min(1, e / .5): as it is, that of a label which the net is sure of is
+near zero, and labels that it does not believe would rule. Those with f >= .01, which are few, count as much as all others together. Half
+of the images have one half replaced by that of another, so that the net is in two minds and labels are in different places.
+
+Adam at 5e-3, falling to zero as a half cosine; gradients cut at 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.progress import Silent
+from proofmap.fills import Blur, Gray
+from proofmap.methods.cams import GradCAM
+from proofmap.methods.maskers.features import Scale
+from proofmap.methods.maskers.nets import BeliefNet, resized
+from proofmap.methods.maskers.objective import Batch, Objective, Recipe
+from proofmap.methods.masks.belief import thresholds, top_share
+from proofmap.methods.masks.engine import HALF_SCALE
+from proofmap.methods.masks.terms import shrunk, total_variation, upsampling
+from proofmap.methods.method import ReadyMethod
+
+_LIKELY, _SHARES, _FILLS = 3, 4, 3
+_BELIEVED, _FLOOR, _FORCE, _SLACK, _SHARE = 0.01, 0.0005, 0.5, 0.1, 20.0
+_SMOOTH, _TEMPERATURE = 0.02, 0.3
+
+
+class BeliefObjective(Objective):
+    kind = "belief"
+    width: ClassVar[int] = 32
+    batch: ClassVar[int] = 16
+    rate: ClassVar[float] = 5e-3
+    weight_decay: ClassVar[float] = 0.0
+    clip: ClassVar[float] = 1.0
+    net: BeliefNet
+
+    def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:
+        super().__init__(recipe, classifier, present)
+        self.fills = [Gray().prepare(classifier), Blur().prepare(classifier)]
+        self.cam = GradCAM().prepare(classifier)
+        self.label_set = torch.tensor(classifier.label_set, device=classifier.device)
+        self.likely = min(_LIKELY, len(self.label_set))
+        self.scale, self.half = (
+            (HALF_SCALE if self.half else 1.0),
+            False,
+        )  # gradients are brought to size here
+
+    @classmethod
+    def build(cls, scales: tuple[Scale, ...], classifier: Classifier, width: int) -> BeliefNet:
+        return BeliefNet([scale.channels for scale in scales], width)
+
+    def passes(self, step: int) -> int:
+        return 2 + (self.likely + 1) * _FILLS * _SHARES
+
+    def rate_at(self, step: int) -> float:
+        return 0.5 * self.recipe.learning_rate * (1 + math.cos(math.pi * step / self.recipe.steps))
+
+    def altered(self, images: Tensor, others: Tensor, keys: Tensor) -> Tensor:
+        """Half of the images with their left, right, upper or lower half from another one."""
+        coin, which = streams.uniform(keys ^ streams.key_of("halves"), 2).unbind(dim=1)
+        height, width = images.shape[2:]
+        down = torch.arange(height, device=images.device)[:, None] < height // 2
+        across = torch.arange(width, device=images.device)[None] < width // 2
+        sides = torch.stack([m.expand(height, width) for m in (down, ~down, across, ~across)])
+        replaced = sides[(4 * which).long()] & (coin < 0.5)[:, None, None]
+        return torch.where(replaced[:, None], others, images)
+
+    def loss(self, batch: Batch) -> Tensor:
+        labels = self.labels(batch)
+        log_f = batch.log_f.gather(1, labels)
+        cams = standardised_cams(self.cam, batch.images, labels, self.scales[-1].size)
+        low = self.net(self.net.field(batch.features), cams, log_f)
+        maps = resized(low, self.inputs.positions).flatten(0, 1)
+        return (maps * self.pull(batch, maps.detach(), labels, log_f.flatten().exp())).mean()
+
+    def pull(self, batch: Batch, maps: Tensor, labels: Tensor, f: Tensor) -> Tensor:
+        """Where each map ``(P, H, W)`` is to go from: the gradient of its own loss, brought to a size that its error says."""
+        with torch.enable_grad():
+            maps = maps.requires_grad_(True)
+            said = self.play(batch, maps, labels)
+            now = said.detach().exp()
+            areas = now.mean(dim=2).clamp_min(1e-6)
+            errors = belief_errors(areas, f)
+            weight = (now / areas[..., None]).clamp_max(_SHARE)
+            losses = (errors.clamp(-_FORCE, _FORCE)[..., None] * weight * said).mean(dim=(1, 2))
+            far = errors.abs().mean(dim=1)
+            yielding = 1 / (1 + (far / _SLACK) ** 2)
+            losses = losses + _SMOOTH * yielding * total_variation(maps.sigmoid())
+            (gradient,) = torch.autograd.grad(self.scale * losses.sum(), maps)
+        self.told = ("|log A - log f|", far.mean())
+        size = gradient.square().mean(dim=(1, 2), keepdim=True).sqrt()
+        wanted = balance(f) * (far / _FORCE).clamp_max(1.0)
+        pull = gradient / size.clamp_min(1e-20) * wanted[:, None, None]
+        return pull.where(size.isfinite(), 0.0)  # half precision overflows
+
+    def labels(self, batch: Batch) -> Tensor:
+        """The likeliest labels of each image, and one at random, ``(N, L)``."""
+        inside = batch.log_f[:, self.label_set]
+        likely = inside.topk(self.likely, dim=1).indices
+        drawn = (batch.uniform("label", 1) * len(self.label_set)).long()
+        return self.label_set[torch.cat([likely, drawn], dim=1)]
+
+    def play(self, batch: Batch, maps: Tensor, labels: Tensor) -> Tensor:
+        """log f ``(P, K, U)`` of the composites that show top shares of maps ``(P, H, W)`` over each fill."""
+        pairs, many = len(maps), labels.shape[1]
+        place = torch.arange(_SHARES, device=maps.device)
+        jitter = batch.uniform("shares", many * _FILLS * _SHARES).view(pairs, _FILLS, _SHARES)
+        shares = ((place + jitter) / _SHARES).flatten(1)
+        shown = top_share(maps, thresholds(maps.detach(), shares), _TEMPERATURE)
+        shown = shown.unflatten(1, (_FILLS, _SHARES))
+        hidden = [fill(batch.images, batch.keys) for fill in self.fills] + [batch.others]
+        behind = torch.stack(hidden, dim=1).repeat_interleave(many, dim=0)[:, :, None]
+        front = batch.images.repeat_interleave(many, dim=0)[:, None, None]
+        said = self.says(self.inputs.composite(shown, front, behind).flatten(0, 2))
+        told = labels.flatten().repeat_interleave(_FILLS * _SHARES)
+        return said.gather(1, told[:, None])[:, 0].view(pairs, _FILLS, _SHARES)
+
+
+def belief_errors(areas: Tensor, f: Tensor) -> Tensor:
+    """log A - log f ``(P, K)`` for areas ``(P, K)``; zero for labels that are hardly believed and not proved either.
+
+    >>> belief_errors(torch.tensor([[0.5], [0.001]]), torch.tensor([0.5, 0.005]))
+    tensor([[0.],
+            [0.]])
+    """
+    f = f[:, None]
+    errors = areas.log() - f.clamp_min(_FLOOR).log()
+    return errors.masked_fill((f < _BELIEVED) & (errors < 0), 0.0)
+
+
+def balance(f: Tensor) -> Tensor:
+    """Weights ``(P,)`` of mean 1 by which labels that are believed (f >= .01) count as much as all others together.
+
+    >>> balance(torch.tensor([0.9, 0.001, 0.001, 0.001]))
+    tensor([2.0000, 0.6667, 0.6667, 0.6667])
+    """
+    believed = f >= _BELIEVED
+    share = believed.float().mean().clamp(1 / (2 * len(f)), 1 - 1 / (2 * len(f)))
+    return torch.where(believed, 0.5 / share, 0.5 / (1 - share))
+
+
+def standardised_cams(cam: ReadyMethod, images: Tensor, labels: Tensor, size: Sequence[int]) -> Tensor:
+    """Grad-CAM maps ``(N, L, *size)`` with mean 0 and deviation 1; zero where a map has one value only."""
+    maps = cam.compute(images, labels, seed=0, progress=Silent())
+    sides = zip(size, images.shape[2:], strict=True)
+    low = shrunk(maps.float(), [upsampling(few, many, device=maps.device) for few, many in sides])
+    low = low - low.mean(dim=(2, 3), keepdim=True)
+    return low / low.std(dim=(2, 3), keepdim=True).clamp_min(1e-6)

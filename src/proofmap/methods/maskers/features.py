@@ -1,0 +1,145 @@
+"""The encoder of every masker: feature maps of the frozen net at several scales, seen through hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+
+_FINER = 1.5
+"""How much finer the next scale is, at least: what padding adds to a map makes no scale of its own."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A layer whose output is a spatial map ``(N, channels, *size)``."""
+
+    layer: str
+    channels: int
+    size: tuple[int, int]
+
+
+def find_scales(classifier: Classifier, layers: Sequence[str] = (), *, most: int) -> tuple[Scale, ...]:
+    """The scales at which a masker reads the net, the coarsest first: at most so many, or those of the named layers.
+
+    A scale is a size of feature maps, with the image's proportions and more than one place. Its layer is the last one in
+    order of execution among those nested least deeply, so a stage and not a convolution inside of the next stage; the
+    logits must depend on it, which a gradient shows.
+    """
+    found = _spatial_layers(classifier)
+    if layers:
+        unknown = [name for name in layers if name not in found]
+        if unknown:
+            raise InputError(
+                f"layer {unknown[0]!r} gives the logits no spatial map (N, C, h, w); those that do end with "
+                f"{', '.join(list(found)[-6:]) or 'none'}"
+            )
+        scales = [_scale(name, found[name]) for name in layers]
+        if len({scale.size for scale in scales}) < len(scales):
+            raise InputError("the layers of a masker must have different sizes; name one of each size")
+        return tuple(sorted(scales, key=lambda scale: scale.size))
+    best: dict[tuple[int, int], Scale] = {}
+    for name, output in found.items():
+        scale = _scale(name, output)
+        other = best.get(scale.size)
+        if other is None or name.count(".") <= other.layer.count("."):
+            best[scale.size] = scale
+    chosen: list[Scale] = []
+    for size in sorted(best):
+        if not chosen or max(size) >= _FINER * max(chosen[-1].size):
+            chosen.append(best[size])
+    if not chosen:
+        raise InputError(
+            "a masker reads spatial feature maps (N, C, h, w), and no layer of this net has any that its logits depend on"
+        )
+    return tuple(chosen[:most])
+
+
+def _scale(name: str, output: Tensor) -> Scale:
+    return Scale(name, output.shape[1], (output.shape[2], output.shape[3]))
+
+
+def _spatial_layers(classifier: Classifier) -> dict[str, Tensor]:
+    """The outputs for one image of all layers with a spatial map that the logits depend on, in order of execution."""
+    height, width = classifier.size
+    net, ran = module_of(classifier), dict[str, Tensor]()
+
+    def note(name: str, output: object) -> None:
+        if isinstance(output, Tensor) and output.ndim == 4 and output.requires_grad:
+            ran.pop(name, None)
+            ran[name] = output
+
+    handles = [
+        module.register_forward_hook(lambda module, inputs, output, name=name: note(name, output))
+        for name, module in net.named_modules()
+        if name
+    ]
+    try:
+        with torch.enable_grad():
+            image = classifier.inputs.probe().to(classifier.device).requires_grad_(True)
+            logits = classifier(image)
+            # not their plain sum, which is constant where logits are centred
+            probe = (logits * torch.arange(1, 1 + logits.shape[1], device=logits.device)).sum()
+            ran = {name: output for name, output in ran.items() if _pictured(output, height, width)}
+            if not ran or not probe.requires_grad:
+                return {}
+            gradients = torch.autograd.grad(probe, list(ran.values()), allow_unused=True)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return {
+        name: output.detach()
+        for (name, output), gradient in zip(ran.items(), gradients, strict=True)
+        if gradient is not None and bool(gradient.abs().sum() > 0)
+    }
+
+
+def _pictured(output: Tensor, height: int, width: int) -> bool:
+    """Whether a map has more than one place, and the image's proportions up to one place."""
+    h, w = output.shape[2:]
+    fits = len(output) == 1 and h * w > 1 and h <= height and w <= width
+    return fits and abs(h * width - w * height) <= max(height, width)
+
+
+def module_of(classifier: Classifier) -> nn.Module:
+    if not isinstance(classifier.net, nn.Module):
+        raise InputError(
+            "a masker reads the layers of a torch module; this classifier wraps a function, which has none"
+        )
+    classifier.refresh()  # before hooks are put on its layers
+    return classifier.net
+
+
+@torch.no_grad()
+def read_features(
+    classifier: Classifier, images: Tensor, scales: Sequence[Scale]
+) -> tuple[list[Tensor], Tensor]:
+    """Feature maps ``(N, C, h, w)`` in float32, the coarsest first, and logits ``(N, A)``, from one pass of the net."""
+    with _captured(module_of(classifier), [scale.layer for scale in scales]) as outputs:
+        logits = classifier(images)
+    return [outputs[scale.layer].float() for scale in scales], logits
+
+
+@contextmanager
+def _captured(net: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+    """The last output of each layer while the net runs; leaves no hook behind."""
+    modules, outputs = dict(net.named_modules()), dict[str, Tensor]()
+
+    def keep(name: str, output: Tensor) -> None:
+        outputs[name] = output
+
+    handles = [
+        modules[name].register_forward_hook(lambda module, inputs, output, name=name: keep(name, output))
+        for name in layers
+    ]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()

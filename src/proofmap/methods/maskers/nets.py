@@ -1,0 +1,180 @@
+"""The nets of trained maskers. Each reads feature maps ``(N, C, h, w)`` of the frozen net, the coarsest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.methods.masks.terms import enlarged, upsampling
+
+_START = 2.0
+"""Standard deviation of the map that a belief masker starts from."""
+
+
+class RealTimeNet(nn.Module):
+    """The masking model of Dabkowski and Gal 2017: a U-Net on the frozen net, told the label by a gate on the top features T.
+
+        evidence e_a(p) = <T(p), selector_a>,      T'_a(p) = T(p) sigmoid(e_a(p) - confidence)
+
+    Each step up (at most three) makes the map twice as large (3x3 convolution, batch-norm, ReLU, pixel shuffle), puts the
+    net's features of that scale beside it and mixes both by a bottleneck; widths are 4, 2 and 1 times ``width``. The last
+    map has two channels a and b, and the mask is |a| / (|a| + |b|).
+    """
+
+    def __init__(self, channels: Sequence[int], labels: int, width: int = 64) -> None:
+        super().__init__()
+        steps = len(channels) - 1
+        widths = [channels[0], *(width * 2 ** (steps - 1 - k) for k in range(steps))]
+        self.selector = nn.Embedding(labels, channels[0])
+        nn.init.normal_(self.selector.weight, std=channels[0] ** -0.5)
+        self.up = nn.ModuleList(
+            _StepUp(before, after, beside)
+            for (before, after), beside in zip(pairwise(widths), channels[1:], strict=True)
+        )
+        self.saliency = nn.Conv2d(widths[-1], 2, 1)
+
+    def evidence(self, top: Tensor, labels: Tensor) -> Tensor:
+        """``(N, L, h, w)`` from the top features ``(N, C, h, w)`` for labels ``(N, L)``."""
+        return torch.einsum("nchw,nlc->nlhw", top, self.selector(labels))
+
+    def forward(self, features: Sequence[Tensor], labels: Tensor, confidence: float = 0.0) -> Tensor:
+        """Masks ``(N, L, h, w)`` at the finest scale."""
+        top, many = features[0], labels.shape[1]
+        gate = (self.evidence(top, labels) - confidence).sigmoid()
+        x = (top[:, None] * gate[:, :, None]).flatten(0, 1)
+        for step, beside in zip(self.up, features[1:], strict=True):
+            x = step(x, beside.repeat_interleave(many, dim=0))
+        a, b = self.saliency(x).abs().unbind(dim=1)
+        masks: Tensor = a / (a + b).clamp_min(1e-8)
+        return masks.view(*labels.shape, *masks.shape[1:])
+
+
+class _StepUp(nn.Module):
+    """Twice as large, joined with the net's features of that scale."""
+
+    def __init__(self, inputs: int, outputs: int, beside: int) -> None:
+        super().__init__()
+        self.larger = nn.Sequential(*_unit(inputs, 4 * outputs, 3), nn.PixelShuffle(2))
+        narrow = max(1, outputs // 4)
+        self.mix = nn.Sequential(
+            *_unit(outputs + beside, narrow, 1),
+            *_unit(narrow, narrow, 3),
+            nn.Conv2d(narrow, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.past = nn.Conv2d(outputs + beside, outputs, 1)
+
+    def forward(self, x: Tensor, beside: Tensor) -> Tensor:
+        x = torch.cat([resized(self.larger(x), beside.shape[2:]), beside], dim=1)
+        mixed: Tensor = self.mix(x) + self.past(x)
+        return mixed.relu()
+
+
+class PhangNet(nn.Module):
+    """The masker of Phang et al. 2020: one mask for all labels.
+
+    The two coarsest feature maps, each through a 1x1 convolution to ``width`` channels, batch-norm and ReLU, are enlarged
+    bilinearly to ``grid``; a 3x3 convolution of both and a sigmoid make the mask.
+    """
+
+    def __init__(self, channels: Sequence[int], grid: tuple[int, int], width: int = 64) -> None:
+        super().__init__()
+        self.grid = grid
+        self.reduce = nn.ModuleList(nn.Sequential(*_unit(count, width, 1)) for count in channels)
+        self.mask = nn.Conv2d(width * len(channels), 1, 3, padding=1)
+
+    def forward(self, features: Sequence[Tensor]) -> Tensor:
+        """Masks ``(N, 1, *grid)``."""
+        reduced = [reduce(x) for reduce, x in zip(self.reduce, features, strict=True)]
+        logits: Tensor = self.mask(torch.cat([resized(x, self.grid) for x in reduced], dim=1))
+        return logits.sigmoid()
+
+
+class BeliefNet(nn.Module):
+    """A masker of ours: from Grad-CAM maps of any labels to maps whose proofs are as strong as the net's belief.
+
+    A field E of features at the finest scale, the same for all labels, is made from coarse to fine. A label says itself by
+    its Grad-CAM map C_a, with mean 0 and deviation 1, and by f_a = f(x, a); no weight belongs to a label, so one that
+    was never trained on is served as well:
+
+        code_a = MLP(sum_p softmax(C_a)(p) E(p), log f_a, f_a) = (scale, shift, gain),
+        map_a  = 2 (1 + gain) C_a + convolutions of (E (1 + scale) + shift, C_a).
+
+    Untrained it is 2 C_a, where belief masks start.
+    """
+
+    def __init__(self, channels: Sequence[int], width: int = 32) -> None:
+        super().__init__()
+        self.lateral = nn.ModuleList(nn.Sequential(*_unit(count, width, 1)) for count in channels)
+        self.merge = nn.ModuleList(nn.Sequential(*_unit(width, width, 3)) for _ in channels)
+        self.code = nn.Sequential(
+            nn.Linear(width + 2, 2 * width), nn.ReLU(), nn.Linear(2 * width, 2 * width + 1)
+        )
+        self.head = nn.Sequential(
+            nn.Conv2d(width + 1, width, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(width, 1, 1),
+        )
+        for weight in (*self.code[-1].parameters(), *self.head[-1].parameters()):
+            nn.init.zeros_(weight)
+
+    def field(self, features: Sequence[Tensor]) -> Tensor:
+        """E ``(N, width, h, w)``."""
+        x: Tensor | None = None
+        for lateral, merge, feature in zip(self.lateral, self.merge, features, strict=True):
+            own = lateral(feature)
+            x = merge(own if x is None else own + resized(x, own.shape[2:]))
+        assert x is not None
+        return x
+
+    def forward(self, field: Tensor, cams: Tensor, log_f: Tensor) -> Tensor:
+        """Maps ``(N, L, h, w)`` from the field, standardised Grad-CAM maps ``(N, L, h, w)`` and log f ``(N, L)``."""
+        log_f = log_f.clamp_min(-10.0)
+        seen = torch.einsum("nlp,ndp->nld", cams.flatten(2).softmax(dim=2), field.flatten(2))
+        code = self.code(torch.cat([seen, log_f[..., None] / 5, log_f[..., None].exp()], dim=2))
+        width = field.shape[1]
+        scale, shift, gain = code[..., None, None].split([width, width, 1], dim=2)
+        x = torch.cat([field[:, None] * (1 + scale) + shift, cams[:, :, None]], dim=2)
+        moved: Tensor = self.head(x.flatten(0, 1)).unflatten(0, cams.shape[:2])[:, :, 0]
+        started: Tensor = _START * (1 + gain[:, :, 0]) * cams
+        return started + moved
+
+
+def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
+    """Maps ``(..., h, w)`` at another size, bilinearly, with a gradient that is the same every time."""
+    if tuple(maps.shape[-2:]) == tuple(size):
+        return maps
+    pairs = zip(maps.shape[-2:], size, strict=True)
+    return enlarged(maps, [_bilinear(low, high, maps.device) for low, high in pairs])
+
+
+def repeated(maps: Tensor, size: Sequence[int]) -> Tensor:
+    """Maps ``(..., h, w)`` at a larger size: every place shows the value of the nearest one.
+
+    >>> repeated(torch.tensor([[0.0, 1.0]]), (1, 4))
+    tensor([[0., 0., 1., 1.]])
+    """
+    pairs = zip(maps.shape[-2:], size, strict=True)
+    return enlarged(maps, [_nearest(low, high, maps.device) for low, high in pairs])
+
+
+@cache
+def _bilinear(low: int, high: int, device: torch.device) -> Tensor:
+    return upsampling(low, high, device=device)
+
+
+@cache
+def _nearest(low: int, high: int, device: torch.device) -> Tensor:
+    return torch.eye(low, device=device)[torch.arange(high, device=device) * low // high]
+
+
+def _unit(inputs: int, outputs: int, kernel: int) -> tuple[nn.Module, nn.Module, nn.Module]:
+    """Convolution, batch-norm, ReLU."""
+    conv = nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False)
+    return conv, nn.BatchNorm2d(outputs), nn.ReLU()

@@ -1,0 +1,126 @@
+"""What one kind of masker learns: its net, the scales it reads, and the loss of a batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.methods.maskers.features import Scale, find_scales, read_features
+from proofmap.methods.masks.precision import chosen_precision
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a masker is trained: all that its weights depend on, beside the net and the data."""
+
+    kind: str
+    steps: int
+    batch: int
+    learning_rate: float
+    width: int
+    layers: tuple[str, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step sees: images ``(N, C, H, W)``, what the net says of them, and where its random numbers come from.
+
+    ``labels`` ``(N,)`` are the true ones, or the net's where no truth is known; ``others`` ``(N, C, H, W)`` are other
+    images of the data.
+    """
+
+    step: int
+    images: Tensor
+    others: Tensor
+    labels: Tensor
+    features: list[Tensor]
+    log_f: Tensor
+    keys: Tensor
+
+    def uniform(self, purpose: str, n: int) -> Tensor:
+        """``(N, n)`` in [0, 1), for this step, image and purpose alone."""
+        return streams.uniform(self.keys ^ streams.key_of(purpose), n)
+
+    def normal(self, purpose: str) -> Tensor:
+        """Standard normal values for every value of the images."""
+        keys = self.keys ^ streams.key_of(purpose)
+        return streams.normal(keys, self.images[0].numel()).view_as(self.images)
+
+
+class Objective(ABC):
+    """One kind of masker, on its way."""
+
+    kind: ClassVar[str]
+    most_scales: ClassVar[int] = 4
+    width: ClassVar[int]
+    batch: ClassVar[int] = 64
+    rate: ClassVar[float] = 1e-3
+    weight_decay: ClassVar[float] = 1e-4
+    clip: ClassVar[float] = 10.0
+    """The longest gradient; longer ones are cut."""
+
+    def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:
+        """``present`` are the labels that occur in the data."""
+        self.recipe, self.classifier, self.present = recipe, classifier, present
+        self.inputs, self.scales = classifier.inputs, self.find(classifier, recipe.layers)
+        dtype = chosen_precision(classifier, "auto")
+        self.fast = classifier.frozen(dtype=dtype)
+        self.half = dtype == torch.float16
+        self.told: tuple[str, Tensor] | None = None
+        """What progress shows, where it is not the loss."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(streams.key_of(recipe.seed, recipe.kind) & 0x7FFFFFFF)
+            self.net = self.build(self.scales, classifier, recipe.width).to(classifier.device)
+
+    @classmethod
+    def find(cls, classifier: Classifier, layers: tuple[str, ...]) -> tuple[Scale, ...]:
+        return find_scales(classifier, layers, most=cls.most_scales)
+
+    @classmethod
+    @abstractmethod
+    def build(cls, scales: tuple[Scale, ...], classifier: Classifier, width: int) -> nn.Module:
+        """The masker, with first weights from torch's generator."""
+
+    @abstractmethod
+    def passes(self, step: int) -> int:
+        """Passes of the net for one image in this step."""
+
+    @abstractmethod
+    def loss(self, batch: Batch) -> Tensor:
+        """The mean loss, differentiable in the masker's weights."""
+
+    def learned(self, step: int) -> list[nn.Parameter]:
+        """The weights that this step changes."""
+        return list(self.net.parameters())
+
+    def rate_at(self, step: int) -> float:
+        """The step size: a tenth after each third, as Phang et al. have it."""
+        return self.recipe.learning_rate * 0.1 ** (3 * step // self.recipe.steps)
+
+    def altered(self, images: Tensor, others: Tensor, keys: Tensor) -> Tensor:
+        """The images as this kind wants them."""
+        return images
+
+    def read(self, images: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Feature maps and log f, from one pass."""
+        features, logits = read_features(self.classifier, images, self.scales)
+        return features, self.classifier.log_f(logits)
+
+    def says(self, images: Tensor) -> Tensor:
+        """log f ``(N, A)`` of composites, with a gradient; on the fast view of the net."""
+        return self.fast.log_f(self.fast(images))
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps beside the masker's weights and their optimiser."""
+        return {}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from :meth:`state`."""
+        assert not state, "a kind that keeps something takes it back"

@@ -1,0 +1,220 @@
+"""Methods whose maps a trained masker makes: one pass of the net, and a small net on its features for each label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core.batching import in_batches
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Pictures
+from proofmap.core.progress import Progress
+from proofmap.methods.cams import GradCAM
+from proofmap.methods.maskers.belief import standardised_cams
+from proofmap.methods.maskers.features import Scale, read_features
+from proofmap.methods.maskers.file import (
+    PACKAGED,
+    Header,
+    file_digest,
+    net_digest,
+    read_header,
+    read_masker,
+)
+from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
+from proofmap.methods.maskers.training import KINDS
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.plugins.settings import setting
+
+_LABELS = 32
+"""Labels whose masks are made at once."""
+_WEIGHTS_HELP = (
+    "a masker's file, made by proofmap train-masker; the one that ships for this net when left out"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedMasker(Method):
+    """What methods of trained maskers share: where the masker is, and that it belongs to the net."""
+
+    family: ClassVar[Family] = "masker"
+    needs: ClassVar[frozenset[Need]] = frozenset({"masker"})
+    weights: str = setting("", _WEIGHTS_HELP)
+
+    @property
+    def kind(self) -> str:
+        """The kind of masker that it takes."""
+        raise NotImplementedError
+
+    def prepare(self, classifier: Classifier) -> ReadyMasker:
+        if not isinstance(classifier.inputs, Pictures):
+            raise InputError(f"{self.name} is for pictures; {classifier.name} takes {classifier.inputs.noun}")
+        path = Path(self.weights) if self.weights else self._packaged(classifier)
+        header, weights = read_masker(path)
+        self._check(header, classifier, path)
+        objective = KINDS[header.recipe.kind]
+        scales = objective.find(classifier, header.recipe.layers)
+        if [(s.channels, s.size) for s in scales] != [(s.channels, s.size) for s in header.scales]:
+            raise InputError(
+                f"{path} reads the layers {', '.join(s.layer for s in header.scales)}, which are not found in {classifier.name}"
+            )
+        with torch.random.fork_rng(devices=[]):  # first weights, written over
+            net = objective.build(scales, classifier, header.recipe.width)
+        missing, unexpected = net.load_state_dict(weights, strict=False)
+        if unexpected or any(not name.endswith("num_batches_tracked") for name in missing):
+            raise InputError(f"{path} holds other weights than its header says; train the masker again")
+        net = net.to(classifier.device).eval().requires_grad_(False)
+        return self.ready(classifier, net, scales, path)
+
+    def ready(
+        self, classifier: Classifier, net: nn.Module, scales: tuple[Scale, ...], path: Path
+    ) -> ReadyMasker:
+        return ReadyMasker(self, classifier, net, scales, path.name, file_digest(path))
+
+    def _packaged(self, classifier: Classifier) -> Path:
+        own = net_digest(classifier)
+        for path in sorted(PACKAGED.glob("*.safetensors")):
+            header = Header.parse(read_header(path))
+            if header.recipe.kind == self.kind and header.net == own:
+                return path
+        raise InputError(
+            f"no masker of the kind {self.kind} ships for {classifier.name}; train one with proofmap train-masker "
+            f"--kind {self.kind} --data YOURS --out FILE.safetensors, and give it as weights=FILE.safetensors"
+        )
+
+    def _check(self, header: Header, classifier: Classifier, path: Path) -> None:
+        if header.recipe.kind != self.kind:
+            raise InputError(f"{path} is a masker of the kind {header.recipe.kind}; this takes {self.kind}")
+        if header.net != net_digest(classifier):
+            raise InputError(
+                f"{path} was trained on another net ({header.model}) than {classifier.name}: its masks would say nothing about "
+                "this one. Train a masker on it with proofmap train-masker"
+            )
+
+    def masks(self, ready: ReadyMasker, images: Tensor, labels: Tensor) -> Tensor:
+        """Maps ``(N, L, H, W)`` for one batch."""
+        raise NotImplementedError
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(forward=1)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyMasker(ReadyMethod):
+    """A method with its masker on the net's device."""
+
+    net: nn.Module
+    scales: tuple[Scale, ...]
+    file: str
+    digest: str
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "weights": self.file, "digest": self.digest}
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        method = self.method
+        assert isinstance(method, TrainedMasker)
+        cost = method.cost(labels.shape[1])
+        batch = self.classifier.batches[1 if cost.gradient else 0]
+        with progress.task(method.name, len(images) * cost.passes) as task, torch.no_grad():
+
+            def run(start: int, stop: int) -> Tensor:
+                maps = method.masks(self, images[start:stop], labels[start:stop].clamp_min(0))
+                task.advance((stop - start) * cost.passes)
+                return maps
+
+            return torch.cat(in_batches(run, len(images), batch))
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class RealTimeSaliency(TrainedMasker):
+    """Real-time saliency (Dabkowski and Gal 2017): a U-Net on the net's features, told the label by a gate on the coarsest.
+
+    See :class:`~proofmap.methods.maskers.nets.RealTimeNet` for the masks. ``confidence`` is subtracted from the label's
+    evidence before the gate, so that labels which are hardly there get empty masks.
+    """
+
+    name: ClassVar[str] = "real-time-saliency"
+    description: ClassVar[str] = "masks of a trained U-Net that is told the label"
+    reference: ClassVar[str] = "Dabkowski and Gal 2017"
+    confidence: float = setting(6.0, "how much evidence a label must have before its mask opens")
+
+    @property
+    def kind(self) -> str:
+        return "dabkowski"
+
+    def masks(self, ready: ReadyMasker, images: Tensor, labels: Tensor) -> Tensor:
+        assert isinstance(ready.net, RealTimeNet)
+        features, _ = read_features(ready.classifier, images, ready.scales)
+        parts = [ready.net(features, some, self.confidence) for some in labels.split(_LABELS, dim=1)]
+        return resized(torch.cat(parts, dim=1), images.shape[2:])
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class PhangMasker(TrainedMasker):
+    """The masker of Phang et al. 2020: one mask for all labels, trained against the net (FIX) or against copies of it (CA)."""
+
+    name: ClassVar[str] = "phang-masker"
+    description: ClassVar[str] = "the mask of a trained net that knows no label"
+    reference: ClassVar[str] = "Phang et al. 2020"
+    variant: Literal["ca", "fix"] = setting(
+        "ca", "trained against a net that adapts (classifier-agnostic), or against the net as it is"
+    )
+    label_free = True
+
+    @property
+    def kind(self) -> str:
+        return f"phang-{self.variant}"
+
+    def masks(self, ready: ReadyMasker, images: Tensor, labels: Tensor) -> Tensor:
+        assert isinstance(ready.net, PhangNet)
+        features, _ = read_features(ready.classifier, images, ready.scales)
+        return repeated(ready.net(features), images.shape[2:])
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class BeliefMasker(TrainedMasker):
+    """A masker of ours, trained until the insertion game's area equals f: belief masks in two passes for all labels.
+
+    See :class:`~proofmap.methods.maskers.nets.BeliefNet`: it moves the Grad-CAM map of each label.
+    """
+
+    name: ClassVar[str] = "belief-masker"
+    description: ClassVar[str] = "a net trained to make maps whose proofs are as strong as the net's belief"
+    needs: ClassVar[frozenset[Need]] = frozenset({"masker", "gradients", "layer"})
+
+    @property
+    def kind(self) -> str:
+        return "belief"
+
+    def ready(
+        self, classifier: Classifier, net: nn.Module, scales: tuple[Scale, ...], path: Path
+    ) -> ReadyMasker:
+        cam = GradCAM().prepare(classifier)
+        return ReadyBeliefMasker(self, classifier, net, scales, path.name, file_digest(path), cam)
+
+    def masks(self, ready: ReadyMasker, images: Tensor, labels: Tensor) -> Tensor:
+        assert isinstance(ready, ReadyBeliefMasker) and isinstance(ready.net, BeliefNet)
+        net, classifier = ready.net, ready.classifier
+        features, logits = read_features(classifier, images, ready.scales)
+        log_f, field = classifier.log_f(logits).gather(1, labels), net.field(features)
+        cams = standardised_cams(ready.cam, images, labels, ready.scales[-1].size)
+        several = zip(cams.split(_LABELS, dim=1), log_f.split(_LABELS, dim=1), strict=True)
+        return resized(torch.cat([net(field, cam, log) for cam, log in several], dim=1), images.shape[2:])
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(forward=1, gradient=1)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyBeliefMasker(ReadyMasker):
+    """With the method whose maps it moves."""
+
+    cam: ReadyMethod

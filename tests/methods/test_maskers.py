@@ -1,0 +1,602 @@
+"""Trained maskers: their nets and losses against plain loops, what their files say, and which nets they refuse."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from proofmap import InputError
+from proofmap.classifier import Classifier
+from proofmap.core.inputs import Rows
+from proofmap.methods import make_method, train_masker
+from proofmap.methods.maskers.belief import BeliefObjective, belief_errors, standardised_cams
+from proofmap.methods.maskers.features import find_scales, read_features
+from proofmap.methods.maskers.file import Header, net_digest, read_header
+from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
+from proofmap.methods.maskers.objective import Batch, Recipe
+from proofmap.methods.maskers.optimiser import SGD, Adam
+from proofmap.methods.maskers.phang import PhangCA, PhangFix
+from proofmap.methods.maskers.real_time import RealTimeObjective
+from proofmap.methods.maskers.training import KINDS, Training
+from proofmap.models import load_classifier
+from proofmap.testing.nets import counted_classifier
+from tests.toys import MEAN, STD, conv_classifier, conv_net, drawn, linear_classifier, pixels
+
+METHODS = {
+    "dabkowski": "real-time-saliency:weights={}",
+    "phang-fix": "phang-masker:variant=fix,weights={}",
+    "phang-ca": "phang-masker:weights={}",
+    "belief": "belief-masker:weights={}",
+}
+
+
+def recipe(kind: str, **changes: Any) -> Recipe:
+    usual = {"steps": 4, "batch": 3, "learning_rate": 1e-3, "width": 4, "layers": (), "seed": 0}
+    return Recipe(kind=kind, **{**usual, **changes})
+
+
+def training(kind: str, truth: Tensor | None = None, **changes: Any) -> Training:
+    return Training(recipe(kind, **changes), conv_classifier(), pixels(6, 8), truth, "pixels")
+
+
+def batch_of(made: Training, step: int = 0) -> Batch:
+    return made._batch(step)
+
+
+# ---- what is read of the net ------------------------------------------------------------------------------------
+
+
+class Stages(nn.Module):
+    """Stages that halve the size behind a padding, with a head whose map the logits do not depend on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        pad = nn.ZeroPad2d((0, 1, 0, 1))
+        self.one = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU())
+        self.two = nn.Sequential(nn.Conv2d(4, 9, 1), nn.Sequential(pad, nn.Conv2d(9, 5, 3, stride=2)))
+        self.three = nn.Sequential(nn.Conv2d(5, 11, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(11, 6, 1))
+        self.unused = nn.Conv2d(6, 7, 1)
+        self.pool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.three(self.two(self.one(x)))
+        self.unused(x)
+        return self.fc(self.pool(x).flatten(1))
+
+
+def test_scales_are_the_stages_of_a_net_the_coarsest_first() -> None:
+    f = Classifier(drawn(Stages()), size=16)
+    found = find_scales(f, most=9)
+    assert [(s.layer, s.channels, s.size) for s in found] == [
+        ("three", 6, (4, 4)),
+        ("two", 5, (8, 8)),
+        ("one", 4, (16, 16)),
+    ]
+    assert find_scales(f, most=2) == found[:2]
+    named = find_scales(f, ["one", "three.0"], most=1)
+    assert [(s.layer, s.channels) for s in named] == [("three.0", 11), ("one", 4)]
+
+
+def test_scales_of_efficientnet_are_those_of_its_stages() -> None:
+    f = load_classifier("efficientnet-lite0", pretrained=False)
+    found = [(s.layer, s.channels, s.size[0]) for s in find_scales(f, most=4)]
+    assert found == [("head", 1280, 7), ("blocks.10", 112, 14), ("blocks.4", 40, 28), ("blocks.2", 24, 56)]
+
+
+def test_layers_that_cannot_be_read_are_refused() -> None:
+    f = Classifier(drawn(Stages()), size=16)
+    with pytest.raises(InputError, match="'unused' gives the logits no spatial map"):
+        find_scales(f, ["unused"], most=4)
+    with pytest.raises(InputError, match="must have different sizes"):
+        find_scales(f, ["one", "one.0"], most=4)
+    with pytest.raises(InputError, match="no layer of this net has any"):
+        find_scales(linear_classifier(), most=4)
+    with pytest.raises(InputError, match="wraps a function"):
+        find_scales(Classifier(lambda x: x.mean(dim=(2, 3)), size=4), most=4)
+
+
+def test_features_are_what_the_layers_give() -> None:
+    f, x = conv_classifier(), pixels(2, 8)
+    net = f.net
+    assert isinstance(net, nn.Sequential)
+    scales = find_scales(f, most=4)
+    features, logits = read_features(f, x, scales)
+    normalised = (x - torch.tensor(f.mean).view(3, 1, 1)) / torch.tensor(f.std).view(3, 1, 1)
+    torch.testing.assert_close(features, [net[:4](normalised), net[:2](normalised)])
+    torch.testing.assert_close(logits, net(normalised))
+
+
+# ---- nets -------------------------------------------------------------------------------------------------------
+
+
+def test_the_real_time_net_gates_the_top_features_by_the_label() -> None:
+    torch.manual_seed(0)
+    net = RealTimeNet([5, 4, 3], labels=7, width=2).eval()
+    features = [torch.rand(2, 5, 3, 3), torch.rand(2, 4, 6, 6), torch.rand(2, 3, 11, 11)]
+    labels = torch.tensor([[0, 6, 3], [2, 2, 5]])
+    masks = net(features, labels, 0.5)
+    assert masks.shape == (2, 3, 11, 11)
+    assert bool(((masks >= 0) & (masks <= 1)).all())
+    for i, j in ((0, 1), (1, 2)):
+        code = net.selector.weight[labels[i, j]]
+        gated = features[0][i].clone()
+        for y in range(3):
+            for x in range(3):
+                gated[:, y, x] *= torch.sigmoid((gated[:, y, x] * code).sum() - 0.5)
+        flow = gated[None]
+        for step, beside in zip(net.up, features[1:], strict=True):
+            flow = step(flow, beside[i : i + 1])
+        a, b = net.saliency(flow)[0].abs()
+        torch.testing.assert_close(masks[i, j], a / (a + b))
+
+
+def test_masks_are_enlarged_as_torch_does_it() -> None:
+    masks = torch.rand(2, 3, 4, 5)
+    expected = F.interpolate(masks, size=(9, 12), mode="bilinear", align_corners=False)
+    torch.testing.assert_close(resized(masks, (9, 12)), expected)
+    torch.testing.assert_close(repeated(masks, (9, 12)), F.interpolate(masks, size=(9, 12), mode="nearest"))
+
+
+def test_the_phang_net_mixes_two_scales() -> None:
+    torch.manual_seed(0)
+    net = PhangNet([5, 4], (8, 8), width=3).eval()
+    features = [torch.rand(2, 5, 2, 2), torch.rand(2, 4, 4, 4)]
+    wide = [
+        F.interpolate(reduce(x), size=(8, 8), mode="bilinear", align_corners=False)
+        for reduce, x in zip(net.reduce, features, strict=True)
+    ]
+    torch.testing.assert_close(net(features), net.mask(torch.cat(wide, dim=1)).sigmoid())
+
+
+def test_an_untrained_belief_net_gives_grad_cam() -> None:
+    f, x = conv_classifier(), pixels(2, 8)
+    net = BeliefNet([12, 6], width=4).eval()
+    features, logits = read_features(f, x, find_scales(f, most=4))
+    labels = f.top(x, 3)
+    cams = standardised_cams(make_method("grad-cam").prepare(f), x, labels, (8, 8))
+    maps = net(net.field(features), cams, f.log_f(logits).gather(1, labels))
+    torch.testing.assert_close(maps, 2 * cams)
+    plain = make_method("grad-cam")(f, x, labels)
+    both = torch.stack([maps.flatten(), plain.flatten()]).view(2, 6, -1)
+    for low, high in both.unbind(dim=1):
+        assert torch.corrcoef(torch.stack([low, high]))[0, 1] > 0.99
+    assert cams.std(dim=(2, 3)).allclose(torch.ones(2, 3), atol=1e-3)
+
+
+def test_a_belief_net_serves_labels_in_any_order() -> None:
+    torch.manual_seed(0)
+    net = BeliefNet([5, 4], width=3).eval()
+    for weight in net.parameters():
+        nn.init.normal_(weight, std=0.3)
+    field = net.field([torch.rand(2, 5, 2, 2), torch.rand(2, 4, 4, 4)])
+    cams, log_f = torch.randn(2, 3, 4, 4), -torch.rand(2, 3)
+    order = [2, 0, 1]
+    torch.testing.assert_close(net(field, cams, log_f)[:, order], net(field, cams[:, order], log_f[:, order]))
+
+
+# ---- losses -----------------------------------------------------------------------------------------------------
+
+
+def says(f: Classifier, image: Tensor) -> list[float]:
+    return f.log_f(f(image[None]))[0].tolist()
+
+
+def roughness(mask: Tensor) -> float:
+    rows, columns = mask.shape
+    total = 0.0
+    for y in range(rows):
+        for x in range(columns):
+            own = float(mask[y, x])
+            total += (own - float(mask[y + 1, x])) ** 2 if y + 1 < rows else 0.0
+            total += (own - float(mask[y, x + 1])) ** 2 if x + 1 < columns else 0.0
+            total += 0.3 * own**2 * ((y == 0) + (y == rows - 1) + (x == 0) + (x == columns - 1))
+    return total / 2
+
+
+def test_the_loss_of_real_time_saliency_is_its_four_terms() -> None:
+    made = training("dabkowski", torch.tensor([0, 1, 2, 3, 0, 1]), steps=2, batch=5)
+    objective = made.objective
+    assert isinstance(objective, RealTimeObjective)
+    batch = batch_of(made, 1)
+    assert objective.selecting(0) and not objective.selecting(1)
+    with torch.no_grad():
+        loss = float(objective.loss(batch))
+        asked = objective.asked(batch, 0.3)
+        masks = resized(objective.net(batch.features, asked[:, None])[:, 0], (8, 8))
+        preserved = objective.composites(batch, masks, "preserved")
+        destroyed = objective.composites(batch, 1 - masks, "destroyed")
+    assert set((asked == batch.labels).tolist()) == {True, False}
+    expected = 0.0
+    for i in range(5):
+        label, real = int(batch.labels[i]), bool(asked[i] == batch.labels[i])
+        leads = []
+        for image in (preserved[i], destroyed[i]):
+            log_f = says(made.classifier, image)
+            leads.append(log_f.pop(label) - max(log_f))
+        kept, gone = (
+            (max(0, 1 - leads[0]), max(0, leads[1] + 5))
+            if real
+            else (max(0, leads[0] + 1), max(0, 1 - leads[1]))
+        )
+        small = sum((m + 0.0005) ** 0.3 for m in masks[i].flatten().tolist()) / 64
+        expected += (gone + 0.3 * kept + 8 * small + 0.005 * roughness(masks[i])) / 5
+    assert loss == pytest.approx(expected, rel=1e-4)
+
+
+def test_backgrounds_of_real_time_saliency_are_colours_or_blurs() -> None:
+    made = training("dabkowski", batch=64)
+    objective, batch = made.objective, batch_of(made)
+    assert isinstance(objective, RealTimeObjective)
+    hidden = objective.composites(batch, torch.zeros(64, 8, 8), "destroyed")
+    flat = (hidden - hidden.mean(dim=(2, 3), keepdim=True)).flatten(1).std(dim=1)
+    coloured = flat > 0.03  # a blur of sigma 11 leaves less of pictures of 8 pixels, noise has .055
+    assert 16 < int(coloured.sum()) < 48
+    colours = hidden[coloured].mean(dim=(2, 3))
+    assert 0.3 < float(colours.min()) < 0.4 < 0.6 < float(colours.max()) < 0.7
+    shown = objective.composites(batch, torch.ones(64, 8, 8), "preserved") - batch.images
+    assert float(shown.std()) == pytest.approx(0.015, rel=0.05)
+
+
+def test_the_selector_learns_which_labels_are_there() -> None:
+    made = training("dabkowski", batch=4)
+    objective, batch = made.objective, batch_of(made)
+    assert isinstance(objective, RealTimeObjective)
+    asked = objective.asked(batch, 0.5)
+    expected = 0.0
+    for i in range(4):
+        code, top = objective.net.selector.weight[asked[i]].detach(), batch.features[0][i]
+        evidence = float((top * code[:, None, None]).sum() / top[0].numel())
+        sign = 1 if asked[i] == batch.labels[i] else -1
+        expected += math.log1p(math.exp(-sign * evidence)) / 4
+    assert objective.loss(batch).item() == pytest.approx(expected, rel=1e-5)
+    assert {id(w) for w in objective.learned(0)} == {id(objective.net.selector.weight)}
+
+
+@pytest.mark.parametrize("kind, outside", [("phang-fix", 10.0), ("phang-ca", 15.0)])
+def test_the_loss_of_phang_is_that_of_inside_and_outside(kind: str, outside: float) -> None:
+    made = training(kind, torch.tensor([0, 1, 2, 3, 0, 1]), batch=5)
+    objective, batch = made.objective, batch_of(made)
+    assert isinstance(objective, PhangFix)
+    loss = float(PhangFix.loss(objective, batch).detach())
+    masks = repeated(objective.net(batch.features)[:, 0], (8, 8)).detach()
+    gray = made.classifier.gray.view(3, 1, 1)
+    expected = 0.0
+    for i in range(5):
+        label, m = int(batch.labels[i]), masks[i]
+        clean = says(made.classifier, batch.images[i])
+        inside = says(made.classifier, batch.images[i] * m + gray * (1 - m))
+        out = says(made.classifier, batch.images[i] * (1 - m) + gray * m)
+        right = clean.index(max(clean)) == label
+        kept, lost = inside.index(max(inside)) == label, out.index(max(out)) != label
+        expected += -inside[label] - max(0.0, kept - float(m.mean()))
+        expected += sum(math.exp(v) * v for v in out) * right
+        expected += -outside * max(0.0, (right and lost) - float(m.mean())) + 0.002 * roughness(m)
+    assert loss == pytest.approx(expected / 5, rel=1e-4)
+
+
+def test_ca_trains_a_copy_and_leaves_the_net_alone() -> None:
+    made = training("phang-ca")
+    objective, batch = made.objective, batch_of(made)
+    assert isinstance(objective, PhangCA) and isinstance(made.classifier.net, nn.Module)
+    before = {k: v.clone() for k, v in made.classifier.net.state_dict().items()}
+    copy = {k: v.clone() for k, v in objective.copy.state_dict().items()}
+    objective.loss(batch).backward()
+    assert all(torch.equal(v, before[k]) for k, v in made.classifier.net.state_dict().items())
+    assert not any(torch.equal(v, copy[k]) for k, v in objective.copy.state_dict().items())
+    with torch.no_grad():
+        own, labels = made.classifier.log_probabilities(batch.images), batch.labels[:, None]
+        assert objective.says(batch.images).gather(1, labels).mean() > own.gather(1, labels).mean()
+
+
+def test_the_belief_masker_plays_the_insertion_game() -> None:
+    made = training("belief", batch=2)
+    objective, batch = made.objective, batch_of(made)
+    assert isinstance(objective, BeliefObjective)
+    labels = objective.labels(batch)
+    assert labels.shape == (2, 4)
+    assert torch.equal(labels[:, :3], batch.log_f.topk(3, dim=1).indices)
+    maps = torch.randn(8, 8, 8, generator=torch.Generator().manual_seed(0))
+    said = objective.play(batch, maps, labels)
+    jitter = batch.uniform("shares", 48).view(8, 3, 4)
+    for pair, fill, turn in ((0, 0, 0), (5, 1, 3), (7, 2, 2), (3, 2, 1)):
+        share = (turn + float(jitter[pair, fill, turn])) / 4
+        ranked = maps[pair].flatten().argsort(descending=True)[: int(share * 64)]
+        image = batch.images[pair // 4]
+        behind = (
+            objective.fills[fill](image[None], batch.keys[:1])[0] if fill < 2 else batch.others[pair // 4]
+        ).clone()
+        shown = behind.flatten(1)
+        shown[:, ranked] = image.flatten(1)[:, ranked]
+        expected = says(made.classifier, shown.view(3, 8, 8))[int(labels[pair // 4, pair % 4])]
+        assert float(said[pair, fill, turn]) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_labels_that_are_hardly_believed_are_only_weakened() -> None:
+    areas = torch.tensor([[0.5, 0.001], [0.001, 0.02], [0.1, 0.0002]])
+    errors = belief_errors(areas, torch.tensor([0.25, 0.005, 0.00001]))
+    expected = [[math.log(2), math.log(0.004)], [0, math.log(4)], [math.log(200), 0]]
+    torch.testing.assert_close(errors, torch.tensor(expected), rtol=1e-5, atol=1e-5)
+
+
+def test_half_of_the_images_of_the_belief_masker_have_half_of_another() -> None:
+    made = training("belief", batch=64)
+    images, others = torch.zeros(64, 3, 8, 8), torch.ones(64, 3, 8, 8)
+    shares = made.objective.altered(images, others, batch_of(made).keys).mean(dim=(1, 2, 3))
+    assert set(shares.tolist()) == {0.0, 0.5}
+    assert 20 < int((shares > 0).sum()) < 44
+
+
+# ---- training ---------------------------------------------------------------------------------------------------
+
+
+def test_training_makes_areas_fit_beliefs_better() -> None:
+    net = conv_net()
+    with torch.no_grad():
+        net[-1].weight *= 15  # so that the net is sure of itself
+    f = Classifier(net, size=8, mean=MEAN, std=STD)
+    x = F.interpolate(pixels(8, 2), size=8, mode="bilinear")
+    made = Training(recipe("belief", steps=60, batch=4, learning_rate=0.01, width=8), f, x, None, "pixels")
+
+    def error() -> float:
+        """The mean |log A - log f| of labels in images that training does not see."""
+        made.objective.net.eval()
+        errors = []
+        for step in range(1000, 1004):
+            with torch.no_grad():
+                made.objective.loss(batch_of(made, step))
+            assert made.objective.told is not None
+            errors.append(made.objective.told[1])
+        made.objective.net.train()
+        return float(torch.stack(errors).mean())
+
+    before = error()
+    for _ in range(15):
+        made._learn()
+    assert error() < 0.85 * before
+
+
+def test_optimisers_are_those_of_torch() -> None:
+    for own, other in (
+        (Adam, lambda w: torch.optim.Adam(w, lr=0.1, weight_decay=0.01)),
+        (SGD, lambda w: torch.optim.SGD(w, lr=0.1, momentum=0.9, weight_decay=0.01)),
+    ):
+        nets = [drawn(nn.Linear(3, 2)) for _ in range(2)]
+        ours, theirs = own(nets[0], 0.01), other(nets[1].parameters())
+        for k in range(3):
+            for net in nets:
+                net.zero_grad()
+                net(torch.ones(2, 3) + k).square().sum().backward()
+            ours.step(0.1)
+            theirs.step()
+        torch.testing.assert_close(nets[0].weight, nets[1].weight)
+        torch.testing.assert_close(nets[0].bias, nets[1].bias)
+
+
+class Killed(BaseException):
+    pass
+
+
+class KilledAfter:
+    """Progress that ends the run after so many steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def task(self, what: str, passes: int) -> KilledAfter:
+        return self
+
+    def advance(self, passes: int, note: str = "") -> None:
+        self.left -= 1
+        if not self.left:
+            raise Killed
+
+    def __enter__(self) -> KilledAfter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_killed_run_goes_on_to_the_same_numbers(kind: str, tmp_path: Path) -> None:
+    f, x = conv_classifier(), pixels(6, 8)
+    options: dict[str, Any] = {"steps": 6, "batch": 3, "width": 4, "every": 2}
+    whole = train_masker(kind, f, x, out=tmp_path / "whole.safetensors", **options)
+    for steps in (1, 3, 2):
+        with pytest.raises(Killed):
+            train_masker(
+                kind, f, x, out=tmp_path / "parts.safetensors", progress=KilledAfter(steps), **options
+            )
+    assert not (tmp_path / "parts.safetensors").exists()
+    parts = train_masker(kind, f, x, out=tmp_path / "parts.safetensors", **options)
+    assert parts.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts.safetensors", "whole.safetensors"]
+
+
+def test_a_run_is_continued_with_the_same_settings_alone(tmp_path: Path) -> None:
+    f, x, out = conv_classifier(), pixels(6, 8), tmp_path / "m.safetensors"
+    options: dict[str, Any] = {"out": out, "batch": 3, "width": 4, "every": 1}
+    with pytest.raises(Killed):
+        train_masker("phang-fix", f, x, steps=3, progress=KilledAfter(2), **options)
+    with pytest.raises(InputError, match=r"was begun with steps 3; give the same settings"):
+        train_masker("phang-fix", f, x, steps=4, **options)
+    with pytest.raises(InputError, match="was begun with other images"):
+        train_masker("phang-fix", f, 1 - x, steps=3, **options)
+    with pytest.raises(InputError, match=r"was begun with net \w{32}"):
+        train_masker("phang-fix", conv_classifier(seed=1), x, steps=3, **options)
+    train_masker("phang-fix", f, x, steps=3, **options)
+    before = out.stat().st_mtime_ns
+    train_masker("phang-fix", f, x, steps=3, **options)
+    assert out.stat().st_mtime_ns == before  # nothing was left to do
+    with pytest.raises(InputError, match="is another masker, and it is not replaced"):
+        train_masker("belief", f, x, steps=1, **options)
+    train_masker("belief", f, x, steps=1, force=True, **options)
+    assert Header.parse(read_header(out)).recipe.kind == "belief"
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"kind": "phang"}, "kind must be one of dabkowski, phang-fix, phang-ca, belief, not 'phang'"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"out": "m.pth"}, "is named NAME.safetensors, not m.pth"),
+        ({"images": pixels(1, 8)}, "at least 2 images"),
+        ({"truth": torch.zeros(3)}, r"truth must be \(4,\)"),
+        ({"layers": ["nowhere"]}, "layer 'nowhere' gives the logits no spatial map"),
+        ({"classifier": linear_classifier(8)}, "no layer of this net has any"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+    usual = {
+        "kind": "phang-fix",
+        "classifier": conv_classifier(),
+        "images": pixels(4, 8),
+        "out": "m.safetensors",
+    }
+    given = {**usual, "steps": 1, "batch": 2, **change}
+    given["out"] = tmp_path / given["out"]
+    with pytest.raises(InputError, match=told):
+        train_masker(**given)
+    assert not any(tmp_path.iterdir())
+
+
+ODD = {
+    "half precision": lambda: Classifier(conv_net().half(), size=8, mean=MEAN, std=STD),
+    "independent labels": lambda: conv_classifier(outputs="sigmoid"),
+    "one output": lambda: conv_classifier(labels=1, outputs="sigmoid"),
+    "some labels": lambda: conv_classifier(label_set=[0, 2]),
+    "four channels, odd sides": lambda: Classifier(
+        conv_net(channels=4), size=(7, 9), mean=(0.5,) * 4, std=(0.2,) * 4
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("odd", ODD)
+def test_unusual_nets_get_maskers_too(odd: str, kind: str, tmp_path: Path) -> None:
+    f = ODD[odd]()
+    x = pixels(4, f.size, channels=f.channels)
+    out = train_masker(kind, f, x, steps=2, batch=2, width=4, out=tmp_path / "m.safetensors")
+    maps = make_method(METHODS[kind].format(out))(f, x, f.top(x, 2))
+    assert bool(maps.isfinite().all()) and bool((maps.flatten(2).std(dim=2) > 0).all())
+
+
+def test_maskers_are_for_pictures(tmp_path: Path) -> None:
+    inputs = Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1))
+    f = Classifier(nn.Linear(3, 2), inputs=inputs)
+    with pytest.raises(InputError, match="maskers are for pictures"):
+        train_masker("belief", f, torch.rand(4, 3), out=tmp_path / "m.safetensors")
+
+
+# ---- files and methods ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def maskers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("maskers")
+    f, x = conv_classifier(), pixels(6, 8)
+    return {
+        kind: train_masker(
+            kind, f, x, out=folder / f"{kind}.safetensors", steps=2, batch=3, width=4, data="pixels"
+        )
+        for kind in KINDS
+    }
+
+
+def test_a_file_says_what_its_masker_was_trained_on(maskers: dict[str, Path]) -> None:
+    header = Header.parse(read_header(maskers["belief"]))
+    assert header.recipe == recipe("belief", steps=2, learning_rate=5e-3)
+    assert (header.model, header.data, header.images, header.label_set) == ("Sequential", "pixels", 6, "all")
+    assert header.net == net_digest(conv_classifier())
+    assert [(s.layer, s.channels, s.size) for s in header.scales] == [("3", 12, (4, 4)), ("1", 6, (8, 8))]
+    with safe_open(maskers["belief"], framework="pt") as file:
+        stored = file.get_tensor("head.0.weight"), file.get_tensor("head.0.bias")
+    assert [tensor.dtype for tensor in stored] == [torch.float16, torch.float32]
+
+
+@pytest.mark.parametrize("kind, passes", [("dabkowski", 3), ("phang-ca", 3), ("belief", 6)])
+def test_all_labels_share_the_passes_of_the_net(kind: str, passes: int, maskers: dict[str, Path]) -> None:
+    f, tally = counted_classifier(conv_net())
+    x, labels = pixels(3, 8), torch.tensor([[0, 1, 2, 3]] * 3)
+    ready = make_method(METHODS[kind].format(maskers[kind])).prepare(f)
+    tally.reset()
+    maps = ready(x, labels)
+    assert tally.images == passes
+    cost = ready.cost(4)
+    assert cost is not None and cost.passes * 3 == passes
+    single = torch.cat([ready(x, labels[:, j : j + 1]) for j in range(4)], dim=1)
+    torch.testing.assert_close(maps, single, rtol=1e-4, atol=1e-5)
+
+
+def test_more_confidence_closes_the_gate(maskers: dict[str, Path]) -> None:
+    f, x = conv_classifier(), pixels(2, 8)
+    labels = torch.tensor([[0, 1, 2]] * 2)
+    spec = METHODS["dabkowski"].format(maskers["dabkowski"])
+    shut = make_method(f"{spec},confidence=1000")(f, x, labels)
+    assert torch.equal(shut[:, 0], shut[:, 1])  # nothing of the label passes
+    assert not torch.equal(*make_method(spec)(f, x, labels)[0, :2])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_masker_of_another_net_or_kind_is_refused(kind: str, maskers: dict[str, Path]) -> None:
+    x, labels = pixels(1, 8), torch.tensor([[0]])
+    with pytest.raises(InputError, match=r"was trained on another net \(Sequential\) than Sequential"):
+        make_method(METHODS[kind].format(maskers[kind]))(conv_classifier(seed=1), x, labels)
+    other = "belief" if kind != "belief" else "dabkowski"
+    with pytest.raises(InputError, match=f"is a masker of the kind {other}; this takes {kind}"):
+        make_method(METHODS[kind].format(maskers[other]))(conv_classifier(), x, labels)
+
+
+def test_files_that_are_no_maskers_are_refused(tmp_path: Path) -> None:
+    f, x, labels = conv_classifier(), pixels(1, 8), torch.tensor([[0]])
+    save_file({"weight": torch.ones(1)}, tmp_path / "other.safetensors")
+    (tmp_path / "broken.safetensors").write_bytes(b"nothing")
+    for name, told in (
+        ("missing.safetensors", "there is no masker .* make one with proofmap train-masker"),
+        ("other.safetensors", "holds no masker"),
+        ("broken.safetensors", "cannot be read as safetensors"),
+    ):
+        with pytest.raises(InputError, match=told):
+            make_method(f"belief-masker:weights={tmp_path / name}")(f, x, labels)
+    with pytest.raises(
+        InputError, match="no masker of the kind phang-ca ships for Sequential; train one with"
+    ):
+        make_method("phang-masker")(f, x, labels)
+
+
+def test_the_same_net_is_known_however_it_is_used(maskers: dict[str, Path]) -> None:
+    """Wrapped, in half precision, or with fewer labels: the maps belong to the same net."""
+    f, x, labels = conv_classifier(), pixels(2, 8), torch.tensor([[0, 2]] * 2)
+    method = make_method(METHODS["dabkowski"].format(maskers["dabkowski"]))
+    expected = method(f, x, labels)
+    torch.testing.assert_close(method(f.restricted([0, 2]), x, labels), expected)
+    wrapped = Classifier(nn.Sequential(conv_net()), size=8, mean=f.mean, std=f.std)
+    torch.testing.assert_close(method(wrapped, x, labels), expected)
+    half = Classifier(conv_net().half(), size=8, mean=f.mean, std=f.std)
+    torch.testing.assert_close(method(half, x, labels), expected, rtol=0.02, atol=0.02)
+    changed = conv_net()
+    with torch.no_grad():
+        changed[0].weight[0] += 0.01
+    with pytest.raises(InputError, match="another net"):
+        method(Classifier(changed, size=8, mean=f.mean, std=f.std), x, labels)
+
+
+def test_records_name_the_masker_by_its_content(maskers: dict[str, Path], tmp_path: Path) -> None:
+    f = conv_classifier()
+    moved = tmp_path / "moved.safetensors"
+    moved.write_bytes(maskers["belief"].read_bytes())
+    one, other = (
+        make_method(METHODS["belief"].format(p)).prepare(f).record() for p in (maskers["belief"], moved)
+    )
+    assert (one["weights"], other["weights"]) == ("belief.safetensors", "moved.safetensors")
+    assert one["digest"] == other["digest"]

@@ -1,0 +1,141 @@
+"""``proofmap train-masker``, as a person or a script would use it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proofmap.methods.maskers.file import Header, read_header
+from tests.command import run
+
+NET = """
+import os, signal
+from pathlib import Path
+import torch
+import proofmap as pm
+
+class Tiny(torch.nn.Sequential):
+    def forward(self, x):
+        if os.environ.get("DIE") and Path("dying.checkpoint.safetensors").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(x)
+
+def tiny():
+    torch.manual_seed(0)
+    net = Tiny(
+        torch.nn.Conv2d(3, 6, 3, padding=1), torch.nn.ReLU(), torch.nn.AvgPool2d(4), torch.nn.Flatten(),
+        torch.nn.Linear(6 * 16, 2),
+    )
+    return pm.Classifier(net, size=16, names=["cat", "dog"])
+"""
+TRAIN = [
+    "train-masker",
+    "--model",
+    "net.py:tiny",
+    "--device",
+    "cpu",
+    "--data",
+    "photos",
+    "--steps",
+    "4",
+    "--batch",
+    "2",
+    "--width",
+    "4",
+    "--every",
+    "2",
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a net in a file and photos in a folder per label."""
+    (tmp_path / "net.py").write_text(NET)
+    for i in range(4):
+        place = tmp_path / "photos" / ("cat", "dog")[i % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(i).integers(0, 256, (20, 24, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(place / f"photo{i}.png")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_masker_is_trained_and_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "photos" / "cat" / "broken.png").write_text("no picture")
+    monkeypatch.setenv("PROOFMAP_PROGRESS_EVERY", "0")
+    assert run(monkeypatch, *TRAIN, "--kind", "dabkowski", "--out", "maskers/m.safetensors") == 0
+    printed = capsys.readouterr()
+    assert printed.out == "maskers/m.safetensors\n"
+    assert (
+        "training dabkowski: 2/12 passes" in printed.err
+    )  # three steps with one pass, one with three, of 2 images
+    assert "1 image of 5 could not be read and are left out" in printed.err
+    header = Header.parse(read_header(Path("maskers/m.safetensors")))
+    assert (header.data, header.images, header.recipe.steps) == ("photos", 4, 4)
+
+    assert run(monkeypatch, *TRAIN, "--kind", "dabkowski", "--out", "maskers/m.safetensors") == 0
+    assert "nothing left to do" in capsys.readouterr().err
+    explain = [
+        "explain",
+        "photos/dog",
+        "--model",
+        "net.py:tiny",
+        "--device",
+        "cpu",
+        "--labels",
+        "top2",
+        "--quiet",
+        "--method",
+    ]
+    assert run(monkeypatch, *explain, "real-time-saliency:weights=maskers/m.safetensors") == 0
+    assert run(monkeypatch, *explain, "belief-masker:weights=maskers/m.safetensors", "--out", "other") == 2
+    assert "is a masker of the kind dabkowski; this takes belief" in capsys.readouterr().err
+    assert not Path("other").exists()
+
+
+def test_a_process_that_is_killed_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = [*TRAIN, "--kind", "phang-ca", "--quiet", "--out"]
+    command = [sys.executable, "-m", "proofmap.cli", *options, "dying.safetensors"]
+    died = subprocess.run(command, env={**os.environ, "DIE": "1"}, check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert Path("dying.checkpoint.safetensors").exists() and not Path("dying.safetensors").exists()
+    assert run(monkeypatch, *options, "dying.safetensors") == 0
+    assert run(monkeypatch, *options, "whole.safetensors") == 0
+    assert Path("dying.safetensors").read_bytes() == Path("whole.safetensors").read_bytes()
+    assert not Path("dying.checkpoint.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        (["--kind", "phang"], "kind must be one of dabkowski, phang-fix, phang-ca, belief"),
+        (["--out", "m.pth"], "is named NAME.safetensors"),
+        (["--data", "nowhere"], "nowhere"),
+        (["--learning-rate", "-1"], "learning_rate must be positive"),
+        (["--layers", "0,7"], "layer '7' gives the logits no spatial map"),
+        (["--number", "1"], "at least 2 images"),
+        (["--out", "photos"], "is named NAME.safetensors"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_and_nothing_is_written(
+    changes: list[str],
+    told: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = sorted(folder.rglob("*.safetensors"))
+    usual = [] if "--out" in changes else ["--out", "m.safetensors"]
+    data = [word for word in TRAIN if word not in ("--data", "photos")] if "--data" in changes else TRAIN
+    assert run(monkeypatch, *data, "--quiet", *usual, *changes) == 2
+    assert told in capsys.readouterr().err
+    assert sorted(folder.rglob("*.safetensors")) == before == []
