@@ -1,6 +1,6 @@
 """Methods: each makes one heat map per label. ``proofmap methods`` lists them. One folder or file per family."""
 
-from proofmap.methods.cams import GradCAM
+from proofmap.methods.cams import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
 from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
 from proofmap.methods.gradients import Gradient, GradientInput
 from proofmap.methods.masks import BeliefMask, LearnedMask
@@ -19,15 +19,19 @@ __all__ = [
     "BeliefMask",
     "CenteredGaussian",
     "Cost",
+    "EigenCAM",
     "FromFunction",
     "GradCAM",
+    "GradCAMPlusPlus",
     "Gradient",
     "GradientInput",
+    "LayerCAM",
     "LearnedMask",
     "Method",
     "MethodLike",
     "Random",
     "ReadyMethod",
+    "ScoreCAM",
     "TopLabel",
     "make_method",
 ]
