@@ -1,5 +1,6 @@
 """Methods: each makes one heat map per label. ``proofmap methods`` lists them. One folder or file per family."""
 
+from proofmap.methods.attention import AttentionRollout, Chefer, LeGrad
 from proofmap.methods.cams import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
 from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
 from proofmap.methods.gradients import Gradient, GradientInput
@@ -16,8 +17,10 @@ from proofmap.methods.method import (
 
 __all__ = [
     "METHODS",
+    "AttentionRollout",
     "BeliefMask",
     "CenteredGaussian",
+    "Chefer",
     "Cost",
     "EigenCAM",
     "FromFunction",
@@ -26,6 +29,7 @@ __all__ = [
     "Gradient",
     "GradientInput",
     "LayerCAM",
+    "LeGrad",
     "LearnedMask",
     "Method",
     "MethodLike",

@@ -48,7 +48,7 @@ class Grid:
                 [3, 4]])
         """
         places = values[..., self.first : self.first + self.height * self.width]
-        return places.unflatten(-1, (self.height, self.width))
+        return places.reshape(*values.shape[:-1], self.height, self.width)
 
 
 @dataclass(frozen=True)

@@ -63,4 +63,4 @@ def first_component(activations: Tensor, centred: bool) -> Tensor:
     component = vectors[:, :, -1] * values[:, -1:].clamp_min(0).sqrt() * scale[:, :, 0]
     above, below = component.relu().square().sum(dim=1), (-component).relu().square().sum(dim=1)
     component = torch.where((above >= below)[:, None], component, -component)
-    return component.relu().unflatten(1, activations.shape[2:])
+    return component.relu().view(-1, *activations.shape[2:])

@@ -93,7 +93,7 @@ class ReadyScoreCAM(ReadyCAM[ScoreCAM]):
             return values.gather(1, labels[i].clamp_min(0))
 
         rows = in_batches(run, len(images) * channels, fast.batches[0])
-        return torch.cat(rows).unflatten(0, (len(images), channels)).transpose(1, 2)
+        return torch.cat(rows).view(len(images), channels, -1).transpose(1, 2)
 
 
 def scaled(masks: Tensor) -> Tensor:
