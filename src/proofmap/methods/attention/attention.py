@@ -112,21 +112,22 @@ class ReadyAttention(ReadyMethod):
 
     def relevance(self, images: Tensor, labels: Tensor) -> Tensor:
         """The relevance ``(N, L, T)`` of each token for each label; L is 1 where the method is label-free."""
-        free = self.method.label_free
-        with torch.set_grad_enabled(not free), AttentionMaps(differentiable=True) as recorded:
-            chosen = self.classifier(images).gather(1, labels.clamp_min(0))
-        maps, n = recorded.maps, len(images)
-        attention = [_by_head(a.detach(), n) for a in maps]
-        read = attention[0].new_zeros(1, attention[0].shape[-1])
-        read[:, list(self.tokens.read)] = 1 / len(self.tokens.read)
-        if free:
-            return self.method.relevance(attention, (), read)[:, None]
-        rows = []
-        for j in range(labels.shape[1]):
-            more = j < labels.shape[1] - 1
-            gradients = torch.autograd.grad(chosen[:, j].sum(), maps, retain_graph=more)
-            rows.append(self.method.relevance(attention, [_by_head(g, n) for g in gradients], read))
-        return torch.stack(rows, dim=1)
+        free, n = self.method.label_free, len(images)
+        with torch.set_grad_enabled(not free):
+            with AttentionMaps(differentiable=True) as recorded:
+                chosen = self.classifier(images).gather(1, labels.clamp_min(0))
+            maps = recorded.maps
+            attention = [_by_head(matrix.detach(), n) for matrix in maps]
+            read = attention[0].new_zeros(1, attention[0].shape[-1])
+            read[:, list(self.tokens.read)] = 1 / len(self.tokens.read)
+            if free:
+                return self.method.relevance(attention, (), read)[:, None]
+            rows = []
+            for j in range(labels.shape[1]):
+                more = j < labels.shape[1] - 1
+                gradients = torch.autograd.grad(chosen[:, j].sum(), maps, retain_graph=more)
+                rows.append(self.method.relevance(attention, [_by_head(g, n) for g in gradients], read))
+            return torch.stack(rows, dim=1)
 
 
 def _by_head(attention: Tensor, n: int) -> Tensor:

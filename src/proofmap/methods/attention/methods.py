@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,6 +12,12 @@ from torch import Tensor
 from proofmap.methods.attention.attention import AttentionMethod
 from proofmap.methods.method import METHODS, Need
 from proofmap.plugins.settings import setting
+
+_HEADS: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "mean": torch.mean,
+    "max": torch.amax,
+    "min": torch.amin,
+}
 
 
 @METHODS.register
@@ -33,7 +39,7 @@ class AttentionRollout(AttentionMethod):
     def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
         row = read.expand(len(attention[0]), 1, -1)
         for layer in reversed(attention):  # one row at a time, from the last layer to the first
-            joined = {"mean": layer.mean, "max": layer.amax, "min": layer.amin}[self.heads](dim=1)
+            joined = _HEADS[self.heads](layer, 1)
             joined = joined + torch.eye(joined.shape[-1], device=joined.device)
             row = row @ (joined / joined.sum(dim=-1, keepdim=True))
         return row[:, 0]
