@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import io
 import time
 from collections.abc import Callable
@@ -74,12 +75,12 @@ def main() -> None:
     images = torch.rand(args.images, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(device)
     labels = torch.arange(args.labels, device=device).expand(args.images, -1)
     mean, std = (torch.tensor(v, device=device).view(1, 3, 1, 1) for v in (f.mean, f.std))
-    x, net = (images - mean) / std, f.net
+    x, net = (images - mean) / std, copy.deepcopy(f.net).requires_grad_(True)
     print(f"{f.name} on {device}, {args.images} images x {args.labels} labels, torch {torch.__version__}")
 
     methods = [("grad-cam", "GradCAM"), ("grad-cam++", "GradCAMPlusPlus"), ("layer-cam", "LayerCAM")]
     if not args.skip_score_cam:
-        methods.append(("score-cam", "ScoreCAM"))
+        methods.append(("score-cam:preset=pytorch-grad-cam", "ScoreCAM"))
     for name, theirs in methods:
         ready = pm.make_method(name).prepare(f)
         ready(images, labels)
@@ -97,9 +98,11 @@ def main() -> None:
 
         with contextlib.redirect_stderr(io.StringIO()):  # Score-CAM draws a progress bar for every call
             found, batched = timed(whole)
-            looped = timed(single)[1] if name != "score-cam" else batched
+            looped = timed(single)[1] if theirs != "ScoreCAM" else batched
         cam.activations_and_grads.release()
-        beside = "" if name == "score-cam" else f"; looped over labels {batched:.2f} s, {batched / ours:.0f}x"
+        beside = (
+            "" if theirs == "ScoreCAM" else f"; looped over labels {batched:.2f} s, {batched / ours:.0f}x"
+        )
         print(
             f"{name}: ours {ours:.3f} s; {theirs} looped {looped:.2f} s, {looped / ours:.0f}x{beside}; "
             f"smallest correlation {agreement(maps, found):.6f}"

@@ -28,8 +28,10 @@ class ScoreCAM(CAM):
     """Score-CAM (Wang et al. 2020): relu(sum_k w_k A_k), w = softmax over k of the score of label a for the image x H_k.
 
     H_k is channel A_k, enlarged to the input and scaled to [0, 1]; the image is multiplied by it after normalisation, so
-    what is hidden shows gray. The score is the logit (preset ``paper``). Preset ``released``: as the authors' own code, where
-    w_k is the probability itself. Passes: one per channel, for any number of labels.
+    what is hidden shows gray. The score is the logit. Passes: one per channel, for any number of labels.
+
+    Presets: ``paper`` (the defaults), ``released`` (the authors' own code, where w_k is the probability itself),
+    ``pytorch-grad-cam`` (where channels are enlarged from corner to corner).
     """
 
     name: ClassVar[str] = "score-cam"
@@ -37,12 +39,17 @@ class ScoreCAM(CAM):
     description: ClassVar[str] = "feature maps, each weighted by the score of the image that it shows"
     needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-        "preset": {"paper": {}, "released": {"score": "probability", "weights": "score"}}
+        "preset": {
+            "paper": {},
+            "released": {"score": "probability", "weights": "score"},
+            "pytorch-grad-cam": {"align_corners": True},
+        }
     }
     score: Literal["logit", "probability"] = setting("logit", "what is read off for a masked image")
     weights: Literal["softmax", "score"] = setting(
         "softmax", "a softmax of the scores over channels, or the scores"
     )
+    align_corners: bool = setting(False, "enlarge channels so that corners lie on corners")
 
     def prepare(self, classifier: Classifier) -> ReadyScoreCAM:
         return ReadyScoreCAM(self, classifier, self.find(classifier))
@@ -86,7 +93,14 @@ class ReadyScoreCAM(ReadyCAM[ScoreCAM]):
         def run(start: int, stop: int) -> Tensor:
             pair = torch.arange(start, stop, device=images.device)
             i, k = pair // channels, pair % channels
-            masks = scaled(F.interpolate(activations[i, k][:, None], images.shape[2:], mode="bilinear"))
+            masks = scaled(
+                F.interpolate(
+                    activations[i, k][:, None],
+                    images.shape[2:],
+                    mode="bilinear",
+                    align_corners=self.method.align_corners,
+                )
+            )
             logits = fast(gray + masks * (images[i] - gray))
             task.advance(stop - start)
             values = logits if self.method.score == "logit" else self.classifier.log_f(logits).exp()
