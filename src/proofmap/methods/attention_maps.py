@@ -69,7 +69,8 @@ class AttentionMaps(TorchFunctionMode):
         if enable_gqa:
             times = query.shape[-3] // key.shape[-3]
             key, value = (t.repeat_interleave(times, dim=-3) for t in (key, value))
-        scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+        scale = query.shape[-1] ** -0.5 if scale is None else scale
+        scores = (query * scale) @ key.transpose(-2, -1)  # scaled first, which half precision needs
         if is_causal:
             attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         if attn_mask is not None and attn_mask.dtype == torch.bool:
