@@ -123,6 +123,17 @@ def test_score_cam_is_its_definition(spec: str) -> None:
                 torch.testing.assert_close(maps[i, j], expected, rtol=1e-3, atol=1e-5)
 
 
+def test_what_works_in_place_behind_the_layer_does_not_change_the_map() -> None:
+    first, second = (drawn(conv_net(4)) for _ in range(2))
+    second[3] = nn.ReLU(inplace=True)
+    maps = [
+        GradCAM(layer="2")(Classifier(net, size=16, batch_size=4), pixels(2, 16), LABELS)
+        for net in (first, second)
+    ]
+    assert float(maps[0].std()) > 0
+    assert torch.equal(*maps)
+
+
 def test_score_cam_shares_its_passes_between_labels() -> None:
     passes = []
     for labels in (torch.tensor([[0]]), torch.tensor([[0, 1, 2, 3]])):
