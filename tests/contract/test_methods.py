@@ -24,6 +24,7 @@ VARIANTS = [
     "attention-rollout",
     "chefer",
     "legrad",
+    "legrad:score=net",
     "top-label:gradient-x-input",
     "top-label:random:per_label=true",
     LEARNED,

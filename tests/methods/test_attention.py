@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods import AttentionRollout, Chefer, LeGrad, make_method
+from proofmap.methods import AttentionRollout, Chefer, Cost, LeGrad, make_method
 from proofmap.methods.attention.attention import find_tokens
 from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.probe import Grid
@@ -22,7 +22,7 @@ from proofmap.testing.nets import TokenNet, token_net
 from tests.toys import conv_net, counted_classifier, drawn, pixels
 
 SIZE, LABELS = (8, 10), torch.tensor([[2, 0, 1], [1, 3, 0]])
-METHODS = [AttentionRollout(), Chefer(), LeGrad()]
+METHODS = [AttentionRollout(), Chefer(), LeGrad(score="net")]
 
 
 class Written(nn.Module):
@@ -207,29 +207,45 @@ def test_one_forward_pass_serves_all_labels() -> None:
 
 def test_the_last_layers_alone() -> None:
     f, images = Classifier(token_net(SIZE), size=SIZE, batch_size=4), pixels(2, SIZE)
-    assert torch.equal(LeGrad(layers=2)(f, images, LABELS), LeGrad()(f, images, LABELS))
-    assert not torch.equal(LeGrad(layers=1)(f, images, LABELS), LeGrad()(f, images, LABELS))
+    both = [LeGrad(layers=1, score=score)(f, images, LABELS) for score in ("layer", "net")]
+    torch.testing.assert_close(*both)  # there the logit of the layer is the net's
+    for score in ("layer", "net"):
+        every = LeGrad(score=score)(f, images, LABELS)
+        assert torch.equal(LeGrad(layers=9, score=score)(f, images, LABELS), every)
+        assert not torch.allclose(both[0], every)
 
 
-def test_the_last_layer_of_legrad_is_that_of_torch_cam(torchvision: ModuleType, torchcam: ModuleType) -> None:
-    """At the last layer the logit that torch-cam reads from the layer's tokens is the net's own."""
+@pytest.mark.parametrize("layers", [1, None])
+def test_legrad_is_that_of_torch_cam(
+    torchvision: ModuleType, torchcam: ModuleType, layers: int | None
+) -> None:
+    """Theirs is told how logits are read from tokens; ours lets the net itself read them."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        net = torchvision.models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=4).eval()
+        net = torchvision.models.VisionTransformer(32, 8, 3, 2, 16, 32, num_classes=4).eval()
         nn.init.normal_(net.heads.head.weight)
     images = pixels(2, 32)
-    tokens = LeGrad(layers=1).prepare(Classifier(net, size=32, batch_size=4)).relevance(images, LABELS)
+    ready = LeGrad(layers=layers).prepare(Classifier(net, size=32, batch_size=4))
+    tokens = ready.relevance(images, LABELS)
+    assert ready.cost(3) == Cost(forward=layers or 3, gradient=3)
 
     def project(z: Tensor) -> Tensor:
         out: Tensor = net.heads(net.encoder.ln(z[:, 0]))
         return out
 
+    chosen = list(net.encoder.layers)[-(layers or 3) :]
     for j in range(3):
-        with torchcam.LeGrad(net, [net.encoder.layers[-1]], score_projection=project) as extractor:
+        with torchcam.LeGrad(net, chosen, score_projection=project) as extractor:
             net(images)
-            (expected,) = extractor(LABELS[:, j].tolist(), normalized=False)
-        torch.testing.assert_close(Grid(4, 4, 1).of(tokens[:, j]), expected.detach(), rtol=1e-3, atol=1e-7)
+            maps = extractor(LABELS[:, j].tolist(), normalized=False)
+        expected = torch.stack([found.detach() for found in maps]).mean(dim=0)
+        torch.testing.assert_close(Grid(4, 4, 1).of(tokens[:, j]), expected, rtol=1e-3, atol=1e-7)
     assert float(tokens.std()) > 1e-4
+
+
+def test_a_net_whose_layers_are_no_modules_has_no_logit_of_each() -> None:
+    with pytest.raises(InputError, match="use legrad:score=net"):
+        LeGrad()(Classifier(drawn(Written()), size=SIZE), pixels(1, SIZE), torch.tensor([[0]]))
 
 
 # ---- nets of others ----------------------------------------------------------------------------------------

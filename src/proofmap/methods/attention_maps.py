@@ -22,11 +22,11 @@ class AttentionMaps(TorchFunctionMode):
     """Within ``with``: the attention matrices of what runs, in order, each ``(N, heads, T, T)``, rows summing to one.
 
     With ``differentiable`` the first of them starts the graph, if nothing before it did: gradients with respect to
-    every matrix can be had, and what runs before the first costs no memory. ``noted`` is called at each attention, also
-    where queries are others than keys.
+    every matrix can be had, and what runs before the first costs no memory. ``noted`` is called at each attention, with
+    whether it is a square matrix: queries may be others than keys.
     """
 
-    def __init__(self, *, differentiable: bool = False, noted: Callable[[], None] | None = None) -> None:
+    def __init__(self, *, differentiable: bool = False, noted: Callable[[bool], None] | None = None) -> None:
         super().__init__()
         self.maps: list[Tensor] = []
         self.differentiable = differentiable
@@ -46,9 +46,10 @@ class AttentionMaps(TorchFunctionMode):
     def _note(self, attention: Tensor) -> Tensor:
         if attention.ndim not in (3, 4):  # the softmax of a head
             return attention
+        square = attention.shape[-1] == attention.shape[-2] > 1
         if self._noted is not None:
-            self._noted()
-        if attention.shape[-1] == attention.shape[-2] > 1:
+            self._noted(square)
+        if square:
             if self.differentiable and torch.is_grad_enabled() and not attention.requires_grad:
                 attention = attention.requires_grad_()
             self.maps.append(attention)

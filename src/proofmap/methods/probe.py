@@ -79,7 +79,8 @@ class Probe:
         outputs: the tensor that each module gave at last, in order of execution.
         given: every tensor that went into or came out of a module, in order.
         attention: the attention matrices, in order.
-        attending: the innermost modules that compute attention.
+        within: the modules that were running at each of them, outermost first.
+        attending: the innermost modules that compute any attention.
     """
 
     images: Tensor
@@ -89,6 +90,7 @@ class Probe:
     other: dict[str, str] = field(default_factory=dict)
     given: list[Tensor] = field(default_factory=list)
     attention: list[Tensor] = field(default_factory=list)
+    within: list[tuple[str, ...]] = field(default_factory=list)
     attending: set[str] = field(default_factory=set)
     _grids: dict[tuple[int, int], Grid | None] = field(default_factory=dict)
 
@@ -230,7 +232,13 @@ def probed(classifier: Classifier, what: str) -> Iterator[Probe]:
     named = [(name, module) for name, module in net.named_modules() if name]
     handles = [module.register_forward_pre_hook(enter(name)) for name, module in named]
     handles += [module.register_forward_hook(leave(name)) for name, module in named]
-    attention = AttentionMaps(noted=lambda: probe.attending.update(running[-1:]))
+
+    def noted(square: bool) -> None:
+        probe.attending.update(running[-1:])
+        if square:
+            probe.within.append(tuple(running))
+
+    attention = AttentionMaps(noted=noted)
     try:
         with torch.enable_grad():
             with attention:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -28,10 +29,12 @@ class Tokens:
     Attributes:
         grid: which of them are the image's patches.
         read: which of them the logits are read from: the class token, or all where patches are averaged.
+        blocks: for each attention the outermost module that has it and no other, if there is one that gives tokens.
     """
 
     grid: Grid
     read: tuple[int, ...]
+    blocks: tuple[str | None, ...]
 
 
 def find_tokens(classifier: Classifier) -> Tokens:
@@ -57,7 +60,16 @@ def find_tokens(classifier: Classifier) -> Tokens:
         if gradient is None:
             raise InputError(f"the logits of {classifier.name} do not depend on its last attention{_INSTEAD}")
         rows = gradient.abs().sum(dim=-1).flatten(0, -2).sum(dim=0)
-        return Tokens(grid, tuple(rows.nonzero().flatten().tolist()))
+        return Tokens(grid, tuple(rows.nonzero().flatten().tolist()), _blocks(probe))
+
+
+def _blocks(probe: Probe) -> tuple[str | None, ...]:
+    """The module of each attention that stands for a layer of the transformer."""
+    times = Counter(name for within in probe.within for name in within)
+    single = [
+        [name for name in within if times[name] == 1 and name in probe.outputs] for within in probe.within
+    ]
+    return tuple(names[0] if names else None for names in single)
 
 
 def _whole(attention: Tensor, probe: Probe) -> bool:
@@ -89,7 +101,7 @@ class AttentionMethod(Method):
     def prepare(self, classifier: Classifier) -> ReadyAttention:
         return ReadyAttention(self, classifier, find_tokens(classifier))
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int) -> Cost | None:
         return Cost(forward=1) if self.label_free else Cost(gradient=labels)
 
 
@@ -117,7 +129,7 @@ class ReadyAttention(ReadyMethod):
             with AttentionMaps(differentiable=True) as recorded:
                 chosen = self.classifier(images).gather(1, labels.clamp_min(0))
             maps = recorded.maps
-            attention = [_by_head(matrix.detach(), n) for matrix in maps]
+            attention = [by_head(matrix.detach(), n) for matrix in maps]
             read = attention[0].new_zeros(1, attention[0].shape[-1])
             read[:, list(self.tokens.read)] = 1 / len(self.tokens.read)
             if free:
@@ -126,10 +138,10 @@ class ReadyAttention(ReadyMethod):
             for j in range(labels.shape[1]):
                 more = j < labels.shape[1] - 1
                 gradients = torch.autograd.grad(chosen[:, j].sum(), maps, retain_graph=more)
-                rows.append(self.method.relevance(attention, [_by_head(g, n) for g in gradients], read))
+                rows.append(self.method.relevance(attention, [by_head(g, n) for g in gradients], read))
             return torch.stack(rows, dim=1)
 
 
-def _by_head(attention: Tensor, n: int) -> Tensor:
+def by_head(attention: Tensor, n: int) -> Tensor:
     """``(N, heads, T, T)`` in float32, also where images and heads share an axis."""
     return attention.float().reshape(n, -1, *attention.shape[-2:])

@@ -1,4 +1,4 @@
-"""Attention rollout, Chefer's relevance and LeGrad."""
+"""Attention rollout and Chefer's relevance."""
 
 from __future__ import annotations
 
@@ -64,22 +64,3 @@ class Chefer(AttentionMethod):
         for layer, gradient in zip(reversed(attention), reversed(gradients), strict=True):
             row = row + (read + row) @ (gradient * layer).relu().mean(dim=1)
         return row[:, 0]
-
-
-@METHODS.register
-@dataclass(frozen=True, kw_only=True)
-class LeGrad(AttentionMethod):
-    """LeGrad (Bousselham et al. 2024): mean over layers, heads and queries of relu(d logit_a / d A), for each key.
-
-    The paper differentiates, at each layer, the logit that the head would read from that layer's own tokens; here
-    it is the net's logit at all layers, which needs nothing but the net. At the last layer both are the same.
-    """
-
-    name: ClassVar[str] = "legrad"
-    reference: ClassVar[str] = "Bousselham et al. 2024"
-    description: ClassVar[str] = "positive gradient of the logit to the attention, over all layers"
-    layers: int | None = setting(None, "so many of the last layers; none means all", least=1)
-
-    def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
-        chosen = gradients[-(self.layers or len(gradients)) :]
-        return torch.stack([gradient.relu().mean(dim=(1, 2)) for gradient in chosen]).mean(dim=0)
