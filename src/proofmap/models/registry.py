@@ -164,13 +164,13 @@ _CIFAR_VIT = _OwnModel(
     ModelInfo(
         name="cifar10-vit",
         size=32,
-        weights="a file you give",
+        weights="inside this package" if cifar_vit.packaged_file().is_file() else "a file you give",
         description="CIFAR-10; a small vision transformer, 8 x 8 patches and a class token",
     ),
     build=CifarViT,
     arguments=cifar_vit.classifier_arguments,
     renamed=dict,
-    packaged=None,
+    packaged=cifar_vit.load_packaged if cifar_vit.packaged_file().is_file() else None,
 )
 
 _OWN = {
