@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.batching import BatchSizeWarning
+from proofmap.testing.nets import token_net
 from tests.toys import MEAN, STD, conv_net, pixels
 
 pytestmark = [
@@ -46,6 +48,23 @@ def test_every_method_and_score_agrees_with_the_cpu() -> None:
     for on_cpu, on_gpu in zip(found[0].results, found[1].results, strict=True):
         for a, b in zip(on_cpu.scores, on_gpu.scores, strict=True):
             assert abs(a.value - b.value) < 0.02, (on_cpu.name, a.name, a.value, b.value)
+
+
+CAMS = ["grad-cam", "grad-cam++", "layer-cam", "score-cam", "eigen-cam"]
+ATTENTION = ["attention-rollout", "chefer", "legrad", "legrad:score=net"]
+
+
+@pytest.mark.parametrize("name", [*CAMS, *ATTENTION])
+def test_maps_of_layers_and_attention_agree_with_the_cpu_also_in_half_precision(name: str) -> None:
+    images, labels = pixels(3, (16, 20)), torch.tensor([[0, 1], [2, 3], [1, 0]])
+    net = token_net((16, 20)) if name in ATTENTION else conv_net(seed=3)
+    expected = pm.make_method(name)(pm.Classifier(net, size=(16, 20)), images, labels)
+    for dtype, least in ((torch.float32, 0.9999), (torch.float16, 0.98)):
+        f = pm.Classifier(copy.deepcopy(net).to(dtype), size=(16, 20), device="cuda")
+        maps = pm.make_method(name)(f, images, labels)
+        assert maps.is_cuda and maps.dtype == torch.float32
+        both = torch.stack([maps.cpu().flatten(), expected.flatten()])
+        assert float(torch.corrcoef(both)[0, 1]) > least, dtype
 
 
 def test_random_fills_draw_the_same_backgrounds_on_both_devices() -> None:
