@@ -33,11 +33,9 @@ WORDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def checkpoint(transformers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as Hugging Face has it: a tiny CLIP with random weights, a tokenizer of whole words, a processor."""
+def save_words(transformers: ModuleType, folder: Path) -> None:
+    """A tokenizer of whole words."""
     tokenizers = pytest.importorskip("tokenizers")
-    folder = tmp_path_factory.mktemp("clip")
     words = tokenizers.Tokenizer(
         tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]")
     )
@@ -46,34 +44,64 @@ def checkpoint(transformers: ModuleType, tmp_path_factory: pytest.TempPathFactor
         single="<|startoftext|> $A <|endoftext|>",
         special_tokens=[("<|startoftext|>", 8), ("<|endoftext|>", 9)],
     )
+    special = {"pad_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "bos_token": "<|startoftext|>"}
     transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words,
-        unk_token="[UNK]",
-        pad_token="<|endoftext|>",
-        eos_token="<|endoftext|>",
-        bos_token="<|startoftext|>",
+        tokenizer_object=words, unk_token="[UNK]", model_max_length=16, **special
     ).save_pretrained(folder)
-    text = {"vocab_size": len(WORDS), "max_position_embeddings": 16, "eos_token_id": 9, "bos_token_id": 8}
-    config = transformers.CLIPConfig(
-        text_config={**TOWER, **text, "pad_token_id": 9},
-        vision_config={**TOWER, "image_size": 32, "patch_size": 8},
-        projection_dim=12,
+
+
+def save_processor(folder: Path, kind: str, size: dict[str, int]) -> None:
+    steps = ("do_resize", "do_normalize", "do_rescale", "do_convert_rgb")
+    processor = {
+        "image_processor_type": kind,
+        "size": size,
+        "crop_size": {"height": 32, "width": 32},
+        "do_center_crop": kind == "CLIPImageProcessor",
+        "image_mean": [0.5, 0.4, 0.3],
+        "image_std": [0.25, 0.2, 0.3],
+        **dict.fromkeys(steps, True),
+    }
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+
+
+def save_model(transformers: ModuleType, folder: Path, kind: str) -> None:
+    text = {**TOWER, "vocab_size": len(WORDS), "max_position_embeddings": 16}
+    tokens = {"eos_token_id": 9, "bos_token_id": 8, "pad_token_id": 9}
+    config = getattr(transformers, f"{kind}Config")(
+        text_config={**text, **tokens}, vision_config={**TOWER, "image_size": 32, "patch_size": 8}
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        transformers.CLIPModel(config).save_pretrained(folder)
-    processor = {
-        "image_processor_type": "CLIPImageProcessor",
-        "size": {"shortest_edge": 32},
-        "crop_size": {"height": 32, "width": 32},
-        "image_mean": [0.5, 0.4, 0.3],
-        "image_std": [0.25, 0.2, 0.3],
-        **dict.fromkeys(
-            ("do_resize", "do_center_crop", "do_normalize", "do_rescale", "do_convert_rgb"), True
-        ),
-    }
-    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+        getattr(transformers, f"{kind}Model")(config).save_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(transformers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as Hugging Face has it: a tiny CLIP with random weights, its tokenizer and its processor."""
+    folder = tmp_path_factory.mktemp("clip")
+    save_words(transformers, folder)
+    save_model(transformers, folder, "CLIP")
+    save_processor(folder, "CLIPImageProcessor", {"shortest_edge": 32})
     return folder
+
+
+def test_the_labels_of_siglip_do_not_exclude_each_other(transformers: ModuleType, tmp_path: Path) -> None:
+    save_words(transformers, tmp_path)
+    save_model(transformers, tmp_path, "Siglip")
+    save_processor(tmp_path, "SiglipImageProcessor", {"height": 32, "width": 32})
+    f = load_classifier(f"clip:{tmp_path}?labels=cat,dog,cup", batch_size=4)
+    images = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    tokens = transformers.AutoTokenizer.from_pretrained(tmp_path)(
+        [f"a photo of a {name}." for name in f.names], padding="max_length", return_tensors="pt"
+    )
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (f.mean, f.std))
+    with torch.no_grad():
+        model = transformers.SiglipModel.from_pretrained(tmp_path).eval()
+        given = {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}
+        expected = model(pixel_values=(images - mean) / std, **given).logits_per_image
+    assert f.independent
+    torch.testing.assert_close(f.logits(images), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(f.probabilities(images), expected.sigmoid(), rtol=1e-4, atol=1e-5)
 
 
 def test_the_logits_are_those_of_the_whole_model(checkpoint: Path, transformers: ModuleType) -> None:
