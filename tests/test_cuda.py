@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.batching import BatchSizeWarning
 from proofmap.methods import train_masker
+from proofmap.testing.nets import token_net
 from tests.toys import MEAN, STD, conv_net, pixels
 
 pytestmark = [
@@ -95,6 +97,23 @@ def test_maskers_are_trained_and_used_on_both_devices(kind: str, method: str, tm
         made = pm.make_method(method.format(tmp_path / f"{trained_on}.safetensors"))
         on_cpu, on_gpu = (made(classifier(device), images, labels).cpu() for device in ("cpu", "cuda"))
         assert torch.allclose(on_cpu, on_gpu, atol=5e-3 * float(on_cpu.abs().max()))
+
+
+CAMS = ["grad-cam", "grad-cam++", "layer-cam", "score-cam", "eigen-cam"]
+ATTENTION = ["attention-rollout", "chefer", "legrad", "legrad:score=net"]
+
+
+@pytest.mark.parametrize("name", [*CAMS, *ATTENTION])
+def test_maps_of_layers_and_attention_agree_with_the_cpu_also_in_half_precision(name: str) -> None:
+    images, labels = pixels(3, (16, 20)), torch.tensor([[0, 1], [2, 3], [1, 0]])
+    net = token_net((16, 20)) if name in ATTENTION else conv_net(seed=3)
+    expected = pm.make_method(name)(pm.Classifier(net, size=(16, 20)), images, labels)
+    for dtype, least in ((torch.float32, 0.9999), (torch.float16, 0.98)):
+        f = pm.Classifier(copy.deepcopy(net).to(dtype), size=(16, 20), device="cuda")
+        maps = pm.make_method(name)(f, images, labels)
+        assert maps.is_cuda and maps.dtype == torch.float32
+        both = torch.stack([maps.cpu().flatten(), expected.flatten()])
+        assert float(torch.corrcoef(both)[0, 1]) > least, dtype
 
 
 def test_random_fills_draw_the_same_backgrounds_on_both_devices() -> None:

@@ -2,6 +2,9 @@
 
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.controls import CenteredGaussian, Edges, Random
+from proofmap.methods.attention import AttentionRollout, Chefer, LeGrad
+from proofmap.methods.cams import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
+from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
 from proofmap.methods.gradients import Gradient, GradientInput
 from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
 from proofmap.methods.gradients import (
@@ -49,6 +52,7 @@ __all__ = [
     "LRP",
     "IBA",
     "METHODS",
+    "AttentionRollout",
     "BeliefMask",
     "Blurred",
     "BeliefMasker",
@@ -60,8 +64,12 @@ __all__ = [
     "DiffMask",
     "ExtremalPerturbation",
     "FongVedaldi",
+    "Chefer",
+    "Cost",
+    "EigenCAM",
     "FromFunction",
     "GradCAM",
+    "GradCAMPlusPlus",
     "Gradient",
     "GradientInput",
     "GreedyInsertion",
@@ -72,6 +80,8 @@ __all__ = [
     "GuidedBackprop",
     "IntegratedGradients",
     "IGOSPlusPlus",
+    "LayerCAM",
+    "LeGrad",
     "LearnedMask",
     "Method",
     "MethodLike",
@@ -87,6 +97,7 @@ __all__ = [
     "Random",
     "ReadyMethod",
     "RealTimeSaliency",
+    "ScoreCAM",
     "TopLabel",
     "Wrapper",
     "make_method",

@@ -21,7 +21,7 @@ from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, required
 from proofmap.plugins.specs import make_plugin
 
-Need = Literal["gradients", "layer", "distractors", "masker"]
+Need = Literal["gradients", "layer", "attention", "distractors", "masker"]
 Family = Literal[
     "gradients", "cam", "perturbation", "mask", "masker", "propagation", "attention", "control", "other"
 ]

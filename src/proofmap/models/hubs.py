@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from proofmap.core.errors import MissingExtra, ModelError, ProofmapError, require
+from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError, require
+from proofmap.models.clip import TEMPLATE, zero_shot_arguments
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
 from proofmap.models.weights import first_line
@@ -34,7 +35,7 @@ class HubNet(NamedTuple):
 
 
 def load_from_hub(spec: ModelSpec) -> HubNet:
-    """The net a spec of the schemes ``torchvision``, ``timm``, ``hf`` names.
+    """The net a spec of the schemes ``torchvision``, ``timm``, ``hf``, ``clip`` names.
 
     Raises:
         ModelError: there is no such net, or its weights cannot be downloaded or read.
@@ -42,6 +43,8 @@ def load_from_hub(spec: ModelSpec) -> HubNet:
     """
     download = spec.pretrained and spec.weights is None
     with _plain_tensors_only(), _model_errors(spec, download):
+        if spec.scheme == "clip":
+            return _clip(spec)
         return HUBS[spec.scheme](spec.name, download)
 
 
@@ -148,6 +151,20 @@ def _hf(name: str, pretrained: bool) -> HubNet:
     return HubNet(LogitsOf(model, reverse_channels), arguments)
 
 
+def _clip(spec: ModelSpec) -> HubNet:
+    """A repository or folder of Hugging Face with the two towers of CLIP, for the labels that the spec names."""
+    if spec.weights is not None or not spec.pretrained:
+        raise InputError(
+            f"{spec.text}: a zero-shot classifier is made from a checkpoint; leave out weights and pretrained"
+        )
+    if "labels" not in spec.options:
+        raise InputError(
+            f"{spec.text} needs labels: write clip:{spec.name}?labels=cat,dog or ?labels=FILE.txt"
+        )
+    template = spec.options.get("template", TEMPLATE)
+    return HubNet(*zero_shot_arguments(spec.name, spec.options["labels"], template, _hf_preprocessing))
+
+
 def _hf_preprocessing(processor: Any, spec: str) -> tuple[dict[str, Any], bool]:
     """Size, mean and std measured on the processor itself, and whether it reverses the colour channels.
 
@@ -245,7 +262,7 @@ def _model_errors(spec: ModelSpec, download: bool) -> Iterator[None]:
     except ImportError as error:  # transformers imports its parts, and torchvision, only when they are used
         raise MissingExtra(
             f"{spec.text} needs a package that cannot be imported ({first_line(error)}). "
-            f"Install what it needs with: pip install 'proofmap[{spec.scheme}]'"
+            f"Install what it needs with: pip install 'proofmap[{'hf' if spec.scheme == 'clip' else spec.scheme}]'"
         ) from error
     except Exception as error:  # each hub and each of its network libraries has errors of its own
         reason = first_line(error)

@@ -13,8 +13,9 @@ from torch import nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ModelError
-from proofmap.models import cifar_resnet, efficientnet_lite
+from proofmap.models import cifar_resnet, cifar_vit, efficientnet_lite
 from proofmap.models.cifar_resnet import CifarResNet
+from proofmap.models.cifar_vit import CifarViT
 from proofmap.models.efficientnet_lite import EfficientNetLite
 from proofmap.models.function_file import call_function_file
 from proofmap.models.hubs import load_from_hub, unknown_name
@@ -64,7 +65,7 @@ def load_classifier(
 
     Args:
         spec: ``efficientnet-lite0``, ``cifar10-resnet56@FILE``, ``torchvision:resnet50``, ``timm:NAME``,
-            ``hf:ORG/NAME``, ``FILE.py:FUNCTION``; see :mod:`proofmap.models.spec` and :func:`list_models`.
+            ``hf:ORG/NAME``, ``clip:DIR?labels=cat,dog``, ``FILE.py:FUNCTION``; see :mod:`proofmap.models.spec` and :func:`list_models`.
         weights: a ``.safetensors`` file or PyTorch checkpoint instead of the published weights.
         pretrained: False for random weights, the same on every call.
         device: where to run; the CPU when left out.
@@ -103,7 +104,7 @@ def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
         scheme, colon, name = spec.name.rpartition(":")
         if colon:
             raise unknown_name(scheme, SCHEMES, f"{spec.text!r} cannot be found: there is no hub")
-        elsewhere = [f"{hub}:{name}" for hub in SCHEMES if hub != "hf" or "/" in name]
+        elsewhere = [f"{hub}:{name}" for hub in SCHEMES if hub in ("torchvision", "timm") or "/" in name]
         raise unknown_name(spec.name, [*_OWN, *elsewhere], "Proofmap has no model")
     model = _OWN[spec.name]
     if spec.weights is None and spec.pretrained and model.packaged is None:
@@ -159,12 +160,26 @@ def _cifar(depth: int, num_classes: int) -> _OwnModel:
     )
 
 
+_CIFAR_VIT = _OwnModel(
+    ModelInfo(
+        name="cifar10-vit",
+        size=32,
+        weights="inside this package" if cifar_vit.packaged_file().is_file() else "a file you give",
+        description="CIFAR-10; a small vision transformer, 8 x 8 patches and a class token",
+    ),
+    build=CifarViT,
+    arguments=cifar_vit.classifier_arguments,
+    renamed=dict,
+    packaged=cifar_vit.load_packaged if cifar_vit.packaged_file().is_file() else None,
+)
+
 _OWN = {
     model.info.name: model
     for model in (
         *(_efficientnet(number) for number in efficientnet_lite.VARIANTS),
         *(_cifar(depth, 10) for depth in (*cifar_resnet.BASIC_DEPTHS, cifar_resnet.BOTTLENECK_DEPTH)),
         _cifar(cifar_resnet.BOTTLENECK_DEPTH, 100),
+        _CIFAR_VIT,
     )
 }
 
@@ -175,6 +190,12 @@ _ELSEWHERE = (
     ModelInfo("timm:NAME", None, "timm downloads them", "any of its models, with or without a tag"),
     ModelInfo(
         "hf:ORG/NAME", None, "transformers downloads them", "an image classifier of Hugging Face, or a folder"
+    ),
+    ModelInfo(
+        "clip:ORG/NAME?labels=FILE.txt",
+        None,
+        "transformers downloads them",
+        "zero-shot: the labels are words; or a folder, or labels=cat,dog",
     ),
     ModelInfo(
         "FILE.py:FUNCTION",

@@ -6,23 +6,28 @@ torchvision:resnet50                      a hub's net, its weights and its prepr
 torchvision:resnet50.IMAGENET1K_V1        ... with one of several published weights
 timm:resnet18?pretrained=false            ... untrained
 hf:google/vit-base-patch16-224            a repository of Hugging Face, or a folder in its layout
+clip:DIR?labels=cat,dog                   a CLIP-like checkpoint; the labels are words, or labels=FILE.txt
+clip:DIR?labels=l.txt&template=a {}.      ... with another sentence than "a photo of a {}."
 nets/mine.py:make                         whatever your function returns
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from proofmap.core.errors import InputError
 
-SCHEMES = ("torchvision", "timm", "hf")
+SCHEMES = ("torchvision", "timm", "hf", "clip")
+
+_OPTIONS = {"clip": ("labels", "template")}
 
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w*))?")
 _NAMED = re.compile(
     rf"(?:(?P<scheme>{'|'.join(SCHEMES)}):)?"
-    r"(?P<name>[^@?]*[^@?:])(?:@(?P<weights>[^?]+))?(?:\?pretrained=(?P<pretrained>true|false))?"
+    r"(?P<name>[^@?]*[^@?:])(?:@(?P<weights>[^?]+))?(?:\?(?P<options>.+))?"
 )
 
 
@@ -32,11 +37,12 @@ class ModelSpec:
 
     Attributes:
         text: as it was written.
-        scheme: ``""`` for our own nets, ``torchvision``, ``timm``, ``hf``, or ``file``.
+        scheme: ``""`` for our own nets, ``torchvision``, ``timm``, ``hf``, ``clip``, or ``file``.
         name: the net's name there; the path of the Python file for ``file``.
         function: the function in that file.
         weights: a file that replaces the published weights.
         pretrained: False for a net with random weights.
+        options: what else the scheme takes: ``labels`` and ``template`` of ``clip``.
     """
 
     text: str
@@ -45,6 +51,7 @@ class ModelSpec:
     function: str = ""
     weights: Path | None = None
     pretrained: bool = True
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> ModelSpec:
@@ -64,12 +71,20 @@ class ModelSpec:
                 )
             return cls(text, "file", match["path"], function=match["function"])
         if match := _NAMED.fullmatch(text):
-            weights = Path(match["weights"]) if match["weights"] else None
-            trained = match["pretrained"] != "false"
-            return cls(text, match["scheme"] or "", match["name"], weights=weights, pretrained=trained)
+            scheme, weights = match["scheme"] or "", Path(match["weights"]) if match["weights"] else None
+            options = dict(part.partition("=")[::2] for part in (match["options"] or "").split("&") if part)
+            trained = options.pop("pretrained", "true")
+            known = _OPTIONS.get(scheme, ())
+            if (
+                trained in ("true", "false")
+                and all(options.get(key) for key in options)
+                and {*known} >= {*options}
+            ):
+                return cls(text, scheme, match["name"], "", weights, trained == "true", options)
         raise InputError(
             f"model {text!r} cannot be read. Write a name, such as efficientnet-lite0 or timm:resnet18, "
-            "followed by @FILE for weights of your own or ?pretrained=false for none; or FILE.py:FUNCTION"
+            "followed by @FILE for weights of your own or ?pretrained=false for none; clip:DIR?labels=FILE.txt; "
+            "or FILE.py:FUNCTION"
         )
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.progress import SilentTask
 from proofmap.methods import Method
+from proofmap.methods.method import Need
 from proofmap.testing.contract import raises
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, values
 from proofmap.testing.plugins import (
@@ -26,11 +27,12 @@ check_method = plugin_contract(Method)
 
 N, SIZE = 3, PICTURES.size
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
-NEEDS = {"gradients", "layer", "distractors", "masker"}
+NEEDS = set(get_args(Need))
 
 
-def classifier(batch_size: int = 64) -> Classifier:
-    return classifier_of(PICTURES, batch_size=batch_size)
+def classifier(method: Method, batch_size: int = 64) -> Classifier:
+    """A small net that has what the method needs: convolutions, or attention."""
+    return classifier_of(PICTURES, batch_size=batch_size, attention="attention" in method.needs)
 
 
 def images() -> Tensor:
@@ -50,7 +52,7 @@ def what_it_needs_is_known(method: Method) -> None:
 
 @check_method.promise
 def maps_are_finite_float32_one_per_label(method: Method) -> None:
-    maps = method(classifier(), images(), LABELS)
+    maps = method(classifier(method), images(), LABELS)
     expected = (*LABELS.shape, *SIZE)
     assert maps.shape == expected, f"got maps {tuple(maps.shape)}, expected {expected}"
     assert maps.dtype == torch.float32, f"maps are {maps.dtype}"
@@ -61,20 +63,20 @@ def maps_are_finite_float32_one_per_label(method: Method) -> None:
 
 @check_method.promise
 def maps_are_not_constant(method: Method) -> None:
-    maps = method(classifier(), images(), LABELS).flatten(2)
+    maps = method(classifier(method), images(), LABELS).flatten(2)
     constant = maps.amax(dim=2) == maps.amin(dim=2)
     assert not bool(constant.any()), f"{int(constant.sum())} of {constant.numel()} maps have one value only"
 
 
 @check_method.promise
 def one_image_with_one_label_is_enough(method: Method) -> None:
-    shape = tuple(method(classifier(), images()[:1], LABELS[:1, :1]).shape)
+    shape = tuple(method(classifier(method), images()[:1], LABELS[:1, :1]).shape)
     assert shape == (1, 1, *SIZE), f"got maps {shape}, expected {(1, 1, *SIZE)}"
 
 
 @check_method.promise
 def label_free_means_one_map_for_all_labels(method: Method) -> None:
-    maps = method(classifier(), images(), LABELS)
+    maps = method(classifier(method), images(), LABELS)
     same = torch.equal(maps[:, 0], maps[:, 1]) and torch.equal(maps[:, 0], maps[:, 2])
     found = "the same" if same else "different"
     assert same == method.label_free, f"label_free is {method.label_free}, but labels get {found} maps"
@@ -82,7 +84,7 @@ def label_free_means_one_map_for_all_labels(method: Method) -> None:
 
 @check_method.promise
 def stochastic_means_that_the_seed_matters(method: Method) -> None:
-    one, again, other = (method(classifier(), images(), LABELS, seed=seed) for seed in (0, 0, 1))
+    one, again, other = (method(classifier(method), images(), LABELS, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(one, again), "the same seed gives two different maps"
     found = "the same map" if torch.equal(one, other) else "different maps"
     assert torch.equal(one, other) != method.stochastic, (
@@ -92,10 +94,10 @@ def stochastic_means_that_the_seed_matters(method: Method) -> None:
 
 @check_method.promise
 def places_without_a_label_are_zero_and_disturb_no_other(method: Method) -> None:
-    expected = method(classifier(), images(), LABELS)
+    expected = method(classifier(method), images(), LABELS)
     padded = LABELS.clone()
     padded[1, 1:], padded[2, 1] = -1, -1
-    maps = method(classifier(), images(), padded)
+    maps = method(classifier(method), images(), padded)
     assert maps[padded < 0].count_nonzero() == 0, "a map for the label -1 is not zero"
     assert_alike(maps[padded >= 0], expected[padded >= 0], "maps", "where another place has the label -1")
 
@@ -119,32 +121,32 @@ def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
 
 @check_method.promise
 def the_batch_size_changes_nothing(method: Method) -> None:
-    expected = method(classifier(), images(), LABELS)
+    expected = method(classifier(method), images(), LABELS)
     for batch_size in (1, 5):
-        maps = method(classifier(batch_size), images(), LABELS)
+        maps = method(classifier(method, batch_size), images(), LABELS)
         assert_alike(maps, expected, "maps", f"with batches of {batch_size}")
 
 
 @check_method.promise
 def the_order_of_images_and_labels_changes_nothing(method: Method) -> None:
-    expected = method(classifier(), images(), LABELS)
+    expected = method(classifier(method), images(), LABELS)
     turned, shuffled = torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])
-    maps = method(classifier(), images()[turned], LABELS[turned][:, shuffled])
+    maps = method(classifier(method), images()[turned], LABELS[turned][:, shuffled])
     assert_alike(maps, expected[turned][:, shuffled], "maps", "with the order")
 
 
 @check_method.promise
 def an_image_alone_gets_the_map_it_gets_among_others(method: Method) -> None:
-    together = method(classifier(), images(), LABELS)
-    alone = method(classifier(), images()[1:2], LABELS[1:2])
+    together = method(classifier(method), images(), LABELS)
+    alone = method(classifier(method), images()[1:2], LABELS[1:2])
     assert_alike(alone, together[1:2], "maps", "when an image is alone")
 
 
 @check_method.promise
 def it_works_where_gradients_are_switched_off(method: Method) -> None:
-    expected = method(classifier(), images(), LABELS)
+    expected = method(classifier(method), images(), LABELS)
     with torch.no_grad():
-        maps = method(classifier(), images(), LABELS)
+        maps = method(classifier(method), images(), LABELS)
         assert not torch.is_grad_enabled(), "gradients are left switched on"
     assert_alike(maps, expected, "maps", "inside torch.no_grad()")
 
@@ -154,12 +156,14 @@ def it_works_where_gradients_are_switched_off(method: Method) -> None:
 
 @check_method.promise
 def the_net_is_afterwards_what_it_was(method: Method) -> None:
-    assert_net_stays_as_it_is(lambda classifier: method(classifier, images(), LABELS))
+    assert_net_stays_as_it_is(
+        lambda classifier: method(classifier, images(), LABELS), attention="attention" in method.needs
+    )
 
 
 @check_method.promise
 def no_hook_is_left_on_the_classifier(method: Method) -> None:
-    f = classifier()
+    f = classifier(method)
     method(f, images(), LABELS)
     assert isinstance(f.net, nn.Module) and hooks(f.net) == 0, "a hook is left on classifier.net"
 
@@ -167,7 +171,7 @@ def no_hook_is_left_on_the_classifier(method: Method) -> None:
 @check_method.promise
 def images_and_labels_stay_as_they_are(method: Method) -> None:
     x, labels = images(), LABELS.clone()
-    method(classifier(), x, labels)
+    method(classifier(method), x, labels)
     assert torch.equal(x, images()), "the images were changed"
     assert not x.requires_grad, "the images require a gradient; work on a copy"
     assert torch.equal(labels, LABELS), "the labels were changed"
@@ -175,7 +179,7 @@ def images_and_labels_stay_as_they_are(method: Method) -> None:
 
 @check_method.promise
 def the_global_random_state_is_not_touched(method: Method) -> None:
-    f, x = classifier(), images()
+    f, x = classifier(method), images()
     assert_global_randomness_is_not_used(lambda: method(f, x, LABELS), "maps")
 
 
@@ -204,7 +208,7 @@ class CountedTask(SilentTask):
 @check_method.promise
 def progress_does_what_it_announced(method: Method) -> None:
     progress = CountedProgress()
-    method(classifier(2), images(), LABELS, progress=progress)
+    method(classifier(method, 2), images(), LABELS, progress=progress)
     assert progress.done == progress.announced, (
         f"{progress.announced} passes were announced and {progress.done} done"
     )
@@ -220,4 +224,4 @@ def labels_and_images_that_do_not_fit_are_refused(method: Method) -> None:
     ]
     for told, x, labels in refused:
         with raises(InputError, told):
-            method(classifier(), x, labels)
+            method(classifier(method), x, labels)

@@ -56,6 +56,31 @@ def conv_net(labels: int = 4, *, seed: int = 0, channels: int = 3, width: int = 
     return drawn(net, seed)
 
 
+class TokenNet(nn.Module):
+    """A vision transformer: patches of 2x2 pixels, a class token, two layers of attention, a linear head on the class token."""
+
+    def __init__(self, size: tuple[int, int], labels: int = 4, *, channels: int = 3, width: int = 8) -> None:
+        super().__init__()
+        patches = (size[0] // 2) * (size[1] // 2)
+        self.patches = nn.Conv2d(channels, width, 2, stride=2)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.positions = nn.Parameter(torch.zeros(1, 1 + patches, width))
+        layer = nn.TransformerEncoderLayer(width, 2, 2 * width, batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(width, labels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.class_token.expand(len(x), -1, -1), tokens], dim=1)
+        logits: Tensor = self.head(self.encoder(tokens + self.positions)[:, 0])
+        return logits
+
+
+def token_net(size: tuple[int, int], labels: int = 4, *, seed: int = 0, channels: int = 3) -> TokenNet:
+    """:class:`TokenNet` with weights that depend on the seed alone."""
+    return drawn(TokenNet(size, labels, channels=channels), seed)
+
+
 def conv_classifier(
     size: int | tuple[int, int] = 8, labels: int = 4, *, seed: int = 0, **options: Any
 ) -> Classifier:
@@ -63,10 +88,21 @@ def conv_classifier(
     return Classifier(conv_net(labels, seed=seed), size=size, **{"mean": MEAN, "std": STD, **options})
 
 
-def classifier_of(inputs: Inputs, labels: int = 4, *, batch_size: int = 64) -> Classifier:
-    """A small net of one kind of input: :func:`conv_net` for pictures, two linear layers for others."""
+def picture_net(inputs: Pictures, labels: int = 4, *, attention: bool = False) -> nn.Module:
+    """:func:`conv_net`, or :func:`token_net` for what needs attention."""
+    if attention:
+        return token_net(inputs.size, labels, channels=inputs.channels)
+    return conv_net(labels, channels=inputs.channels)
+
+
+def classifier_of(
+    inputs: Inputs, labels: int = 4, *, batch_size: int = 64, attention: bool = False
+) -> Classifier:
+    """A small net of one kind of input: :func:`picture_net` for pictures, two linear layers for others."""
     if isinstance(inputs, Pictures):
-        return Classifier(conv_net(labels, channels=inputs.channels), inputs=inputs, batch_size=batch_size)
+        return Classifier(
+            picture_net(inputs, labels, attention=attention), inputs=inputs, batch_size=batch_size
+        )
     layers = nn.Flatten(), nn.Linear(math.prod(inputs.shape), 16), nn.ReLU(), nn.Linear(16, labels)
     return Classifier(drawn(nn.Sequential(*layers)), inputs=inputs, batch_size=batch_size)
 

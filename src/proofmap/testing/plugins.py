@@ -18,7 +18,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.metrics import Metric
 from proofmap.plugins.settings import Plugin, setting_names
 from proofmap.testing.contract import Contract
-from proofmap.testing.nets import PICTURES, conv_net
+from proofmap.testing.nets import PICTURES, picture_net
 
 P = TypeVar("P", bound=Plugin)
 
@@ -133,9 +133,9 @@ def hooks(net: nn.Module) -> int:
     )
 
 
-def assert_net_stays_as_it_is(run: Callable[[Classifier], object]) -> None:
+def assert_net_stays_as_it_is(run: Callable[[Classifier], object], *, attention: bool = False) -> None:
     """A net in training mode is, after it was used through its classifier, what it was before."""
-    net = nn.Sequential(conv_net(), nn.Dropout(0.5)).train()
+    net = nn.Sequential(picture_net(PICTURES, attention=attention), nn.Dropout(0.5)).train()
     before = copy.deepcopy(net.state_dict())
     run(Classifier(net, inputs=PICTURES, batch_size=64))
     assert all(module.training for module in net.modules()), "the net left its training mode"

@@ -35,7 +35,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.progress import Progress, Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
-from proofmap.methods.cams.grad_cam import GradCAM
+from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput, check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots
 from proofmap.methods.masks.precision import Precision, chosen_precision

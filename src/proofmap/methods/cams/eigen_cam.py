@@ -1,0 +1,66 @@
+"""Eigen-CAM: what most of the channels have in common, whatever the label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.methods.cams.cam import CAM, ReadyCAM
+from proofmap.methods.cams.layers import captured
+from proofmap.methods.method import METHODS, Cost, Need
+from proofmap.plugins.settings import setting
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class EigenCAM(CAM):
+    """Eigen-CAM (Muhammad and Yeasin 2020): relu(A v), v the first right singular vector of A as places x channels.
+
+    The sign of v is free; here the larger part of the map is above zero. With ``centred`` each channel's mean is
+    taken off first, as pytorch-grad-cam does it, whose sign is left to chance.
+    """
+
+    name: ClassVar[str] = "eigen-cam"
+    reference: ClassVar[str] = "Muhammad and Yeasin 2020"
+    description: ClassVar[str] = "first principal component of the last feature map, without a label"
+    label_free = True
+    needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
+    centred: bool = setting(False, "take off each channel's mean over places first")
+
+    def prepare(self, classifier: Classifier) -> ReadyEigenCAM:
+        return ReadyEigenCAM(self, classifier, self.find(classifier))
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(forward=1)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyEigenCAM(ReadyCAM[EigenCAM]):
+    """Of one net: one pass."""
+
+    def low_resolution(self, images: Tensor, labels: Tensor) -> Tensor:
+        with torch.no_grad(), captured(self.classifier, self.layer) as outputs:
+            self.classifier(images)
+            activations = self.layer.places.of(outputs[-1]).float()
+        return first_component(activations, self.method.centred)[:, None]
+
+
+def first_component(activations: Tensor, centred: bool) -> Tensor:
+    """relu(A v) ``(N, h, w)`` for activations ``(N, C, h, w)``.
+
+    With A = U S V^T it is the first column of U S, so the eigenvectors of A A^T, places x places, are enough.
+    """
+    features = activations.flatten(2).transpose(1, 2)
+    if centred:
+        features = features - features.mean(dim=1, keepdim=True)
+    scale = features.abs().amax(dim=(1, 2), keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+    gram = (features / scale) @ (features / scale).transpose(1, 2)
+    values, vectors = torch.linalg.eigh(gram)
+    component = vectors[:, :, -1] * values[:, -1:].clamp_min(0).sqrt() * scale[:, :, 0]
+    above, below = component.relu().square().sum(dim=1), (-component).relu().square().sum(dim=1)
+    component = torch.where((above >= below)[:, None], component, -component)
+    return component.relu().view(-1, *activations.shape[2:])

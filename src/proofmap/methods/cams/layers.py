@@ -1,0 +1,108 @@
+"""The layer a class activation map is read from: found by itself, proven by a gradient, and its activations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.methods.probe import Places, Probe, module_of, probed
+
+_WHAT = "a class activation map"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer by its name, where the places are in its output, and how many channels it has."""
+
+    name: str
+    places: Places
+    channels: int
+
+
+def find_layer(classifier: Classifier) -> Layer:
+    """The last module, in order of execution, whose output is a spatial map that the logits depend on.
+
+    Spatial means ``(N, C, h, w)`` or ``(N, h, w, C)`` with more than one place and the image's proportions, or tokens
+    ``(N, T, C)`` whose places a gradient probe has proven (:mod:`proofmap.methods.probe`). The logits must depend on
+    more than one place: behind the last attention of a net with a class token they do not. The inside of an attention
+    is passed over.
+    """
+    with probed(classifier, _WHAT) as probe:
+        mixing = ""
+        for name, output in reversed(probe.outputs.items()):
+            if probe.inside_attention(name) or output.ndim not in (3, 4):
+                continue
+            gradient = probe.gradient(output)
+            if gradient is None:
+                continue
+            places = probe.places(output)
+            if places is None:
+                mixing = mixing or (name if output.ndim == 3 and min(output.shape[1:]) > 1 else "")
+            elif not mixing and _reaches_many(places.of(gradient)):
+                return Layer(name, places, output.shape[places.channels])
+    why = f", and {mixing!r} mixes tokens behind any that has" if mixing else ""
+    raise InputError(
+        f"no layer gives the logits a spatial map (N, C, h, w){why}; name a layer with layer=, "
+        "or use a method that needs none"
+    )
+
+
+def named_layer(classifier: Classifier, name: str, *, gradients: bool) -> Layer:
+    """The layer of that name, if it can serve; with ``gradients`` the logits must depend on it."""
+    modules = dict(module_of(classifier, _WHAT).named_modules())
+    if name not in modules:
+        raise InputError(
+            f"the net has no layer {name!r}; its last layers are {', '.join(list(modules)[-6:])}"
+        )
+    with probed(classifier, _WHAT) as probe:
+        output = _output_of(probe, name)
+        if gradients and probe.gradient(output) is None:
+            raise InputError(f"the logits do not depend on layer {name!r}; name another one")
+        places = probe.places(output)
+        if places is None:
+            raise InputError(
+                f"layer {name!r} gives (N, {', '.join(map(str, output.shape[1:]))}), not a spatial map (N, C, h, w) or tokens that have places"
+            )
+        return Layer(name, places, output.shape[places.channels])
+
+
+def _output_of(probe: Probe, name: str) -> Tensor:
+    if name in probe.outputs:
+        return probe.outputs[name]
+    if name in probe.other:
+        raise InputError(f"layer {name!r} gives {probe.other[name]}, not a spatial map (N, C, h, w)")
+    raise InputError(f"layer {name!r} does not run when the net does; name another one")
+
+
+def _reaches_many(gradient: Tensor) -> bool:
+    """Whether a gradient ``(N, C, h, w)`` is not zero at more than one place of an image."""
+    return int((gradient.abs().sum(dim=1) > 0).flatten(1).sum(dim=1).max()) > 1
+
+
+@contextmanager
+def captured(classifier: Classifier, layer: Layer) -> Iterator[list[Tensor]]:
+    """Collect the outputs of a layer while the net runs; leaves no hook behind.
+
+    Where gradients are enabled, they start at the layer: its output is cut off from what made it, so the backbone keeps no
+    graph and gradients end here.
+    """
+    outputs: list[Tensor] = []
+
+    def hook(module: object, inputs: object, output: Tensor) -> Tensor | None:
+        if not torch.is_grad_enabled():
+            outputs.append(output)
+            return None
+        outputs.append(output.detach().requires_grad_(True))
+        return outputs[-1].clone()  # what follows may work in place
+
+    handle = module_of(classifier, _WHAT).get_submodule(layer.name).register_forward_hook(hook)
+    try:
+        yield outputs
+    finally:
+        handle.remove()

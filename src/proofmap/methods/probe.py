@@ -1,0 +1,254 @@
+"""A net watched from the inside while noise goes through it: what runs, in which order, and where its places are.
+
+A layer's output is of use for a heat map if each of its places belongs to a place of the image. Convolutions say so by
+their shape ``(N, C, h, w)``, some nets with the channels last, ``(N, h, w, C)``. Tokens ``(N, T, C)`` do not: some of them
+may stand for no place (a class token, registers). There the gradient tells: where tokens are new, the gradient of a
+patch's token with respect to the image lies in the patch, and that of a class token is zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.streams import key_of, uniform
+from proofmap.methods.attention_maps import AttentionMaps
+
+_IMAGES = 2
+"""So many images of noise go through the net together; torch's batch-norm may err in the gradient of one alone."""
+_EXTRA = 16
+"""At most so many tokens that stand for no place."""
+_ASKED = 24
+"""So many tokens are asked by their gradient where they stand."""
+_MISPLACED = 0.2
+"""Tokens may stand so far from their place, in the mean, as a part of the image's sides; at random it is two thirds."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Tokens ``first .. first + height * width`` are the image's places, row by row."""
+
+    height: int
+    width: int
+    first: int = 0
+
+    def of(self, values: Tensor) -> Tensor:
+        """``(..., T)`` to ``(..., height, width)``.
+
+        >>> Grid(2, 2, first=1).of(torch.arange(5))
+        tensor([[1, 2],
+                [3, 4]])
+        """
+        places = values[..., self.first : self.first + self.height * self.width]
+        return places.reshape(*values.shape[:-1], self.height, self.width)
+
+
+@dataclass(frozen=True)
+class Places:
+    """How a layer's output becomes a map ``(N, C, h, w)``.
+
+    ``channels`` is the axis of the channels; ``tokens`` the axis of the tokens where places have one axis alone.
+    """
+
+    channels: int = 1
+    tokens: int | None = None
+    grid: Grid | None = None
+
+    def of(self, output: Tensor) -> Tensor:
+        """``(N, C, h, w)`` from the layer's output."""
+        if self.grid is None or self.tokens is None:
+            return output.movedim(self.channels, 1)
+        return self.grid.of(output.movedim((1 - self.tokens, self.channels, self.tokens), (0, 1, 2)))
+
+
+@dataclass
+class Probe:
+    """Two images of noise on their way through a net.
+
+    Attributes:
+        images: ``(2, C, H, W)``, which gradients may be taken of.
+        score: a number that depends on all logits.
+        outputs: the tensor that each module gave at last, in order of execution.
+        given: every tensor that went into or came out of a module, in order.
+        attention: the attention matrices, in order.
+        within: the modules that were running at each of them, outermost first.
+        attending: the innermost modules that compute any attention.
+    """
+
+    images: Tensor
+    size: tuple[int, int]
+    score: Tensor = field(default_factory=lambda: torch.zeros(()))
+    outputs: dict[str, Tensor] = field(default_factory=dict)
+    other: dict[str, str] = field(default_factory=dict)
+    given: list[Tensor] = field(default_factory=list)
+    attention: list[Tensor] = field(default_factory=list)
+    within: list[tuple[str, ...]] = field(default_factory=list)
+    attending: set[str] = field(default_factory=set)
+    _grids: dict[tuple[int, int], Grid | None] = field(default_factory=dict)
+
+    def gradient(self, of: Tensor) -> Tensor | None:
+        """d score / d of, or None where the logits do not depend on it."""
+        if not of.requires_grad or not self.score.requires_grad:
+            return None
+        (gradient,) = torch.autograd.grad(self.score, of, retain_graph=True, allow_unused=True)
+        return gradient if gradient is not None and bool(gradient.abs().sum() > 0) else None
+
+    def inside_attention(self, name: str) -> bool:
+        """Whether a module is a part of one that computes attention: its heads and keys are no feature maps."""
+        return any(name.startswith(outer + ".") for outer in self.attending)
+
+    def places(self, output: Tensor) -> Places | None:
+        """Where the places of a layer's output are; None if it has none."""
+        if output.ndim == 4 and output.shape[0] == _IMAGES:
+            found = [
+                Places(channels)
+                for channels, sides in ((1, output.shape[2:]), (3, output.shape[1:3]))
+                if self._pictured(*sides)
+            ]
+            if len(found) == 2:  # the shape does not say which axis has the channels
+                found.sort(key=lambda places: self._misplaced(places.of(output)[0]))
+            return found[0] if found else None
+        if output.ndim == 3 and _IMAGES in output.shape[:2]:
+            tokens = 1 if output.shape[0] == _IMAGES else 0
+            grid = self.grid(output.shape[tokens], tokens)
+            return Places(2, tokens, grid) if grid is not None else None
+        return None
+
+    def grid(self, count: int, tokens: int = 1) -> Grid | None:
+        """The grid of so many tokens, proven where such tokens first appear; ``tokens`` is their axis."""
+        if (count, tokens) not in self._grids:
+            shape = (count, _IMAGES) if tokens == 0 else (_IMAGES, count)
+            new = next(
+                (t for t in self.given if t.ndim == 3 and t.shape[:2] == shape and t.requires_grad), None
+            )
+            self._grids[count, tokens] = None if new is None else self._proven(new.select(1 - tokens, 0))
+        return self._grids[count, tokens]
+
+    def _pictured(self, h: int, w: int) -> bool:
+        """Whether a map of so many places has the image's proportions, up to one place."""
+        height, width = self.size
+        fits = h * w > 1 and h <= height and w <= width
+        return fits and abs(h * width - w * height) <= max(height, width)
+
+    def _proven(self, tokens: Tensor) -> Grid | None:
+        """The grid that agrees best with where tokens ``(T, C)`` get their gradient from, if one agrees."""
+        count, centres = len(tokens), self._centres(tokens)
+        grids = [
+            Grid(h, (count - extra) // h, first)
+            for extra in range(min(_EXTRA, count - 2) + 1)
+            for h in range(1, count - extra + 1)
+            if (count - extra) % h == 0 and self._pictured(h, (count - extra) // h)
+            for first in range(extra, -1, -1)
+        ]
+        best = min(grids, key=lambda grid: _distance(centres, grid), default=None)
+        return best if best is not None and _distance(centres, best) <= _MISPLACED else None
+
+    def _misplaced(self, feature: Tensor) -> float:
+        """How far the places of a map ``(C, h, w)`` are from those of the image."""
+        return _distance(self._centres(feature.flatten(1).T), Grid(*feature.shape[1:]))
+
+    def _centres(self, tokens: Tensor) -> dict[int, tuple[float, float] | None]:
+        asked = torch.linspace(0, len(tokens) - 1, min(len(tokens), _ASKED)).long().unique().tolist()
+        return {t: self._centre(tokens[t]) for t in asked}
+
+    def _centre(self, token: Tensor) -> tuple[float, float] | None:
+        """Where in the image, as parts of its sides, a token comes from: the centre of its gradient."""
+        weights = torch.arange(
+            len(token), device=token.device
+        ).cos()  # a plain sum is constant behind a layer norm
+        (gradient,) = torch.autograd.grad(
+            (token.float() * weights).sum(), self.images, retain_graph=True, allow_unused=True
+        )
+        size = None if gradient is None else gradient[0].abs().sum(dim=0)
+        if size is None or not bool(size.sum() > 0):
+            return None
+        down, across = (size.sum(dim=d) / size.sum() for d in (1, 0))
+        y, x = (
+            float((s * (torch.arange(len(s), device=s.device) + 0.5)).sum()) / len(s) for s in (down, across)
+        )
+        return y, x
+
+
+def _distance(centres: dict[int, tuple[float, float] | None], grid: Grid) -> float:
+    """How far the asked tokens stand, in the mean, from where a grid says; one for a token that is no place, or should be none."""
+    total = 0.0
+    for token, centre in centres.items():
+        row, column = divmod(token - grid.first, grid.width)
+        inside = 0 <= token - grid.first < grid.height * grid.width
+        if inside and centre is not None:
+            total += abs(centre[0] - (row + 0.5) / grid.height) + abs(centre[1] - (column + 0.5) / grid.width)
+        elif inside or centre is not None:
+            total += 1.0
+    return total / len(centres)
+
+
+def module_of(classifier: Classifier, what: str) -> nn.Module:
+    """The classifier's net, ready to be watched."""
+    if not isinstance(classifier.net, nn.Module):
+        raise InputError(
+            f"{what} needs a torch module whose layers can be seen; this classifier wraps a function"
+        )
+    classifier.refresh()  # before hooks are put on its layers
+    return classifier.net
+
+
+@contextmanager
+def probed(classifier: Classifier, what: str) -> Iterator[Probe]:
+    """Send noise through a classifier's net and watch; leaves no hook behind."""
+    net, (height, width) = module_of(classifier, what), classifier.size
+    shape = (_IMAGES, classifier.channels, height, width)
+    noise = uniform(torch.tensor(key_of("probe")), math.prod(shape)).view(shape)
+    probe = Probe(noise.to(classifier.device).requires_grad_(True), (height, width))
+    running: list[str] = []
+
+    def enter(name: str) -> Any:
+        def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+            running.append(name)
+            probe.given += [value for value in inputs if isinstance(value, Tensor)]
+
+        return hook
+
+    def leave(name: str) -> Any:
+        def hook(module: nn.Module, inputs: object, output: object) -> None:
+            while running and running.pop() != name:  # one that raised inside was never left
+                pass
+            probe.outputs.pop(name, None)
+            if isinstance(output, Tensor):
+                probe.outputs[name] = output
+                probe.given.append(output)
+            else:
+                probe.other[name] = type(output).__name__
+
+        return hook
+
+    named = [(name, module) for name, module in net.named_modules() if name]
+    handles = [module.register_forward_pre_hook(enter(name)) for name, module in named]
+    handles += [module.register_forward_hook(leave(name)) for name, module in named]
+
+    def noted(square: bool) -> None:
+        probe.attending.update(running[-1:])
+        if square:
+            probe.within.append(tuple(running))
+
+    attention = AttentionMaps(noted=noted)
+    try:
+        with torch.enable_grad():
+            with attention:
+                logits = classifier(probe.images)
+            # not their plain sum, which is constant where logits are centred, such as (z, -z)
+            probe.score = (logits * torch.arange(1, 1 + logits.shape[1], device=logits.device)).sum()
+            probe.attention = attention.maps
+            for handle in handles:
+                handle.remove()
+            yield probe
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,123 @@
+"""Zero-shot classifiers: the labels are words, and the net compares a picture with a sentence about each.
+
+    logit_a(x) = scale * cos(image features of x, text features of "a photo of a LABEL.")
+
+as in Radford et al., *Learning transferable visual models from natural language supervision* (ICML 2021). Any checkpoint of
+Hugging Face with the two towers of CLIP will do: a folder you have, or a repository. SigLIP's (Zhai et al. 2023) have a bias
+besides, and labels that do not exclude each other: ``outputs="sigmoid"``.
+
+The sentences are read once, when the classifier is made. What is explained is the image tower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from proofmap.core.errors import InputError, ModelError, require
+
+TEMPLATE = "a photo of a {}."
+
+
+class ZeroShot(nn.Module):
+    """The image tower of a CLIP-like model before the fixed features of some sentences.
+
+    Normalised images ``(N, 3, H, W)`` to ``scale * cosine + bias`` ``(N, labels)``.
+    """
+
+    sentences: Tensor
+    scale: Tensor
+    bias: Tensor
+
+    def __init__(self, model: nn.Module, sentences: Tensor, scale: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("sentences", sentences)
+        self.register_buffer("scale", scale)
+        self.register_buffer("bias", bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        image: Any = self.model
+        features = F.normalize(features_of(image.get_image_features(pixel_values=x)), dim=-1)
+        return self.scale * features @ self.sentences.T + self.bias
+
+
+def features_of(output: Any) -> Tensor:
+    """The features that a tower gives, which newer versions of transformers wrap."""
+    features: Tensor = output if isinstance(output, Tensor) else output.pooler_output
+    return features
+
+
+def zero_shot(name: str, labels: Sequence[str], template: str, transformers: Any) -> ZeroShot:
+    """The net for a checkpoint and the labels."""
+    model = transformers.AutoModel.from_pretrained(name).float().eval()
+    if not all(hasattr(model, part) for part in ("get_image_features", "get_text_features", "logit_scale")):
+        raise ModelError(
+            f"clip:{name} is a {type(model).__name__}, which does not compare pictures with sentences; "
+            "a CLIP-like checkpoint is needed"
+        )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(name)
+    bias = getattr(model, "logit_bias", None)
+    padding = True if bias is None else "max_length"  # as SigLIP was trained
+    words = [template.replace("{}", label) for label in labels]
+    tokens = tokenizer(words, padding=padding, truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        sentences = F.normalize(features_of(model.get_text_features(**tokens)), dim=-1)
+    if hasattr(model, "text_model"):
+        model.text_model = nn.Identity()  # half of the weights, never needed again
+    scale = model.logit_scale.detach().exp()
+    none = torch.zeros_like(scale)
+    return ZeroShot(
+        model.requires_grad_(False),
+        sentences,
+        scale,
+        none if bias is None else bias.detach(),
+    )
+
+
+def zero_shot_arguments(
+    name: str, labels: str, template: str, preprocessing: Any
+) -> tuple[ZeroShot, dict[str, Any]]:
+    """The net and the Classifier's other arguments, from the parts of a model string."""
+    names = read_labels(labels)
+    if "{}" not in template:
+        raise InputError(
+            f"the template {template!r} must say with {{}} where the label stands, as in {TEMPLATE!r}"
+        )
+    transformers = require("transformers", extra="hf", purpose=f"the model clip:{name}")
+    net = zero_shot(name, names, template, transformers)
+    processor = transformers.AutoImageProcessor.from_pretrained(name, backend="pil")  # needs no torchvision
+    arguments, reverse_channels = preprocessing(processor, f"clip:{name}")
+    if reverse_channels:
+        raise ModelError(
+            f"clip:{name} wants colours in reverse order, which no CLIP-like model is known to do"
+        )
+    outputs = "sigmoid" if getattr(net.model, "logit_bias", None) is not None else "logits"
+    return net, {**arguments, "names": names, "outputs": outputs}
+
+
+def read_labels(labels: str) -> tuple[str, ...]:
+    """Names with commas between them, or those of a text file, one in a line.
+
+    >>> read_labels("cat, tabby cat,dog")
+    ('cat', 'tabby cat', 'dog')
+    """
+    if Path(labels).suffix == ".txt":
+        try:
+            lines = Path(labels).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"the labels file {labels!r} cannot be read: {error}") from None
+    else:
+        lines = labels.split(",")
+    names = tuple(line.strip() for line in lines if line.strip())
+    if len(names) < 2 or len({name.lower() for name in names}) < len(names):
+        raise InputError(
+            "a zero-shot classifier needs at least two different labels: clip:DIR?labels=cat,dog or "
+            f"clip:DIR?labels=FILE.txt with one in a line; given are {', '.join(names) or 'none'}"
+        )
+    return names

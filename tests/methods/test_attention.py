@@ -1,0 +1,338 @@
+"""Attention rollout, Chefer's relevance and LeGrad, against plain loops over matrices that the nets themselves give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.methods import AttentionRollout, Chefer, Cost, LeGrad, make_method
+from proofmap.methods.attention.attention import find_tokens
+from proofmap.methods.attention_maps import AttentionMaps
+from proofmap.methods.probe import Grid
+from proofmap.models.cifar_vit import CifarViT
+from proofmap.testing.nets import TokenNet, token_net
+from tests.toys import conv_net, counted_classifier, drawn, pixels
+
+SIZE, LABELS = (8, 10), torch.tensor([[2, 0, 1], [1, 3, 0]])
+METHODS = [AttentionRollout(), Chefer(), LeGrad(score="net")]
+
+
+class Written(nn.Module):
+    """A transformer that keeps its attention, written with a plain softmax: what the recorder is compared with."""
+
+    def __init__(self, pool: str = "class") -> None:
+        super().__init__()
+        self.patches, self.qkv = (
+            nn.Conv2d(3, 8, 2, stride=2),
+            nn.ModuleList(nn.Linear(8, 24) for _ in range(3)),
+        )
+        self.class_token, self.head, self.pool = nn.Parameter(torch.zeros(1, 1, 8)), nn.Linear(8, 4), pool
+
+    def forward(self, x: Tensor) -> Tensor:
+        out, _ = self.explained(x)
+        return out
+
+    def explained(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        tokens, kept = self.patches(x).flatten(2).transpose(1, 2), []
+        if self.pool == "class":
+            tokens = torch.cat([self.class_token.expand(len(x), -1, -1), tokens], dim=1)
+        for layer in self.qkv:
+            q, k, v = (t.unflatten(2, (2, 4)).transpose(1, 2) for t in layer(tokens).chunk(3, dim=2))
+            attention = self.attend(q, k)
+            kept.append(attention)
+            tokens = tokens + (attention @ v).transpose(1, 2).flatten(2)
+        out: Tensor = self.head(tokens[:, 0] if self.pool == "class" else tokens.mean(dim=1))
+        return out, kept
+
+    def attend(self, q: Tensor, k: Tensor) -> Tensor:
+        return (q @ k.transpose(2, 3) / 2).softmax(dim=-1)
+
+
+def rollout(attention: list[Tensor], rows: list[int]) -> Tensor:
+    """Of one image: the product of whole matrices, as printed."""
+    joined = torch.eye(attention[0].shape[-1])
+    for layer in attention:
+        joined = (0.5 * layer.mean(dim=0) + 0.5 * torch.eye(len(joined))) @ joined
+    return joined[rows].mean(dim=0)
+
+
+def chefer(attention: list[Tensor], gradients: list[Tensor], rows: list[int]) -> Tensor:
+    relevance = torch.eye(attention[0].shape[-1])
+    for layer, gradient in zip(attention, gradients, strict=True):
+        relevance = relevance + (gradient * layer).clamp(min=0).mean(dim=0) @ relevance
+    return (relevance - torch.eye(len(relevance)))[rows].mean(dim=0)
+
+
+def legrad(gradients: list[Tensor]) -> Tensor:
+    return torch.stack([g.clamp(min=0).mean(dim=(0, 1)) for g in gradients]).mean(dim=0)
+
+
+@pytest.mark.parametrize("pool", ["class", "mean"])
+def test_the_maps_are_those_of_a_plain_loop(pool: str) -> None:
+    net = drawn(Written(pool))
+    f, images = Classifier(net, size=SIZE, batch_size=4), pixels(2, SIZE)
+    first = 1 if pool == "class" else 0
+    rows = [0] if pool == "class" else list(range(20))
+    assert find_tokens(f).grid == Grid(4, 5, first)
+    assert list(find_tokens(f).read) == rows
+    found = [method(f, images, LABELS) for method in METHODS]
+    for i in range(2):
+        for j, label in enumerate(LABELS[i]):
+            logits, attention = net.explained(images[i : i + 1])
+            gradients = [g[0] for g in torch.autograd.grad(logits[0, label], attention)]
+            plain = [a[0].detach() for a in attention]
+            expected = [rollout(plain, rows), chefer(plain, gradients, rows), legrad(gradients)]
+            for maps, tokens in zip(found, expected, strict=True):
+                low = tokens[first:].view(1, 1, 4, 5)
+                large = F.interpolate(low, SIZE, mode="bilinear", align_corners=False)[0, 0]
+                torch.testing.assert_close(maps[i, j], large, rtol=1e-3, atol=1e-6)
+
+
+class Fused(Written):
+    """The same by torch's fused kernel."""
+
+    def explained(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.class_token.expand(len(x), -1, -1), tokens], dim=1)
+        for layer in self.qkv:
+            q, k, v = (t.unflatten(2, (2, 4)).transpose(1, 2) for t in layer(tokens).chunk(3, dim=2))
+            tokens = tokens + F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        out: Tensor = self.head(tokens[:, 0])
+        return out, []
+
+
+class Multihead(nn.Module):
+    """The same by ``nn.MultiheadAttention``, which may be asked for its weights besides."""
+
+    def __init__(self, written: Written, need_weights: bool) -> None:
+        super().__init__()
+        self.patches, self.class_token, self.head = written.patches, written.class_token, written.head
+        self.layers, self.need_weights = nn.ModuleList(), need_weights
+        for layer in written.qkv:
+            attention = nn.MultiheadAttention(8, 2, batch_first=True)
+            with torch.no_grad():
+                attention.in_proj_weight.copy_(layer.weight)
+                attention.in_proj_bias.copy_(layer.bias)
+                attention.out_proj.weight.copy_(torch.eye(8))
+            self.layers.append(attention)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.class_token.expand(len(x), -1, -1), tokens], dim=1)
+        for layer in self.layers:
+            tokens = tokens + layer(tokens, tokens, tokens, need_weights=self.need_weights)[0]
+        out: Tensor = self.head(tokens[:, 0])
+        return out
+
+
+def fused(written: Written) -> Fused:
+    net = Fused()
+    net.load_state_dict(written.state_dict())
+    return net
+
+
+@pytest.mark.parametrize(
+    "made",
+    [fused, lambda net: Multihead(net, False), lambda net: Multihead(net, True)],
+    ids=["fused", "multihead", "multihead with weights"],
+)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_however_attention_is_written_the_maps_are_the_same(
+    made: Callable[[Written], nn.Module], method: Any
+) -> None:
+    images, written = pixels(2, SIZE), drawn(Written())
+    expected = method(Classifier(written, size=SIZE, batch_size=4), images, LABELS)
+    maps = method(Classifier(made(written), size=SIZE, batch_size=4), images, LABELS)
+    torch.testing.assert_close(maps, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_recording_keeps_the_function_and_is_over_afterwards() -> None:
+    net, x = token_net(SIZE).requires_grad_(False), pixels(2, SIZE)
+    with torch.no_grad():
+        expected = net(x)
+        with AttentionMaps() as recorded:
+            found = net(x)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        net(x)
+    assert [tuple(a.shape) for a in recorded.maps] == [(2, 2, 21, 21)] * 2  # and none of the last call
+    torch.testing.assert_close(recorded.maps[0].sum(dim=-1), torch.ones(2, 2, 21))
+
+
+@pytest.mark.parametrize("masked", ["causal", "boolean", "added", "grouped"])
+def test_fused_attention_with_a_mask_is_answered_as_torch_defines_it(masked: str) -> None:
+    q, k, v = torch.randn(3, 2, 4, 5, 8, generator=torch.Generator().manual_seed(0))
+    keep = torch.rand(5, 5, generator=torch.Generator().manual_seed(1)) > 0.4
+    keep.fill_diagonal_(True)
+    options: dict[str, Any] = {
+        "causal": {"is_causal": True},
+        "boolean": {"attn_mask": keep},
+        "added": {"attn_mask": keep.float(), "scale": 0.3},
+        "grouped": {"enable_gqa": True},
+    }[masked]
+    if masked == "grouped":
+        k, v = k[:, :2], v[:, :2]
+    expected = F.scaled_dot_product_attention(q, k, v, **options)
+    with AttentionMaps() as recorded:
+        found = F.scaled_dot_product_attention(q, k, v, **options)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert len(recorded.maps) == 1
+
+
+def test_multihead_attention_with_a_mask_runs_as_it_is() -> None:
+    attention, x = drawn(nn.MultiheadAttention(8, 2, batch_first=True)), torch.ones(1, 3, 8)
+    hidden = torch.tensor([[False, False, True]])
+    expected, _ = attention(x, x, x, key_padding_mask=hidden)
+    with AttentionMaps() as recorded:
+        found, _ = attention(x, x, x, key_padding_mask=hidden)
+    torch.testing.assert_close(found, expected)
+    assert not recorded.maps
+
+
+def test_one_forward_pass_serves_all_labels() -> None:
+    f, tally = counted_classifier(token_net(SIZE), size=SIZE)
+    for method in METHODS:
+        ready = method.prepare(f)
+        tally.reset()
+        ready(pixels(3, SIZE), torch.tensor([[0, 1, 2, 3]] * 3))
+        assert (tally.images, tally.passes) == (3, 1)
+
+
+def test_the_last_layers_alone() -> None:
+    f, images = Classifier(token_net(SIZE), size=SIZE, batch_size=4), pixels(2, SIZE)
+    both = [LeGrad(layers=1, score=score)(f, images, LABELS) for score in ("layer", "net")]
+    torch.testing.assert_close(*both)  # there the logit of the layer is the net's
+    for score in ("layer", "net"):
+        every = LeGrad(score=score)(f, images, LABELS)
+        assert torch.equal(LeGrad(layers=9, score=score)(f, images, LABELS), every)
+        assert not torch.allclose(both[0], every)
+
+
+@pytest.mark.parametrize("layers", [1, None])
+def test_legrad_is_that_of_torch_cam(
+    torchvision: ModuleType, torchcam: ModuleType, layers: int | None
+) -> None:
+    """Theirs is told how logits are read from tokens; ours lets the net itself read them."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = torchvision.models.VisionTransformer(32, 8, 3, 2, 16, 32, num_classes=4).eval()
+        nn.init.normal_(net.heads.head.weight)
+    images = pixels(2, 32)
+    ready = LeGrad(layers=layers).prepare(Classifier(net, size=32, batch_size=4))
+    tokens = ready.relevance(images, LABELS)
+    assert ready.cost(3) == Cost(forward=layers or 3, gradient=3)
+
+    def project(z: Tensor) -> Tensor:
+        out: Tensor = net.heads(net.encoder.ln(z[:, 0]))
+        return out
+
+    chosen = list(net.encoder.layers)[-(layers or 3) :]
+    for j in range(3):
+        with torchcam.LeGrad(net, chosen, score_projection=project) as extractor:
+            net(images)
+            maps = extractor(LABELS[:, j].tolist(), normalized=False)
+        expected = torch.stack([found.detach() for found in maps]).mean(dim=0)
+        torch.testing.assert_close(Grid(4, 4, 1).of(tokens[:, j]), expected, rtol=1e-3, atol=1e-7)
+    assert float(tokens.std()) > 1e-4
+
+
+def test_a_net_whose_layers_are_no_modules_has_no_logit_of_each() -> None:
+    with pytest.raises(InputError, match="use legrad:score=net"):
+        LeGrad()(Classifier(drawn(Written()), size=SIZE), pixels(1, SIZE), torch.tensor([[0]]))
+
+
+# ---- nets of others ----------------------------------------------------------------------------------------
+
+VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 2, "num_classes": 4}
+
+
+def assert_maps_do_not_depend_on_the_kernel(make: Callable[[bool], nn.Module]) -> None:
+    """Fused or not, the maps are the same, and the net's own switch stays as it was."""
+    images = pixels(2, 32)
+    fused, plain = make(True), make(False)
+    plain.load_state_dict(fused.state_dict())
+    for method in METHODS:
+        both = [method(Classifier(net, size=32, batch_size=4), images, LABELS) for net in (fused, plain)]
+        assert float(both[0].flatten(2).std(dim=2).min()) > 0
+        torch.testing.assert_close(*both, rtol=1e-3, atol=1e-6)
+
+
+def test_nets_of_timm(timm: ModuleType) -> None:
+    def make(fused: bool) -> nn.Module:
+        timm.layers.set_fused_attn(fused)
+        try:
+            with torch.random.fork_rng(devices=[]):
+                net: nn.Module = timm.create_model("vit_tiny_patch16_224", **VIT, reg_tokens=2)
+        finally:
+            timm.layers.set_fused_attn(True)
+        assert net.get_submodule("blocks.0.attn").fused_attn == fused
+        return net.eval()
+
+    assert_maps_do_not_depend_on_the_kernel(make)
+
+
+def test_nets_of_hugging_face(transformers: ModuleType) -> None:
+    from proofmap.models.hubs import LogitsOf
+
+    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+
+    def make(fused: bool) -> nn.Module:
+        config = transformers.ViTConfig(**small, image_size=32, patch_size=8, num_labels=4)
+        config._attn_implementation = "sdpa" if fused else "eager"
+        with torch.random.fork_rng(devices=[]):
+            return LogitsOf(transformers.ViTForImageClassification(config)).eval()
+
+    assert_maps_do_not_depend_on_the_kernel(make)
+
+
+def test_a_frozen_view_has_the_same_attention() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        f = Classifier(CifarViT(), size=32, batch_size=4)
+    images = pixels(2, 32)
+    torch.testing.assert_close(
+        Chefer()(f.frozen(), images, LABELS), Chefer()(f, images, LABELS), rtol=1e-3, atol=1e-6
+    )
+
+
+def test_a_half_precision_net_gets_about_the_same_maps() -> None:
+    images, net = pixels(2, SIZE), token_net(SIZE)
+    for method in METHODS:
+        expected = method(Classifier(net, size=SIZE, batch_size=4), images, LABELS)
+        maps = method(Classifier(token_net(SIZE).bfloat16(), size=SIZE, batch_size=4), images, LABELS)
+        assert float(torch.corrcoef(torch.stack([maps.flatten(), expected.flatten()]))[0, 1]) > 0.95
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------
+
+
+class Windows(TokenNet):
+    """Attention within two halves of the tokens."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        halves = self.encoder(tokens.unflatten(1, (2, 10)).flatten(0, 1))
+        out: Tensor = self.head(halves.unflatten(0, (-1, 2)).mean(dim=(1, 2)))
+        return out
+
+
+@pytest.mark.parametrize("method", ["attention-rollout", "chefer", "legrad"])
+@pytest.mark.parametrize(
+    "net, told",
+    [
+        (conv_net(), "Sequential has no attention; use a class activation map"),
+        (drawn(Windows(SIZE)), "the attention of Windows runs within windows"),
+        (lambda x: conv_net()(x), "a map of attention needs a torch module"),
+    ],
+    ids=["no attention", "windows", "function"],
+)
+def test_nets_without_attention_of_the_whole_image_are_refused(method: str, net: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        make_method(method)(Classifier(net, size=SIZE), pixels(1, SIZE), torch.tensor([[0]]))
