@@ -65,10 +65,22 @@ def conv_classifier(
 
 def classifier_of(inputs: Inputs, labels: int = 4, *, batch_size: int = 64) -> Classifier:
     """A small net of one kind of input: :func:`conv_net` for pictures, two linear layers for others."""
-    if isinstance(inputs, Pictures):
-        return Classifier(conv_net(labels, channels=inputs.channels), inputs=inputs, batch_size=batch_size)
+    pictures = isinstance(inputs, Pictures)
+    net = conv_net(labels, channels=inputs.channels) if pictures else linear_net(inputs, labels)
+    return Classifier(net, inputs=inputs, batch_size=batch_size)
+
+
+def linear_net(inputs: Inputs, labels: int = 4) -> nn.Sequential:
+    """Two linear layers with a rectifier between them, for any kind of input."""
     layers = nn.Flatten(), nn.Linear(math.prod(inputs.shape), 16), nn.ReLU(), nn.Linear(16, labels)
-    return Classifier(drawn(nn.Sequential(*layers)), inputs=inputs, batch_size=batch_size)
+    return drawn(nn.Sequential(*layers))
+
+
+def blind_net(labels: int = 4) -> nn.Sequential:
+    """:func:`conv_net` with a head that ignores the features: its logits differ between labels, not between images."""
+    net = conv_net(labels)
+    nn.init.zeros_(net[-1].weight)  # type: ignore[arg-type]
+    return net
 
 
 def drawn(net: Net, seed: int = 0) -> Net:
