@@ -23,6 +23,13 @@ VARIANTS = [
     "belief-mask:passes=8,grid=4,fills=gray+noise",
     "belief-mask:passes=8,grid=4,fills=blur,target=strongest",
 ]
+ADAPTED = {
+    "captum:IntegratedGradients(n_steps=4)": "captum",
+    "captum:NoiseTunnel(attribution_method=Saliency,nt_samples=3)": "captum",
+    "pytorch-grad-cam:GradCAM": "pytorch_grad_cam",
+    "torch-cam:SmoothGradCAMpp(num_samples=2)": "torchcam",
+}
+"""Methods of other libraries, and the fixture that imports each library."""
 
 
 @pytest.mark.parametrize("check", check_method.checks, ids=str)
@@ -31,5 +38,12 @@ def test_method(spec: str, check: Check[Method]) -> None:
     check(make_method(spec))
 
 
+@pytest.mark.parametrize("check", check_method.checks, ids=str)
+@pytest.mark.parametrize("spec", ADAPTED)
+def test_method_of_another_library(spec: str, check: Check[Method], request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(ADAPTED[spec])
+    check(make_method(spec))
+
+
 def test_every_registered_method_is_among_them() -> None:
-    assert {spec.partition(":")[0] for spec in VARIANTS} == set(METHODS)
+    assert {spec.partition(":")[0] for spec in (*VARIANTS, *ADAPTED)} == set(METHODS)

@@ -1,5 +1,6 @@
 """Methods: each makes one heat map per label. ``proofmap methods`` lists them. One folder or file per family."""
 
+from proofmap.methods.adapters import Captum, FromObject, PytorchGradCam, TorchCam
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
 from proofmap.methods.gradients import Gradient, GradientInput
@@ -17,17 +18,21 @@ from proofmap.methods.method import (
 __all__ = [
     "METHODS",
     "BeliefMask",
+    "Captum",
     "CenteredGaussian",
     "Cost",
     "FromFunction",
+    "FromObject",
     "GradCAM",
     "Gradient",
     "GradientInput",
     "LearnedMask",
     "Method",
     "MethodLike",
+    "PytorchGradCam",
     "Random",
     "ReadyMethod",
     "TopLabel",
+    "TorchCam",
     "make_method",
 ]
