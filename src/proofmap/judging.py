@@ -183,6 +183,7 @@ def evaluate(
             score_infos(judges),
             settings={**method.record(), **provenance(method.method)},
             label_free=method.label_free,
+            signed=method.signed,
             image_names=image_names,
             label_names=classifier.names,
             context=context,

@@ -99,6 +99,10 @@ class TopLabel(Method):
     def stochastic(self) -> bool:  # type: ignore[override]
         return self.of.stochastic
 
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        return self.of.signed
+
     def prepare(self, classifier: Classifier) -> ReadyTopLabel:
         return ReadyTopLabel(self, classifier, self.of.prepare(classifier))
 

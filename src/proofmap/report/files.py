@@ -35,6 +35,7 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
                 "name": r.name,
                 "settings": dict(r.settings),
                 "label_free": r.label_free,
+                "signed": r.signed,
                 "seconds": round(r.seconds, 2),
                 "scores": [s.record() for s in r.scores],
                 "values": {k: v.tolist() for k, v in r.values.items()},

@@ -41,11 +41,12 @@ class Cell {
     const image = card.image;
     const own = image.methods[method];
     const facts = own.labels[place];
-    const { name } = record.methods[method];
+    const { name, signed } = record.methods[method];
     const label = image.labels[place];
     this.card = card;
     this.map = own.maps[place];
     this.table = bytesOf(own.heat[own.heat.length === 1 ? 0 : place]);
+    this.stops = signed ? record.diverging : INFERNO;
     this.curve = own.curve[place];
     this.counts = record.curve_counts[method];
     this.f = label.f;
@@ -85,7 +86,7 @@ class Cell {
 
   /** Photo in gray, heat over it. */
   paintHeat() {
-    const colours = Uint32Array.from(this.table, (brightness) => packed(heatColour(brightness / 255)));
+    const colours = Uint32Array.from(this.table, (brightness) => packed(heatColour(brightness / 255, this.stops)));
     this.paint(this.heat, colours, (context, { width, height }) => {
       context.globalCompositeOperation = "saturation";
       context.fillStyle = "#000";
