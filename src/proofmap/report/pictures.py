@@ -212,6 +212,12 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     )
 
 
+def explained_sheet(evaluation: Evaluation, index: int) -> Image.Image:
+    """One image as ``explain`` shows it: what each map of a method proves, or several methods side by side."""
+    several = len(evaluation.results) > 1
+    return comparison_sheet(evaluation, index) if several else proof_sheet(evaluation, index)
+
+
 def pictured_images(evaluation: Evaluation) -> tuple[int, ...]:
     """The images that sheets are made of: the first of those whose maps were kept."""
     return evaluation.pictured[:MOST_IMAGES]
