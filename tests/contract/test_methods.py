@@ -24,10 +24,9 @@ VARIANTS = [
     "belief-mask:passes=8,grid=4,fills=blur,target=strongest",
 ]
 ADAPTED = {
-    "captum:IntegratedGradients(n_steps=4)": "captum",
-    "captum:NoiseTunnel(attribution_method=Saliency,nt_samples=3)": "captum",
+    "captum:NoiseTunnel(attribution_method=InputXGradient,nt_samples=2)": "captum",
     "pytorch-grad-cam:GradCAM": "pytorch_grad_cam",
-    "torch-cam:SmoothGradCAMpp(num_samples=2)": "torchcam",
+    "torch-cam:GradCAMpp": "torchcam",
 }
 """Methods of other libraries, and the fixture that imports each library."""
 

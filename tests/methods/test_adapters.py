@@ -16,6 +16,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, MissingExtra
+from proofmap.core.progress import Silent, Task
 from proofmap.methods import Captum, FromObject, make_method
 from proofmap.plugins.specs import split_specs
 from proofmap.testing.nets import MEAN, conv_classifier, pixels
@@ -247,6 +248,18 @@ def test_what_a_library_cannot_do_is_an_input_error_that_names_it(captum: Module
         InputError, match=r"captum:LRP fails on this net: TypeError: Module of type .*Flatten"
     ):
         make_method("captum:LRP")(conv_classifier(SIZE), images, LABELS)
+
+
+def test_bars_of_a_library_are_not_drawn_across_ours(
+    pytorch_grad_cam: ModuleType, f: Classifier, images: Tensor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Announced(Silent):
+        def task(self, what: str, passes: int) -> Task:
+            print(f"task {what}", file=sys.stderr)
+            return super().task(what, passes)
+
+    make_method("pytorch-grad-cam:ScoreCAM")(f, images, LABELS, progress=Announced())
+    assert capfd.readouterr().err == "task pytorch-grad-cam:ScoreCAM\n"
 
 
 # ---- objects -------------------------------------------------------------------------------------------------

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import io
 import random
+import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partialmethod
 from importlib.metadata import version
 from typing import Any, ClassVar, Self
 
@@ -163,7 +162,9 @@ class ReadyLibrary(ReadyMethod):
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
         method = self.method
         assert isinstance(method, LibraryMethod)
-        with calling(method.title()), method.opened(self) as attribute:
+        with told(method.title()), ExitStack() as stack:
+            with quietly():
+                attribute = stack.enter_context(method.opened(self))
             return label_by_label(
                 method,
                 self.classifier,
@@ -204,7 +205,7 @@ def label_by_label(
                     if random_numbers
                     else 0
                 )
-                with own_generators(key):
+                with own_generators(key, classifier.device), quietly():
                     found = attribute(some.detach().clone().requires_grad_(True), asked)
                 columns.append(merged(found, classifier).to(classifier.device))
                 task.advance(stop - start)
@@ -216,13 +217,19 @@ def label_by_label(
 
 
 @contextmanager
-def own_generators(key: int) -> Iterator[None]:
+def own_generators(key: int, device: torch.device) -> Iterator[None]:
     """The global random generators of torch, NumPy and Python, which libraries draw from, started from a key; afterwards
     they are as they were.
     """
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - libraries draw from it
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(key & (2**63 - 1))
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus):
+        torch.default_generator.manual_seed(
+            key & (2**63 - 1)
+        )  # torch.manual_seed would reach other devices, too
+        for gpu in gpus:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(key & (2**63 - 1))
         np.random.seed(key % 2**32)  # noqa: NPY002
         random.seed(key)
         try:
@@ -233,12 +240,26 @@ def own_generators(key: int) -> Iterator[None]:
 
 
 @contextmanager
-def calling(title: str) -> Iterator[None]:
-    """Run a library without its progress bars and warnings; what it cannot do is an InputError that names it."""
+def quietly() -> Iterator[None]:
+    """Without a library's warnings, and without the bars of tqdm, which would be drawn across ours."""
+    bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    usual = None if bars is None else bars.__init__
+    if bars is not None:
+        bars.__init__ = partialmethod(usual, disable=True)
     try:
-        with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             yield
+    finally:
+        if bars is not None:
+            bars.__init__ = usual
+
+
+@contextmanager
+def told(title: str) -> Iterator[None]:
+    """What a library cannot do, as an InputError that names it."""
+    try:
+        yield
     except ProofmapError:
         raise
     except Exception as error:

@@ -21,7 +21,7 @@ from proofmap.methods.adapters.cams import (
     grad_cam_maps,
     torch_cam_maps,
 )
-from proofmap.methods.adapters.library import Attribute, calling, label_by_label
+from proofmap.methods.adapters.library import Attribute, label_by_label, told
 from proofmap.methods.given_maps import as_tensor
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import ADOPTED, Family, Method, ReadyMethod
@@ -99,7 +99,7 @@ class FromObject(Method):
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        with calling(self._title_name()):
+        with told(self._title_name()):
             return label_by_label(
                 self,
                 classifier,
