@@ -291,6 +291,23 @@ def test_an_object_may_be_given_options(captum: ModuleType, f: Classifier, image
     torch.testing.assert_close(method(f, images, LABELS), expected)
 
 
+def test_a_record_tells_objects_apart(captum: ModuleType, f: Classifier) -> None:
+    class Mine(captum.Saliency):  # type: ignore[name-defined,misc]
+        pass
+
+    module = f.as_module()
+    plain, mine = (FromObject(of=kind(module)).settings() for kind in (captum.Saliency, Mine))
+    assert "code" in mine and "code" not in plain and mine["method"] == "Mine"
+    local = FromObject(
+        of=captum.IntegratedGradients(module, multiply_by_inputs=False), options={"n_steps": 3}
+    )
+    assert (
+        local.settings()
+        != FromObject(of=captum.IntegratedGradients(module), options={"n_steps": 3}).settings()
+    )
+    assert local.settings()["options"] == {"n_steps": 3}
+
+
 def test_an_object_made_for_another_net_is_refused(captum: ModuleType, f: Classifier, images: Tensor) -> None:
     bare = captum.Saliency(f.net)  # which takes normalised images
     other = captum.Saliency(conv_classifier(SIZE, seed=1).as_module())

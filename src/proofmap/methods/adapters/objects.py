@@ -25,6 +25,7 @@ from proofmap.methods.adapters.library import Attribute, label_by_label, told
 from proofmap.methods.given_maps import as_tensor
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import ADOPTED, Family, Method, ReadyMethod
+from proofmap.plugins.code import code_digest
 from proofmap.plugins.settings import required, setting
 
 _PACKAGES = {"captum": "captum", "pytorch_grad_cam": "grad-cam", "torchcam": "torchcam"}
@@ -72,13 +73,22 @@ class FromObject(Method):
         return library_of(self.of) == "pytorch_grad_cam" and type(self.of).__name__ in LABEL_FREE
 
     def settings(self) -> dict[str, object]:
+        """What tells it from another: the library's version, the options, plain attributes, and the code of a class of yours."""
         package = _PACKAGES[str(library_of(self.of))]
         options = {
             key: value if isinstance(value, (bool, int, float)) else str(value) for key, value in self.options
         }
+        plain = {
+            key.lstrip("_"): value
+            for key, value in vars(self.of).items()
+            if isinstance(value, (bool, int, float, str))
+        }
+        own = type(self.of).__module__.partition(".")[0] not in _PACKAGES
         return {
             "method": self._title_name(),
             "library": f"{package} {version(package)}",
+            **({"code": code_digest(type(self.of))} if own else {}),
+            **({"attributes": plain} if plain else {}),
             **({"options": options} if options else {}),
             "channels": self.channels,
         }
