@@ -18,8 +18,10 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.progress import Silent, Task
 from proofmap.methods import Captum, FromObject, make_method
+from proofmap.methods.adapters.library import ReadyLibrary
 from proofmap.plugins.specs import split_specs
 from proofmap.testing.nets import MEAN, conv_classifier, pixels
+from proofmap.testing.plugins import hooks
 
 SIZE = (8, 10)
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0]])
@@ -101,6 +103,7 @@ def test_lists_and_wrappers_hold_them(captum: ModuleType) -> None:
         ("captum:GradientShap", "captum's GradientShap needs baselines"),
         ("captum:NoiseTunnel", "NoiseTunnel needs attribution_method"),
         ("captum:NoiseTunnel(attribution_method=Saliencies)", "no class 'Saliencies'"),
+        ("captum:FeaturePermutation", "a map depends on the other images; use captum:FeatureAblation"),
         ("captum:Saliency(abs)", "'abs' in .* is not an option, KEY=VALUE"),
         ("captum:a b", "is not the name of a class"),
     ],
@@ -210,6 +213,17 @@ def test_cams_give_what_they_give_by_hand(
         coarse = by_label(by_hand)
     expected = F.interpolate(coarse, size=SIZE, mode="bilinear", align_corners=False)
     torch.testing.assert_close(make_method("torch-cam:ScoreCAM(layer=1+3)")(f, images, LABELS), expected)
+
+
+@pytest.mark.parametrize("spec", ["FinerCAM", "RefineCAM(layer=1+3)", "FullGrad", "GradCAM(aug_smooth=true)"])
+def test_cams_of_other_forms_work_and_leave_nothing_behind(
+    pytorch_grad_cam: ModuleType, spec: str, f: Classifier, images: Tensor
+) -> None:
+    ready = make_method(f"pytorch-grad-cam:{spec}").prepare(f)
+    assert isinstance(ready, ReadyLibrary)
+    maps = ready(images, LABELS)
+    assert maps.shape == (2, 3, *SIZE) and maps.std() > 0 and hooks(ready.module) == 0
+    torch.testing.assert_close(ready(images[1:], LABELS[1:]), maps[1:], rtol=1e-3, atol=1e-4)
 
 
 def test_label_free_ones_say_so(captum: ModuleType, pytorch_grad_cam: ModuleType) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from proofmap.methods.method import METHODS, Need
 
 LABEL_FREE = frozenset({"EigenCAM", "FEM", "KPCA_CAM"})
 """Those of pytorch-grad-cam that do not look at the label."""
+_MODEL = ("model", "target_layers")
 RANDOM_GRAD_CAM = frozenset({"RandomCAM"})
 RANDOM_TORCH_CAM = frozenset({"SSCAM", "SmoothGradCAMpp"})
 
@@ -46,22 +47,24 @@ class PytorchGradCam(LibraryMethod):
         return self.call.name in LABEL_FREE
 
     @classmethod
-    def serves(cls, kind: type) -> bool:
-        base = require("pytorch_grad_cam.base_cam", extra=cls.extra, purpose=cls.name).BaseCAM
-        return issubclass(kind, base) and kind is not base
+    def serves(cls, kind: Any) -> bool:
+        made = Parameters.of(kind.__init__).names
+        return made[:2] == _MODEL and hasattr(kind, "forward") and kind.__name__ != "BaseCAM"
 
     def check(self, call: Call) -> None:
         made, called = self._parameters()
-        self.check_options(call, ("layer", *made.names, *called.names), made.required)
+        self.check_options(call, ("layer", *made.names, *called), made.required)
 
     def takes_layer(self) -> bool:
         return True
 
-    def _parameters(self) -> tuple[Parameters, Parameters]:
-        kind = self.class_named(self.call.name)
+    def _parameters(self) -> tuple[Parameters, tuple[str, ...]]:
+        """The options of the constructor, and those of the call, which some classes hand on to their ``forward``."""
+        kind, given = self.class_named(self.call.name), ("input_tensor", "targets")
+        called = (Parameters.of(kind.__call__, without=given), Parameters.of(kind.forward, without=given))
         return (
-            Parameters.of(kind.__init__, without=("model", "target_layers", "reshape_transform")),  # type: ignore[misc]
-            Parameters.of(kind.__call__, without=("input_tensor", "targets")),
+            Parameters.of(kind.__init__, without=(*_MODEL, "reshape_transform", "base_method")),
+            tuple(dict.fromkeys(name for parameters in called for name in parameters.names)),
         )
 
     @contextmanager
@@ -69,7 +72,8 @@ class PytorchGradCam(LibraryMethod):
         options, made = self.call.options, self._parameters()[0].names
         options.pop("layer", None)
         given = {name: options.pop(name) for name in made if name in options}
-        with self.class_named(self.call.name)(ready.module, ready.layers, **given) as cam:
+        cam = self.class_named(self.call.name)(ready.module, ready.layers, **given)
+        with cam if hasattr(cam, "__enter__") else nullcontext(cam):
             yield lambda images, labels: grad_cam_maps(cam, images, labels, **options)
 
 
@@ -92,8 +96,12 @@ class TorchCam(LibraryMethod):
     example: ClassVar[str] = "SmoothGradCAMpp"
     random_classes: ClassVar[frozenset[str]] = RANDOM_TORCH_CAM
 
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        return self.call.name == "CAM"  # the others are rectified
+
     @classmethod
-    def serves(cls, kind: type) -> bool:
+    def serves(cls, kind: Any) -> bool:
         base = require("torchcam.methods.core", extra=cls.extra, purpose=cls.name)._CAM
         return issubclass(kind, base) and kind is not base
 
@@ -106,7 +114,7 @@ class TorchCam(LibraryMethod):
 
     def _parameters(self) -> Parameters:
         given = ("model", "target_layer", "input_shape", "reshape_transform", "enable_hooks")
-        return Parameters.of(self.class_named(self.call.name).__init__, without=given)  # type: ignore[misc]
+        return Parameters.of(self.class_named(self.call.name).__init__, without=given)
 
     @contextmanager
     def opened(self, ready: ReadyLibrary) -> Iterator[Attribute]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
 from proofmap.methods.adapters.call import Call, Parameters
 from proofmap.methods.adapters.library import Attribute, LibraryMethod, ReadyLibrary
 from proofmap.methods.given_maps import as_tensor
@@ -21,10 +22,8 @@ from proofmap.plugins.settings import setting
 
 RANDOM = frozenset(
     {
-        "FeaturePermutation",
         "GradientShap",
         "KernelShap",
-        "LayerFeaturePermutation",
         "LayerGradientShap",
         "Lime",
         "LimeBase",
@@ -70,11 +69,16 @@ class Captum(LibraryMethod):
         return not takes_target(self.class_named(self.call.name))
 
     @classmethod
-    def serves(cls, kind: type) -> bool:
+    def serves(cls, kind: Any) -> bool:
         made = not inspect.isabstract(kind) and callable(getattr(kind, "attribute", None))
         return made and not kind.__name__.startswith(_OTHER)
 
     def check(self, call: Call) -> None:
+        if call.name.endswith("FeaturePermutation"):
+            raise InputError(
+                f"captum's {call.name} exchanges pixels between the images of a batch, so that a map depends on the other "
+                f"images; use captum:{call.name.replace('Permutation', 'Ablation')}"
+            )
         first, made, called = _parameters(self.class_named(call.name))
         around = (first,) if first == _AROUND else ()
         known = (*around, *made.names, *called.names)
@@ -126,19 +130,19 @@ def merged_attribution(found: Any, classifier: Classifier, channels: str, title:
     return values.sum(dim=1) if channels == "sum" else values.mean(dim=1)
 
 
-def takes_target(kind: type) -> bool:
+def takes_target(kind: Any) -> bool:
     """Whether its attributions are of a label."""
-    called = Parameters.of(kind.attribute)  # type: ignore[attr-defined]
+    called = Parameters.of(kind.attribute)
     return "target" in called.names or called.any_other
 
 
-def _parameters(kind: type) -> tuple[str, Parameters, Parameters]:
+def _parameters(kind: Any) -> tuple[str, Parameters, Parameters]:
     """What the constructor is first given (a model, or another attribution), its other options, and those of the call."""
-    first = Parameters.of(kind.__init__).names[0]  # type: ignore[misc]
+    first = Parameters.of(kind.__init__).names[0]
     return (
         first,
-        Parameters.of(kind.__init__, without=(first,)),  # type: ignore[misc]
-        Parameters.of(kind.attribute, without=_GIVEN),  # type: ignore[attr-defined]
+        Parameters.of(kind.__init__, without=(first,)),
+        Parameters.of(kind.attribute, without=_GIVEN),
     )
 
 

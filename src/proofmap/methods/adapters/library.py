@@ -78,7 +78,7 @@ class LibraryMethod(Method):
         return self.call.name in self.random_classes
 
     @classmethod
-    def class_named(cls, name: str) -> type:
+    def class_named(cls, name: str) -> Any:
         """The library's class, or an error that names those that are like it."""
         there = require(cls.place, extra=cls.extra, purpose=f"the method {cls.name}:{name}")
         found = getattr(there, name, None)
@@ -95,7 +95,7 @@ class LibraryMethod(Method):
 
     @classmethod
     @abstractmethod
-    def serves(cls, kind: type) -> bool:
+    def serves(cls, kind: Any) -> bool:
         """Whether a class of the library makes maps of labels."""
 
     @abstractmethod
@@ -165,6 +165,7 @@ class ReadyLibrary(ReadyMethod):
         with told(method.title()), ExitStack() as stack:
             with quietly():
                 attribute = stack.enter_context(method.opened(self))
+            stack.callback(without_hooks, self.module)
             return label_by_label(
                 method,
                 self.classifier,
@@ -214,6 +215,18 @@ def label_by_label(
         if random_numbers:
             return torch.cat([run(i, i + 1) for i in range(len(images))])
         return torch.cat(in_batches(run, len(images), classifier.batches[1]))
+
+
+def without_hooks(module: nn.Module) -> None:
+    """Remove whatever a library has left on a module that is ours alone, so that nothing gathers from call to call."""
+    for part in module.modules():
+        for hooks in (
+            part._forward_hooks,
+            part._forward_pre_hooks,
+            part._backward_hooks,
+            part._backward_pre_hooks,
+        ):
+            hooks.clear()
 
 
 @contextmanager
