@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proofmap.core.errors import require
 from proofmap.methods.adapters.call import Call, Parameters
-from proofmap.methods.adapters.library import Attribute, LibraryMethod, ReadyLibrary
+from proofmap.methods.adapters.library import Attribute, LibraryMethod, Subject
 from proofmap.methods.method import METHODS, Need
 
 LABEL_FREE = frozenset({"EigenCAM", "FEM", "KPCA_CAM"})
@@ -68,11 +68,11 @@ class PytorchGradCam(LibraryMethod):
         )
 
     @contextmanager
-    def opened(self, ready: ReadyLibrary) -> Iterator[Attribute]:
+    def opened(self, subject: Subject) -> Iterator[Attribute]:
         options, made = self.call.options, self._parameters()[0].names
         options.pop("layer", None)
         given = {name: options.pop(name) for name in made if name in options}
-        cam = self.class_named(self.call.name)(ready.module, ready.layers, **given)
+        cam = self.class_named(self.call.name)(subject.module, subject.layers, **given)
         with cam if hasattr(cam, "__enter__") else nullcontext(cam):
             yield lambda images, labels: grad_cam_maps(cam, images, labels, **options)
 
@@ -117,10 +117,10 @@ class TorchCam(LibraryMethod):
         return Parameters.of(self.class_named(self.call.name).__init__, without=given)
 
     @contextmanager
-    def opened(self, ready: ReadyLibrary) -> Iterator[Attribute]:
+    def opened(self, subject: Subject) -> Iterator[Attribute]:
         options = self.call.options
         options.pop("layer", None)
-        with self.class_named(self.call.name)(ready.module, target_layer=ready.layers, **options) as cam:
+        with self.class_named(self.call.name)(subject.module, target_layer=subject.layers, **options) as cam:
             yield lambda images, labels: torch_cam_maps(cam, images, labels)
 
 

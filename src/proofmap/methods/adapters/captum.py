@@ -14,7 +14,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods.adapters.call import Call, Parameters
-from proofmap.methods.adapters.library import Attribute, LibraryMethod, ReadyLibrary
+from proofmap.methods.adapters.library import Attribute, LibraryMethod, Subject
 from proofmap.methods.given_maps import as_tensor
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import METHODS
@@ -91,8 +91,8 @@ class Captum(LibraryMethod):
         return "layer" in _parameters(self.class_named(self.call.name))[1].names
 
     @contextmanager
-    def opened(self, ready: ReadyLibrary) -> Iterator[Attribute]:
-        made, options = self._made(self.call, ready)
+    def opened(self, subject: Subject) -> Iterator[Attribute]:
+        made, options = self._made(self.call, subject)
         target = takes_target(type(made))
 
         def attribute(images: Tensor, labels: Tensor) -> Any:
@@ -100,19 +100,19 @@ class Captum(LibraryMethod):
 
         yield attribute
 
-    def _made(self, call: Call, ready: ReadyLibrary) -> tuple[Any, dict[str, Any]]:
+    def _made(self, call: Call, subject: Subject) -> tuple[Any, dict[str, Any]]:
         """The object, and the options that are left for its ``attribute``."""
         kind, options = self.class_named(call.name), call.options
         first, made, _ = _parameters(kind)
-        around: Any = ready.module
+        around: Any = subject.module
         if first == _AROUND:
-            around, inner = self._made(Call.read(str(options.pop(first))), ready)
+            around, inner = self._made(Call.read(str(options.pop(first))), subject)
             options = {**inner, **options}
         if "baselines" in options:
-            options["baselines"] = _baselines(call.name, options["baselines"], ready.classifier)
+            options["baselines"] = _baselines(call.name, options["baselines"], subject.classifier)
         given = {name: options.pop(name) for name in made.names if name in options}
         if "layer" in made.names:
-            given["layer"] = ready.layers[0]
+            given["layer"] = subject.layers[0]
         return kind(around, **given), options
 
     def merged(self, found: Any, classifier: Classifier) -> Tensor:

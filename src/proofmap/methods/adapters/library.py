@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partialmethod
+from functools import partialmethod
 from importlib.metadata import version
 from typing import Any, ClassVar, Self
 
@@ -31,6 +31,15 @@ from proofmap.plugins.settings import check_names, required
 
 Attribute = Callable[[Tensor, Tensor], Any]
 """(images (n, *shape), labels (n,)) -> what the library makes of them."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a library's class is made for: a module of its own, and the layers in it."""
+
+    classifier: Classifier
+    module: nn.Module
+    layers: list[nn.Module]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +116,8 @@ class LibraryMethod(Method):
         """Whether the class must be given a layer."""
 
     @abstractmethod
-    def opened(self, ready: ReadyLibrary) -> AbstractContextManager[Attribute]:
-        """The class, made for a module; what it leaves on the module is removed at the end."""
+    def opened(self, subject: Subject) -> AbstractContextManager[Attribute]:
+        """The class, made for a module, and closed at the end where it can be."""
 
     def check_options(self, call: Call, known: tuple[str, ...], lacking: tuple[str, ...]) -> None:
         check_names(f"{self.package}'s {call.name}", call.options, known)
@@ -134,25 +143,6 @@ class ReadyLibrary(ReadyMethod):
 
     layer: str
 
-    @cached_property
-    def module(self) -> nn.Module:
-        assert isinstance(self.method, LibraryMethod)
-        return self.classifier.as_module(dtype=self.method.precision)
-
-    @property
-    def layers(self) -> list[nn.Module]:
-        """The layers by their names in the net, with or without the ``net.`` that the module has before them."""
-        found = []
-        for name in self.layer.split("+"):
-            try:
-                found.append(self.module.get_submodule("net." + name.removeprefix("net.")))
-            except AttributeError:
-                last = [key.removeprefix("net.") for key, _ in self.module.named_modules()][-6:]
-                raise InputError(
-                    f"the net has no layer {name!r}; its last layers are {', '.join(last)}"
-                ) from None
-        return found
-
     def record(self) -> dict[str, object]:
         method = self.method
         assert isinstance(method, LibraryMethod)
@@ -163,9 +153,10 @@ class ReadyLibrary(ReadyMethod):
         method = self.method
         assert isinstance(method, LibraryMethod)
         with told(method.title()), ExitStack() as stack:
+            module = self.classifier.as_module(dtype=method.precision)  # anew, for the net as it is now
+            subject = Subject(self.classifier, module, layers_named(self.layer, module))
             with quietly():
-                attribute = stack.enter_context(method.opened(self))
-            stack.callback(without_hooks, self.module)
+                attribute = stack.enter_context(method.opened(subject))
             return label_by_label(
                 method,
                 self.classifier,
@@ -176,6 +167,18 @@ class ReadyLibrary(ReadyMethod):
                 seed=seed,
                 progress=progress,
             )
+
+
+def layers_named(names: str, module: nn.Module) -> list[nn.Module]:
+    """The layers by their names in the net, joined by +, with or without the ``net.`` that the module has before them."""
+    known = dict(module.named_modules())
+    found = []
+    for name in names.split("+") if names else []:
+        if f"net.{name}" not in known and not (name.startswith("net.") and name in known):
+            last = [key.removeprefix("net.") for key in known][-6:]
+            raise InputError(f"the net has no layer {name!r}; its last layers are {', '.join(last)}")
+        found.append(known.get(f"net.{name}") or known[name])
+    return found
 
 
 def label_by_label(
@@ -215,18 +218,6 @@ def label_by_label(
         if random_numbers:
             return torch.cat([run(i, i + 1) for i in range(len(images))])
         return torch.cat(in_batches(run, len(images), classifier.batches[1]))
-
-
-def without_hooks(module: nn.Module) -> None:
-    """Remove whatever a library has left on a module that is ours alone, so that nothing gathers from call to call."""
-    for part in module.modules():
-        for hooks in (
-            part._forward_hooks,
-            part._forward_pre_hooks,
-            part._backward_hooks,
-            part._backward_pre_hooks,
-        ):
-            hooks.clear()
 
 
 @contextmanager
