@@ -1,4 +1,5 @@
-"""Pages that are made while the site is built: the command line from its own help, and files of the repository's root."""
+"""Pages that are made while the site is built: the command line from its own help, the table of methods from the registry, and
+files of the repository's root."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+METHODS_PLACE = re.compile(r"<!-- methods:.*?-->")
 CODES = """
 | exit code | when |
 |---|---|
@@ -29,6 +31,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=_moved(text)))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The table of methods in the place that a page keeps for it."""
+    return METHODS_PLACE.sub(lambda _: method_table(), markdown)
+
+
+def method_table() -> str:
+    """The registered methods with what they state, as a Markdown table by family."""
+    from proofmap.methods.facts import by_family
+
+    lines = ["| method | what it is | passes | map | needs | reference |", "|---|---|---|---|---|---|"]
+    for title, members in by_family():
+        lines.append(f"| **{title}** | | | | | |")
+        for facts in members:
+            cells = [
+                f"`{facts.name}`",
+                facts.description,
+                "" if facts.passes is None else str(facts.passes),
+                facts.map_words + (" ±" if facts.signed else ""),
+                ", ".join(facts.needs),
+                facts.reference,
+            ]
+            lines.append(f"| {' | '.join(_cell(cell) for cell in cells)} |")
+    return "\n".join(lines)
 
 
 def on_page_content(html: str, **_: Any) -> str:

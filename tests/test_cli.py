@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file
 
 from tests.command import run
 
@@ -175,6 +176,26 @@ def test_evaluate_prints_json_that_parses_and_nothing_else_on_stdout(
     assert {"e1", "fill", "points", "ties", "label_set", "renormalise"} <= set(scores[0]["settings"])
     assert (folder / "run" / "report.html").is_file()
     assert "written:" in printed.err
+
+
+def test_explain_sets_several_methods_side_by_side(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    methods = "gradient-x-input:channels=mean,random,per_label=true,grad-cam"
+    code = run(
+        monkeypatch, "explain", "photos/photo0.png", *MODEL, "--labels", "top2", "--method", methods, "-q"
+    )
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    names = ["gradient-x-input:channels=mean", "random:per_label=true", "grad-cam"]
+    assert [line.split()[0] for line in printed.out.splitlines()[1:]] == [n for n in names for _ in range(2)]
+    assert (folder / "proofs" / "photo0.compared.png").is_file()
+    tensors = load_file(folder / "proofs" / "maps.safetensors")
+    assert set(tensors) == {"labels", *(f"maps.{name}" for name in names)}
+    assert all(tensors[f"maps.{name}"].shape == (1, 2, 16, 16) for name in names)
+    assert "What do the maps of 3 methods prove?" in (folder / "proofs" / "report.html").read_text()
+    assert run(monkeypatch, "explain", "photos", *MODEL, "--method", "gradient,nothing", "-q") == 2
+    assert "no method is named 'nothing'" in capsys.readouterr().err and not (folder / "proofs-2").exists()
 
 
 @pytest.mark.parametrize("format", ["table", "md", "csv"])

@@ -539,3 +539,22 @@ def test_pictures_and_arrays_are_taken_as_they_are_meant(f: Classifier) -> None:
     torch.testing.assert_close(alone, expected[:1])
     with pytest.raises(InputError, match="images must be a tensor"):
         explain(f, ["cat.png"], method="gradient")  # type: ignore[list-item]
+
+
+# ---- several methods in one explanation ------------------------------------------------------------------------
+
+
+def test_explain_takes_several_methods_and_gives_each_as_a_proof(tmp_path: Path) -> None:
+    f, images = conv_classifier(8), pixels(2, 8)
+    proof = explain(f, images, method=["gradient", "gradient-x-input"], labels="top2")
+    assert proof.methods == ("gradient", "gradient-x-input") and len(proof.scores) == 8
+    for name in proof.methods:
+        alone = explain(f, images, method=name, labels="top2")
+        assert torch.equal(proof[name].maps, alone.maps) and proof[name].scores.rows == alone.scores.rows
+        assert str(proof[name]) == str(alone)
+    with pytest.raises(InputError, match=r"there are 2 methods; name one, such as proof\['gradient'\].maps"):
+        _ = proof.maps
+    assert [row["method"] for row in proof.scores.rows[::4]] == ["gradient", "gradient-x-input"]
+    names = {path.name for path in proof.save(tmp_path / "out")}
+    assert {"image-0.compared.png", "image-1.compared.png", "maps.safetensors"} <= names
+    assert "gradient-x-input" in proof._repr_html_() and proof._repr_png_()

@@ -183,6 +183,7 @@ def evaluate(
             score_infos(judges),
             settings={**method.record(), **provenance(method.method)},
             label_free=method.label_free,
+            signed=method.signed,
             image_names=image_names,
             label_names=classifier.names,
             context=context,
@@ -215,19 +216,24 @@ def explain(
     images: Tensor | np.ndarray | Image.Image | Sequence[Image.Image],
     *,
     labels: Labels = "top5",
-    method: MethodLike = "belief-mask",
+    method: MethodLike | Sequence[MethodLike] = "belief-mask",
     thresholds: str | tuple[float, float] | Thresholds = "paper",
     curve: str | Mapping[str, Any] = "paper",
     names: Sequence[str] | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Proof:
-    """Maps for the chosen labels of each image, and what they prove."""
+    """Maps for the chosen labels of each image, and what they prove.
+
+    A list of methods sets them side by side, on the same images and labels: a row of pictures for each, and ``proof[name]`` is
+    the proof of one.
+    """
+    several = isinstance(method, Sequence) and not isinstance(method, str)
     return Proof(
         evaluate(
             classifier,
             images,
-            methods=[method],
+            methods=list(method) if several else [method],  # type: ignore[arg-type,list-item]
             labels=labels,
             metrics=proof_metrics(thresholds, curve),
             names=names,

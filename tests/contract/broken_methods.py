@@ -44,6 +44,17 @@ def per_label(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
     return brightness(f, x, labels) ** (labels + 1)[:, :, None, None]
 
 
+def halved(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
+    """Found on a grid of half the size, and doubled: only even sides come back as they were."""
+    small = per_label(f, x, labels)[:, :, ::2, ::2][:, :, : x.shape[2] // 2, : x.shape[3] // 2]
+    return small.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
+
+
+def in_its_precision(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
+    """Values that half precision cannot tell apart."""
+    return (1e4 + per_label(f, x, labels)).to(f.dtype)
+
+
 def careless(what: Callable[[Any, Tensor, Tensor], object]) -> Method:
     """A method that does something it must not do, beside its work."""
 
@@ -88,6 +99,7 @@ METHODS: dict[str, tuple[Method, str]] = {
     ),
     "it_has_a_name_and_a_description": (method(name="My Method"), "'My Method' must be lower case"),
     "what_it_needs_is_known": (method(needs=frozenset({"luck"})), r"not \['luck'\]"),
+    "its_family_is_known": (method(family="magic"), "families are attention, cam, .*, not 'magic'"),
     "maps_are_finite_float32_one_per_label": (after(Tensor.double), "maps are torch.float64"),
     "maps_are_not_constant": (after(torch.ones_like), "9 of 9 maps have one value only"),
     "one_image_with_one_label_is_enough": (
@@ -109,6 +121,22 @@ METHODS: dict[str, tuple[Method, str]] = {
     "series_and_rows_get_maps_or_are_refused": (
         computing(per_label),
         "series end in RuntimeError: .*; raise an InputError instead",
+    ),
+    "pictures_of_odd_sizes_and_of_1_or_4_channels_get_maps": (
+        computing(halved),
+        r"pictures of 3 channels and 7 x 9 pixels ends in InputError: .*returned maps \(3, 3, 6, 8\)",
+    ),
+    "nets_of_half_precision_get_maps": (
+        computing(in_its_precision),
+        r"a net of torch\.float16: every map has one value only",
+    ),
+    "nets_without_convolution_and_functions_get_maps_or_are_refused": (
+        careless(lambda f, x, labels: f.net[0].weight),
+        "a net without convolution ends in AttributeError: .*; raise an InputError instead",
+    ),
+    "a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused": (
+        computing(per_label),
+        r"its map spreads over 0.88, those of a usual net over 0.88",
     ),
     "the_batch_size_changes_nothing": (
         computing(lambda f, *rest: per_label(f, *rest) * f.batches[0].size),

@@ -72,6 +72,12 @@ VARIANTS = [
     f"phang-masker:variant=fix,weights={MASKERS}/phang-fix.safetensors",
     f"belief-masker:weights={MASKERS}/belief.safetensors",
 ]
+ADAPTED = {
+    "captum:NoiseTunnel(attribution_method=InputXGradient,nt_samples=2)": "captum",
+    "pytorch-grad-cam:GradCAM": "pytorch_grad_cam",
+    "torch-cam:GradCAMpp": "torchcam",
+}
+"""Methods of other libraries, and the fixture that imports each library."""
 
 
 @pytest.fixture(scope="session")
@@ -92,5 +98,12 @@ def test_method(spec: str, check: Check[Method], request: pytest.FixtureRequest)
     check(make_method(spec))
 
 
+@pytest.mark.parametrize("check", check_method.checks, ids=str)
+@pytest.mark.parametrize("spec", ADAPTED)
+def test_method_of_another_library(spec: str, check: Check[Method], request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(ADAPTED[spec])
+    check(make_method(spec))
+
+
 def test_every_registered_method_is_among_them() -> None:
-    assert {spec.partition(":")[0] for spec in VARIANTS} == set(METHODS)
+    assert {spec.partition(":")[0] for spec in (*VARIANTS, *ADAPTED)} == set(METHODS)

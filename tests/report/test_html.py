@@ -391,11 +391,40 @@ def test_the_page_of_explain_begins_with_what_the_net_says(tmp_path: Path) -> No
     places = [words.index(part) for part in (says, *parts)]
     assert places == sorted(places)
     assert not any(attributes.get("class") == "plot" for _, attributes in page.elements)
-    said = page.record["pictured"][0]["words"]
+    (said,) = page.record["pictured"][0]["words"]
     strengths = [label["strength"] for label in page.record["pictured"][0]["methods"][0]["labels"]]
     begins = {"match": "A proof.", "weak": "Too weak.", "strong": "Too strong."}
     assert [text.startswith(begins[word]) for text, word in zip(said, strengths, strict=True)] == [True, True]
     assert f"believes {top} with" in said[0]
+
+
+def test_the_page_of_explain_sets_methods_side_by_side(tmp_path: Path) -> None:
+    methods = ["gradient", "gradient-x-input"]
+    found = judged(1, labels="top2", methods=methods, label_names=["cat", "dog", "fox"])
+    page = PageParts(write_report(found, tmp_path / "r.html", explained=True))
+    detail = page.record["explained"]["detail"]
+    assert detail.startswith("Of 2 labels each method proves so many: gradient ")
+    matches = [[a["strength"] == "match" for a in m["labels"]] for m in page.record["pictured"][0]["methods"]]
+    for name, label_matches in zip(methods, matches, strict=True):
+        assert f"{name} {sum(label_matches) or 'none'}" in detail
+    assert [len(words) for words in page.record["pictured"][0]["words"]] == [2, 2]
+    assert "A row for each method, a column for each label" in page.text
+
+
+def test_a_page_tells_which_maps_are_signed_and_what_their_colours_mean(tmp_path: Path) -> None:
+    both = judged(1, labels="top2", methods=["gradient", "gradient-x-input"])
+    page = PageParts(write_report(both, tmp_path / "a.html"))
+    assert [method["signed"] for method in page.record["methods"]] == [False, True]
+    assert "(gradient-x-input) against the label" in " ".join(page.text.split())
+    bars = [a for _, a in page.elements if a.get("class") == "colour-bar"]
+    assert len(bars) == 1 and bars[0]["style"].count("rgb(") == 9
+    heat = both.map_of(both.results[1], 0, 0)
+    levels = np.asarray(page_pictures.levels_of(rank(heat[None]), page.record["counts"]))[0]
+    table = page_pictures.heat_table(heat, levels, len(page.record["counts"]) - 1, signed=True)
+    zero = int(levels[int(heat.flatten().abs().argmin())])
+    assert abs(table[zero] - 127.5) < 4 and table[1] > 250 and table[-1] < 5
+    plain = PageParts(write_report(judged(1, methods=["gradient"], labels="top2"), tmp_path / "b.html"))
+    assert not any(a.get("class") == "colour-bar" for _, a in plain.elements)
 
 
 def test_the_page_says_over_how_many_labels_soundness_is_and_how_maps_were_stored(
@@ -435,14 +464,14 @@ def test_what_a_map_proves_is_said_in_words(
         f=torch.full_like(evaluation.f, f),
         results=(replace(result, insertion=insertion, pairs={}),),
     )
-    said = page_explained.label_words(changed, 0, 1)
+    said = page_explained.label_words(changed, changed.results[0], 0, 1)
     assert said.startswith(words) and f"{100 * auc:.0f} % on average" in said and f"{100 * f:.0f} %" in said
     summary = {
         "Too weak": "is too weak for",
         "Too strong": "is too strong for",
         "A proof": "proves what the net",
     }
-    assert summary[words] in page_explained.amounts(changed, 0)
+    assert summary[words] in page_explained.amounts(changed, 0, changed.results[0])
 
 
 def test_metrics_asked_for_twice_are_drawn_twice() -> None:

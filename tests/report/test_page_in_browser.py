@@ -18,6 +18,7 @@ import torch
 import proofmap as pm
 from proofmap.core.ranking import keep_top
 from proofmap.report.html import write_report
+from proofmap.report.pictures import overlay
 from proofmap.results import tables
 from tests.browser import NoBrowser, chromium
 from tests.report.pages import judged, listed
@@ -148,6 +149,33 @@ def test_the_page_of_explain_has_labels_side_by_side(open_page: Any, tmp_path: P
     assert [cells.nth(k).is_visible() for k in range(3)] == [True, False, True]
     page.locator("#labels-shown").select_option("1")
     assert [cells.nth(k).is_visible() for k in range(3)] == [True, False, False]
+
+
+def test_the_page_of_explain_has_a_row_for_each_method(open_page: Any, tmp_path: Path) -> None:
+    found = judged(1, (32, 20), labels="top2", methods=["gradient", "gradient-x-input"])
+    page = open_page(write_report(found, tmp_path / "r.html", explained=True), height=ALL)
+    assert page.locator(".row header h4").all_text_contents() == ["gradient", "gradient-x-input"]
+    assert page.locator(".row").count() == 2 and page.locator(".row .cell").count() == 4
+    names = [found.label_names[int(a)] for a in found.labels[0]]
+    assert page.locator(".row .cell h4").all_text_contents() == [*names, *names]
+    page.locator(".chip").nth(1).click()
+    assert page.locator(".row .cell:visible h4").all_text_contents() == [names[0], names[0]]
+    page.locator("#share").fill("100")  # one slider for both rows
+    page.locator(".reading-off:visible").nth(1).filter(has_text="at 50 %:").wait_for()
+    assert page.locator(".reading-off:visible").filter(has_text="at 50 %:").count() == 2
+
+
+def test_signed_maps_are_painted_in_two_colours_around_zero(open_page: Any, tmp_path: Path) -> None:
+    found = judged(1, (32, 20), labels="top1", methods=["gradient-x-input"])
+    page = open_page(write_report(found, tmp_path / "r.html", explained=True), height=ALL)
+    page.locator(".reading-off b").wait_for()  # painted
+    pixels = np.array(page.locator("canvas.heat").evaluate_all(PIXELS)[0]).reshape(32, 20, 4)
+    heat = found.map_of(found.results[0], 0, 0).numpy()
+    red_minus_blue = pixels[..., 0].astype(int) - pixels[..., 2]
+    size = np.percentile(np.abs(heat), 80)
+    assert (red_minus_blue[heat > size] > 30).all() and (red_minus_blue[heat < -size] < -30).all()
+    drawn = np.asarray(overlay(found.image_of(0), torch.tensor(heat), found.inputs, signed=True)).astype(int)
+    assert np.abs(pixels[..., :3] - drawn).mean() < 6, "the page paints what the sheet shows"
 
 
 def test_views_can_be_left_out(open_page: Any, report: Path) -> None:

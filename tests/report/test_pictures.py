@@ -8,12 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
+from proofmap.judging import evaluate
+from proofmap.report import heat as colouring
 from proofmap.report import pictures
 from proofmap.results import strength
+from proofmap.testing.nets import conv_classifier, pixels
 from tests.report.pages import judged
 
 
@@ -118,3 +122,55 @@ def test_one_line_keeps_what_can_be_printed() -> None:
     assert one_line("f = 0.5   AUC = 0.4") == "f = 0.5   AUC = 0.4"
     assert one_line("a\r\n\t b\x00\x85c") == "a b c"
     assert one_line("Füchse 🦊 |*_") == "Füchse 🦊 |*_"
+
+
+# ---- signed maps -------------------------------------------------------------------------------------------
+
+
+def luminance(colours: np.ndarray) -> np.ndarray:
+    linear: np.ndarray = (colours / 255) ** 2.2 @ np.array([0.2126, 0.7152, 0.0722])
+    return linear
+
+
+def test_signed_colours_are_brightest_at_zero_and_equally_dark_on_both_sides() -> None:
+    colours = colouring.heat_colours(np.linspace(0, 1, 65), signed=True)
+    light = luminance(colours)
+    assert light.argmax() == 32 and (np.diff(light[:33]) > 0).all() and (np.diff(light[32:]) < 0).all()
+    assert np.abs(light - light[::-1]).max() < 0.1
+    assert colours[0, 2] > colours[0, 0] and colours[-1, 0] > colours[-1, 2], "blue is against, orange for"
+
+
+def test_zero_stays_zero_in_a_signed_map() -> None:
+    values = torch.arange(-10, 31) / 10
+    shown = colouring.displayed(values, signed=True)
+    assert shown[10] == 0.5 and (np.diff(shown) >= 0).all()
+    assert shown[0] == pytest.approx(1 / 3, abs=0.01)
+    assert (colouring.displayed(torch.zeros(3, 3), signed=True) == 0.5).all()
+    mostly_zero = torch.zeros(1000)
+    mostly_zero[5] = -2.0
+    assert colouring.displayed(mostly_zero, signed=True)[5] == 0.0
+
+
+def test_sheets_show_signed_maps_in_two_colours_with_a_bar() -> None:
+    f, images = conv_classifier(16), pixels(1, 16)
+    sign = evaluate(f, images, methods=["gradient-x-input"], labels="top2")
+    size = evaluate(f, images, methods=["gradient"], labels="top2")
+    both = evaluate(
+        f, images, methods=["gradient", "gradient-x-input", "top-label:gradient-x-input"], labels="top2"
+    )
+    assert [r.signed for r in both.results] == [False, True, True]
+    for sheet, plain in (
+        (pictures.proof_sheet(sign, 0), pictures.proof_sheet(size, 0)),
+        (pictures.comparison_sheet(sign, 0), pictures.comparison_sheet(size, 0)),
+    ):
+        assert sheet.height > plain.height and holds(sheet, colouring.colour_bar(140, 12))
+        assert not holds(plain, colouring.colour_bar(140, 12))
+    assert holds(pictures.comparison_sheet(both, 0), colouring.colour_bar(140, 12))
+
+
+def holds(sheet: Image.Image, part: Image.Image) -> bool:
+    """Whether a picture is somewhere in another, pixel for pixel."""
+    whole, piece = np.asarray(sheet), np.asarray(part)
+    places = np.argwhere((whole == piece[0, 0]).all(axis=-1))
+    h, w = piece.shape[:2]
+    return any(np.array_equal(whole[y : y + h, x : x + w], piece) for y, x in places)

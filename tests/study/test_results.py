@@ -459,7 +459,7 @@ def test_a_run_has_the_kinds_of_its_metrics(tmp_path: Path) -> None:
 
 
 def first_form(folder: Path) -> None:
-    """Write the run's database again as it was made before metrics had kinds."""
+    """Write the run's database again as it was made before metrics and methods had kinds."""
     path = folder / "scores.sqlite"
     old = folder / "old.sqlite"
     with closing(sqlite3.connect(old, isolation_level=None)) as database:
@@ -469,13 +469,26 @@ def first_form(folder: Path) -> None:
         for (table,) in tables:
             columns = ", ".join(row[1] for row in database.execute(f"PRAGMA main.table_info({table})"))
             database.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
-        for row in database.execute("SELECT name, higher_is_better, settings FROM metrics").fetchall():
-            database.execute("UPDATE metrics SET seal = ? WHERE name = ?", (schema.seal_of(row), row[0]))
+        for table, flag in (("metrics", "higher_is_better"), ("methods", "label_free")):
+            for row in database.execute(f"SELECT name, {flag}, settings FROM {table}").fetchall():
+                database.execute(f"UPDATE {table} SET seal = ? WHERE name = ?", (schema.seal_of(row), row[0]))
         database.execute("DETACH new")
         assert database.execute("PRAGMA user_version").fetchone() == (1,)
     for ending in ("", "-wal", "-shm"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
     old.rename(path)
+
+
+def test_a_run_remembers_which_maps_are_signed(tmp_path: Path) -> None:
+    expected = {"gradient-x-input": True, "gradient": False, "top-label:gradient-x-input": True}
+    study = toy_study(tmp_path, 2, methods=tuple(expected), metrics=("completeness",))
+    run_study(study, tmp_path / "run")
+    with Run(tmp_path / "run") as run:
+        assert {r.name: r.signed for r in run.evaluation().results} == expected
+    first_form(tmp_path / "run")
+    with Run(tmp_path / "run") as run:
+        assert {r.name: r.signed for r in run.evaluation().results} == expected, "also a run of before"
+    assert verify_run(tmp_path / "run") == []
 
 
 @pytest.fixture

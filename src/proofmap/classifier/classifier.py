@@ -14,6 +14,7 @@ from proofmap.classifier.fingerprint import fingerprint_of
 from proofmap.classifier.frozen import freeze
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.classifier.memory import probe_batch_sizes
+from proofmap.classifier.module import LogitsModule
 from proofmap.classifier.outputs import (
     Outputs,
     as_logits,
@@ -23,7 +24,7 @@ from proofmap.classifier.outputs import (
     is_independent,
     names_of,
 )
-from proofmap.classifier.view import device_of, dtype_of, state_of, view_of
+from proofmap.classifier.view import copied, device_of, dtype_of, state_of, view_of
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures
@@ -370,6 +371,33 @@ class Classifier:
                 fast.net = torch.compile(fast.net, dynamic=False)
             self._frozen[dtype, compile] = fast
         return self._frozen[dtype, compile]
+
+    @outside_inference_mode()
+    def as_module(self, *, dtype: torch.dtype | None = None) -> nn.Module:
+        """The ``nn.Module`` that Captum, pytorch-grad-cam or torch-cam ask for: images as this classifier takes them (in
+        [0, 1], normalised inside), logits ``(N, A)`` out, differentiable, in evaluation mode, on this device.
+
+        It is a copy, weights included: no hook, mode or weight that a library changes reaches the classifier or your net, and
+        it stays as it is when you train the net. Layers are found below ``net``. The net's own precision unless ``dtype`` says
+        otherwise. Outside a renormalised label set
+        logits are minus infinity, so that the softmax over them is f(x, .).
+
+        >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2)
+        >>> module, images = f.as_module(), torch.rand(1, 3, 2, 2)
+        >>> module(images).softmax(dim=1).allclose(f.probabilities(images)), module.net[1]
+        (True, Linear(in_features=12, out_features=3, bias=True))
+        """
+        self.refresh()
+        if dtype not in (None, self.dtype) and not isinstance(self.net, nn.Module):
+            raise InputError("another precision needs a torch module; this classifier wraps a function")
+        return LogitsModule(
+            copied(self.net).to(dtype) if isinstance(self.net, nn.Module) else self.net,
+            mean=self._mean,
+            std=self._std,
+            dtype=dtype or self.dtype,
+            outputs=self.outputs,
+            outside=self._outside,
+        ).eval()
 
     def _like(self, net: nn.Module | Callable[[Tensor], Tensor]) -> Classifier:
         """Everything of this classifier but its net and what was derived from the net."""

@@ -1,4 +1,4 @@
-"""``explain``: pictures of one method's proofs."""
+"""``explain``: pictures of what maps prove, of one method or of several side by side."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from proofmap.data.specs import photographs
 from proofmap.judging import proof_metrics
 from proofmap.metrics.metric import prepare_metrics
 from proofmap.models import DEFAULT_MODEL
+from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
 from proofmap.report.originals import original_of
 from proofmap.results.settings_words import distractor_notes
@@ -54,7 +55,10 @@ def explain(
     model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     labels: LabelsOption = "top5",
-    method: Annotated[str, typer.Option(help="See [bold]proofmap methods[/].")] = "belief-mask",
+    method: Annotated[
+        str,
+        typer.Option(help="See [bold]proofmap methods[/]; several, separated by commas, stand side by side."),
+    ] = "belief-mask",
     label_set: LabelSet = None,
     renormalise: Renormalise = None,
     thresholds: ThresholdsOption = "paper",
@@ -74,7 +78,7 @@ def explain(
 ) -> None:
     """A heat map for each of several labels of a photo, and what each map proves."""
     folder = _free_folder(out, force)
-    chosen = pm.make_method(method)
+    chosen = [pm.make_method(spec) for spec in split_specs(method)]
     photos = photographs(images)
     classifier = pm.load_classifier(
         model, weights=weights, device=device_named(device), batch_size=batch_size
@@ -110,7 +114,7 @@ def explain(
         report = write_report(
             proof.evaluation,
             part / "report.html",
-            title=f"What do the maps of {method} prove?",
+            title=f"What do the maps of {_of_methods(proof.methods)} prove?",
             command=command_line(),
             explained=True,
             originals=lambda k: original_of(photos.read(block.indices[k]), classifier.inputs),
@@ -120,6 +124,10 @@ def explain(
         stderr.print(f"failed: {failure.reason}")
     if block.failures:
         raise typer.Exit(3)
+
+
+def _of_methods(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} methods"
 
 
 def _free_folder(out: Path | None, force: bool) -> Path:
@@ -144,11 +152,15 @@ def _has_results(folder: Path) -> bool:
 
 
 def _tell_time(
-    classifier: pm.Classifier, method: pm.Method, metrics: Sequence[pm.Metric], labels: str, images: int
+    classifier: pm.Classifier,
+    methods: Sequence[pm.Method],
+    metrics: Sequence[pm.Metric],
+    labels: str,
+    images: int,
 ) -> None:
     """How long it will take, where one would wonder."""
     number = expected_labels(LabelRule.parse(labels, classifier.names), classifier)
-    expected = expected_cost(classifier, [method], prepare_metrics(metrics, classifier), images, number)
+    expected = expected_cost(classifier, methods, prepare_metrics(metrics, classifier), images, number)
     speed = worth_telling(classifier, expected)
     if speed is not None:
         stderr.print(expected.words(speed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -10,10 +11,12 @@ import typer
 
 import proofmap as pm
 from proofmap.cli.console import print_result
+from proofmap.cli.method_list import fact_words, method_list, settings_table
 from proofmap.cli.options import AsJson
 from proofmap.data import list_datasets
 from proofmap.fills import FILLS
-from proofmap.methods import METHODS
+from proofmap.methods import METHODS, Method
+from proofmap.methods.facts import FAMILIES, facts_of
 from proofmap.metrics import GAMES, METRICS
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Setting, settings_of
@@ -23,8 +26,11 @@ Name = Annotated[str | None, typer.Argument(help="Only this one, with all its se
 
 
 def methods(name: Name = None, as_json: AsJson = False) -> None:
-    """The methods, what they are and their settings; of one by NAME everything."""
-    _list(METHODS, name, as_json, "learned-mask:tv=0.1,scale=4 or learned-mask:preset=paper")
+    """The methods by family, what they cost and need; of one by NAME everything, settings and presets included."""
+    if name is None and not as_json:
+        print_result(method_list(_width()))
+        return
+    _list(METHODS, name, as_json, "")
 
 
 def metrics(name: Name = None, as_json: AsJson = False) -> None:
@@ -60,6 +66,11 @@ def _list(registry: Registry[Any], name: str | None, as_json: bool, example: str
         print_result(f"\nSettings follow a colon: {example}\nAll about one: proofmap {registry.kind}s NAME")
 
 
+def _width() -> int:
+    """Of the terminal; 80 where there is none."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
 def _record(kind: type[Plugin]) -> dict[str, Any]:
     """A plug-in as plain data: what it states about itself, its shortcuts and its settings."""
     stated = {
@@ -76,6 +87,7 @@ def _record(kind: type[Plugin]) -> dict[str, Any]:
         "name": kind.name,
         "description": kind.description,
         **{key: value for key, value in stated.items() if value not in (None, "", [])},
+        **(facts_of(kind).record() if issubclass(kind, Method) else {}),
         "shortcuts": {
             key: {value: _texts(kind, given) for value, given in values.items()}
             for key, values in kind.shortcuts.items()
@@ -109,7 +121,11 @@ def _in_full(kind: type[Plugin]) -> str:
     """Everything about one plug-in."""
     record = _record(kind)
     lines = [f"{kind.name}: {kind.description}"]
-    facts = [*_facts(record), *([kind.reference] if kind.reference else [])]
+    if issubclass(kind, Method):
+        found = facts_of(kind)
+        facts = [f"family: {FAMILIES[found.family].lower()}", *fact_words(found)]
+    else:
+        facts = [*_facts(record), *([kind.reference] if kind.reference else [])]
     if "limits" in record and None not in record["limits"]:
         low, high = record["limits"]
         facts.insert(0, f"from {low:g} to {high:g}")
@@ -122,10 +138,11 @@ def _in_full(kind: type[Plugin]) -> str:
             [value, ", ".join(f"{k}={v}" for k, v in given.items()) or "the defaults"]
             for value, given in values.items()
         ]
-        lines += [f"    {line}" for line in tables.aligned([key, "stands for"], rows).splitlines()]
+        table = settings_table([key, "stands for"], rows, _width() - 4)
+        lines += [f"    {line}" for line in table.splitlines()]
     if record["settings"]:
         rows = [[s["name"], s["default"], s["type"], s["help"]] for s in record["settings"]]
-        lines += ["", tables.aligned(["setting", "default", "is", "what it does"], rows)]
+        lines += ["", settings_table(["setting", "default", "is", "what it does"], rows, _width())]
     return "\n".join(lines)
 
 

@@ -1,12 +1,9 @@
 """Methods: each makes one heat map per label. ``proofmap methods`` lists them. One folder or file per family."""
 
-from proofmap.methods.cams import GradCAM
-from proofmap.methods.controls import CenteredGaussian, Edges, Random
+from proofmap.methods.adapters import Captum, FromObject, PytorchGradCam, TorchCam
 from proofmap.methods.attention import AttentionRollout, Chefer, LeGrad
 from proofmap.methods.cams import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
-from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
-from proofmap.methods.gradients import Gradient, GradientInput
-from proofmap.methods.controls import CenteredGaussian, Random, TopLabel
+from proofmap.methods.controls import CenteredGaussian, Edges, Random
 from proofmap.methods.gradients import (
     Gradient,
     GradientInput,
@@ -16,7 +13,6 @@ from proofmap.methods.gradients import (
     SmoothGrad,
 )
 from proofmap.methods.maskers import BeliefMasker, PhangMasker, RealTimeSaliency, train_masker
-from proofmap.methods.masks import BeliefMask, LearnedMask
 from proofmap.methods.masks import (
     IBA,
     BeliefMask,
@@ -45,8 +41,8 @@ from proofmap.methods.perturbation import (
     Shapley,
     Sobol,
 )
-from proofmap.methods.wrappers import Blurred, Inverse, TopLabel, Wrapper
 from proofmap.methods.propagation import LRP, ContrastiveLRP, DeepLIFT
+from proofmap.methods.wrappers import Blurred, Inverse, TopLabel, Wrapper
 
 __all__ = [
     "LRP",
@@ -56,6 +52,7 @@ __all__ = [
     "BeliefMask",
     "Blurred",
     "BeliefMasker",
+    "Captum",
     "CenteredGaussian",
     "ContrastiveLRP",
     "Cost",
@@ -65,9 +62,9 @@ __all__ = [
     "ExtremalPerturbation",
     "FongVedaldi",
     "Chefer",
-    "Cost",
     "EigenCAM",
     "FromFunction",
+    "FromObject",
     "GradCAM",
     "GradCAMPlusPlus",
     "Gradient",
@@ -87,6 +84,7 @@ __all__ = [
     "MethodLike",
     "Occlusion",
     "RISE",
+    "PytorchGradCam",
     "Random",
     "ReadyMethod",
     "Shapley",
@@ -94,12 +92,11 @@ __all__ = [
     "RectGrad",
     "SmoothGrad",
     "PhangMasker",
-    "Random",
-    "ReadyMethod",
     "RealTimeSaliency",
     "ScoreCAM",
     "TopLabel",
     "Wrapper",
+    "TorchCam",
     "make_method",
     "train_masker",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -16,6 +17,7 @@ from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
 from proofmap.fills import names_no_pool, with_pool
+from proofmap.methods.given_maps import as_tensor, given_maps
 from proofmap.plugins.code import code_digest
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, required
@@ -23,7 +25,16 @@ from proofmap.plugins.specs import make_plugin
 
 Need = Literal["gradients", "layer", "attention", "distractors", "masker"]
 Family = Literal[
-    "gradients", "cam", "perturbation", "mask", "masker", "propagation", "attention", "control", "other"
+    "gradients",
+    "cam",
+    "perturbation",
+    "mask",
+    "masker",
+    "propagation",
+    "attention",
+    "control",
+    "adapter",
+    "other",
 ]
 
 
@@ -127,6 +138,10 @@ class ReadyMethod(Ready):
     def stochastic(self) -> bool:
         return self.method.stochastic
 
+    @property
+    def signed(self) -> bool:
+        return self.method.signed
+
     def __call__(
         self, images: Tensor, labels: Tensor, *, seed: int = 0, progress: Progress | None = None
     ) -> Tensor:
@@ -196,13 +211,18 @@ class ReadyMethod(Ready):
 
 METHODS: Registry[Method] = Registry("method", "proofmap.methods")
 
-MapFunction = Callable[[Classifier, Tensor, Tensor], Tensor]
+MapFunction = Callable[[Classifier, Tensor, Tensor], Any]
 MethodLike = str | Method | MapFunction
 
 
 @dataclass(frozen=True, kw_only=True)
 class FromFunction(Method):
-    """Any function ``(classifier, images (N, *shape), labels (N, L)) -> maps (N, L, *positions)`` as a method."""
+    """Any function ``(classifier, images (N, *shape), labels (N, L)) -> maps (N, L, *positions)`` as a method.
+
+    One whose third argument is called ``label`` is called once for each label, with one label ``(N,)`` per image, and returns
+    ``(N, *positions)``. Maps may be arrays of NumPy, and coarser than the input: see
+    :mod:`proofmap.methods.given_maps`.
+    """
 
     name: ClassVar[str] = "function"
     description: ClassVar[str] = "a function of yours"
@@ -211,12 +231,16 @@ class FromFunction(Method):
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        maps = self.function(classifier, images, torch.where(labels == NO_LABEL, labels[:, :1], labels))
-        if not isinstance(maps, Tensor):
-            raise InputError(
-                f"the function {self._title_name()} must return a tensor (N, L, *positions), not {type(maps).__name__}"
-            )
-        return maps
+        labels, who = (
+            torch.where(labels == NO_LABEL, labels[:, :1], labels),
+            f"the function {self._title_name()}",
+        )
+        if _takes_one_label(self.function):
+            columns = [self.function(classifier, images, column) for column in labels.T]
+            found = torch.stack([as_tensor(maps, who) for maps in columns], dim=1)
+        else:
+            found = self.function(classifier, images, labels)
+        return given_maps(found, classifier.inputs, who)
 
     def settings(self) -> dict[str, object]:
         return {"method": self._title_name(), "code": code_digest(self.function)}
@@ -225,13 +249,32 @@ class FromFunction(Method):
         return str(getattr(self.function, "__qualname__", type(self.function).__name__))
 
 
-def make_method(spec: Any) -> Method:
-    """A method from its spec (:mod:`proofmap.plugins.specs`), a table, an instance, or a function.
+def _takes_one_label(function: MapFunction) -> bool:
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # some that are not written in Python have no signature
+        return False
+    return len(names) > 2 and names[2] == "label"
 
-    ``preset=NAME`` starts from a preset; ``top-label:METHOD`` wraps another method; ``FILE.py:NAME`` is a function or
-    a class of yours, in a file.
+
+ADOPTED: list[Callable[[Any], Method | None]] = []
+"""What makes methods from objects of other libraries; each returns None for what it does not know."""
+
+
+def adopt(thing: Any) -> Method | None:
+    """A method from an object of another library or a function; None from anything else."""
+    found = next((method for make in ADOPTED if (method := make(thing)) is not None), None)
+    return FromFunction(function=thing) if found is None and callable(thing) else found
+
+
+def make_method(spec: Any) -> Method:
+    """A method from its spec (:mod:`proofmap.plugins.specs`), a table, an instance, a function, or an object of Captum,
+    pytorch-grad-cam or torch-cam.
+
+    ``preset=NAME`` starts from a preset; ``top-label:METHOD`` wraps another method; ``captum:CLASS`` is one of another
+    library (:mod:`proofmap.methods.adapters`); ``FILE.py:NAME`` is a function or a class of yours, in a file.
 
     >>> make_method("random:seed_offset=3")
     Random(per_label=False, seed_offset=3)
     """
-    return make_plugin(METHODS, Method, spec, adopt=lambda function: FromFunction(function=function))
+    return make_plugin(METHODS, Method, spec, adopt=adopt)

@@ -339,9 +339,10 @@ def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
     main = next((info for info in infos.values() if info.main), None)
     known = [*kind.shortcuts, *infos]
     first = text.partition("=")[0].strip().replace("-", "_")
-    if main is not None and text.strip() and first not in known:
-        return {main.name: main.read(text.strip())}
     options: dict[str, Any] = {}
+    if main is not None and text.strip() and first not in known:
+        alone, text = _main_and_rest(text, known) if main.plugin is None else (text, "")
+        options[main.name] = main.read(alone.strip())
     for part in split_outside_brackets(text):
         key, equals, value = part.partition("=")
         key = key.strip().replace("-", "_")
@@ -350,6 +351,13 @@ def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
             raise InputError(f"{kind.noun} {kind.name!r}: the setting {key!r} needs a value, {key}=...")
         options[key] = infos[key].read(value.strip()) if key in infos else value.strip()
     return options
+
+
+def _main_and_rest(text: str, known: Sequence[str]) -> tuple[str, str]:
+    """The main setting's own text, which may hold commas, and the settings that follow it."""
+    parts = split_outside_brackets(text)
+    rest = [part for part in parts[1:] if part.partition("=")[0].strip().replace("-", "_") in known]
+    return ",".join(part for part in parts if part not in rest), ",".join(rest)
 
 
 def split_outside_brackets(text: str, separator: str = ",") -> list[str]:

@@ -3,6 +3,7 @@
 NAME                          with its defaults
 NAME:KEY=VALUE,KEY=VALUE      with settings; NAME(KEY=VALUE,...) where it is itself a setting's value
 NAME:SPEC                     around another one, such as top-label:grad-cam
+NAME:CLASS(KEY=VALUE,...)     of another library, such as captum:IntegratedGradients(n_steps=20)
 FILE.py:NAME                  a class or function in a file of the user's, with settings after another colon
 {NOUN = NAME, KEY = VALUE}    a table, in a study file
 """
@@ -35,13 +36,13 @@ def make_plugin(
     spec: Any,
     *,
     defaults: Mapping[str, Any] | None = None,
-    adopt: Callable[[Any], P] | None = None,
+    adopt: Callable[[Any], P | None] | None = None,
 ) -> P:
     """The plug-in of a spec, a table or an object.
 
     Args:
         defaults: settings to take where the plug-in has them and the spec does not say otherwise.
-        adopt: makes one from another object, such as a function; there is none such when left out.
+        adopt: makes one from another object, such as a function, or None from what it cannot; there is none such when left out.
     """
     if isinstance(spec, base):
         return spec
@@ -62,8 +63,8 @@ def make_plugin(
         return _from_text(registry, base, spec, {}, defaults, adopt)
     if isinstance(spec, type):
         raise InputError(f"{spec.__name__} is a class; pass an instance of it, {spec.__name__}(...)")
-    if adopt is not None and callable(spec):
-        return adopt(spec)
+    if adopt is not None and (adopted := adopt(spec)) is not None:
+        return adopted
     more = " or a function" if adopt is not None else ""
     raise InputError(f"a {base.noun} is a name, a {base.__name__}{more}, not {type(spec).__name__}")
 
@@ -74,7 +75,7 @@ def _from_text(
     spec: str,
     settings: Mapping[str, Any],
     defaults: Mapping[str, Any] | None,
-    adopt: Callable[[Any], P] | None,
+    adopt: Callable[[Any], P | None] | None,
 ) -> P:
     name, rest = _name_and_rest(spec.strip(), registry)
     if not is_python_file(name):
@@ -94,10 +95,11 @@ def _from_text(
 
 def _name_and_rest(spec: str, registry: Registry[Any]) -> tuple[str, str]:
     """The name (with its file, if it has one) and the text of the settings."""
-    if spec.endswith(")") and "(" in spec and "=" not in spec.partition("(")[0]:
-        name, _, inner = spec[:-1].partition("(")
-        return name.strip(), inner
     name, _, rest = spec.partition(":")
+    head, _, inner = spec.partition("(")
+    whole = ":" not in head or (is_python_file(head) and name not in registry)
+    if spec.endswith(")") and inner and "=" not in head and whole:
+        return head.strip(), inner[:-1]
     if is_python_file(spec) and name not in registry:  # top-label:FILE.py:NAME is top-label's own business
         file, called, rest = split_python_file(spec)
         return f"{file}:{called}", rest

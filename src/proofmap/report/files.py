@@ -15,7 +15,7 @@ from proofmap.core.files import atomic_write, distinct_names, file_name, write_t
 from proofmap.core.pictures import SUFFIXES, own_mark
 from proofmap.core.version import __version__
 from proofmap.report import figures
-from proofmap.report.pictures import comparison_sheet, pictured_images, proof_sheet
+from proofmap.report.pictures import comparison_sheet, explained_sheet, pictured_images
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
@@ -35,6 +35,7 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
                 "name": r.name,
                 "settings": dict(r.settings),
                 "label_free": r.label_free,
+                "signed": r.signed,
                 "seconds": round(r.seconds, 2),
                 "scores": [s.record() for s in r.scores],
                 "values": {k: v.tolist() for k, v in r.values.items()},
@@ -76,7 +77,10 @@ def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
 
 
 def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
-    """A sheet for each of the first images, ``maps.safetensors``, and the numbers; returns what was written."""
+    """A sheet for each of the first images, ``maps.safetensors``, and the numbers; returns what was written.
+
+    The maps are called ``maps``, or ``maps.METHOD`` where there are several methods.
+    """
     with written_together(folder) as out:
         written = _save_proof(shared(evaluation), out)
     return [Path(folder, path.name) for path in written]
@@ -84,17 +88,18 @@ def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
 
 def _save_proof(evaluation: Evaluation, out: Path) -> list[Path]:
     written = _save_numbers(evaluation, out)
-    result = evaluation.results[0]
+    several = len(evaluation.results) > 1
     tensors = {
-        "maps": evaluation.maps_of(result).contiguous(),
-        "labels": evaluation.labels.cpu().contiguous(),
+        f"maps.{result.name}" if several else "maps": evaluation.maps_of(result).contiguous()
+        for result in evaluation.results
     }
+    tensors["labels"] = evaluation.labels.cpu().contiguous()
     with atomic_write(out / "maps.safetensors") as part:
         part.write_bytes(save(tensors, metadata={"images": json.dumps(list(evaluation.image_names))}))
     written.append(out / "maps.safetensors")
     sheets = zip(pictured_images(evaluation), _sheet_names(evaluation), strict=True)
     for i, name in sheets:
-        written.append(_save_picture(proof_sheet(evaluation, i), out / name))
+        written.append(_save_picture(explained_sheet(evaluation, i), out / name))
     return written
 
 

@@ -61,7 +61,7 @@ def write_report(
             twenty of those whose pixels were kept.
         most_labels: how many labels of an image are drawn; the numbers of all labels are in the scores anyway.
         explained: whether the page is for someone who has a photo: it begins with what the net says and what the maps
-            of the first method prove, labels side by side; scores come later.
+            prove, a row for each method with its labels side by side; scores come later.
         originals: gives an image, by its index, as it was before it was fitted, where the net sees only a part of it.
     """
     evaluation = shared(evaluation)
@@ -128,7 +128,10 @@ def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, ob
     places = [evaluation.labels[index].tolist().index(label["label"]) for label in shown["labels"]]
     return {
         "says": page_explained.says(evaluation, index),
-        "words": [page_explained.label_words(evaluation, index, j) for j in places],
+        "words": [
+            [page_explained.label_words(evaluation, result, index, j) for j in places]
+            for result in evaluation.results
+        ],
     }
 
 

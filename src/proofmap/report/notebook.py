@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from PIL import Image
 
 from proofmap.core.text import counted
-from proofmap.report.pictures import comparison_sheet, pictured_images, proof_sheet
+from proofmap.report.pictures import comparison_sheet, explained_sheet, pictured_images
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.html_tables import pairs_html, table_html
@@ -33,14 +33,14 @@ def evaluation_html(evaluation: Evaluation) -> str:
 def proof_html(evaluation: Evaluation) -> str:
     """The sheets of the first images, then what each map proves."""
     shown = pictured_images(evaluation)[:MOST_PICTURES]
-    sheets = _pictures([proof_sheet(evaluation, i) for i in shown], len(evaluation))
+    sheets = _pictures([explained_sheet(evaluation, i) for i in shown], len(evaluation))
     return sheets + pairs_html(evaluation)
 
 
 def proof_png(evaluation: Evaluation) -> bytes | None:
     """The sheet of the first image whose maps were kept; None where there is none."""
     shown = pictured_images(evaluation)
-    return _png(proof_sheet(evaluation, shown[0])) if shown else None
+    return _png(explained_sheet(evaluation, shown[0])) if shown else None
 
 
 def _pictures(sheets: Sequence[Image.Image], images: int) -> str:

@@ -14,6 +14,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
+from proofmap.report.heat import DIVERGING, SIGNED_NOTE, SIGNED_WORDS
 from proofmap.report.hidden import hidden_of
 from proofmap.report.page_pictures import json_number
 from proofmap.results import tables
@@ -48,6 +49,8 @@ def page_record(
         "bar": BAR,
         "positions": evaluation.inputs.position_noun,
         "hidden": {"colour": list(hidden.colour), "words": hidden.words},
+        "diverging": DIVERGING.astype(int).tolist(),
+        "signed_words": [*SIGNED_WORDS, SIGNED_NOTE],
         "verdict": verdict_words(evaluation),
         "panels": scatter_panels(evaluation),
         "metrics": [
@@ -216,6 +219,7 @@ def _method_record(result: MethodResult) -> dict[str, Any]:
     return {
         "name": result.name,
         "label_free": result.label_free,
+        "signed": result.signed,
         "seconds": json_number(result.seconds),
         "settings": _settings_text(result.settings),
         "scores": [

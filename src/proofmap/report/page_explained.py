@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from proofmap.core.labels import NO_LABEL, is_by_probability
+from proofmap.core.text import counted
 from proofmap.report.pictures import input_word
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import MethodResult
 from proofmap.results.strength import Word, proof_values, strength
 
 _GROUPS: dict[Word, str] = {
@@ -18,9 +20,12 @@ _GROUPS: dict[Word, str] = {
 def headline(evaluation: Evaluation) -> dict[str, str]:
     """The page's first lines: of one image what the net says and what the maps amount to, otherwise what follows."""
     if len(evaluation) > 1:
-        detail = "Below: what the net says of each, the map of each label, and what that map proves."
+        maps = "the map" if len(evaluation.results) == 1 else "each method's map"
+        detail = f"Below: what the net says of each, {maps} of each label, and what that map proves."
         return {"headline": f"What the net says of {len(evaluation)} images, and why", "detail": detail}
-    return {"headline": says(evaluation, 0), "detail": amounts(evaluation, 0)}
+    several = len(evaluation.results) > 1
+    detail = proved(evaluation, 0) if several else amounts(evaluation, 0, evaluation.results[0])
+    return {"headline": says(evaluation, 0), "detail": detail}
 
 
 def says(evaluation: Evaluation, index: int) -> str:
@@ -37,26 +42,37 @@ def says(evaluation: Evaluation, index: int) -> str:
     return f"Of the {len(places)} labels asked for, the net believes {name} most, {f}"
 
 
-def amounts(evaluation: Evaluation, index: int) -> str:
-    """Which labels' maps are proofs, and which are too weak or too strong."""
+def amounts(evaluation: Evaluation, index: int, result: MethodResult) -> str:
+    """Which labels' maps of a method are proofs, and which are too weak or too strong."""
     found: dict[Word, list[str]] = {word: [] for word in _GROUPS}
     for j in _places(evaluation, index):
-        found[_word(evaluation, index, j)].append(_name(evaluation, index, j))
-    method = evaluation.results[0].name
+        found[_word(evaluation, result, index, j)].append(_name(evaluation, index, j))
     parts = [words.format(labels=", ".join(found[word])) for word, words in _GROUPS.items() if found[word]]
-    return f"The map of {method} {'; it '.join(parts)}."
+    return f"The map of {result.name} {'; it '.join(parts)}."
 
 
-def label_words(evaluation: Evaluation, index: int, place: int) -> str:
-    """What one map proves, in plain words."""
+def proved(evaluation: Evaluation, index: int) -> str:
+    """Of which labels each method's map is a proof, where there are several methods."""
+    places, parts = _places(evaluation, index), []
+    for result in evaluation.results:
+        labels = [
+            _name(evaluation, index, j) for j in places if _word(evaluation, result, index, j) == "match"
+        ]
+        found = f"{len(labels)} ({', '.join(labels)})" if labels else "none"
+        parts.append(f"{result.name} {found}")
+    return f"Of {counted(len(places), 'label')} each method proves so many: {'; '.join(parts)}."
+
+
+def label_words(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
+    """What one map of a method proves, in plain words."""
     noun, positions = input_word(evaluation.inputs), evaluation.inputs.position_noun
     name = _name(evaluation, index, place)
     f = share(float(evaluation.f[index, place]))
-    auc = share(float(evaluation.results[0].insertion.auc[index, place]))
+    auc = share(float(result.insertion.auc[index, place]))
     shown = (
         f"While the map's {positions} are shown, best first, the net believes {name} with {auc} on average"
     )
-    match _word(evaluation, index, place):
+    match _word(evaluation, result, index, place):
         case "match":
             return f"A proof. {shown}, about as much as on the whole {noun} ({f})."
         case "weak":
@@ -80,8 +96,8 @@ def share(probability: float) -> str:
     return f"{100 * probability:.0f} %"
 
 
-def _word(evaluation: Evaluation, index: int, place: int) -> Word:
-    return strength(*proof_values(evaluation, evaluation.results[0], index, place)).word
+def _word(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> Word:
+    return strength(*proof_values(evaluation, result, index, place)).word
 
 
 def _places(evaluation: Evaluation, index: int) -> list[int]:

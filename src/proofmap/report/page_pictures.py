@@ -24,8 +24,9 @@ from proofmap.core import streams
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
+from proofmap.report.heat import displayed
 from proofmap.report.originals import Original
-from proofmap.report.pictures import displayed, per_pixel, photo
+from proofmap.report.pictures import per_pixel, photo
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import proof_values, strength
@@ -65,9 +66,9 @@ def levels_of(ranks: Tensor, counts: Sequence[int]) -> np.ndarray:
     return np.searchsorted(np.array(counts), ranks.cpu().numpy(), side="right").astype(np.uint8)
 
 
-def heat_table(heat: Tensor, levels: np.ndarray, steps: int) -> list[int]:
+def heat_table(heat: Tensor, levels: np.ndarray, steps: int, *, signed: bool = False) -> list[int]:
     """The brightness 0..255 of each level 0..steps: the mean of what :func:`displayed` shows there."""
-    bright = 255 * displayed(heat).reshape(-1)
+    bright = 255 * displayed(heat, signed=signed).reshape(-1)
     sums = np.bincount(levels, weights=bright, minlength=steps + 1)
     sizes = np.bincount(levels, minlength=steps + 1).clip(min=1)
     return [int(v) for v in np.rint(sums / sizes)]
@@ -108,7 +109,8 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
             {
                 "maps": [len(levels) + (0 if result.label_free else k) for k in range(len(places))],
                 "heat": [
-                    _text(bytes(heat_table(m, v, len(counts) - 1))) for m, v in zip(maps, found, strict=True)
+                    _text(bytes(heat_table(m, v, len(counts) - 1, signed=result.signed)))
+                    for m, v in zip(maps, found, strict=True)
                 ],
                 "labels": [_label_record(evaluation, result, index, j) for j in places],
                 "curve": _curves(result, index, places, counts),

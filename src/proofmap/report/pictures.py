@@ -13,27 +13,13 @@ from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import counted, shortened, wrapped
+from proofmap.report.heat import SIGNED_NOTE, SIGNED_WORDS, colour_bar, displayed, heat_colours
 from proofmap.report.hidden import PLAIN, Colour, hidden_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values, strength
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
-# The matplotlib colour map "inferno" (CC0) at nine places: perceptually uniform, readable when colour-blind.
-_INFERNO = np.array(
-    [
-        [0, 0, 4],
-        [31, 12, 72],
-        [85, 15, 109],
-        [136, 34, 106],
-        [186, 54, 85],
-        [227, 89, 51],
-        [249, 140, 10],
-        [249, 201, 50],
-        [252, 255, 164],
-    ],
-    dtype=np.float64,
-)
 _INK, _SOFT, _PAPER = (24, 24, 28), (96, 96, 104), (255, 255, 255)
 _WEAK, _STRONG, _PROOF = (0, 100, 170), (190, 70, 0), (0, 110, 75)
 _GAP, _LINE = 18, 20
@@ -46,33 +32,18 @@ MOST_IMAGES, MOST_LABELS = 50, 8
 """Sheets are made of the first so many images, and show the first so many labels."""
 
 
-def heat_colours(values: np.ndarray) -> np.ndarray:
-    """Values in [0, 1] of any shape to RGB in 0..255, last axis added."""
-    places = np.linspace(0, 1, len(_INFERNO))
-    return np.stack([np.interp(values, places, _INFERNO[:, c]) for c in range(3)], axis=-1)
-
-
-def displayed(heat: Tensor) -> np.ndarray:
-    """A map ``(*positions,)`` scaled to [0, 1] for the eye: its 1st and 99th percentile become black and bright."""
-    values = heat.double().cpu().numpy()
-    low, high = np.percentile(values, [1, 99])
-    if high <= low:
-        low, high = values.min(), values.max()
-    if high <= low:
-        return np.zeros_like(values)
-    scaled: np.ndarray = np.clip((values - low) / (high - low), 0, 1)
-    return scaled
-
-
 def photo(image: Tensor, inputs: Inputs) -> Image.Image:
     """An image as the net takes it, as a picture for people."""
     return Image.fromarray(inputs.picture(image))
 
 
-def overlay(image: Tensor, heat: Tensor, inputs: Inputs, strength: float = 0.65) -> Image.Image:
-    """The heat map in colour over the picture in gray."""
+def overlay(
+    image: Tensor, heat: Tensor, inputs: Inputs, strength: float = 0.65, *, signed: bool = False
+) -> Image.Image:
+    """The heat map in colour over the picture in gray; a signed one in two colours around zero."""
     gray = np.asarray(photo(image, inputs).convert("L").convert("RGB"), dtype=np.float64)
-    mixed = (1 - strength) * gray + strength * heat_colours(per_pixel(displayed(heat), inputs))
+    colours = heat_colours(per_pixel(displayed(heat, signed=signed), inputs), signed=signed)
+    mixed = (1 - strength) * gray + strength * colours
     return Image.fromarray(mixed.round().astype(np.uint8))
 
 
@@ -134,10 +105,12 @@ def sheet(
     notes: Sequence[str] = (),
     side: int = 224,
     ratio: float = 1.0,
+    signed: bool = False,
 ) -> Image.Image:
     """A grid of captioned pictures; a row without pictures is only as high as its text.
 
     Pictures are ``side`` across (or along, if they are taller than wide), and have room for ``ratio * side`` of height.
+    Where ``signed`` maps are among them, a colour bar tells what their colours mean.
     """
     tall = round(ratio * side)
     big, plain, small = (_font(size) for size in (20, 15, 13))
@@ -146,7 +119,8 @@ def sheet(
         _GAP + max((tall + 4 if cell.picture else 0) + _LINE * len(cell.lines) for cell in cells)
         for cells in rows
     ]
-    page = Image.new("RGB", (wide, 58 + sum(heights) + 18 * len(notes) + 10), _PAPER)
+    bar = 26 if signed else 0
+    page = Image.new("RGB", (wide, 58 + sum(heights) + bar + 18 * len(notes) + 10), _PAPER)
     draw = ImageDraw.Draw(page)
     draw.text((_GAP, 16), _fitting(draw, title, big, wide - 2 * _GAP), _INK, big)
     y = 58
@@ -160,9 +134,27 @@ def sheet(
                 colour = line.colour or (_INK if line.strong else _SOFT)
                 draw.text((x, below + _LINE * k), _fitting(draw, line.text, plain, side), colour, plain)
         y += height
+    if signed:
+        _draw_bar(page, draw, y, small)
+    y += bar
     for k, note in enumerate(notes):
         draw.text((_GAP, y + 18 * k), _fitting(draw, note, small, wide - 2 * _GAP), _SOFT, small)
     return page
+
+
+def _draw_bar(page: Image.Image, draw: ImageDraw.ImageDraw, y: int, font: Font) -> None:
+    """The colour bar of signed maps in one line: what each end means, and what is between."""
+    against, towards = SIGNED_WORDS
+    x = _GAP
+    for part in (f"Signed maps: {against}", colour_bar(140, 12), f"{towards}; {SIGNED_NOTE}."):
+        if isinstance(part, str):
+            room = page.width - _GAP - x
+            text = _fitting(draw, part, font, room)
+            draw.text((x, y), text, _SOFT, font)
+            x += round(draw.textlength(text, font)) + 8
+        else:
+            page.paste(part, (x, y + 2))
+            x += part.width + 8
 
 
 def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
@@ -180,11 +172,11 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
             Text(f"f = {f:.3f}   AUC = {auc:.3f}"),
             verdict(*proof_values(evaluation, result, index, j)),
         )
-        top.append(Cell(overlay(image, heat, inputs), caption))
+        top.append(Cell(overlay(image, heat, inputs, signed=result.signed), caption))
         bottom.append(Cell(kept(image, heat, inputs, hidden=hidden.colour)))
     title = f"{evaluation.image_names[index]}: what does each heat map prove?"
     notes = [*sheet_notes(evaluation, index), hidden.words]
-    return sheet(title, [top, bottom], notes, ratio=picture_ratio(inputs))
+    return sheet(title, [top, bottom], notes, ratio=picture_ratio(inputs), signed=result.signed)
 
 
 def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
@@ -199,16 +191,31 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         lines = [Text(part, strong=True) for part in wrapped(result.name, 26, lines=8).split("\n")]
         if result.label_free:
             lines.append(Text("one map for all labels"))
+        if result.signed:
+            lines.append(Text("signed"))
         row = [Cell(photo(image, inputs) if result is evaluation.results[0] else None, tuple(lines))]
         for j, _ in labels:
             auc = float(result.insertion.auc[index, j])
-            heat = overlay(image, evaluation.map_of(result, index, j), inputs)
+            heat = overlay(image, evaluation.map_of(result, index, j), inputs, signed=result.signed)
             row.append(
                 Cell(heat, (Text(f"AUC = {auc:.3f}"), verdict(*proof_values(evaluation, result, index, j))))
             )
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"
-    return sheet(title, rows, sheet_notes(evaluation, index), side=190, ratio=picture_ratio(inputs))
+    return sheet(
+        title,
+        rows,
+        sheet_notes(evaluation, index),
+        side=190,
+        ratio=picture_ratio(inputs),
+        signed=any(result.signed for result in evaluation.results),
+    )
+
+
+def explained_sheet(evaluation: Evaluation, index: int) -> Image.Image:
+    """One image as ``explain`` shows it: what each map of a method proves, or several methods side by side."""
+    several = len(evaluation.results) > 1
+    return comparison_sheet(evaluation, index) if several else proof_sheet(evaluation, index)
 
 
 def pictured_images(evaluation: Evaluation) -> tuple[int, ...]:

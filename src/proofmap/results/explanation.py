@@ -1,13 +1,14 @@
-"""One method's maps for several labels, with what each map proves."""
+"""Maps for several labels, of one method or of several side by side, with what each map proves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import Tensor
 
+from proofmap.core.errors import InputError
 from proofmap.results.display import display
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
@@ -15,13 +16,13 @@ from proofmap.results.records import MethodResult
 
 @dataclass(frozen=True)
 class PairScores:
-    """What each map proves: a sequence of rows that prints as a table."""
+    """What each map proves: a sequence of rows, method by method, that prints as a table."""
 
     evaluation: Evaluation
 
     @property
     def rows(self) -> tuple[Mapping[str, object], ...]:
-        return self.evaluation.results[0].rows
+        return tuple(row for result in self.evaluation.results for row in result.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -42,17 +43,34 @@ class PairScores:
 
 @dataclass(frozen=True)
 class Proof:
-    """One method's maps, judged; a view of an :class:`~proofmap.results.evaluation.Evaluation` with a single method."""
+    """Maps of one method, or of several, judged; a view of an :class:`~proofmap.results.evaluation.Evaluation`.
+
+    Of several methods, ``proof["grad-cam"]`` is the proof of one.
+    """
 
     evaluation: Evaluation
 
+    def __getitem__(self, method: str) -> Proof:
+        """The proof of one method, by its name, or by a beginning of it that no other has."""
+        return Proof(replace(self.evaluation, results=(self.evaluation[method],), run_scores=()))
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Their names, in the order they were given."""
+        return tuple(result.name for result in self.evaluation.results)
+
     @property
     def result(self) -> MethodResult:
+        """What was found about the method, where there is one."""
+        if len(self.methods) > 1:
+            raise InputError(
+                f"there are {len(self.methods)} methods; name one, such as proof[{self.methods[0]!r}].maps"
+            )
         return self.evaluation.results[0]
 
     @property
     def maps(self) -> Tensor:
-        """``(N, L, *positions)``, such as ``(N, L, H, W)``."""
+        """``(N, L, *positions)``, such as ``(N, L, H, W)``, of the method where there is one."""
         return self.evaluation.maps_of(self.result)
 
     @property
@@ -62,7 +80,7 @@ class Proof:
 
     @property
     def scores(self) -> PairScores:
-        """One row per image and label: f, completeness, soundness, insertion (the AUC). Prints as a table."""
+        """One row per method, image and label: f, completeness, soundness, insertion (the AUC). Prints as a table."""
         return PairScores(self.evaluation)
 
     def __str__(self) -> str:

@@ -13,8 +13,8 @@ MOST_ROWS = 50
 
 
 def pairs_html(evaluation: EvaluationRecord) -> str:
-    """One row per image and label."""
-    header, rows = tables.pair_cells(evaluation, methods=1)
+    """One row per method, image and label."""
+    header, rows = tables.pair_cells(evaluation)
     left_out = len(rows) - MOST_ROWS
     notes = [f"{counted(left_out, 'more row')}; print the result to see all"] if left_out > 0 else []
     return table_html(header, rows[:MOST_ROWS], notes)

@@ -47,6 +47,8 @@ class MethodResult:
     seconds: float
     image_names: Sequence[str]
     label_names: Sequence[str]
+    signed: bool = False
+    """Whether values of its maps below zero speak against the label."""
 
     @cached_property
     def rows(self) -> tuple[Mapping[str, object], ...]:
@@ -182,6 +184,7 @@ def method_result(
     *,
     settings: Mapping[str, object],
     label_free: bool,
+    signed: bool,
     image_names: Sequence[str],
     label_names: Sequence[str],
     context: Mapping[str, object],
@@ -215,4 +218,5 @@ def method_result(
         seconds,
         image_names=image_names,
         label_names=label_names,
+        signed=signed,
     )

@@ -27,7 +27,7 @@ from proofmap.study.sanity import stored_sanity
 from proofmap.study.store.checks import check_values
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
-from proofmap.study.store.records import ImageRow, Registered, blobs_digest, curve_values, is_digest
+from proofmap.study.store.records import SIGNED, ImageRow, Registered, blobs_digest, curve_values, is_digest
 from proofmap.study.survey import chosen_images, unreadable_images
 from proofmap.study.unit import label_table
 
@@ -284,6 +284,7 @@ class Run:
             infos,
             settings=method.settings,
             label_free=method.flag,
+            signed=method.kind == SIGNED,
             image_names=names,
             label_names=self.label_names,
             context=context,

@@ -33,10 +33,11 @@ from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
 from proofmap.study.store.maps import problem_with, unused_files
+from proofmap.study.store.records import SIGNED
 from proofmap.study.study import Study
 
 Registration = tuple[str, bool, Mapping[str, object], str]
-"""A method or metric as the store keeps it: name, flag (label_free or higher_is_better), settings."""
+"""A method or metric as the store keeps it: name, flag (label_free or higher_is_better), settings, kind."""
 
 
 # ---- the manifest ---------------------------------------------------------------------------------------------
@@ -115,7 +116,8 @@ def registrations(ready: Ready) -> dict[str, list[Registration]]:
     """The study's ``methods`` and ``metrics`` for the store, with the code that their results come from."""
     return {
         "methods": [
-            (n, m.label_free, {**m.record(), **provenance(m.method)}, "") for n, m in ready.methods.items()
+            (n, m.label_free, {**m.record(), **provenance(m.method)}, SIGNED if m.signed else "")
+            for n, m in ready.methods.items()
         ],
         "metrics": [(n, m.higher_is_better, m.record(), m.kind) for n, m in ready.metrics.items()],
     }

@@ -9,11 +9,21 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Pictures
 from proofmap.core.progress import SilentTask
 from proofmap.methods import Method
-from proofmap.methods.method import Need
+from proofmap.methods.method import Family, Need
 from proofmap.testing.contract import raises
-from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, values
+from proofmap.testing.nets import (
+    PICTURES,
+    ROWS,
+    SERIES,
+    blinded,
+    classifier_of,
+    linear_net,
+    picture_net,
+    values,
+)
 from proofmap.testing.plugins import (
     assert_alike,
     assert_global_randomness_is_not_used,
@@ -27,12 +37,21 @@ check_method = plugin_contract(Method)
 
 N, SIZE = 3, PICTURES.size
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
-NEEDS = set(get_args(Need))
+NEEDS, FAMILIES = {*get_args(Need)}, {*get_args(Family)}
 
 
 def classifier(method: Method, batch_size: int = 64) -> Classifier:
     """A small net that has what the method needs: convolutions, or attention."""
-    return classifier_of(PICTURES, batch_size=batch_size, attention="attention" in method.needs)
+    return classifier_of(PICTURES, batch_size=batch_size, attention=attends(method))
+
+
+def attends(method: Method) -> bool:
+    return "attention" in method.needs
+
+
+def is_trained(method: Method) -> bool:
+    """Whether it was trained for one net, and may refuse any other."""
+    return "masker" in method.needs
 
 
 def images() -> Tensor:
@@ -45,6 +64,11 @@ def images() -> Tensor:
 @check_method.promise
 def what_it_needs_is_known(method: Method) -> None:
     assert method.needs <= NEEDS, f"needs knows {sorted(NEEDS)}, not {sorted(method.needs - NEEDS)}"
+
+
+@check_method.promise
+def its_family_is_known(method: Method) -> None:
+    assert method.family in FAMILIES, f"families are {', '.join(sorted(FAMILIES))}, not {method.family!r}"
 
 
 # ---- what it returns ---------------------------------------------------------------------------------------
@@ -114,6 +138,67 @@ def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
             assert bool(maps.isfinite().all()), f"a map of {inputs.noun} has NaN or infinity"
             alone = method(f, x[1:2], LABELS[1:2])
             assert_alike(alone, maps[1:2], f"maps of {inputs.noun}", "when one is alone")
+
+
+@check_method.promise
+def pictures_of_odd_sizes_and_of_1_or_4_channels_get_maps(method: Method) -> None:
+    """A method made for colour pictures may refuse other channels in an InputError, but no size."""
+    for channels, size in ((3, (7, 9)), (1, (9, 7)), (4, (5, 11))):
+        inputs = Pictures(size=size, mean=(0.4,) * channels, std=(0.25,) * channels)
+        what = f"pictures of {channels} channels and {size[0]} x {size[1]} pixels"
+        with may_be_refused(inputs, what, allowed=channels != 3 or is_trained(method)):
+            maps = method(classifier_of(inputs, attention=attends(method)), values(inputs, N), LABELS)
+            assert_usable(maps, size, what)
+
+
+@check_method.promise
+def nets_of_half_precision_get_maps(method: Method) -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        net = picture_net(PICTURES, attention=attends(method)).to(dtype)
+        with may_be_refused(PICTURES, f"a net of {dtype}", allowed=is_trained(method)):
+            maps = method(Classifier(net, inputs=PICTURES, batch_size=64), images(), LABELS)
+            assert maps.dtype == torch.float32, f"a net of {dtype} gets maps of {maps.dtype}"
+            assert_usable(maps, SIZE, f"a net of {dtype}")
+
+
+@check_method.promise
+def nets_without_convolution_and_functions_get_maps_or_are_refused(method: Method) -> None:
+    """A method that needs a layer, or a net that it can see into, says so in an InputError."""
+    net = linear_net(PICTURES)
+    for what, given in (("a net without convolution", net), ("a function", lambda x: net(x))):
+        with may_be_refused(PICTURES, what):
+            f = Classifier(given, inputs=PICTURES, batch_size=64)
+            assert_usable(method(f, images(), LABELS), SIZE, what)
+
+
+@check_method.promise
+def a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused(method: Method) -> None:
+    """There is nothing to explain. A control, or a method that never runs the net (its cost says so), cannot know.
+
+    Of a stochastic method a trace of its noise may be left: where masks start, say.
+    """
+    cost = method.cost(LABELS.shape[1])
+    if method.family == "control" or (cost is not None and cost.passes == 0):
+        return
+    with may_be_refused(PICTURES, "a net that ignores the image"):
+        blind = blinded(picture_net(PICTURES, attention=attends(method)))
+        maps = method(Classifier(blind, inputs=PICTURES, batch_size=64), images(), LABELS)
+        usual = spread(method(classifier(method), images(), LABELS)).max()
+        found = spread(maps).max()
+        most = (0.05 if method.stochastic else 0.001) * usual
+        assert bool(found <= most), f"its map spreads over {found:.2g}, those of a usual net over {usual:.2g}"
+
+
+def spread(maps: Tensor) -> Tensor:
+    """How far the values of each map ``(N, L)`` lie apart."""
+    return maps.flatten(2).amax(dim=2) - maps.flatten(2).amin(dim=2)
+
+
+def assert_usable(maps: Tensor, size: tuple[int, ...], what: str) -> None:
+    expected = (*LABELS.shape, *size)
+    assert maps.shape == expected, f"{what}: got maps {tuple(maps.shape)}, expected {expected}"
+    assert bool(maps.isfinite().all()), f"{what}: a map has NaN or infinity"
+    assert bool((spread(maps) > 0).any()), f"{what}: every map has one value only"
 
 
 # ---- what it does not depend on ----------------------------------------------------------------------------

@@ -98,13 +98,25 @@ def picture_net(inputs: Pictures, labels: int = 4, *, attention: bool = False) -
 def classifier_of(
     inputs: Inputs, labels: int = 4, *, batch_size: int = 64, attention: bool = False
 ) -> Classifier:
-    """A small net of one kind of input: :func:`picture_net` for pictures, two linear layers for others."""
+    """A small net of one kind of input: :func:`picture_net` for pictures, :func:`linear_net` for others."""
     if isinstance(inputs, Pictures):
-        return Classifier(
-            picture_net(inputs, labels, attention=attention), inputs=inputs, batch_size=batch_size
-        )
+        net = picture_net(inputs, labels, attention=attention)
+    else:
+        net = linear_net(inputs, labels)
+    return Classifier(net, inputs=inputs, batch_size=batch_size)
+
+
+def linear_net(inputs: Inputs, labels: int = 4) -> nn.Sequential:
+    """Two linear layers with a rectifier between them, for any kind of input."""
     layers = nn.Flatten(), nn.Linear(math.prod(inputs.shape), 16), nn.ReLU(), nn.Linear(16, labels)
-    return Classifier(drawn(nn.Sequential(*layers)), inputs=inputs, batch_size=batch_size)
+    return drawn(nn.Sequential(*layers))
+
+
+def blinded(net: nn.Module) -> nn.Module:
+    """The net with a last layer that ignores the features: its logits differ between labels, not between images."""
+    last = [layer for layer in net.modules() if isinstance(layer, nn.Linear)][-1]
+    nn.init.zeros_(last.weight)
+    return net
 
 
 def drawn(net: Net, seed: int = 0) -> Net:

@@ -101,17 +101,23 @@ def assert_alike(found: Tensor, expected: Tensor, what: str, when: str) -> None:
 
 
 @contextmanager
-def may_be_refused(inputs: Inputs) -> Iterator[None]:
-    """An InputError may end the block: a plug-in need not serve every kind of input. Other errors may not."""
+def may_be_refused(inputs: Inputs, what: str = "", *, allowed: bool = True) -> Iterator[None]:
+    """An InputError may end the block: a plug-in need not serve every kind of input. Other errors may not.
+
+    ``what`` names the case where it is more particular than the kind of input; one that is not ``allowed`` to be refused
+    fails by an InputError, too.
+    """
     try:
         yield
-    except InputError:
-        pass
     except AssertionError:
         raise
     except Exception as error:
+        if isinstance(error, InputError) and allowed:
+            return
         reason = f"{type(error).__name__}: {error}"
-        raise AssertionError(f"{inputs.noun} end in {reason}; raise an InputError instead") from error
+        instead = "; raise an InputError instead" if allowed else ""
+        ends = f"{what} ends" if what else f"{inputs.noun} end"
+        raise AssertionError(f"{ends} in {reason}{instead}") from error
 
 
 def assert_global_randomness_is_not_used(compute: Callable[[], Tensor], what: str) -> None:

@@ -249,7 +249,7 @@ class MaxConvolution:
         if axes == 1:
             return points.flatten(2)
         points = points.unflatten(-1, (_FINE, _FINE)).transpose(3, 4)
-        return points.reshape(*weights.shape[:2], *self.points)
+        return cast(Tensor, points.reshape(*weights.shape[:2], *self.points))
 
 
 def smooth_maximum(values: Tensor, kernel: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class LearnedMask(Method):
     description: ClassVar[str] = (
         "the paper's method: a learned mask that shows the label on random backgrounds"
     )
-    reference: ClassVar[str] = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
+    reference: ClassVar[str] = "Gupta et al. 2022"
     revision: ClassVar[int] = 2
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {

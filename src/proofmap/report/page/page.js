@@ -49,11 +49,11 @@ const INFERNO = [
   [227, 89, 51], [249, 140, 10], [249, 201, 50], [252, 255, 164],
 ];
 
-/** The colour [red, green, blue] of a brightness in [0, 1]. */
-function heatColour(brightness) {
-  const place = Math.min(Math.max(brightness, 0), 1) * (INFERNO.length - 1);
-  const left = Math.min(Math.floor(place), INFERNO.length - 2);
-  return INFERNO[left].map((low, c) => Math.round(low + (INFERNO[left + 1][c] - low) * (place - left)));
+/** The colour [red, green, blue] of a brightness in [0, 1], between the colours of these stops. */
+function heatColour(brightness, stops = INFERNO) {
+  const place = Math.min(Math.max(brightness, 0), 1) * (stops.length - 1);
+  const left = Math.min(Math.floor(place), stops.length - 2);
+  return stops[left].map((low, c) => Math.round(low + (stops[left + 1][c] - low) * (place - left)));
 }
 
 /** The picture that marks a method everywhere: taken from the table of scores. */

@@ -41,11 +41,12 @@ class Cell {
     const image = card.image;
     const own = image.methods[method];
     const facts = own.labels[place];
-    const { name } = record.methods[method];
+    const { name, signed } = record.methods[method];
     const label = image.labels[place];
     this.card = card;
     this.map = own.maps[place];
     this.table = bytesOf(own.heat[own.heat.length === 1 ? 0 : place]);
+    this.stops = signed ? record.diverging : INFERNO;
     this.curve = own.curve[place];
     this.counts = record.curve_counts[method];
     this.f = label.f;
@@ -85,7 +86,7 @@ class Cell {
 
   /** Photo in gray, heat over it. */
   paintHeat() {
-    const colours = Uint32Array.from(this.table, (brightness) => packed(heatColour(brightness / 255)));
+    const colours = Uint32Array.from(this.table, (brightness) => packed(heatColour(brightness / 255, this.stops)));
     this.paint(this.heat, colours, (context, { width, height }) => {
       context.globalCompositeOperation = "saturation";
       context.fillStyle = "#000";
@@ -182,18 +183,23 @@ class Row {
     ));
   }
 
-  /** One method: a column for each label, and below it what the map proves in words. */
-  static ofLabels(card) {
+  /** One method: a column for each label. Where it is the only one, what each map proves stands below it in words. */
+  static ofLabels(card, method) {
+    const alone = record.methods.length === 1;
     const cells = card.image.labels.map((label, place) => {
-      const cell = new Cell(card, place, 0);
+      const cell = new Cell(card, place, method);
       cell.node.querySelector("figcaption").replaceChildren(
         make("h4", {}, label.name), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` }));
-      cell.node.append(make("p", { class: "plain-words" }, card.image.words[place]));
+      if (alone) cell.node.append(make("p", { class: "plain-words" }, card.image.words[method][place]));
       return cell;
     });
-    return new Row(card, cells, make("section", { class: "row wide", "aria-label": `Labels of ${card.image.name}` },
-      make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": `Labels of ${card.image.name}` },
-        ...cells.map((cell) => cell.node)),
+    const { name, label_free, signed } = record.methods[method];
+    const facts = [label_free && "one map for all labels", signed && "signed"].filter(Boolean).join(", ");
+    const words = alone ? `Labels of ${card.image.name}` : `Labels of ${card.image.name} by ${name}`;
+    return new Row(card, cells, make("section", { class: alone ? "row wide" : "row by-method", "aria-label": words },
+      ...(alone ? [] : [make("header", {},
+        make("h4", {}, methodMark(method), name), make("p", { class: "soft" }, facts))]),
+      make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": words }, ...cells.map((cell) => cell.node)),
     ));
   }
 
@@ -215,8 +221,11 @@ class Card {
     const values = (place) => image.methods.flatMap((m) => m.curve[place]).filter((p) => p !== null);
     this.tops = image.labels.map((label, place) => Math.max(label.f ?? 0, ...values(place), 1e-6));
     if (record.explained) this.tops.fill(Math.max(...this.tops)); // labels stand side by side
-    this.rows = record.explained ? [Row.ofLabels(this)] : image.labels.map((_, place) => Row.ofMethods(this, place));
-    this.labelNodes = record.explained ? this.rows[0].cells.map((cell) => cell.node) : this.rows.map((row) => row.node);
+    this.rows = record.explained
+      ? record.methods.map((_, method) => Row.ofLabels(this, method))
+      : image.labels.map((_, place) => Row.ofMethods(this, place));
+    this.labelNodes = image.labels.map((_, place) =>
+      record.explained ? this.rows.map((row) => row.cells[place].node) : [this.rows[place].node]);
     node.querySelector(".rows").append(...this.rows.map((row) => row.node));
     if (image.matrix && image.labels.length > 1) node.querySelector(".rows").append(matrixDetails(image));
     this.chips.forEach((chip, place) => chip.addEventListener("click", () => {
@@ -226,7 +235,7 @@ class Card {
 
   switchLabel(place, on) {
     this.chips[place].setAttribute("aria-pressed", String(on));
-    this.labelNodes[place].hidden = !on;
+    for (const node of this.labelNodes[place]) node.hidden = !on;
   }
 
   /** The levels, inflated once. */

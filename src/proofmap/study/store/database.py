@@ -32,7 +32,7 @@ SEALED = {
     "labels": ("label", "name"),
     "notes": ("key", "value"),
     "run_scores": ("metric", "subject", "value", "n", "higher_is_better", "settings", "kind"),
-    "methods": ("name", "label_free", "settings"),
+    "methods": ("name", "label_free", "settings", "kind"),
     "metrics": ("name", "higher_is_better", "settings", "kind"),
 }
 """Tables whose rows have a seal, and the columns in its order."""
@@ -80,10 +80,10 @@ class Store(Connection):
         }
 
     def register(self, table: str, things: Iterable[tuple[str, bool, Mapping[str, object], str]]) -> None:
-        """Add methods or metrics that are not there yet: name, flag, settings and kind (which methods do not have)."""
+        """Add methods or metrics that are not there yet: name, flag, settings and kind."""
         columns = SEALED[table]
         rows = [
-            (name, int(flag), json.dumps(settings, sort_keys=True, default=str), kind)[: len(columns)]
+            (name, int(flag), json.dumps(settings, sort_keys=True, default=str), kind)
             for name, flag, settings, kind in things
         ]
         with self._transaction():

@@ -30,9 +30,14 @@ class ImageRow:
     id: int = 0
 
 
+SIGNED = "signed"
+"""The kind of a method whose maps are."""
+
+
 @dataclass(frozen=True)
 class Registered:
-    """A method or a metric as the run has stored it; ``flag`` is label_free or higher_is_better. Only metrics have a kind."""
+    """A method or a metric as the run has stored it; ``flag`` is label_free or higher_is_better. The kind of a metric says what
+    it measures; that of a method is ``SIGNED`` or nothing."""
 
     id: int
     name: str

@@ -117,7 +117,15 @@ CREATE TABLE run_scores (               -- numbers about the run as a whole, mad
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD)
+# Whether a method's maps are signed, which pictures go by. Until now one method was, alone or inside another.
+_FOURTH = """
+ALTER TABLE methods ADD COLUMN kind TEXT NOT NULL DEFAULT '';
+UPDATE methods SET kind = 'signed' WHERE settings LIKE '%"method": "gradient-x-input"%';
+UPDATE methods SET seal = seal_of(name, label_free, settings, kind)
+    WHERE seal = seal_of(name, label_free, settings);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 """Step k brings a database of version k to version k + 1. Steps are added, never changed."""
 
 

@@ -1,0 +1,7 @@
+"""Methods of other libraries: Captum, pytorch-grad-cam and torch-cam, by a class's name or as an object of theirs."""
+
+from proofmap.methods.adapters.cams import PytorchGradCam, TorchCam
+from proofmap.methods.adapters.captum import Captum
+from proofmap.methods.adapters.objects import FromObject
+
+__all__ = ["Captum", "FromObject", "PytorchGradCam", "TorchCam"]

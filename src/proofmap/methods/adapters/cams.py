@@ -1,0 +1,138 @@
+"""Class activation maps of pytorch-grad-cam and torch-cam by the name of their class: ``torch-cam:ScoreCAM``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import require
+from proofmap.methods.adapters.call import Call, Parameters
+from proofmap.methods.adapters.library import Attribute, LibraryMethod, Subject
+from proofmap.methods.method import METHODS, Need
+
+LABEL_FREE = frozenset({"EigenCAM", "FEM", "KPCA_CAM"})
+"""Those of pytorch-grad-cam that do not look at the label."""
+_MODEL = ("model", "target_layers")
+RANDOM_GRAD_CAM = frozenset({"RandomCAM"})
+RANDOM_TORCH_CAM = frozenset({"SSCAM", "SmoothGradCAMpp"})
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class PytorchGradCam(LibraryMethod):
+    """Any class activation map of pytorch-grad-cam: ``CLASS(classifier.as_module(), target_layers=[layer])``.
+
+    The library scales each map to [0, 1] and enlarges it itself. Its options are those of the class and of its call, such as
+    ``eigen_smooth=true``.
+    """
+
+    name: ClassVar[str] = "pytorch-grad-cam"
+    description: ClassVar[str] = "any class of pytorch-grad-cam, such as pytorch-grad-cam:ScoreCAM"
+    reference: ClassVar[str] = "Gildenblat et al. 2021"
+    needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
+    package: ClassVar[str] = "grad-cam"
+    place: ClassVar[str] = "pytorch_grad_cam"
+    extra: ClassVar[str] = "grad-cam"
+    example: ClassVar[str] = "ScoreCAM"
+    random_classes: ClassVar[frozenset[str]] = RANDOM_GRAD_CAM
+    precision: ClassVar[torch.dtype | None] = torch.float32  # it computes with NumPy
+
+    @property
+    def label_free(self) -> bool:  # type: ignore[override]
+        return self.call.name in LABEL_FREE
+
+    @classmethod
+    def serves(cls, kind: Any) -> bool:
+        made = Parameters.of(kind.__init__).names
+        return made[:2] == _MODEL and hasattr(kind, "forward") and kind.__name__ != "BaseCAM"
+
+    def check(self, call: Call) -> None:
+        made, called = self._parameters()
+        self.check_options(call, ("layer", *made.names, *called), made.required)
+
+    def takes_layer(self) -> bool:
+        return True
+
+    def _parameters(self) -> tuple[Parameters, tuple[str, ...]]:
+        """The options of the constructor, and those of the call, which some classes hand on to their ``forward``."""
+        kind, given = self.class_named(self.call.name), ("input_tensor", "targets")
+        called = (Parameters.of(kind.__call__, without=given), Parameters.of(kind.forward, without=given))
+        return (
+            Parameters.of(kind.__init__, without=(*_MODEL, "reshape_transform", "base_method")),
+            tuple(dict.fromkeys(name for parameters in called for name in parameters.names)),
+        )
+
+    @contextmanager
+    def opened(self, subject: Subject) -> Iterator[Attribute]:
+        options, made = self.call.options, self._parameters()[0].names
+        options.pop("layer", None)
+        given = {name: options.pop(name) for name in made if name in options}
+        cam = self.class_named(self.call.name)(subject.module, subject.layers, **given)
+        with cam if hasattr(cam, "__enter__") else nullcontext(cam):
+            yield lambda images, labels: grad_cam_maps(cam, images, labels, **options)
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class TorchCam(LibraryMethod):
+    """Any class activation map of torch-cam: ``CLASS(classifier.as_module(), target_layer=layer)``.
+
+    Its maps are taken as they are, not scaled to [0, 1], and enlarged bilinearly. Maps of several layers are fused as the class
+    does it.
+    """
+
+    name: ClassVar[str] = "torch-cam"
+    description: ClassVar[str] = "any class of torch-cam, such as torch-cam:SmoothGradCAMpp"
+    reference: ClassVar[str] = "Fernandez 2020"
+    needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
+    package: ClassVar[str] = "torchcam"
+    place: ClassVar[str] = "torchcam.methods"
+    extra: ClassVar[str] = "torch-cam"
+    example: ClassVar[str] = "SmoothGradCAMpp"
+    random_classes: ClassVar[frozenset[str]] = RANDOM_TORCH_CAM
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        return self.call.name == "CAM"  # the others are rectified
+
+    @classmethod
+    def serves(cls, kind: Any) -> bool:
+        base = require("torchcam.methods.core", extra=cls.extra, purpose=cls.name)._CAM
+        return issubclass(kind, base) and kind is not base
+
+    def check(self, call: Call) -> None:
+        made = self._parameters()
+        self.check_options(call, ("layer", *made.names), made.required)
+
+    def takes_layer(self) -> bool:
+        return True
+
+    def _parameters(self) -> Parameters:
+        given = ("model", "target_layer", "input_shape", "reshape_transform", "enable_hooks")
+        return Parameters.of(self.class_named(self.call.name).__init__, without=given)
+
+    @contextmanager
+    def opened(self, subject: Subject) -> Iterator[Attribute]:
+        options = self.call.options
+        options.pop("layer", None)
+        with self.class_named(self.call.name)(subject.module, target_layer=subject.layers, **options) as cam:
+            yield lambda images, labels: torch_cam_maps(cam, images, labels)
+
+
+def grad_cam_maps(cam: Any, images: Tensor, labels: Tensor, **options: Any) -> Any:
+    """The maps ``(n, H, W)`` of an object of pytorch-grad-cam."""
+    targets = require("pytorch_grad_cam.utils.model_targets", extra="grad-cam", purpose="pytorch-grad-cam")
+    wanted = [targets.ClassifierOutputTarget(int(label)) for label in labels]
+    return cam(input_tensor=images, targets=wanted, **options)
+
+
+def torch_cam_maps(cam: Any, images: Tensor, labels: Tensor, **options: Any) -> Tensor:
+    """The maps ``(n, h, w)`` of an object of torch-cam: one pass of its own model, then the maps of what its hooks saw."""
+    scores = cam.model(images)
+    maps: list[Tensor] = cam(labels.tolist(), scores, normalized=False, **options)
+    return maps[0] if len(maps) == 1 else cam.fuse_cams(maps)

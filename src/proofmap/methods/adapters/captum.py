@@ -1,0 +1,157 @@
+"""Captum's attributions by the name of their class: ``captum:IntegratedGradients(n_steps=20)``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.methods.adapters.call import Call, Parameters
+from proofmap.methods.adapters.library import Attribute, LibraryMethod, Subject
+from proofmap.methods.given_maps import as_tensor
+from proofmap.methods.gradients.plain import Channels
+from proofmap.methods.method import METHODS
+from proofmap.plugins.settings import setting
+
+RANDOM = frozenset(
+    {
+        "GradientShap",
+        "KernelShap",
+        "LayerGradientShap",
+        "Lime",
+        "LimeBase",
+        "NeuronGradientShap",
+        "NoiseTunnel",
+        "ShapleyValueSampling",
+    }
+)
+_GIVEN = ("inputs", "target")
+_TWO_BASELINES = ("DeepLiftShap", "LayerDeepLiftShap", "NeuronDeepLiftShap")
+_OTHER = ("LLM", "DataLoader", "Remote")
+_AROUND = "attribution_method"
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class Captum(LibraryMethod):
+    """Any attribution of Captum, called as ``CLASS(classifier.as_module(), ...).attribute(images, target=label, ...)``.
+
+    Baselines are in the classifier's units: 0 is a black picture, ``baselines=gray`` what normalises to zero. The channels of
+    a position are merged as ``channels`` says. Layers' attributions are enlarged bilinearly. A class inside another,
+    such as ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``, is given by its name.
+    """
+
+    name: ClassVar[str] = "captum"
+    description: ClassVar[str] = "any attribution of Captum, such as captum:IntegratedGradients"
+    reference: ClassVar[str] = "Kokhlikyan et al. 2020"
+    package: ClassVar[str] = "captum"
+    place: ClassVar[str] = "captum.attr"
+    extra: ClassVar[str] = "captum"
+    example: ClassVar[str] = "IntegratedGradients(n_steps=20)"
+    random_classes: ClassVar[frozenset[str]] = RANDOM
+
+    channels: Channels = setting("sum", "how the channels of a position become one value")
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        inner = str(self.call.options.get(_AROUND, self.call.name))
+        return Call.read(inner).name != "Saliency"
+
+    @property
+    def label_free(self) -> bool:  # type: ignore[override]
+        return not takes_target(self.class_named(self.call.name))
+
+    @classmethod
+    def serves(cls, kind: Any) -> bool:
+        made = not inspect.isabstract(kind) and callable(getattr(kind, "attribute", None))
+        return made and not kind.__name__.startswith(_OTHER)
+
+    def check(self, call: Call) -> None:
+        if call.name.endswith("FeaturePermutation"):
+            raise InputError(
+                f"captum's {call.name} exchanges pixels between the images of a batch, so that a map depends on the other "
+                f"images; use captum:{call.name.replace('Permutation', 'Ablation')}"
+            )
+        first, made, called = _parameters(self.class_named(call.name))
+        around = (first,) if first == _AROUND else ()
+        known = (*around, *made.names, *called.names)
+        lacking = (*around, *(name for name in (*made.required, *called.required) if name != "layer"))
+        self.check_options(call, (*known, *call.options) if called.any_other else known, lacking)
+        if around:
+            self.class_named(Call.read(str(call.options[first])).name)
+
+    def takes_layer(self) -> bool:
+        return "layer" in _parameters(self.class_named(self.call.name))[1].names
+
+    @contextmanager
+    def opened(self, subject: Subject) -> Iterator[Attribute]:
+        made, options = self._made(self.call, subject)
+        target = takes_target(type(made))
+
+        def attribute(images: Tensor, labels: Tensor) -> Any:
+            return made.attribute(images, **({"target": labels} if target else {}), **options)
+
+        yield attribute
+
+    def _made(self, call: Call, subject: Subject) -> tuple[Any, dict[str, Any]]:
+        """The object, and the options that are left for its ``attribute``."""
+        kind, options = self.class_named(call.name), call.options
+        first, made, _ = _parameters(kind)
+        around: Any = subject.module
+        if first == _AROUND:
+            around, inner = self._made(Call.read(str(options.pop(first))), subject)
+            options = {**inner, **options}
+        if "baselines" in options:
+            options["baselines"] = _baselines(call.name, options["baselines"], subject.classifier)
+        given = {name: options.pop(name) for name in made.names if name in options}
+        if "layer" in made.names:
+            given["layer"] = subject.layers[0]
+        return kind(around, **given), options
+
+    def merged(self, found: Any, classifier: Classifier) -> Tensor:
+        return merged_attribution(found, classifier, self.channels, self.title())
+
+
+def merged_attribution(found: Any, classifier: Classifier, channels: str, title: str) -> Tensor:
+    """An attribution ``(n, C, *grid)`` as maps ``(n, *grid)``; the first of a tuple, which may carry errors behind it."""
+    values = as_tensor(found[0] if isinstance(found, (tuple, list)) else found, title)
+    inputs = classifier.inputs
+    if inputs.channel_axis is None or values.ndim != 2 + len(inputs.positions):
+        return values
+    if channels == "max":
+        return values.amax(dim=1)
+    return values.sum(dim=1) if channels == "sum" else values.mean(dim=1)
+
+
+def takes_target(kind: Any) -> bool:
+    """Whether its attributions are of a label."""
+    called = Parameters.of(kind.attribute)
+    return "target" in called.names or called.any_other
+
+
+def _parameters(kind: Any) -> tuple[str, Parameters, Parameters]:
+    """What the constructor is first given (a model, or another attribution), its other options, and those of the call."""
+    first = Parameters.of(kind.__init__).names[0]
+    return (
+        first,
+        Parameters.of(kind.__init__, without=(first,)),
+        Parameters.of(kind.attribute, without=_GIVEN),
+    )
+
+
+def _baselines(name: str, given: object, classifier: Classifier) -> Tensor:
+    """Baselines ``(1, *shape)`` of one colour: a number for all channels, one for each, or ``gray``."""
+    rows = 2 if name in _TWO_BASELINES else 1
+    if given == "gray":
+        return classifier.blank(rows)
+    values = torch.as_tensor(given, dtype=torch.float32, device=classifier.device).reshape(-1)
+    return classifier.inputs.per_channel(values.expand(classifier.channels)).expand(
+        rows, *classifier.inputs.shape
+    )

@@ -1,0 +1,274 @@
+"""What the adapters have in common: a class by its name, a module to give it, and one call per label."""
+
+from __future__ import annotations
+
+import difflib
+import random
+import sys
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partialmethod
+from importlib.metadata import version
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.batching import in_batches, is_out_of_memory
+from proofmap.core.errors import InputError, ProofmapError, require
+from proofmap.core.progress import Progress
+from proofmap.methods.adapters.call import Call
+from proofmap.methods.cams.layers import find_layer
+from proofmap.methods.given_maps import as_tensor, given_maps
+from proofmap.methods.method import Family, Method, ReadyMethod
+from proofmap.plugins.settings import check_names, required
+
+Attribute = Callable[[Tensor, Tensor], Any]
+"""(images (n, *shape), labels (n,)) -> what the library makes of them."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a library's class is made for: a module of its own, and the layers in it."""
+
+    classifier: Classifier
+    module: nn.Module
+    layers: list[nn.Module]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryMethod(Method):
+    """A class of another library, with its options, around ``classifier.as_module()``.
+
+    Options are the library's own; each goes to the constructor or to the call, whichever takes it. ``layer`` names the
+    layer where the class takes one (several are joined by +), and is found by itself otherwise.
+    """
+
+    family: ClassVar[Family] = "adapter"
+    package: ClassVar[str]
+    """What pip calls it."""
+    place: ClassVar[str]
+    """The module that has its classes."""
+    extra: ClassVar[str]
+    example: ClassVar[str]
+    random_classes: ClassVar[frozenset[str]] = frozenset()
+    """Those that draw random numbers."""
+    precision: ClassVar[torch.dtype | None] = None
+    """The one that the library needs, where it cannot do with the net's own."""
+
+    of: str = required("a class of the library, with its options in brackets", main=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "of", str(Call.read(self.of)))
+        self.check(self.call)
+
+    @classmethod
+    def build(cls, options: Mapping[str, Any]) -> Self:
+        if "of" not in options:
+            raise InputError(f"{cls.name} needs a class of the library, such as {cls.name}:{cls.example}")
+        return super().build(options)
+
+    def title(self) -> str:
+        return super().title().replace(f"{self.name}:of=", f"{self.name}:", 1)
+
+    @property
+    def call(self) -> Call:
+        return Call.read(self.of)
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        return self.call.name in self.random_classes
+
+    @classmethod
+    def class_named(cls, name: str) -> Any:
+        """The library's class, or an error that names those that are like it."""
+        there = require(cls.place, extra=cls.extra, purpose=f"the method {cls.name}:{name}")
+        found = getattr(there, name, None)
+        if not isinstance(found, type) or not cls.serves(found):
+            known = [
+                key
+                for key in dir(there)
+                if isinstance(kind := getattr(there, key), type) and cls.serves(kind)
+            ]
+            close = difflib.get_close_matches(name, known, n=2)
+            hint = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(known)}"
+            raise InputError(f"{cls.package} has no class {name!r} that makes maps. {hint}")
+        return found
+
+    @classmethod
+    @abstractmethod
+    def serves(cls, kind: Any) -> bool:
+        """Whether a class of the library makes maps of labels."""
+
+    @abstractmethod
+    def check(self, call: Call) -> None:
+        """Refuse options that the class does not have, and lacking ones, before anything is computed."""
+
+    @abstractmethod
+    def takes_layer(self) -> bool:
+        """Whether the class must be given a layer."""
+
+    @abstractmethod
+    def opened(self, subject: Subject) -> AbstractContextManager[Attribute]:
+        """The class, made for a module, and closed at the end where it can be."""
+
+    def check_options(self, call: Call, known: tuple[str, ...], lacking: tuple[str, ...]) -> None:
+        check_names(f"{self.package}'s {call.name}", call.options, known)
+        missing = [name for name in lacking if name not in call.options]
+        if missing:
+            raise InputError(
+                f"{self.package}'s {call.name} needs {' and '.join(missing)}: write "
+                f"{self.name}:{call.name}({','.join(f'{name}=...' for name in missing)})"
+            )
+
+    def merged(self, found: Any, classifier: Classifier) -> Tensor:
+        """What the library returned for one label, as maps ``(n, *grid)``."""
+        return as_tensor(found, self.title())
+
+    def prepare(self, classifier: Classifier) -> ReadyLibrary:
+        layer = str(self.call.options.get("layer", ""))
+        return ReadyLibrary(
+            self, classifier, layer or (find_layer(classifier).name if self.takes_layer() else "")
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyLibrary(ReadyMethod):
+    """A library's class for one net, at the layer that was named or found."""
+
+    layer: str
+
+    def record(self) -> dict[str, object]:
+        method = self.method
+        assert isinstance(method, LibraryMethod)
+        found = {"library": f"{method.package} {version(method.package)}"}
+        return {**super().record(), **found, **({"layer": self.layer} if self.layer else {})}
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        method = self.method
+        assert isinstance(method, LibraryMethod)
+        with told(method.title()), ExitStack() as stack:
+            module = self.classifier.as_module(dtype=method.precision)  # anew, for the net as it is now
+            subject = Subject(self.classifier, module, layers_named(self.layer, module))
+            with quietly():
+                attribute = stack.enter_context(method.opened(subject))
+            return label_by_label(
+                method,
+                self.classifier,
+                images,
+                labels,
+                attribute,
+                method.merged,
+                seed=seed,
+                progress=progress,
+            )
+
+
+def layers_named(names: str, module: nn.Module) -> list[nn.Module]:
+    """The layers by their names in the net, joined by +, with or without the ``net.`` that the module has before them."""
+    known = dict(module.named_modules())
+    found = []
+    for name in names.split("+") if names else []:
+        if f"net.{name}" not in known and not (name.startswith("net.") and name in known):
+            last = [key.removeprefix("net.") for key in known][-6:]
+            raise InputError(f"the net has no layer {name!r}; its last layers are {', '.join(last)}")
+        found.append(known.get(f"net.{name}") or known[name])
+    return found
+
+
+def label_by_label(
+    method: Method,
+    classifier: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    attribute: Attribute,
+    merged: Callable[[Any, Classifier], Tensor],
+    *,
+    seed: int,
+    progress: Progress,
+) -> Tensor:
+    """Maps ``(N, L, *positions)`` from one call per batch and label; per image and label where random numbers are drawn,
+    so that each pair has its own, which depend on nothing but its content and the seed.
+    """
+    title, random_numbers = method.title(), method.stochastic
+    labels = torch.where(labels < 0, labels[:, :1].clamp_min(0), labels)
+    with progress.task(title, labels.numel()) as task, torch.enable_grad():
+
+        def run(start: int, stop: int) -> Tensor:
+            some = images[start:stop]
+            columns = []
+            for j in range(labels.shape[1]):
+                asked = labels[start:stop, j]
+                key = (
+                    streams.key_of(streams.content_keys(some)[0], int(asked[0]), seed, title)
+                    if random_numbers
+                    else 0
+                )
+                with own_generators(key, classifier.device), quietly():
+                    found = attribute(some.detach().clone().requires_grad_(True), asked)
+                columns.append(merged(found, classifier).to(classifier.device))
+                task.advance(stop - start)
+            return given_maps(torch.stack(columns, dim=1), classifier.inputs, title)
+
+        if random_numbers:
+            return torch.cat([run(i, i + 1) for i in range(len(images))])
+        return torch.cat(in_batches(run, len(images), classifier.batches[1]))
+
+
+@contextmanager
+def own_generators(key: int, device: torch.device) -> Iterator[None]:
+    """The global random generators of torch, NumPy and Python, which libraries draw from, started from a key; afterwards
+    they are as they were.
+    """
+    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - libraries draw from it
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus):
+        torch.default_generator.manual_seed(
+            key & (2**63 - 1)
+        )  # torch.manual_seed would reach other devices, too
+        for gpu in gpus:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(key & (2**63 - 1))
+        np.random.seed(key % 2**32)  # noqa: NPY002
+        random.seed(key)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(legacy)  # noqa: NPY002
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without a library's warnings, and without the bars of tqdm, which would be drawn across ours."""
+    bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    usual = None if bars is None else bars.__init__
+    if bars is not None:
+        bars.__init__ = partialmethod(usual, disable=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            yield
+    finally:
+        if bars is not None:
+            bars.__init__ = usual
+
+
+@contextmanager
+def told(title: str) -> Iterator[None]:
+    """What a library cannot do, as an InputError that names it."""
+    try:
+        yield
+    except ProofmapError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise InputError(f"{title} fails on this net: {type(error).__name__}: {error}") from error

@@ -1,0 +1,171 @@
+"""Objects of Captum, pytorch-grad-cam and torch-cam as methods: ``pm.evaluate(..., methods=[Saliency(f.as_module())])``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress
+from proofmap.methods.adapters import captum
+from proofmap.methods.adapters.cams import (
+    LABEL_FREE,
+    RANDOM_GRAD_CAM,
+    RANDOM_TORCH_CAM,
+    grad_cam_maps,
+    torch_cam_maps,
+)
+from proofmap.methods.adapters.library import Attribute, label_by_label, told
+from proofmap.methods.given_maps import as_tensor
+from proofmap.methods.gradients.plain import Channels
+from proofmap.methods.method import ADOPTED, Family, Method, ReadyMethod
+from proofmap.plugins.code import code_digest
+from proofmap.plugins.settings import required, setting
+
+_PACKAGES = {"captum": "captum", "pytorch_grad_cam": "grad-cam", "torchcam": "torchcam"}
+_RANDOM = captum.RANDOM | RANDOM_GRAD_CAM | RANDOM_TORCH_CAM
+_MODELS = ("forward_func", "model")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromObject(Method):
+    """An object of Captum, pytorch-grad-cam or torch-cam as a method. It must have been made with ``classifier.as_module()``.
+
+    ``options`` are given to Captum's ``attribute``, or to the call of the others::
+
+        FromObject(of=Occlusion(f.as_module()), options={"sliding_window_shapes": (3, 8, 8)})
+    """
+
+    name: ClassVar[str] = "object"
+    family: ClassVar[Family] = "adapter"
+    description: ClassVar[str] = "an object of Captum, pytorch-grad-cam or torch-cam"
+    of: Any = required("the object, made with classifier.as_module()")
+    options: Any = setting((), "for its attribute() or its call, as a dictionary")
+    channels: Channels = setting("sum", "how the channels of a position become one value")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if library_of(self.of) is None:
+            kinds = "Captum, pytorch-grad-cam or torch-cam"
+            raise InputError(f"{type(self.of).__name__} is not an object of {kinds}")
+        given = self.options.items() if isinstance(self.options, Mapping) else self.options
+        object.__setattr__(self, "options", tuple(given))
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        inner = getattr(self.of, "attribution_method", self.of)
+        return library_of(self.of) == "captum" and type(inner).__name__ != "Saliency"
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        return not _RANDOM.isdisjoint(kind.__name__ for kind in type(self.of).__mro__)
+
+    @property
+    def label_free(self) -> bool:  # type: ignore[override]
+        if library_of(self.of) == "captum":
+            return not captum.takes_target(type(self.of))
+        return library_of(self.of) == "pytorch_grad_cam" and type(self.of).__name__ in LABEL_FREE
+
+    def settings(self) -> dict[str, object]:
+        """What tells it from another: the library's version, the options, plain attributes, and the code of a class of yours."""
+        package = _PACKAGES[str(library_of(self.of))]
+        options = {
+            key: value if isinstance(value, (bool, int, float)) else str(value) for key, value in self.options
+        }
+        plain = {
+            key.lstrip("_"): value
+            for key, value in vars(self.of).items()
+            if isinstance(value, (bool, int, float, str))
+        }
+        own = type(self.of).__module__.partition(".")[0] not in _PACKAGES
+        return {
+            "method": self._title_name(),
+            "library": f"{package} {version(package)}",
+            **({"code": code_digest(type(self.of))} if own else {}),
+            **({"attributes": plain} if plain else {}),
+            **({"options": options} if options else {}),
+            "channels": self.channels,
+        }
+
+    def _title_name(self) -> str:
+        return type(self.of).__name__
+
+    def prepare(self, classifier: Classifier) -> ReadyMethod:
+        model = next((getattr(self.of, name) for name in _MODELS if hasattr(self.of, name)), None)
+        if model is not None and not _is_of(model, classifier):
+            raise InputError(
+                f"the {self._title_name()} was not made for this classifier: its model returns something else than the "
+                f"classifier's logits. Make it with {self._title_name()}(classifier.as_module(), ...), which takes images "
+                "in [0, 1]"
+            )
+        return ReadyMethod(self, classifier)
+
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        with told(self._title_name()):
+            return label_by_label(
+                self,
+                classifier,
+                images,
+                labels,
+                self._attribute(),
+                self._merged,
+                seed=seed,
+                progress=progress,
+            )
+
+    def _attribute(self) -> Attribute:
+        made, options = self.of, dict(self.options)
+        match library_of(made):
+            case "captum":
+                aimed = captum.takes_target(type(made))
+                return lambda x, a: made.attribute(x, **({"target": a} if aimed else {}), **options)
+            case "pytorch_grad_cam":
+                return lambda x, a: grad_cam_maps(made, x, a, **options)
+            case _:
+                return lambda x, a: torch_cam_maps(made, x, a, **options)
+
+    def _merged(self, found: Any, classifier: Classifier) -> Tensor:
+        if library_of(self.of) == "captum":
+            return captum.merged_attribution(found, classifier, self.channels, self._title_name())
+        return as_tensor(found, self._title_name())
+
+
+def library_of(thing: Any) -> str | None:
+    """The library whose attribution or class activation map this object is, also of a class derived from one there."""
+    for kind in type(thing).__mro__:
+        root = kind.__module__.partition(".")[0]
+        if root in _PACKAGES and (hasattr(thing, "attribute") if root == "captum" else callable(thing)):
+            return root
+    return None
+
+
+def _is_of(model: Any, classifier: Classifier) -> bool:
+    """Whether a model gives this classifier's logits, or probabilities made from them, on a probe."""
+    probe = classifier.inputs.probe().to(classifier.device)
+    with torch.no_grad():
+        try:
+            found = torch.as_tensor(model(probe)).float()
+        except Exception:  # it takes something else
+            return False
+        logits = classifier(probe)
+        log_f = classifier.log_f(logits)
+    return any(
+        found.shape == own.shape
+        and bool(((found - own).abs() <= 1e-2 * (1 + own.abs()))[own.isfinite()].all())
+        for own in (logits, log_f, log_f.exp())
+    )
+
+
+def _from_object(thing: Any) -> Method | None:
+    return None if library_of(thing) is None else FromObject(of=thing)
+
+
+ADOPTED.append(_from_object)

@@ -1,0 +1,380 @@
+"""Methods of other libraries: the same maps as the library gives when it is called by hand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError, MissingExtra
+from proofmap.core.progress import Silent, Task
+from proofmap.methods import Captum, FromObject, make_method
+from proofmap.plugins.specs import split_specs
+from proofmap.testing.nets import MEAN, conv_classifier, conv_net, pixels
+
+SIZE = (8, 10)
+LABELS = torch.tensor([[2, 0, 1], [1, 3, 0]])
+
+
+@pytest.fixture
+def f() -> Classifier:
+    return conv_classifier(SIZE)
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return pixels(2, SIZE)
+
+
+def by_label(attribute: Callable[[Tensor], Any]) -> Tensor:
+    return torch.stack([torch.as_tensor(attribute(column)).detach() for column in LABELS.T], dim=1)
+
+
+def correlation(a: Tensor, b: Tensor) -> float:
+    return float(torch.corrcoef(torch.stack([a.flatten().double(), b.flatten().double()]))[0, 1])
+
+
+# ---- how they are written ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec, of, channels",
+    [
+        ("captum:Saliency", "Saliency", "sum"),
+        ("captum:IntegratedGradients(n_steps=20)", "IntegratedGradients(n_steps=20)", "sum"),
+        ("captum:IntegratedGradients:n_steps=20", "IntegratedGradients(n_steps=20)", "sum"),
+        ("captum:Saliency,channels=max", "Saliency", "max"),
+        (
+            "captum:IntegratedGradients(n_steps=20,method='gausslegendre'),channels=mean",
+            "IntegratedGradients(n_steps=20,method='gausslegendre')",
+            "mean",
+        ),
+        ("captum:of=Saliency(abs=false),channels=max", "Saliency(abs=false)", "max"),
+        ({"method": "captum", "of": "Saliency", "channels": "max"}, "Saliency", "max"),
+        (
+            "captum:Occlusion(sliding_window_shapes=(3, 2, 2))",
+            "Occlusion(sliding_window_shapes=(3,2,2))",
+            "sum",
+        ),
+    ],
+)
+def test_a_class_is_written_with_its_options(captum: ModuleType, spec: Any, of: str, channels: str) -> None:
+    method = make_method(spec)
+    assert method == Captum(of=of, channels=channels)  # type: ignore[arg-type]
+    assert make_method(method.title()) == method
+    assert method.settings() == {"method": "captum", "of": of, "channels": channels}
+
+
+def test_lists_and_wrappers_hold_them(captum: ModuleType) -> None:
+    text = (
+        "random,captum:IntegratedGradients(n_steps=4,method=riemann_left),top-label:captum:Saliency,gradient"
+    )
+    specs = split_specs(text)
+    assert [make_method(spec).name for spec in specs] == ["random", "captum", "top-label", "gradient"]
+    assert make_method(specs[1]).title() == specs[1]
+    assert make_method("top-label:captum:IntegratedGradients(n_steps=4)").title() == (
+        "top-label:captum:IntegratedGradients(n_steps=4)"
+    )
+    assert split_specs("captum:IntegratedGradients,n_steps=4,random") == [
+        "captum:IntegratedGradients:n_steps=4",
+        "random",
+    ]
+
+
+@pytest.mark.parametrize(
+    "spec, told",
+    [
+        ("captum", "captum needs a class of the library, such as captum:IntegratedGradients"),
+        ("captum:IntegratedGradient", "captum has no class 'IntegratedGradient' .*Did you mean IntegratedG"),
+        ("captum:Sum", "captum has no class 'Sum' that makes maps"),
+        ("captum:IntegratedGradients(steps=4)", "has no setting 'steps'. Did you mean 'n_steps'"),
+        ("captum:Occlusion", r"captum's Occlusion needs sliding_window_shapes: write captum:Occlusion\("),
+        ("captum:GradientShap", "captum's GradientShap needs baselines"),
+        ("captum:NoiseTunnel", "NoiseTunnel needs attribution_method"),
+        ("captum:NoiseTunnel(attribution_method=Saliencies)", "no class 'Saliencies'"),
+        ("captum:FeaturePermutation", "a map depends on the other images; use captum:FeatureAblation"),
+        ("captum:Saliency(abs)", "'abs' in .* is not an option, KEY=VALUE"),
+        ("captum:a b", "is not the name of a class"),
+    ],
+)
+def test_what_captum_does_not_have_is_told(captum: ModuleType, spec: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        make_method(spec)
+
+
+def test_what_the_cam_libraries_do_not_have_is_told(
+    pytorch_grad_cam: ModuleType, torchcam: ModuleType
+) -> None:
+    with pytest.raises(InputError, match=r"grad-cam has no class 'GradCam' .*Did you mean GradCAM"):
+        make_method("pytorch-grad-cam:GradCam")
+    with pytest.raises(InputError, match="grad-cam has no class 'GuidedBackpropReLUModel'"):
+        make_method("pytorch-grad-cam:GuidedBackpropReLUModel")
+    with pytest.raises(InputError, match="torchcam's GradCAM has no setting 'batch'"):
+        make_method("torch-cam:GradCAM(batch=3)")
+
+
+@pytest.mark.parametrize(
+    "spec, package",
+    [("captum:Saliency", "captum"), ("pytorch-grad-cam:GradCAM", "grad-cam"), ("torch-cam:CAM", "torch-cam")],
+)
+def test_a_missing_package_is_named_with_its_extra(
+    spec: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for root in ("captum", "pytorch_grad_cam", "torchcam"):
+        for name in [name for name in sys.modules if name.split(".")[0] == root]:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_Nothing(), *sys.meta_path])
+    with pytest.raises(MissingExtra, match=rf"pip install 'proofmap\[{package}\]'"):
+        make_method(spec)
+
+
+class _Nothing:
+    """Finds none of the libraries."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name.split(".")[0] in ("captum", "pytorch_grad_cam", "torchcam"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name.split(".")[0])
+
+
+# ---- the same maps as by hand --------------------------------------------------------------------------------
+
+
+def test_captum_gives_what_it_gives_by_hand(captum: ModuleType, f: Classifier, images: Tensor) -> None:
+    module = f.as_module()
+    ig = captum.IntegratedGradients(module)
+    gray = torch.tensor(MEAN).view(1, 3, 1, 1).expand(1, 3, *SIZE)
+    expected = by_label(
+        lambda a: ig.attribute(images.clone(), baselines=gray, target=a, n_steps=6).sum(dim=1)
+    )
+    found = make_method("captum:IntegratedGradients(n_steps=6,baselines=gray)")(f, images, LABELS)
+    torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-6)
+    black = make_method("captum:IntegratedGradients(n_steps=6)")(f, images, LABELS)
+    zero = make_method("captum:IntegratedGradients(n_steps=6,baselines=0)")(f, images, LABELS)
+    torch.testing.assert_close(black, zero)
+    assert not torch.allclose(black, found)
+
+
+def test_layers_are_found_named_and_enlarged(captum: ModuleType, f: Classifier, images: Tensor) -> None:
+    module = f.as_module()
+    by_hand = captum.LayerGradCam(module, module.net[3])  # type: ignore[index]
+    coarse = by_label(lambda a: by_hand.attribute(images.clone(), target=a)[:, 0])
+    assert coarse.shape[2:] == (4, 5)
+    expected = F.interpolate(coarse, size=SIZE, mode="bilinear", align_corners=False)
+    for spec in ("captum:LayerGradCam", "captum:LayerGradCam(layer=3)", "captum:LayerGradCam(layer=net.3)"):
+        torch.testing.assert_close(make_method(spec)(f, images, LABELS), expected)
+    ready = make_method("captum:LayerGradCam").prepare(f)
+    assert ready.record()["layer"] == "3" and str(ready.record()["library"]).startswith("captum 0.")
+    with pytest.raises(InputError, match="no layer 'head'; its last layers are"):
+        make_method("captum:LayerGradCam(layer=head)")(f, images, LABELS)
+
+
+def test_grad_cam_is_the_same_in_every_library(
+    captum: ModuleType, pytorch_grad_cam: ModuleType, torchcam: ModuleType, f: Classifier, images: Tensor
+) -> None:
+    ours = make_method("grad-cam")(f, images, LABELS)
+    torch.testing.assert_close(make_method("torch-cam:GradCAM")(f, images, LABELS), ours)
+    relu = make_method("captum:LayerGradCam(relu_attributions=true)")
+    with pytest.raises(InputError, match="has no setting"):
+        make_method("captum:LayerGradCam(relu=true)")
+    torch.testing.assert_close(relu(f, images, LABELS), ours)
+    scaled = make_method("pytorch-grad-cam:GradCAM")(f, images, LABELS)
+    for theirs, own in zip(scaled.flatten(0, 1), ours.flatten(0, 1), strict=True):  # each scaled to [0, 1]
+        assert correlation(theirs, own) > 0.999 or own.max() == own.min()
+
+
+def test_cams_give_what_they_give_by_hand(
+    pytorch_grad_cam: ModuleType, torchcam: ModuleType, f: Classifier, images: Tensor
+) -> None:
+    from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
+
+    module = f.as_module()
+    with pytorch_grad_cam.LayerCAM(module, [module.net[3]]) as cam:  # type: ignore[index]
+        expected = by_label(lambda column: cam(images, [ClassifierOutputTarget(int(a)) for a in column]))
+    found = make_method("pytorch-grad-cam:LayerCAM")(f, images, LABELS)
+    torch.testing.assert_close(found, expected)
+    module = f.as_module()
+    with torchcam.ScoreCAM(module, ["net.1", "net.3"]) as scored:
+
+        def by_hand(column: Tensor) -> Tensor:
+            scores = module(images)
+            return scored.fuse_cams(scored(column.tolist(), scores, normalized=False))  # type: ignore[no-any-return]
+
+        coarse = by_label(by_hand)
+    expected = F.interpolate(coarse, size=SIZE, mode="bilinear", align_corners=False)
+    torch.testing.assert_close(make_method("torch-cam:ScoreCAM(layer=1+3)")(f, images, LABELS), expected)
+
+
+@pytest.mark.parametrize("spec", ["FinerCAM", "RefineCAM(layer=1+3)", "FullGrad", "GradCAM(aug_smooth=true)"])
+def test_cams_of_other_forms_work(
+    pytorch_grad_cam: ModuleType, spec: str, f: Classifier, images: Tensor
+) -> None:
+    ready = make_method(f"pytorch-grad-cam:{spec}").prepare(f)
+    maps = ready(images, LABELS)
+    assert maps.shape == (2, 3, *SIZE) and maps.std() > 0
+    torch.testing.assert_close(ready(images[1:], LABELS[1:]), maps[1:], rtol=1e-3, atol=1e-4)
+
+
+def test_label_free_ones_say_so(captum: ModuleType, pytorch_grad_cam: ModuleType) -> None:
+    assert make_method("pytorch-grad-cam:EigenCAM").label_free
+    assert not make_method("pytorch-grad-cam:GradCAM").label_free
+    assert make_method("captum:LayerActivation").label_free and not make_method("captum:Saliency").label_free
+
+
+def test_signs_are_known(captum: ModuleType, torchcam: ModuleType) -> None:
+    assert make_method("captum:IntegratedGradients").signed and not make_method("captum:Saliency").signed
+    assert not make_method("captum:NoiseTunnel(attribution_method=Saliency)").signed
+    assert not make_method("torch-cam:GradCAM").signed
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "captum:GradientShap(baselines=gray,n_samples=2)",
+        "captum:DeepLiftShap(baselines=0.5)",
+        "captum:NoiseTunnel(attribution_method=IntegratedGradients,nt_samples=2,n_steps=2)",
+        "captum:DeepLift",
+        "captum:GuidedGradCam",
+        "captum:FeatureAblation(perturbations_per_eval=16)",
+    ],
+)
+def test_classes_that_ask_for_more_work(captum: ModuleType, spec: str, f: Classifier, images: Tensor) -> None:
+    method = make_method(spec)
+    maps = method(f, images, LABELS)
+    assert maps.shape == (2, 3, *SIZE) and maps.isfinite().all() and maps.std() > 0
+    alone = method(f, images[1:], LABELS[1:, :1])
+    torch.testing.assert_close(alone, maps[1:, :1], rtol=1e-3, atol=1e-5)
+
+
+def test_what_a_library_cannot_do_is_an_input_error_that_names_it(captum: ModuleType, images: Tensor) -> None:
+    with pytest.raises(
+        InputError, match=r"captum:LRP fails on this net: TypeError: Module of type .*Flatten"
+    ):
+        make_method("captum:LRP")(conv_classifier(SIZE), images, LABELS)
+
+
+def test_bars_of_a_library_are_not_drawn_across_ours(
+    pytorch_grad_cam: ModuleType, f: Classifier, images: Tensor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Announced(Silent):
+        def task(self, what: str, passes: int) -> Task:
+            print(f"task {what}", file=sys.stderr)
+            return super().task(what, passes)
+
+    make_method("pytorch-grad-cam:ScoreCAM")(f, images, LABELS, progress=Announced())
+    assert capfd.readouterr().err == "task pytorch-grad-cam:ScoreCAM\n"
+
+
+def test_the_net_is_taken_as_it_is_when_maps_are_made(captum: ModuleType, images: Tensor) -> None:
+    net = conv_net()
+    f = Classifier(net, size=SIZE)
+    ready = make_method("captum:InputXGradient").prepare(f)
+    before = ready(images, LABELS)
+    with torch.no_grad():
+        net[0].weight.mul_(-1)  # type: ignore[operator,union-attr]
+    after = ready(images, LABELS)
+    assert not torch.allclose(before, after)
+    torch.testing.assert_close(after, make_method("captum:InputXGradient")(f, images, LABELS))
+
+
+# ---- objects -------------------------------------------------------------------------------------------------
+
+
+def test_objects_of_the_libraries_are_methods(
+    captum: ModuleType, pytorch_grad_cam: ModuleType, torchcam: ModuleType, f: Classifier, images: Tensor
+) -> None:
+    cams = f.as_module(), f.as_module()
+    made = [
+        captum.InputXGradient(f.as_module()),
+        pytorch_grad_cam.GradCAM(cams[0], [cams[0].net[3]]),  # type: ignore[index]
+        torchcam.GradCAM(cams[1], "net.3"),
+    ]
+    found = pm.evaluate(f, images, methods=made, labels=LABELS, metrics=["completeness"])
+    assert [result.name for result in found.results] == ["InputXGradient", "GradCAM", "GradCAM-2"]
+    specs = "captum:InputXGradient", "pytorch-grad-cam:GradCAM", "torch-cam:GradCAM"
+    for result, spec in zip(found.results, specs, strict=True):
+        torch.testing.assert_close(result.maps, make_method(spec)(f, images, LABELS))
+    assert found.results[0].settings["library"] == make_method(specs[0]).prepare(f).record()["library"]
+
+
+def test_an_object_may_be_given_options(captum: ModuleType, f: Classifier, images: Tensor) -> None:
+    method = FromObject(
+        of=captum.Occlusion(f.as_module()), options={"sliding_window_shapes": (3, 2, 2)}, channels="mean"
+    )
+    assert method.signed and not method.stochastic and not method.label_free
+    expected = make_method("captum:Occlusion(sliding_window_shapes=(3,2,2)),channels=mean")(f, images, LABELS)
+    torch.testing.assert_close(method(f, images, LABELS), expected)
+
+
+def test_a_record_tells_objects_apart(captum: ModuleType, f: Classifier) -> None:
+    class Mine(captum.Saliency):  # type: ignore[name-defined,misc]
+        pass
+
+    module = f.as_module()
+    plain, mine = (FromObject(of=kind(module)).settings() for kind in (captum.Saliency, Mine))
+    assert "code" in mine and "code" not in plain and mine["method"] == "Mine"
+    local = FromObject(
+        of=captum.IntegratedGradients(module, multiply_by_inputs=False), options={"n_steps": 3}
+    )
+    assert (
+        local.settings()
+        != FromObject(of=captum.IntegratedGradients(module), options={"n_steps": 3}).settings()
+    )
+    assert local.settings()["options"] == {"n_steps": 3}
+
+
+def test_an_object_made_for_another_net_is_refused(captum: ModuleType, f: Classifier, images: Tensor) -> None:
+    bare = captum.Saliency(f.net)  # which takes normalised images
+    other = captum.Saliency(conv_classifier(SIZE, seed=1).as_module())
+    for wrong in (bare, other):
+        with pytest.raises(InputError, match=r"Make it with Saliency\(classifier.as_module\(\), ...\)"):
+            make_method(wrong)(f, images, LABELS)
+    for right in (f, lambda x: f.as_module()(x), lambda x: f(x).softmax(dim=1)):
+        assert make_method(captum.Saliency(right))(f, images, LABELS).std() > 0
+
+
+# ---- functions: arrays, coarse maps, one label at a time -------------------------------------------------------
+
+
+def test_functions_may_return_arrays_and_coarse_maps(f: Classifier, images: Tensor) -> None:
+    grid = np.arange(2 * 3 * 2 * 5).reshape(2, 3, 2, 5)
+
+    def coarse(classifier: Classifier, images: Tensor, labels: Tensor) -> Any:
+        return grid
+
+    expected = F.interpolate(torch.from_numpy(grid).float(), size=SIZE, mode="bilinear", align_corners=False)
+    torch.testing.assert_close(make_method(coarse)(f, images, LABELS), expected)
+
+
+def test_a_function_may_take_one_label_at_a_time(f: Classifier, images: Tensor) -> None:
+    def one(classifier: Classifier, images: Tensor, label: Tensor) -> Any:
+        assert label.shape == (len(images),)
+        return (images.mean(dim=1) ** (1 + label.view(-1, 1, 1))).numpy()
+
+    maps = make_method(one)(f, images, LABELS)
+    torch.testing.assert_close(maps, images.mean(dim=1, keepdim=True) ** (1 + LABELS[..., None, None]))
+
+
+@pytest.mark.parametrize(
+    "returned, told",
+    [
+        (None, "must return maps as a tensor or a NumPy array of numbers, not NoneType"),
+        (np.zeros((2, 3, 9, 10)), r"returned maps \(2, 3, 9, 10\), expected \(2, 3, 8, 10\)"),
+        (np.zeros((2, 8, 10)), r"returned maps \(2, 8, 10\), expected"),
+        (np.zeros((2, 3, 8, 10), dtype=complex), "complex"),
+        (np.full((2, 3, 2, 2), np.nan), "NaN"),
+    ],
+)
+def test_maps_that_cannot_be_meant_are_refused(
+    returned: Any, told: str, f: Classifier, images: Tensor
+) -> None:
+    with pytest.raises(InputError, match=told):
+        make_method(lambda classifier, images, labels: returned)(f, images, LABELS)

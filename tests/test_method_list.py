@@ -1,0 +1,87 @@
+"""The list of methods: what ``proofmap methods`` and the documentation say of each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+import pytest
+
+from proofmap.cli.method_list import method_list, settings_table
+from proofmap.methods import METHODS, Cost, Gradient, GradientInput, Method, Random, TopLabel
+from proofmap.methods.facts import FAMILIES, Passes, by_family, facts_of
+from proofmap.methods.method import Family
+from tests.command import run
+
+
+def test_every_method_stands_in_its_family_once() -> None:
+    listed = [(title, facts.name) for title, members in by_family() for facts in members]
+    assert sorted(name for _, name in listed) == sorted(METHODS)
+    assert all(title == FAMILIES[METHODS[name].family] for title, name in listed)
+    assert set(FAMILIES) == set(get_args(Family))
+
+
+def test_facts_are_those_of_the_method() -> None:
+    assert facts_of(Gradient).passes == Passes(0, 1) and not facts_of(Gradient).signed
+    assert facts_of(GradientInput).signed and facts_of(GradientInput).needs == ("gradients",)
+    assert facts_of(Random).label_free and facts_of(Random).stochastic
+    assert facts_of(Random).passes == Passes(0, 0)
+    wrapper = facts_of(TopLabel)
+    assert wrapper.passes == Passes(1, 0, wraps=True) and str(wrapper.passes) == "METHOD's + 1"
+    assert wrapper.signed is None and wrapper.stochastic is None and wrapper.label_free
+
+
+@pytest.mark.parametrize("labels, expected", [(lambda n: 3 + 2 * n, Passes(3, 2)), (lambda n: n * n, None)])
+def test_passes_are_a_line_in_the_number_of_labels_or_not_known(labels: object, expected: object) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Costly(Method):
+        name: ClassVar[str] = "costly"
+        description: ClassVar[str] = "for tests"
+
+        def cost(self, labels_: int) -> Cost:
+            return Cost(forward=labels(labels_))  # type: ignore[operator]
+
+    assert facts_of(Costly).passes == expected
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_list_fits_the_terminal_and_breaks_no_fact(width: int) -> None:
+    text = method_list(width)
+    assert max(map(len, text.splitlines())) <= width
+    for _, members in by_family():
+        for facts in members:
+            assert f"\n  {facts.name} " in f"\n{text}" and facts.reference in text
+    assert "passes: 1 per label" in text and "needs distractors and gradients" in text
+
+
+def test_a_table_wraps_its_last_column_or_puts_it_below() -> None:
+    header, rows = ["setting", "what it does"], [["steps", "so many words that they need two lines"]]
+    assert settings_table(header, rows, 40).splitlines() == [
+        "setting  what it does",
+        "steps    so many words that they need",
+        "         two lines",
+    ]
+    assert settings_table(header, rows, 30).splitlines() == [
+        "setting",
+        "steps",
+        "    so many words that they",
+        "    need two lines",
+    ]
+
+
+def test_the_command_says_it_to_people_and_machines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(monkeypatch, "methods", "--json") == 0
+    records = {record["name"]: record for record in json.loads(capsys.readouterr().out)}
+    assert records["gradient"]["passes"] == {"fixed": 0, "per_label": 1, "wraps": False}
+    assert records["gradient-x-input"]["signed"] and records["random"]["label_free"]
+    assert records["grad-cam"]["family"] == "cam" and records["grad-cam"]["needs"] == ["gradients", "layer"]
+    assert run(monkeypatch, "methods") == 0
+    assert "Class activation maps\n  grad-cam " in capsys.readouterr().out
+    assert run(monkeypatch, "methods", "learned-mask") == 0
+    shown = capsys.readouterr().out
+    assert "family: optimised masks" in shown and "passes: 200 per label" in shown
+    assert "preset    stands for" in shown and max(map(len, shown.splitlines()[1:])) <= 80
