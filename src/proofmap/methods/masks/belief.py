@@ -61,6 +61,8 @@ _PARTS = 5
 """Equal parts of the curve whose latest values are remembered."""
 _SPREAD = 2.0
 """Standard deviation of the first weights."""
+_UNMOVED = 1e-6
+"""What f may move by, relatively, where a net ignores its input: rounding."""
 _LEAST_STEPS = 20
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _MANY = 20_000
@@ -222,6 +224,13 @@ class BeliefProblem(Problem):
 
     def masks(self, weights: Tensor) -> Tensor:
         return enlarged(weights, self.up)
+
+    def finished(self, slots: Slots) -> Tensor:
+        """The masks; flat ones where the net says the same whatever it is shown, so that there is nothing to explain."""
+        seen = slots["curve"].flatten(1)
+        low, high = seen.nan_to_num(torch.inf).amin(dim=1), seen.nan_to_num(-torch.inf).amax(dim=1)
+        flat = (high - low <= _UNMOVED * high).view(-1, *[1] * (1 + len(self.axes)))
+        return self.masks(slots["weights"]).masked_fill(flat, 0.0)
 
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         maps = enlarged(weights[:, 0], self.up)
