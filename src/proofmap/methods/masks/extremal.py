@@ -248,7 +248,7 @@ class MaxConvolution:
         points = smooth_maximum(around.flatten(2 + axes), self.kernel)
         if axes == 1:
             return points.flatten(2)
-        points = points.unflatten(-1, (_FINE, _FINE)).transpose(3, 4)
+        points = points.view(*points.shape[:-1], _FINE, _FINE).transpose(3, 4)
         return points.reshape(*weights.shape[:2], *self.points)
 
 
