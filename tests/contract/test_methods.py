@@ -63,7 +63,7 @@ VARIANTS = [
     "extremal-perturbation:steps=2,areas=0.1:0.3,step=60,sigma=60",
     "fong-vedaldi:steps=2,grid=8,mask_blur=1,l1=0",
     "fong-vedaldi:preset=pytorch,steps=2,grid=4",
-    "iba:steps=10,samples=2,fill=noise,pool=8",
+    "iba:steps=2,samples=2,fill=noise,pool=8",
     "igos++:iterations=2,integration=2,grid=8,l1=0,tv=0.1,momentum=true",
     f"real-time-saliency:weights={MASKERS}/dabkowski.safetensors",
     f"phang-masker:weights={MASKERS}/phang-ca.safetensors",

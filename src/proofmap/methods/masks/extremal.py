@@ -248,8 +248,8 @@ class MaxConvolution:
         points = smooth_maximum(around.flatten(2 + axes), self.kernel)
         if axes == 1:
             return points.flatten(2)
-        points = points.unflatten(-1, (_FINE, _FINE)).transpose(3, 4)
-        return cast(Tensor, points.reshape(*weights.shape[:2], *self.points))
+        points = points.view(*points.shape[:-1], _FINE, _FINE).transpose(3, 4)
+        return points.reshape(*weights.shape[:2], *self.points)
 
 
 def smooth_maximum(values: Tensor, kernel: Tensor) -> Tensor:

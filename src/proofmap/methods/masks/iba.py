@@ -45,6 +45,8 @@ from proofmap.plugins.settings import setting
 _LEAST_SPREAD = 0.01
 _NEVER_ONE = 1e-6
 """The least sigma, and the least 1 - lambda."""
+_UNMOVED = 1e-6
+"""What log f may move by where the label does not depend on the layer: rounding."""
 
 
 @METHODS.register
@@ -155,7 +157,9 @@ class IBAProblem(Problem):
             lambda a, b: self.tail.features(images[a:b]), len(images), self.classifier.batches[0]
         )
         deviation = ((torch.cat(features) - self.mean) / self.std)[place]
-        return {"deviation": deviation, "weights": torch.full_like(deviation, self.settings.start)}
+        unseen = deviation.new_full((len(deviation),), torch.inf)
+        weights = torch.full_like(deviation, self.settings.start)
+        return {"deviation": deviation, "weights": weights, "least": unseen, "most": -unseen}
 
     def rates(self, step: Tensor) -> Tensor:
         return decayed(self.settings.learning_rate, step, None)
@@ -165,6 +169,8 @@ class IBAProblem(Problem):
 
     def finished(self, slots: Slots) -> Tensor:
         bits = self.information(self.passed(slots["weights"]), slots["deviation"]).sum(dim=1, keepdim=True)
+        flat = slots["most"] - slots["least"] <= _UNMOVED  # no noise moves such a net: it needs no bit
+        bits = bits.masked_fill(flat.view(-1, *[1] * (bits.ndim - 1)), 0.0)
         return enlarged(bits, self.up) * (self.share / math.log(2))
 
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
@@ -181,6 +187,8 @@ class IBAProblem(Problem):
         check_differentiable(logits)
         labels = slots["labels"].repeat_interleave(s.samples)
         log_f = self.classifier.log_f(logits).gather(1, labels[:, None]).view(-1, s.samples)
+        slots["least"].copy_(torch.minimum(slots["least"], log_f.detach().amin(dim=1)))
+        slots["most"].copy_(torch.maximum(slots["most"], log_f.detach().amax(dim=1)))
         return s.beta * self.information(passed, deviation).flatten(1).mean(dim=1) - log_f.mean(dim=1)
 
     def passed(self, weights: Tensor) -> Tensor:
