@@ -116,6 +116,39 @@ def test_maps_of_layers_and_attention_agree_with_the_cpu_also_in_half_precision(
         assert float(torch.corrcoef(both)[0, 1]) > least, dtype
 
 
+@pytest.mark.parametrize(
+    "spec, library",
+    [
+        ("captum:IntegratedGradients(n_steps=4,baselines=gray)", "captum"),
+        ("captum:LayerGradCam", "captum"),
+        ("torch-cam:GradCAM", "torchcam"),
+        ("pytorch-grad-cam:GradCAM", "pytorch_grad_cam"),
+    ],
+)
+def test_methods_of_other_libraries_agree_with_the_cpu(
+    spec: str, library: str, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue(library)
+    method, images, labels = pm.make_method(spec), pixels(3, 16), torch.tensor([[0, 1], [2, 3], [1, 0]])
+    on_cpu, on_gpu = (method(classifier(device), images, labels) for device in ("cpu", "cuda"))
+    assert on_gpu.is_cuda
+    torch.testing.assert_close(on_gpu.cpu(), on_cpu, rtol=1e-2, atol=1e-3 * float(on_cpu.abs().max()))
+
+
+def test_random_maps_of_other_libraries_leave_the_generators_of_the_gpu_alone(
+    request: pytest.FixtureRequest,
+) -> None:
+    request.getfixturevalue("captum")
+    method = pm.make_method("captum:NoiseTunnel(attribution_method=Saliency,nt_samples=2)")
+    f, images, labels = classifier("cuda"), pixels(2, 16), torch.tensor([[0, 1], [2, 3]])
+    torch.cuda.manual_seed(7)
+    before = torch.cuda.get_rng_state()
+    maps = method(f, images, labels)
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    torch.cuda.manual_seed(8)
+    torch.testing.assert_close(method(f, images.flip(0), labels.flip(0)).flip(0), maps)
+
+
 def test_random_fills_draw_the_same_backgrounds_on_both_devices() -> None:
     images, keys = pixels(2, 16), torch.tensor([1, 2])
     for fill in (pm.Noise(), pm.Images(source=pixels(8, 16, seed=9), size=8, crop="none")):

@@ -99,7 +99,7 @@ METHODS: dict[str, tuple[Method, str]] = {
     ),
     "it_has_a_name_and_a_description": (method(name="My Method"), "'My Method' must be lower case"),
     "what_it_needs_is_known": (method(needs=frozenset({"luck"})), r"not \['luck'\]"),
-    "its_family_is_known": (method(family="magic"), "families are attention, cam, .*, not 'magic'"),
+    "its_family_is_known": (method(family="magic"), "families are adapter, attention, .*, not 'magic'"),
     "maps_are_finite_float32_one_per_label": (after(Tensor.double), "maps are torch.float64"),
     "maps_are_not_constant": (after(torch.ones_like), "9 of 9 maps have one value only"),
     "one_image_with_one_label_is_enough": (

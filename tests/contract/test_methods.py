@@ -26,7 +26,7 @@ VARIANTS = [
     "guided-backprop",
     "rect-grad",
     "lrp",
-    "lrp:preset=epsilon-alpha2-beta1-flat",
+    "lrp:preset=epsilon-plus",
     "contrastive-lrp",
     "contrastive-lrp:dual=negated",
     "deep-lift",

@@ -241,6 +241,8 @@ def test_signs_are_known(captum: ModuleType, torchcam: ModuleType) -> None:
         "captum:GradientShap(baselines=gray,n_samples=2)",
         "captum:DeepLiftShap(baselines=0.5)",
         "captum:NoiseTunnel(attribution_method=IntegratedGradients,nt_samples=2,n_steps=2)",
+        "captum:NoiseTunnel(attribution_method=IntegratedGradients(baselines=gray,n_steps=2),nt_samples=2)",
+        "captum:IntegratedGradients(baselines=(0.1,0.2,0.3),n_steps=2)",
         "captum:DeepLift",
         "captum:GuidedGradCam",
         "captum:FeatureAblation(perturbations_per_eval=16)",

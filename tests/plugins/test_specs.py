@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from proofmap.fills import FILLS, Blur, Fill, Gray, Images
 from proofmap.methods import METHODS, LearnedMask, Method, Random, TopLabel, make_method
 from proofmap.methods.method import FromFunction
 from proofmap.metrics import Completeness, Deletion, Insertion, Soundness, make_game, make_metric
+from proofmap.plugins.settings import settings_of
 from proofmap.plugins.specs import make_plugin, split_specs, with_files_in
 
 MINE = """
@@ -208,7 +210,12 @@ def test_lists_of_other_things_name_them() -> None:
 
 def test_every_registered_name_can_be_written_alone_or_says_what_it_needs() -> None:
     for name in METHODS:
-        if METHODS[name].__module__.startswith("proofmap.") and name != "top-label":
+        if not METHODS[name].__module__.startswith("proofmap."):
+            continue
+        if any(info.default is MISSING for info in settings_of(METHODS[name])):
+            with pytest.raises(InputError, match=f"^{name} needs .*, such as {name}:"):
+                make_method(name)
+        else:
             assert make_method(name).title() == name
     for name in ("gray", "blur", "noise", "images"):
         assert Fill.make(name).title() == name

@@ -104,16 +104,15 @@ class Captum(LibraryMethod):
         """The object, and the options that are left for its ``attribute``."""
         kind, options = self.class_named(call.name), call.options
         first, made, _ = _parameters(kind)
-        around: Any = subject.module
+        around, inner = subject.module, dict[str, Any]()
         if first == _AROUND:
             around, inner = self._made(Call.read(str(options.pop(first))), subject)
-            options = {**inner, **options}
         if "baselines" in options:
             options["baselines"] = _baselines(call.name, options["baselines"], subject.classifier)
         given = {name: options.pop(name) for name in made.names if name in options}
         if "layer" in made.names:
             given["layer"] = subject.layers[0]
-        return kind(around, **given), options
+        return kind(around, **given), {**inner, **options}
 
     def merged(self, found: Any, classifier: Classifier) -> Tensor:
         return merged_attribution(found, classifier, self.channels, self.title())

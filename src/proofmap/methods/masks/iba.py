@@ -169,7 +169,8 @@ class IBAProblem(Problem):
 
     def finished(self, slots: Slots) -> Tensor:
         bits = self.information(self.passed(slots["weights"]), slots["deviation"]).sum(dim=1, keepdim=True)
-        flat = slots["most"] - slots["least"] <= _UNMOVED  # no noise moves such a net: it needs no bit
+        moved = slots["most"] - slots["least"]
+        flat = (moved >= 0) & (moved <= _UNMOVED)  # no noise moves such a net: it needs no bit
         bits = bits.masked_fill(flat.view(-1, *[1] * (bits.ndim - 1)), 0.0)
         return enlarged(bits, self.up) * (self.share / math.log(2))
 
