@@ -28,6 +28,7 @@ VARIANTS = [
     "belief-mask:passes=8,grid=4,fills=gray+noise",
     "belief-mask:passes=8,grid=4,fills=blur,target=strongest",
     f"real-time-saliency:weights={MASKERS}/dabkowski.safetensors",
+    f"real-time-saliency:preset=released,weights={MASKERS}/dabkowski.safetensors",
     f"phang-masker:weights={MASKERS}/phang-ca.safetensors",
     f"phang-masker:variant=fix,weights={MASKERS}/phang-fix.safetensors",
     f"belief-masker:weights={MASKERS}/belief.safetensors",
