@@ -66,6 +66,7 @@ VARIANTS = [
     "iba:steps=2,samples=2,fill=noise,pool=8",
     "igos++:iterations=2,integration=2,grid=8,l1=0,tv=0.1,momentum=true",
     f"real-time-saliency:weights={MASKERS}/dabkowski.safetensors",
+    f"real-time-saliency:preset=released,weights={MASKERS}/dabkowski.safetensors",
     f"phang-masker:weights={MASKERS}/phang-ca.safetensors",
     f"phang-masker:variant=fix,weights={MASKERS}/phang-fix.safetensors",
     f"belief-masker:weights={MASKERS}/belief.safetensors",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -136,13 +137,20 @@ class RealTimeSaliency(TrainedMasker):
     """Real-time saliency (Dabkowski and Gal 2017): a U-Net on the net's features, told the label by a gate on the coarsest.
 
     See :class:`~proofmap.methods.maskers.nets.RealTimeNet` for the masks. ``confidence`` is subtracted from the label's
-    evidence before the gate, so that labels which are hardly there get empty masks.
+    evidence before the gate, so that labels which are hardly there get empty masks. It is 0 as in training; the preset
+    ``released`` has the 6 of the released code, which suits its masker: one that was trained for less has less evidence.
+
+    >>> RealTimeSaliency.preset("released").confidence
+    6.0
     """
 
     name: ClassVar[str] = "real-time-saliency"
     description: ClassVar[str] = "masks of a trained U-Net that is told the label"
     reference: ClassVar[str] = "Dabkowski and Gal 2017"
-    confidence: float = setting(6.0, "how much evidence a label must have before its mask opens")
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {"trained": {}, "released": {"confidence": 6.0}}
+    }
+    confidence: float = setting(0.0, "how much evidence a label must have before its mask opens")
 
     @property
     def kind(self) -> str:
