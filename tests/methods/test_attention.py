@@ -323,15 +323,26 @@ class Windows(TokenNet):
         return out
 
 
+class Reduced(TokenNet):
+    """First the tokens attend to every second one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        tokens = tokens + F.scaled_dot_product_attention(tokens, tokens[:, ::2], tokens[:, ::2])
+        out: Tensor = self.head(self.encoder(tokens).mean(dim=1))
+        return out
+
+
 @pytest.mark.parametrize("method", ["attention-rollout", "chefer", "legrad"])
 @pytest.mark.parametrize(
     "net, told",
     [
         (conv_net(), "Sequential has no attention; use a class activation map"),
         (drawn(Windows(SIZE)), "the attention of Windows runs within windows"),
+        (drawn(Reduced(SIZE)), "the attention of Reduced runs .* between changing numbers of tokens"),
         (lambda x: conv_net()(x), "a map of attention needs a torch module"),
     ],
-    ids=["no attention", "windows", "function"],
+    ids=["no attention", "windows", "reduced", "function"],
 )
 def test_nets_without_attention_of_the_whole_image_are_refused(method: str, net: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):

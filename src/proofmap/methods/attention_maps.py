@@ -18,15 +18,22 @@ from torch.overrides import TorchFunctionMode
 _SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
 
 
+def is_square(attention: Tensor) -> bool:
+    """Whether it runs between tokens and the same tokens."""
+    return attention.shape[-1] == attention.shape[-2] > 1
+
+
 class AttentionMaps(TorchFunctionMode):
     """Within ``with``: the attention matrices of what runs, in order, each ``(N, heads, T, T)``, rows summing to one.
 
     With ``differentiable`` the first of them starts the graph, if nothing before it did: gradients with respect to
-    every matrix can be had, and what runs before the first costs no memory. ``noted`` is called at each attention, with
-    whether it is a square matrix: queries may be others than keys.
+    every matrix can be had, and what runs before the first costs no memory. ``noted`` is called at each attention, also
+    where queries are others than keys.
     """
 
-    def __init__(self, *, differentiable: bool = False, noted: Callable[[bool], None] | None = None) -> None:
+    def __init__(
+        self, *, differentiable: bool = False, noted: Callable[[Tensor], None] | None = None
+    ) -> None:
         super().__init__()
         self.maps: list[Tensor] = []
         self.differentiable = differentiable
@@ -46,10 +53,9 @@ class AttentionMaps(TorchFunctionMode):
     def _note(self, attention: Tensor) -> Tensor:
         if attention.ndim not in (3, 4):  # the softmax of a head
             return attention
-        square = attention.shape[-1] == attention.shape[-2] > 1
         if self._noted is not None:
-            self._noted(square)
-        if square:
+            self._noted(attention)
+        if is_square(attention):
             if self.differentiable and torch.is_grad_enabled() and not attention.requires_grad:
                 attention = attention.requires_grad_()
             self.maps.append(attention)

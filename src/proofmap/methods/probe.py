@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.streams import key_of, uniform
-from proofmap.methods.attention_maps import AttentionMaps
+from proofmap.methods.attention_maps import AttentionMaps, is_square
 
 _IMAGES = 2
 """So many images of noise go through the net together; torch's batch-norm may err in the gradient of one alone."""
 _EXTRA = 16
 """At most so many tokens that stand for no place."""
-_ASKED = 24
+_ASKED = 12
 """So many tokens are asked by their gradient where they stand."""
 _MISPLACED = 0.2
 """Tokens may stand so far from their place, in the mean, as a part of the image's sides; at random it is two thirds."""
@@ -81,6 +81,7 @@ class Probe:
         attention: the attention matrices, in order.
         within: the modules that were running at each of them, outermost first.
         attending: the innermost modules that compute any attention.
+        reduced: whether several tokens attend to others than themselves somewhere (one alone is how a head reads).
     """
 
     images: Tensor
@@ -92,6 +93,7 @@ class Probe:
     attention: list[Tensor] = field(default_factory=list)
     within: list[tuple[str, ...]] = field(default_factory=list)
     attending: set[str] = field(default_factory=set)
+    reduced: bool = False
     _grids: dict[tuple[int, int], Grid | None] = field(default_factory=dict)
 
     def gradient(self, of: Tensor) -> Tensor | None:
@@ -233,10 +235,12 @@ def probed(classifier: Classifier, what: str) -> Iterator[Probe]:
     handles = [module.register_forward_pre_hook(enter(name)) for name, module in named]
     handles += [module.register_forward_hook(leave(name)) for name, module in named]
 
-    def noted(square: bool) -> None:
+    def noted(attention: Tensor) -> None:
         probe.attending.update(running[-1:])
-        if square:
+        if is_square(attention):
             probe.within.append(tuple(running))
+        elif attention.shape[-2] > 1:
+            probe.reduced = True
 
     attention = AttentionMaps(noted=noted)
     try:

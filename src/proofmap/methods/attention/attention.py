@@ -46,7 +46,8 @@ def find_tokens(classifier: Classifier) -> Tokens:
         if not probe.attention:
             raise InputError(f"{classifier.name} has no attention{_INSTEAD}")
         counts = sorted({attention.shape[-1] for attention in probe.attention})
-        if len(counts) > 1 or any(not _whole(attention, probe) for attention in probe.attention):
+        parts = any(not _whole(attention, probe) for attention in probe.attention)
+        if len(counts) > 1 or parts or probe.reduced:
             raise InputError(
                 f"the attention of {classifier.name} runs within windows or between changing numbers of tokens "
                 f"({', '.join(map(str, counts))}), so its layers cannot be joined{_INSTEAD}"
