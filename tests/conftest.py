@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -17,6 +18,9 @@ from hypothesis import settings
 # no deadline: how long an example takes depends on the machine, not on us
 settings.register_profile("proofmap", deadline=None)
 settings.load_profile("proofmap")
+
+# a shell's background job begins with interrupts ignored, and every child of it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _kept_alive: list[torch.library.Library] = []  # a library's operators vanish with the object
 
