@@ -1,4 +1,4 @@
-"""A small vision transformer for 32x32 images, whose weights travel with this package.
+"""A small vision transformer for 32x32 images, small enough for its weights to travel with this package.
 
 The form is that of Dosovitskiy et al., *An image is worth 16x16 words* (ICLR 2021): tokens of 4x4 pixels, a class token,
 learned positions, blocks that normalise first, logits from the class token. Two convolutions with stride 2 make the
