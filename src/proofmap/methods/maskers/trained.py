@@ -47,7 +47,7 @@ class TrainedMasker(Method):
     weights: str = setting("", _WEIGHTS_HELP)
 
     @property
-    def kind(self) -> str:
+    def trained_as(self) -> str:
         """The kind of masker that it takes."""
         raise NotImplementedError
 
@@ -80,16 +80,18 @@ class TrainedMasker(Method):
         own = net_digest(classifier)
         for path in sorted(PACKAGED.glob("*.safetensors")):
             header = Header.parse(read_header(path))
-            if header.recipe.kind == self.kind and header.net == own:
+            if header.recipe.kind == self.trained_as and header.net == own:
                 return path
         raise InputError(
-            f"no masker of the kind {self.kind} ships for {classifier.name}; train one with proofmap train-masker "
-            f"--kind {self.kind} --data YOURS --out FILE.safetensors, and give it as weights=FILE.safetensors"
+            f"no masker of the kind {self.trained_as} ships for {classifier.name}; train one with proofmap train-masker "
+            f"--kind {self.trained_as} --data YOURS --out FILE.safetensors, and give it as weights=FILE.safetensors"
         )
 
     def _check(self, header: Header, classifier: Classifier, path: Path) -> None:
-        if header.recipe.kind != self.kind:
-            raise InputError(f"{path} is a masker of the kind {header.recipe.kind}; this takes {self.kind}")
+        if header.recipe.kind != self.trained_as:
+            raise InputError(
+                f"{path} is a masker of the kind {header.recipe.kind}; this takes {self.trained_as}"
+            )
         if header.net != net_digest(classifier):
             raise InputError(
                 f"{path} was trained on another net ({header.model}) than {classifier.name}: its masks would say nothing about "
@@ -153,7 +155,7 @@ class RealTimeSaliency(TrainedMasker):
     confidence: float = setting(0.0, "how much evidence a label must have before its mask opens")
 
     @property
-    def kind(self) -> str:
+    def trained_as(self) -> str:
         return "dabkowski"
 
     def masks(self, ready: ReadyMasker, images: Tensor, labels: Tensor) -> Tensor:
@@ -177,7 +179,7 @@ class PhangMasker(TrainedMasker):
     label_free = True
 
     @property
-    def kind(self) -> str:
+    def trained_as(self) -> str:
         return f"phang-{self.variant}"
 
     def masks(self, ready: ReadyMasker, images: Tensor, labels: Tensor) -> Tensor:
@@ -199,7 +201,7 @@ class BeliefMasker(TrainedMasker):
     needs: ClassVar[frozenset[Need]] = frozenset({"masker", "gradients", "layer"})
 
     @property
-    def kind(self) -> str:
+    def trained_as(self) -> str:
         return "belief"
 
     def ready(
