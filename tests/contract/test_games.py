@@ -14,6 +14,8 @@ VARIANTS = [
     "insertion:fill=noise,points=5,draws=3,ties=random",
     "deletion",
     "deletion:curve=released",
+    "insertion:target=log-probability,points=6",
+    "lerf",
     "deletion:within=0.2:0.6,fill=gray(color=0:0.5:1)",
 ]
 

@@ -39,6 +39,7 @@ for command in (
     lists.metrics,
     lists.fills,
     lists.games,
+    lists.targets,
     lists.models,
     lists.datasets,
 ):

@@ -4,6 +4,7 @@ from proofmap.metrics.agreement import RankingAgreement
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
 from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves, curves, deletion, insertion
+from proofmap.metrics.flipping import SRG, LeRF, MoRF
 from proofmap.metrics.games import (
     CURVES,
     GAMES,
@@ -11,6 +12,7 @@ from proofmap.metrics.games import (
     DeletionGame,
     Game,
     InsertionGame,
+    LerfGame,
     ReadyGame,
     make_game,
 )
@@ -36,16 +38,29 @@ from proofmap.metrics.proof import (
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness, default_metrics
 from proofmap.metrics.quadrature import Quadrature
 from proofmap.metrics.roughness import Roughness
+from proofmap.metrics.targets import (
+    TARGETS,
+    Decision,
+    Logit,
+    LogProbability,
+    Margin,
+    Probability,
+    Rival,
+    Target,
+)
 
 __all__ = [
     "CURVES",
     "GAMES",
     "METRICS",
+    "SRG",
+    "TARGETS",
     "THRESHOLDS",
     "BestEffort",
     "Completeness",
     "CurveSettings",
     "Curves",
+    "Decision",
     "Deletion",
     "DeletionGame",
     "Game",
@@ -53,16 +68,25 @@ __all__ = [
     "Insertion",
     "InsertionGame",
     "Judged",
+    "LeRF",
+    "LerfGame",
+    "LogProbability",
+    "Logit",
+    "Margin",
     "Metric",
+    "MoRF",
+    "Probability",
     "Quadrature",
     "RankingAgreement",
     "ReadyGame",
     "ReadyMetric",
+    "Rival",
     "Roughness",
     "RunMetric",
     "RunValue",
     "RunValues",
     "Soundness",
+    "Target",
     "Thresholds",
     "best_effort",
     "completeness",

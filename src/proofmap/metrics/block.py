@@ -20,6 +20,7 @@ from proofmap.metrics.curves import Curves
 from proofmap.metrics.games import Game, InsertionGame
 from proofmap.metrics.metric import ReadyMetric
 from proofmap.metrics.proof_scores import ProofMetric
+from proofmap.metrics.targets import Probability
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,12 @@ def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
 def _shown_game(metrics: Sequence[ReadyMetric]) -> Game:
     """The insertion game that the metrics already play, so that pictures cost nothing more: that of the proofs first."""
     first = sorted(metrics, key=lambda ready: not isinstance(ready.metric, ProofMetric))
-    played = [game for ready in first for game in ready.games if isinstance(game, InsertionGame)]
+    played = [
+        game
+        for ready in first
+        for game in ready.games
+        if isinstance(game, InsertionGame) and game.target == Probability()
+    ]
     return [*played, InsertionGame()][0]
 
 

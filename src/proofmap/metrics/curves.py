@@ -22,6 +22,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.core.ranking import Ties
 from proofmap.fills import Fill
 from proofmap.metrics.games import Game, ReadyGame, make_game
+from proofmap.metrics.targets import Target
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Curves:
 
     ``probabilities`` is ``(N, L, S)`` at ``counts`` ``(S,)`` of ``positions``; ``auc`` and ``error`` are ``(N, L)``
     (``error``: how much the area changes when every second step is left out); ``matrix[i, a, b]`` is the area of
-    label b under the map of label a. Places without a label hold NaN. ``f`` is f(x, a) on the whole image.
+    label b under the map of label a. Places without a label hold NaN. ``f`` is f(x, a) on the whole image, or what else the
+    game reads there (``probabilities`` are then values of that).
     """
 
     game: str
@@ -78,6 +80,7 @@ def curves(
     within: tuple[float, float] | None = None,
     ties: Ties | None = None,
     draws: int | None = None,
+    target: str | Target | None = None,
     matrix: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
@@ -86,8 +89,17 @@ def curves(
 
     Args:
         curve: settings by name: ``paper``, ``released``, ``rise`` or ``restricted``.
+        target: what is read off the net: ``probability`` when left out, ``decision``, ``margin``, ...
     """
-    options = {"curve": curve, "fill": fill, "points": points, "within": within, "ties": ties, "draws": draws}
+    options = {
+        "curve": curve,
+        "fill": fill,
+        "points": points,
+        "within": within,
+        "ties": ties,
+        "draws": draws,
+        "target": target,
+    }
     chosen = make_game(game, **{key: value for key, value in options.items() if value is not None})
     ready = chosen.prepare(classifier)
     return play(ready, classifier, images, maps, labels, matrix=matrix, seed=seed, progress=progress)
@@ -194,10 +206,11 @@ class _Runner:
         return read.view(len(image), self.draws, -1).mean(dim=1)
 
     def _ends(self) -> tuple[Tensor, dict[bool | None, Tensor]]:
-        """f(x, a) ``(N, L)``, and what is read off the whole image and off the fill alone: the same for every map."""
+        """What is read off the whole image ``(N, L)``, and that with what is read off the fill alone, by whether all is
+        shown: the same for every map.
+        """
         safe = self.labels.clamp_min(0)
-        logits = self.classifier.logits(self.images)
-        f = self.classifier.log_f(logits).exp().gather(1, safe)
+        whole = self.game.read(self.classifier, self.classifier.logits(self.images)).gather(1, safe)
         nothing = torch.zeros(len(self.images), self.n, dtype=torch.bool, device=self.images.device)
         rows = in_batches(
             lambda a, b: self._read(nothing[a:b], torch.arange(a, b, device=nothing.device)),
@@ -205,8 +218,7 @@ class _Runner:
             self.classifier.batches[0],
             cost=self.draws,
         )
-        whole = self.game.read(self.classifier, logits).gather(1, safe)
-        return f, {True: whole, False: torch.cat(rows).gather(1, safe)}
+        return whole, {True: whole, False: torch.cat(rows).gather(1, safe)}
 
     def _record(self, values: Tensor, f: Tensor) -> Curves:
         if not bool(values.isfinite().all()):
