@@ -2,6 +2,7 @@
 
 from proofmap.metrics.agreement import RankingAgreement
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
+from proofmap.metrics.confidence import AverageDrop, DropInDeletion, IncreaseInConfidence
 from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves, curves, deletion, insertion
 from proofmap.metrics.flipping import SRG, LeRF, MoRF
@@ -16,6 +17,8 @@ from proofmap.metrics.games import (
     ReadyGame,
     make_game,
 )
+from proofmap.metrics.localisation.boxes import BoxIoU, EnergyInside, PointingGame
+from proofmap.metrics.localisation.two_objects import Montages, TwoObjects, side_by_side
 from proofmap.metrics.metric import (
     METRICS,
     Metric,
@@ -38,6 +41,9 @@ from proofmap.metrics.proof import (
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness, default_metrics
 from proofmap.metrics.quadrature import Quadrature
 from proofmap.metrics.roughness import Roughness
+from proofmap.metrics.saliency.box import SaliencyArea, SaliencyConfidence, SaliencyMetric, SaliencyTiny
+from proofmap.metrics.saliency.sweep import SaliencySweep, saliency_sweep
+from proofmap.metrics.soft_games import SoftDeletionGame, SoftInsertionGame
 from proofmap.metrics.targets import (
     TARGETS,
     Decision,
@@ -56,15 +62,20 @@ __all__ = [
     "SRG",
     "TARGETS",
     "THRESHOLDS",
+    "AverageDrop",
     "BestEffort",
+    "BoxIoU",
     "Completeness",
     "CurveSettings",
     "Curves",
     "Decision",
     "Deletion",
     "DeletionGame",
+    "DropInDeletion",
+    "EnergyInside",
     "Game",
     "GameMetric",
+    "IncreaseInConfidence",
     "Insertion",
     "InsertionGame",
     "Judged",
@@ -75,6 +86,8 @@ __all__ = [
     "Margin",
     "Metric",
     "MoRF",
+    "Montages",
+    "PointingGame",
     "Probability",
     "Quadrature",
     "RankingAgreement",
@@ -85,9 +98,17 @@ __all__ = [
     "RunMetric",
     "RunValue",
     "RunValues",
+    "SaliencyArea",
+    "SaliencyConfidence",
+    "SaliencyMetric",
+    "SaliencySweep",
+    "SaliencyTiny",
+    "SoftDeletionGame",
+    "SoftInsertionGame",
     "Soundness",
     "Target",
     "Thresholds",
+    "TwoObjects",
     "best_effort",
     "completeness",
     "curves",
@@ -97,6 +118,8 @@ __all__ = [
     "make_game",
     "make_metric",
     "prepare_metrics",
+    "saliency_sweep",
+    "side_by_side",
     "soundness",
     "thresholds",
     "worst_case",

@@ -50,13 +50,16 @@ class Subjects:
     labels: Tensor
     truth: Tensor | None = None
     boxes: Sequence[Sequence[Box]] = ()
+    objects: Sequence[Mapping[int, Sequence[Box]]] = ()
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __getitem__(self, places: slice) -> Subjects:
         truth = None if self.truth is None else self.truth[places]
-        return Subjects(self.images[places], self.labels[places], truth, self.boxes[places])
+        return Subjects(
+            self.images[places], self.labels[places], truth, self.boxes[places], self.objects[places]
+        )
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ def judge_block(
         method=method,
         truth=None if subjects.truth is None else subjects.truth.to(subjects.images.device),
         boxes=subjects.boxes,
+        objects=subjects.objects,
         seed=seed,
         progress=progress,
         games=games,

@@ -66,6 +66,8 @@ class Game(CurveSettings):
     """The description of a game. A subclass says which positions are shown after ``count`` of them were taken."""
 
     noun: ClassVar[str] = "game"
+    soft: ClassVar[bool] = False
+    """Whether positions are shown in part: ``order`` and ``shown`` then give shares from 0 to 1."""
 
     @classmethod
     def make(cls, spec: Any) -> Game:
