@@ -2,6 +2,7 @@
 
 from proofmap.metrics.agreement import RankingAgreement
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
+from proofmap.metrics.axioms.checks import AxiomFinding, AxiomReport, check_axioms
 from proofmap.metrics.confidence import AverageDrop, DropInDeletion, IncreaseInConfidence
 from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves, curves, deletion, insertion
@@ -28,6 +29,12 @@ from proofmap.metrics.metric import (
     RunValues,
     make_metric,
     prepare_metrics,
+)
+from proofmap.metrics.minimality import (
+    CompleteRegion,
+    ContrastiveRegion,
+    SufficientRegion,
+    sufficient_subsets,
 )
 from proofmap.metrics.proof import (
     THRESHOLDS,
@@ -63,9 +70,13 @@ __all__ = [
     "TARGETS",
     "THRESHOLDS",
     "AverageDrop",
+    "AxiomFinding",
+    "AxiomReport",
     "BestEffort",
     "BoxIoU",
+    "CompleteRegion",
     "Completeness",
+    "ContrastiveRegion",
     "CurveSettings",
     "Curves",
     "Decision",
@@ -106,10 +117,12 @@ __all__ = [
     "SoftDeletionGame",
     "SoftInsertionGame",
     "Soundness",
+    "SufficientRegion",
     "Target",
     "Thresholds",
     "TwoObjects",
     "best_effort",
+    "check_axioms",
     "completeness",
     "curves",
     "default_metrics",
@@ -121,6 +134,7 @@ __all__ = [
     "saliency_sweep",
     "side_by_side",
     "soundness",
+    "sufficient_subsets",
     "thresholds",
     "worst_case",
 ]
