@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,7 +11,8 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.metrics import check_axioms
 from proofmap.metrics.axioms import checks
-from proofmap.metrics.axioms.nets import PLACE, RESPONSES, REWRITTEN, SIZE, OnePixel, Small, classifier_of
+from proofmap.metrics.axioms.nets import PLACES, RESPONSES, REWRITTEN, SIZE, OnePixel, Small, classifier_of
+from tests.command import run
 
 CPU = torch.device("cpu")
 A, B, INVARIANCE = "sensitivity (a)", "sensitivity (b)", "implementation invariance"
@@ -17,11 +20,12 @@ A, B, INVARIANCE = "sensitivity (a)", "sensitivity (b)", "implementation invaria
 
 def test_one_pixel_nets_change_their_answer_with_the_pixel_and_with_nothing_else() -> None:
     for name in RESPONSES:
-        f = classifier_of(OnePixel(name), CPU)
+        row, column = PLACES[1]
+        f = classifier_of(OnePixel(name, PLACES[1]), CPU)
         x = f.blank(3)
-        x[1, :, PLACE[0], PLACE[1]] = 1.0
+        x[1, :, row, column] = 1.0
         x[2] = torch.rand(3, SIZE, SIZE)
-        x[2, :, PLACE[0], PLACE[1]] = 1.0
+        x[2, :, row, column] = 1.0
         p = f.probabilities(x)[:, 0]
         assert p[0].item() == pytest.approx(0.5, abs=1e-6) and p[1] > 0.99
         assert p[2].item() == pytest.approx(p[1].item(), abs=1e-6)
@@ -71,7 +75,11 @@ def test_hiding_each_pixel_keeps_all_three() -> None:
 
 def test_controls_that_do_not_ask_the_net_ignore_how_it_is_written_and_what_it_ignores() -> None:
     assert check_axioms("edges").kept == {A: False, B: False, INVARIANCE: True}
-    assert check_axioms("random").kept[B] is False
+    assert check_axioms("random").kept == {A: False, B: False, INVARIANCE: True}
+
+
+def test_grad_cam_finds_a_layer_in_every_net() -> None:
+    assert check_axioms("grad-cam").kept[A] is False
 
 
 def test_a_method_that_looks_at_rectifiers_depends_on_how_the_net_is_written() -> None:
@@ -97,3 +105,24 @@ def test_attribution_to_ignored_pixels_is_seen_also_where_it_is_constant() -> No
 def test_the_same_seed_gives_the_same_report() -> None:
     assert check_axioms("random", seed=1) == check_axioms("random", seed=1)
     assert checks.noise(classifier_of(Small(0), CPU).inputs, CPU).unique().numel() > 700
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_a_report_for_each_method_or_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "axioms", "edges,gradient", "--device", "cpu") == 0
+    printed = capsys.readouterr().out
+    assert "edges\n  broken  sensitivity (a)" in printed and "\ngradient\n  kept" in printed
+    assert run(monkeypatch, "axioms", "edges", "--device", "cpu", "--json") == 0
+    (report,) = json.loads(capsys.readouterr().out)
+    assert report["method"] == "edges" and len(report["findings"]) == 8
+    assert run(monkeypatch, "axioms", "edgy") == 2
+
+
+def test_targets_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "targets") == 0
+    listed = capsys.readouterr().out
+    assert "decision\n" in listed and "All about one: proofmap targets NAME" in listed

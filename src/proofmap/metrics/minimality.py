@@ -27,7 +27,7 @@ from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.games import DeletionGame, Game, InsertionGame, ReadyGame
 from proofmap.metrics.metric import METRICS, Metric
-from proofmap.metrics.targets import Decision
+from proofmap.metrics.targets import Decision, Probability
 from proofmap.plugins.settings import setting
 
 Keeps = Literal["share", "value", "label"]
@@ -59,10 +59,10 @@ class RegionMetric(Metric):
 
     def _played(self) -> dict[str, Game]:
         """The games by what they are for: keeping the label when shown and when hidden."""
-        read = {"target": Decision()} if self.keeps == "label" else {}
-        games: dict[str, Game] = {"shown": InsertionGame(**self._curve(), **read)}
+        target = Decision() if self.keeps == "label" else Probability()
+        games: dict[str, Game] = {"shown": InsertionGame(**self._curve(), target=target)}
         if self.contrastive:
-            games["hidden"] = DeletionGame(**self._curve(), **read)
+            games["hidden"] = DeletionGame(**self._curve(), target=target)
         return games
 
     def games(self) -> tuple[Game, ...]:

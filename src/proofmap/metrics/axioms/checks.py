@@ -21,7 +21,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.methods.method import Method, MethodLike, make_method
 from proofmap.metrics.axioms.nets import (
     CHANNELS,
-    PLACE,
+    PLACES,
     RESPONSES,
     REWRITTEN,
     SIZE,
@@ -90,14 +90,17 @@ def check_axioms(method: MethodLike, *, seed: int = 0, device: str | torch.devic
 def _sensitivity_a(method: Method, seed: int, device: torch.device) -> Iterator[AxiomFinding]:
     """The picture is the baseline, gray, except for one white pixel, which alone decides the first label."""
     for name in RESPONSES:
-        classifier = classifier_of(OnePixel(name), device)
-        x = classifier.blank(2)
-        x[0, :, PLACE[0], PLACE[1]] = 1.0
-        x[1, :, PLACE[0], PLACE[1] - 2] = 1.0  # another picture, for methods that compose several
-        map_ = method(classifier, x, torch.zeros(2, 1, dtype=torch.long), seed=seed)[0, 0]
-        others = torch.ones_like(map_, dtype=torch.bool)
-        others[PLACE] = False
-        share = float(outranks(map_[PLACE].view(1), map_[others]))
+        shares = []
+        for place in PLACES:
+            classifier = classifier_of(OnePixel(name, place), device)
+            x = classifier.blank(2)
+            x[0, :, place[0], place[1]] = 1.0
+            x[1, :, place[1], place[0]] = 1.0  # another picture, for methods that compose several
+            map_ = method(classifier, x, torch.zeros(2, 1, dtype=torch.long), seed=seed)[0, 0]
+            others = torch.ones_like(map_, dtype=torch.bool)
+            others[place] = False
+            shares.append(float(outranks(map_[place].view(1), map_[others])))
+        share = min(shares)
         yield AxiomFinding(
             "sensitivity (a)", f"one pixel, {name}", share, "of the others are below it", share >= MARKED
         )
