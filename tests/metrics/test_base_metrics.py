@@ -80,7 +80,7 @@ def test_a_base_metric_is_the_mean_of_its_target_over_modified_inputs(game: str,
         for k in range(3):
             g, h = base_metric(j, i, k, game, TARGET_BY_HAND[target], range(1, 17))
             assert found.auc[i, k].item() == pytest.approx(g, abs=1e-5)
-            assert found.f[i, k].item() == pytest.approx(h, abs=1e-5)
+            assert found.h[i, k].item() == pytest.approx(h, abs=1e-5)
 
 
 @pytest.mark.parametrize(

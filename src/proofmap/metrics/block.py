@@ -135,8 +135,10 @@ def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
         key: torch.cat([getattr(c, key) for c in curves])
         for key in ("labels", "f", "probabilities", "auc", "error")
     }
-    if all(c.matrix is not None for c in curves):
-        together["matrix"] = torch.cat([c.matrix for c in curves if c.matrix is not None])
+    for key in ("matrix", "whole"):
+        parts = [part for c in curves if (part := getattr(c, key)) is not None]
+        if len(parts) == len(curves):
+            together[key] = torch.cat(parts)
     return BlockResult(
         torch.cat([b.maps for b in blocks]),
         {name: torch.cat([b.values[name] for b in blocks]) for name in blocks[0].values},

@@ -71,9 +71,9 @@ class RegionMetric(Metric):
     def kept(self, curves: Curves) -> Tensor:
         """K ``(N, L, S)`` along a curve."""
         if self.keeps == "share":
-            return curves.probabilities >= self.level * curves.f[..., None]
+            return curves.probabilities >= self.level * curves.h[..., None]
         level = self.level if self.keeps == "value" else 0.5  # of decisions: in half of the draws
-        return (curves.probabilities >= level) & (curves.f >= level)[..., None]
+        return (curves.probabilities >= level) & (curves.h >= level)[..., None]
 
     def sought(self, played: Mapping[str, Curves]) -> Tensor:
         """Which sizes ``(N, L, S)`` do what is asked."""

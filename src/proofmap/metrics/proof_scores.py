@@ -83,7 +83,7 @@ class Completeness(ProofMetric):
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
-        return proof.completeness(c.auc, c.f, self.e1)
+        return proof.completeness(c.auc, c.h, self.e1)
 
     def __call__(self, judged: Judged) -> Tensor:
         return proof.worst_case(self.pairs(judged))
@@ -103,7 +103,7 @@ class Soundness(ProofMetric):
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
-        return proof.soundness(c.auc, c.f, self.e2)
+        return proof.soundness(c.auc, c.h, self.e2)
 
     def __call__(self, judged: Judged) -> Tensor:
         return proof.worst_case(self.pairs(judged))
@@ -123,7 +123,7 @@ class BestEffort(ProofMetric):
     def __call__(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
         top2, f = judged.top2
-        return proof.best_effort(c.auc, c.f, c.labels, top2, f[:, 1], self.e1)
+        return proof.best_effort(c.auc, c.h, c.labels, top2, f[:, 1], self.e1)
 
 
 def default_metrics(

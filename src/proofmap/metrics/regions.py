@@ -26,7 +26,7 @@ def above_threshold(maps: Tensor, delta: float, reading: Reading) -> Tensor:
     scaled = unit_scale(maps)
     if reading == "value":
         return scaled >= delta
-    mean = scaled.flatten(1).double().mean(dim=1).float()
+    mean = scaled.flatten(1).mean(dim=1)
     return scaled >= delta * mean.view(-1, *[1] * (maps.ndim - 1))
 
 
@@ -41,13 +41,12 @@ def largest_piece(keep: Tensor) -> Tensor:
         raise InputError(f"pieces are found on lines and in pictures, not on {axes} axes")
     inside = keep.view(len(keep), 1, *keep.shape[1:]) if axes == 2 else keep.view(len(keep), 1, 1, -1)
     window = (3, 3) if axes == 2 else (1, 3)
-    numbers = torch.arange(1, inside[0].numel() + 1, device=keep.device, dtype=torch.float64)
-    mark = numbers.view(1, *inside.shape[1:]) * inside
-    while True:
-        spread = F.max_pool2d(mark, window, stride=1, padding=tuple(side // 2 for side in window)) * inside
-        if torch.equal(spread, mark):
-            break
-        mark = spread
+    numbers = torch.arange(1, inside[0].numel() + 1, device=keep.device, dtype=torch.float32)  # exact to 2^24
+    mark, before = numbers.view(1, *inside.shape[1:]) * inside, None
+    while before is None or not torch.equal(mark, before):
+        before = mark
+        for _ in range(8):  # looking whether something changed waits for the device
+            mark = F.max_pool2d(mark, window, stride=1, padding=(window[0] // 2, 1)) * inside
     flat = mark.flatten(1).long()
     sizes = torch.zeros(len(keep), flat.shape[1] + 1, device=keep.device, dtype=torch.long)
     sizes.scatter_add_(1, flat, torch.ones_like(flat))
@@ -104,13 +103,13 @@ def crops(images: Tensor, boxes: Boxes, inputs: Inputs) -> Tensor:
 
 def _enlarging(start: Tensor, stop: Tensor, length: int) -> Tensor:
     """Weights ``(P, length, length)`` that enlarge the positions from start to stop to all positions."""
-    inside = (stop - start).clamp_min(1).double()[:, None]
-    here = torch.arange(length, device=start.device, dtype=torch.float64)
+    inside = (stop - start).clamp_min(1).float()[:, None]
+    here = torch.arange(length, device=start.device, dtype=torch.float32)
     source = ((here + 0.5) * inside / length - 0.5).clamp_min(0)
     low = source.floor()
     high = torch.minimum(low + 1, inside - 1)
     share = source - low
-    weights = torch.zeros(len(start), length, length, device=start.device, dtype=torch.float64)
+    weights = torch.zeros(len(start), length, length, device=start.device)
     for place, weight in ((low, 1 - share), (high, share)):
         index = (start[:, None] + place.long())[..., None]
         weights.scatter_add_(2, index, weight[..., None])

@@ -63,10 +63,10 @@ class EnergyInside(LocalisationMetric):
     reference: ClassVar[str] = "Wang et al. 2020 (Score-CAM)"
 
     def locate(self, judged: Judged, image: int, place: int, boxes: Sequence[Box]) -> Tensor:
-        weights = energy(judged.maps[image, place]).double()
+        weights = energy(judged.maps[image, place])
         inside = inside_boxes(boxes, weights.shape, weights.device)
         total = weights.sum()
-        return torch.where(total > 0, weights[inside].sum() / total.where(total > 0, 1.0), 0.0).float()
+        return torch.where(total > 0, weights[inside].sum() / total.where(total > 0, 1.0), 0.0)
 
 
 @METRICS.register

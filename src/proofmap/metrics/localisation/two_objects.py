@@ -63,7 +63,7 @@ def outranks(a: Tensor, b: Tensor) -> Tensor:
     ordered = b.sort().values
     below = torch.searchsorted(ordered, a.contiguous())
     through = torch.searchsorted(ordered, a.contiguous(), right=True)
-    return ((below + through).double().mean() / (2 * len(b))).float()
+    return (below + through).sum() / (2 * len(a) * len(b))
 
 
 @dataclass(frozen=True)
