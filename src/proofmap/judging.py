@@ -107,6 +107,7 @@ def evaluate(
     names: Sequence[str] | None = None,
     truth: Sequence[int | str | None] | Tensor | None = None,
     boxes: Sequence[Sequence[Box]] = (),
+    objects: Sequence[Mapping[int | str, Sequence[Box]]] = (),
     keep_maps: int | None = 50,
     seed: int = 0,
     progress: Progress | None = None,
@@ -122,6 +123,7 @@ def evaluate(
         names: one per image, for tables and files; those of the files that :func:`load_images` read when left out.
         truth: the true label of each image, by name or index, for metrics that ask for it; None or -1 where not known.
         boxes: for each image where its true label's things are, ``(left, top, right, bottom)`` in the input's pixels.
+        objects: the same for several labels of an image, by name or index: ``{"cat": [box], "dog": [box]}``.
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
     """
     names = names_of_files(images) if names is None else names
@@ -161,7 +163,10 @@ def evaluate(
     kept = len(images) if keep_maps is None else min(keep_maps, len(images))
     if boxes and len(boxes) != len(images):
         raise InputError(f"{len(boxes)} lists of boxes were given for {len(images)} images")
-    subjects = Subjects(images, label_table, truth_of(classifier, truth, len(images)), boxes)
+    if objects and len(objects) != len(images):
+        raise InputError(f"objects of {len(objects)} images were given for {len(images)} images")
+    known = [{label_index(a, classifier.names): found for a, found in some.items()} for some in objects]
+    subjects = Subjects(images, label_table, truth_of(classifier, truth, len(images)), boxes, known)
     ready = [method.prepare(classifier) for method in chosen]
     made, seconds = MadeMaps(ready), [0.0] * len(ready)
     judged: list[list[BlockResult]] = [[] for _ in ready]

@@ -14,6 +14,11 @@ VARIANTS = [
     "insertion:fill=noise,points=5,draws=3,ties=random",
     "deletion",
     "deletion:curve=released",
+    "insertion:target=log-probability,points=6",
+    "lerf",
+    "soft-insertion",
+    "soft-insertion:share=0.3,ties=random",
+    "soft-deletion:fill=noise,draws=2",
     "deletion:within=0.2:0.6,fill=gray(color=0:0.5:1)",
 ]
 

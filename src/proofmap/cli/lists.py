@@ -1,4 +1,4 @@
-"""The lists: methods, metrics, fills and games with their settings; models and datasets."""
+"""The lists: methods, metrics, fills, games and targets with their settings; models and datasets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proofmap.data import list_datasets
 from proofmap.fills import FILLS
 from proofmap.methods import METHODS, Method
 from proofmap.methods.facts import FAMILIES, facts_of
-from proofmap.metrics import GAMES, METRICS
+from proofmap.metrics import GAMES, METRICS, TARGETS
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 from proofmap.results import tables
@@ -46,6 +46,11 @@ def fills(name: Name = None, as_json: AsJson = False) -> None:
 def games(name: Name = None, as_json: AsJson = False) -> None:
     """The games that maps are judged by, and the settings; of one by NAME everything."""
     _list(GAMES, name, as_json, "insertion:fill=blur,points=16")
+
+
+def targets(name: Name = None, as_json: AsJson = False) -> None:
+    """What games can read off the net, and the settings; of one by NAME everything."""
+    _list(TARGETS, name, as_json, "decision:k=5, or inside another's: completeness:target=decision(k=5)")
 
 
 def _list(registry: Registry[Any], name: str | None, as_json: bool, example: str) -> None:

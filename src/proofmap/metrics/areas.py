@@ -48,6 +48,12 @@ class Insertion(GameMetric):
     description: ClassVar[str] = "area under the insertion curve of the first label"
     reference: ClassVar[str] = "Petsiuk et al. 2018 (RISE); the paper's AUC"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(
+            self, "limits", self.target.limits
+        )  # of this one; the class tells those of probabilities
+
     def pairs(self, judged: Judged) -> Tensor:
         return self.curves(judged).auc
 

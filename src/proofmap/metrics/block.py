@@ -20,6 +20,7 @@ from proofmap.metrics.curves import Curves
 from proofmap.metrics.games import Game, InsertionGame
 from proofmap.metrics.metric import ReadyMetric
 from proofmap.metrics.proof_scores import ProofMetric
+from proofmap.metrics.targets import Probability
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,16 @@ class Subjects:
     labels: Tensor
     truth: Tensor | None = None
     boxes: Sequence[Sequence[Box]] = ()
+    objects: Sequence[Mapping[int, Sequence[Box]]] = ()
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __getitem__(self, places: slice) -> Subjects:
         truth = None if self.truth is None else self.truth[places]
-        return Subjects(self.images[places], self.labels[places], truth, self.boxes[places])
+        return Subjects(
+            self.images[places], self.labels[places], truth, self.boxes[places], self.objects[places]
+        )
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ def judge_block(
         method=method,
         truth=None if subjects.truth is None else subjects.truth.to(subjects.images.device),
         boxes=subjects.boxes,
+        objects=subjects.objects,
         seed=seed,
         progress=progress,
         games=games,
@@ -130,8 +135,10 @@ def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
         key: torch.cat([getattr(c, key) for c in curves])
         for key in ("labels", "f", "probabilities", "auc", "error")
     }
-    if all(c.matrix is not None for c in curves):
-        together["matrix"] = torch.cat([c.matrix for c in curves if c.matrix is not None])
+    for key in ("matrix", "whole"):
+        parts = [part for c in curves if (part := getattr(c, key)) is not None]
+        if len(parts) == len(curves):
+            together[key] = torch.cat(parts)
     return BlockResult(
         torch.cat([b.maps for b in blocks]),
         {name: torch.cat([b.values[name] for b in blocks]) for name in blocks[0].values},
@@ -143,7 +150,12 @@ def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
 def _shown_game(metrics: Sequence[ReadyMetric]) -> Game:
     """The insertion game that the metrics already play, so that pictures cost nothing more: that of the proofs first."""
     first = sorted(metrics, key=lambda ready: not isinstance(ready.metric, ProofMetric))
-    played = [game for ready in first for game in ready.games if isinstance(game, InsertionGame)]
+    played = [
+        game
+        for ready in first
+        for game in ready.games
+        if isinstance(game, InsertionGame) and game.target == Probability()
+    ]
     return [*played, InsertionGame()][0]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import steady_kernels
+from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
 from proofmap.core.labels import NO_LABEL
@@ -33,6 +35,8 @@ class Judged:
         method: the method itself, to run it again: see :meth:`maps_again`. None where only its maps are known.
         truth: the true labels ``(N,)``, -1 where the data does not know; None where it knows of no image.
         boxes: where the true label's things are, for each image, in its own positions; empty where nobody knows.
+        objects: for each image where the things of its labels are, by label, also of labels that are not the true one;
+            empty where nobody knows.
         seed: of everything that is drawn.
         games: games that are ready, by their descriptions; others are made ready when they are asked for.
     """
@@ -44,11 +48,13 @@ class Judged:
     method: ReadyMethod | None = None
     truth: Tensor | None = None
     boxes: Sequence[Sequence[Box]] = ()
+    objects: Sequence[Mapping[int, Sequence[Box]]] = ()
     seed: int = 0
     progress: Progress = field(default_factory=Silent)
     games: Mapping[Game, ReadyGame] = field(default_factory=dict)
     _played: dict[ReadyGame, Curves] = field(default_factory=dict, repr=False)
     _probabilities: Tensor | None = field(default=None, repr=False)
+    _read: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
 
     @property
     def inputs(self) -> Inputs:
@@ -93,6 +99,34 @@ class Judged:
                 progress=self.progress,
             )
         return self._played[ready]
+
+    def places(self, image: int, label: int) -> Sequence[Box]:
+        """Where things of this label are known to be in this image; empty where nobody knows."""
+        if self.objects and label in self.objects[image]:
+            return self.objects[image][label]
+        true = self.truth is not None and label != NO_LABEL and int(self.truth[image]) == label
+        return self.boxes[image] if true and len(self.boxes) else ()
+
+    @torch.no_grad()
+    def read(self, what: Hashable, build: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """f(z, a) ``(N, L)`` of an input z made for each pair: ``build`` gives inputs ``(B, *shape)`` for the images
+        ``(B,)`` and places of labels ``(B,)``. One pass for a pair; what has the same name ``what`` is read once.
+        """
+        if what not in self._read:
+            image, place = (self.labels != NO_LABEL).nonzero(as_tuple=True)
+            asked = self.labels[image, place]
+
+            def run(start: int, stop: int) -> Tensor:
+                made = build(image[start:stop], place[start:stop])
+                log_f = self.classifier.log_f(self.classifier(made))
+                return log_f.gather(1, asked[start:stop, None])[:, 0]
+
+            with steady_kernels(tf32=False):
+                rows = in_batches(run, len(image), self.classifier.batches[0], item="modified image")
+            found = torch.full(self.labels.shape, torch.nan, device=self.images.device)
+            found[image, place] = torch.cat(rows).exp() if rows else found.new_zeros(0)
+            self._read[what] = found
+        return self._read[what]
 
     def maps_again(
         self,

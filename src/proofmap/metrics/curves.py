@@ -22,6 +22,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.core.ranking import Ties
 from proofmap.fills import Fill
 from proofmap.metrics.games import Game, ReadyGame, make_game
+from proofmap.metrics.targets import Target
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class Curves:
 
     ``probabilities`` is ``(N, L, S)`` at ``counts`` ``(S,)`` of ``positions``; ``auc`` and ``error`` are ``(N, L)``
     (``error``: how much the area changes when every second step is left out); ``matrix[i, a, b]`` is the area of
-    label b under the map of label a. Places without a label hold NaN. ``f`` is f(x, a) on the whole image.
+    label b under the map of label a. Places without a label hold NaN. ``f`` is f(x, a) on the whole image
+    and ``whole`` what the game reads there: the same, unless it reads something else than probabilities, of which
+    ``probabilities`` then are the values.
     """
 
     game: str
@@ -43,6 +46,12 @@ class Curves:
     error: Tensor
     matrix: Tensor | None
     settings: dict[str, object]
+    whole: Tensor | None = None
+
+    @property
+    def h(self) -> Tensor:
+        """The game's target on the whole image ``(N, L)``, with which its areas are to be compared."""
+        return self.f if self.whole is None else self.whole
 
 
 def insertion(classifier: Classifier, images: Tensor, maps: Tensor, labels: Tensor, **options: Any) -> Curves:
@@ -78,6 +87,7 @@ def curves(
     within: tuple[float, float] | None = None,
     ties: Ties | None = None,
     draws: int | None = None,
+    target: str | Target | None = None,
     matrix: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
@@ -86,8 +96,17 @@ def curves(
 
     Args:
         curve: settings by name: ``paper``, ``released``, ``rise`` or ``restricted``.
+        target: what is read off the net: ``probability`` when left out, ``decision``, ``margin``, ...
     """
-    options = {"curve": curve, "fill": fill, "points": points, "within": within, "ties": ties, "draws": draws}
+    options = {
+        "curve": curve,
+        "fill": fill,
+        "points": points,
+        "within": within,
+        "ties": ties,
+        "draws": draws,
+        "target": target,
+    }
     chosen = make_game(game, **{key: value for key, value in options.items() if value is not None})
     ready = chosen.prepare(classifier)
     return play(ready, classifier, images, maps, labels, matrix=matrix, seed=seed, progress=progress)
@@ -179,7 +198,7 @@ class _Runner:
             in_batches(
                 run_jobs, len(job_map), self.classifier.batches[0], cost=self.draws, item="masked image"
             )
-        return self._record(values, f)
+        return self._record(values, f, ends[True])
 
     def _read(self, keep: Tensor, image: Tensor) -> Tensor:
         """What the game reads off ``(B, A)``, the mean over the draws of the fill, for keep-masks ``(B, n)``."""
@@ -198,6 +217,7 @@ class _Runner:
         safe = self.labels.clamp_min(0)
         logits = self.classifier.logits(self.images)
         f = self.classifier.log_f(logits).exp().gather(1, safe)
+        whole = self.game.read(self.classifier, logits).gather(1, safe)
         nothing = torch.zeros(len(self.images), self.n, dtype=torch.bool, device=self.images.device)
         rows = in_batches(
             lambda a, b: self._read(nothing[a:b], torch.arange(a, b, device=nothing.device)),
@@ -205,10 +225,9 @@ class _Runner:
             self.classifier.batches[0],
             cost=self.draws,
         )
-        whole = self.game.read(self.classifier, logits).gather(1, safe)
         return f, {True: whole, False: torch.cat(rows).gather(1, safe)}
 
-    def _record(self, values: Tensor, f: Tensor) -> Curves:
+    def _record(self, values: Tensor, f: Tensor, whole: Tensor) -> Curves:
         if not bool(values.isfinite().all()):
             raise InputError("the net returned NaN on a masked image; check its weights and preprocessing")
         none = self.labels == NO_LABEL
@@ -233,6 +252,7 @@ class _Runner:
             error=(areas - halves).abs().to(own),
             matrix=cross,
             settings={**self.ready.record(), **_label_record(self.classifier)},
+            whole=whole.masked_fill(none, torch.nan),
         )
 
 

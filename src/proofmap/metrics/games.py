@@ -17,6 +17,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.ranking import Ties, rank
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.metrics.quadrature import Quadrature, Rule
+from proofmap.metrics.targets import Probability, Target
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, setting, setting_names
 from proofmap.plugins.specs import make_plugin
@@ -45,6 +46,7 @@ class CurveSettings(Plugin):
     within: tuple[float, float] = setting((0.0, 1.0), "the range of shares that counts, such as 0.2:0.6")
     ties: Ties = setting("index", "which of two equal positions comes first")
     draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
+    target: Target = setting(Probability(), "what is read off the net at every step")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,6 +66,8 @@ class Game(CurveSettings):
     """The description of a game. A subclass says which positions are shown after ``count`` of them were taken."""
 
     noun: ClassVar[str] = "game"
+    soft: ClassVar[bool] = False
+    """Whether positions are shown in part: ``order`` and ``shown`` then give shares from 0 to 1."""
 
     @classmethod
     def make(cls, spec: Any) -> Game:
@@ -78,8 +82,8 @@ class Game(CurveSettings):
         raise NotImplementedError(f"{type(self).__name__} must say which positions are shown")
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
-        """What is read off ``(B, A)``: a number for every label; its probability unless a game says otherwise."""
-        return classifier.log_f(logits).exp()
+        """What is read off ``(B, A)``: a number for every label; the target's unless a game says otherwise."""
+        return self.target.read(classifier, logits)
 
     def prepare(self, classifier: Classifier) -> ReadyGame:
         return ReadyGame(self, self.fill.prepare(classifier))
@@ -128,6 +132,20 @@ class DeletionGame(Game):
         return ranks >= count
 
 
+@GAMES.register
+@dataclass(frozen=True, kw_only=True)
+class LerfGame(Game):
+    """The bottom s positions are hidden, s = 1 .. n: least relevant first."""
+
+    name: ClassVar[str] = "lerf"
+    description: ClassVar[str] = "the bottom positions are hidden, worst first"
+    reference: ClassVar[str] = "Samek et al. 2017; Tomsett et al. 2020"
+    shortcuts: ClassVar[Shortcuts] = DeletionGame.shortcuts
+
+    def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
+        return ranks < ranks.shape[1] - count
+
+
 @dataclass(frozen=True, eq=False)
 class ReadyGame(Ready):
     """A game with its fill ready for one classifier; equal to another when the same numbers come out."""
@@ -149,7 +167,8 @@ class ReadyGame(Ready):
         own = {k: v for k, v in g.settings().items() if k not in setting_names(CurveSettings)}
         draws = {"draws": g.draws} if self.fill.random else {}
         steps = {"points": g.points, "rule": g.rule, "within": list(g.within), "ties": g.ties}
-        return {**own, **self.fill.record(), **steps, **draws}
+        target = {} if g.target == Probability() else {"target": g.target.title()}
+        return {**own, **self.fill.record(), **steps, **draws, **target}
 
 
 def make_game(game: str | Game, **settings: Any) -> Game:

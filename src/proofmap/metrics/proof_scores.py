@@ -1,4 +1,10 @@
-"""The paper's scores as metrics: worst-case completeness and soundness, and best effort."""
+"""The paper's scores as metrics: worst-case completeness and soundness, and best effort.
+
+They rest on a base metric g (Definition 3.3): a game, the fill and the range of its curve, and a target read off the net.
+The paper's AUC is the insertion game read by probability; every other choice makes a completeness and a soundness too,
+
+    alpha(x, a) = min( max(g, e1) / h , 1 ),    beta(x, a) = min( max(h, e2) / g , 1 ),    h = h(x, a) of the whole input.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +14,13 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from proofmap.core.errors import InputError
 from proofmap.metrics import proof
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
 from proofmap.metrics.context import Judged
-from proofmap.metrics.games import CURVES, Shortcuts
+from proofmap.metrics.games import CURVES, Game, InsertionGame, ReadyGame, Shortcuts
 from proofmap.metrics.metric import METRICS, Metric
-from proofmap.plugins.settings import setting, setting_names
+from proofmap.plugins.settings import setting, setting_names, settings_of
 
 E1 = "floor of the AUC in completeness: labels with f <= e1 count as proved"
 REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
@@ -23,6 +30,8 @@ REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
 class ProofMetric(GameMetric):
     """A metric of the paper's definition. ``thresholds`` names both of the paper's; a metric takes the one it uses."""
 
+    base: Game = setting(InsertionGame(), "the game that modifies the input; its curve is drawn as said here")
+
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = REFERENCE
@@ -30,6 +39,27 @@ class ProofMetric(GameMetric):
         "thresholds": {name: asdict(pair) for name, pair in proof.THRESHOLDS.items()},
         "curve": CURVES,
     }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        usual = {info.name: info.default for info in settings_of(type(self.base))}
+        if any(value != usual[name] for name, value in self.base.curve().items()):
+            raise InputError(
+                f"{self.name}: the curve of base={self.base.name} is drawn with the settings of {self.name}; "
+                "write fill=, points=, ... there"
+            )
+        if self.target.limits[0] < 0:
+            raise InputError(
+                f"{self.name} is a ratio, and the target {self.target.name!r} may be below zero; take one that is not, "
+                "such as probability, decision or rival"
+            )
+
+    @property
+    def game(self) -> Game:
+        return self.base.changed(**self.curve())
+
+    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
+        return {key: value for key, value in super().record(games).items() if key != "base"}
 
     @classmethod
     def expand_shortcut(cls, key: str, value: Any) -> Mapping[str, Any]:
@@ -53,7 +83,7 @@ class Completeness(ProofMetric):
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
-        return proof.completeness(c.auc, c.f, self.e1)
+        return proof.completeness(c.auc, c.h, self.e1)
 
     def __call__(self, judged: Judged) -> Tensor:
         return proof.worst_case(self.pairs(judged))
@@ -73,7 +103,7 @@ class Soundness(ProofMetric):
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
-        return proof.soundness(c.auc, c.f, self.e2)
+        return proof.soundness(c.auc, c.h, self.e2)
 
     def __call__(self, judged: Judged) -> Tensor:
         return proof.worst_case(self.pairs(judged))
@@ -93,7 +123,7 @@ class BestEffort(ProofMetric):
     def __call__(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
         top2, f = judged.top2
-        return proof.best_effort(c.auc, c.f, c.labels, top2, f[:, 1], self.e1)
+        return proof.best_effort(c.auc, c.h, c.labels, top2, f[:, 1], self.e1)
 
 
 def default_metrics(

@@ -97,9 +97,12 @@ def its_order_is_one_rank_per_position(game: Game) -> None:
     keys = streams.image_keys(flat, "ties")
     ranks = game.order(flat, keys)
     assert ranks.shape == (len(flat), n), f"ranks are {tuple(ranks.shape)}, expected {(len(flat), n)}"
-    assert not ranks.is_floating_point(), f"ranks are {ranks.dtype}, expected whole numbers"
-    low, high = int(ranks.min()), int(ranks.max())
-    assert low >= 0 and high < n, f"ranks lie between {low} and {high}, expected 0 .. {n - 1}"
+    low, high = float(ranks.min()), float(ranks.max())
+    if game.soft:
+        assert low >= 0 and high <= 1, f"shares lie between {low:g} and {high:g}, expected 0 to 1"
+    else:
+        assert not ranks.is_floating_point(), f"ranks are {ranks.dtype}, expected whole numbers"
+        assert low >= 0 and high < n, f"ranks lie between {low:g} and {high:g}, expected 0 .. {n - 1}"
     turned = torch.tensor([4, 2, 0])
     same = torch.equal(game.order(flat[turned], keys[turned]), ranks[turned])
     assert same, "the ranks of a map depend on the other maps"
@@ -107,13 +110,18 @@ def its_order_is_one_rank_per_position(game: Game) -> None:
 
 @check_game.promise
 def what_is_shown_is_boolean_and_depends_on_ranks_and_count_alone(game: Game) -> None:
+    """A soft game shows shares of positions, from 0 to 1, in place of whole ones."""
     n = PICTURES.count
-    ranks = rank(normal(6, n))
+    ranks = normal(6, n, seed=2).sigmoid() if game.soft else rank(normal(6, n))
     count = torch.tensor([0, 1, n // 3, n // 2, n - 1, n])[:, None]
     given = ranks.clone(), count.clone()
     shown = game.shown(ranks, count)
     assert shown.shape == ranks.shape, f"shown is {tuple(shown.shape)}, expected {tuple(ranks.shape)}"
-    assert shown.dtype == torch.bool, f"shown is {shown.dtype}, expected torch.bool"
+    if game.soft:
+        inside = bool(((shown >= 0) & (shown <= 1)).all())
+        assert shown.is_floating_point() and inside, "a soft game shows shares between 0 and 1"
+    else:
+        assert shown.dtype == torch.bool, f"shown is {shown.dtype}, expected torch.bool"
     assert torch.equal(ranks, given[0]) and torch.equal(count, given[1]), "the ranks or counts were changed"
     assert torch.equal(game.shown(ranks, count), shown), "the same ranks and count show other positions"
     for row in range(6):

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
@@ -38,6 +38,12 @@ N = 4
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3], [3, 1, 2]])
 TRUTH = torch.tensor([2, 3, 0, -1])
 BOXES: Sequence[Sequence[Box]] = (((1, 1, 5, 4),), (), ((0, 0, 10, 8), (2, 3, 4, 6)), ((3, 2, 9, 8),))
+OBJECTS: Sequence[Mapping[int, Sequence[Box]]] = (
+    {2: ((1, 1, 5, 4),), 0: ((6, 0, 10, 8),)},
+    {},
+    {0: ((0, 0, 4, 4),), 3: ((5, 4, 10, 8),), 2: ((1, 5, 4, 8),)},
+    {3: ((3, 2, 9, 8),), 1: ((0, 0, 3, 2),)},
+)
 LOOKS = 2
 """Passes for f of an image itself that no metric needs to announce."""
 
@@ -66,7 +72,17 @@ def judged(
     x, ready = values(inputs, N)[some], (method or GradientInput()).prepare(f)
     maps = ready(x, labels[some])
     boxes = [BOXES[i] for i in some] if inputs is PICTURES else ()
-    return Watched(f, x, labels[some].clone(), maps, method=ready, truth=TRUTH[some], boxes=boxes)
+    objects = [OBJECTS[i] for i in some] if inputs is PICTURES else ()
+    return Watched(
+        f,
+        x,
+        labels[some].clone(),
+        maps,
+        method=ready,
+        truth=TRUTH[some],
+        boxes=boxes,
+        objects=objects,
+    )
 
 
 def per_image(check: Callable[[Metric], None]) -> Callable[[Metric], None]:
@@ -233,6 +249,7 @@ def what_is_judged_stays_as_it_is(metric: Metric) -> None:
     for name in ("images", "labels", "maps", "truth"):
         assert torch.equal(getattr(j, name), getattr(before, name)), f"judged.{name} was changed"
     assert j.boxes == before.boxes, "judged.boxes was changed"
+    assert j.objects == before.objects, "judged.objects was changed"
 
 
 @per_image

@@ -1,0 +1,109 @@
+"""What becomes of the net's confidence when it sees the explanation alone, or the rest alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.core.ranking import Ties
+from proofmap.fills import Fill, Gray
+from proofmap.metrics.context import Judged
+from proofmap.metrics.games import Game, ReadyGame
+from proofmap.metrics.metric import METRICS, Metric
+from proofmap.metrics.soft_games import SoftDeletionGame, SoftInsertionGame
+from proofmap.plugins.settings import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfidenceMetric(Metric):
+    """A metric that compares f(x, a) with f of one modified input, o; the value of an image is that of its first label."""
+
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    plays: ClassVar[type[SoftInsertionGame]] = SoftInsertionGame
+
+    fill: Fill = setting(Gray(), "what hidden positions show")
+    share: float | None = setting(
+        None, "show this share of the positions whole, and no other; none: as the map says", above=0, most=1
+    )
+    ties: Ties = setting("index", "which of two equal positions comes first, where there is a share")
+    draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
+
+    @property
+    def game(self) -> Game:
+        return self.plays(fill=self.fill, share=self.share, ties=self.ties, draws=self.draws)
+
+    def games(self) -> tuple[Game, ...]:
+        return (self.game,)
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return self.pairs(judged)[:, 0]
+
+    def pairs(self, judged: Judged) -> Tensor:
+        seen = judged.play(self.game)
+        return self.compare(seen.f, seen.auc).where(~seen.f.isnan(), torch.nan)
+
+    def compare(self, f: Tensor, o: Tensor) -> Tensor:
+        """The values ``(N, L)`` from the confidence in the whole input and in the modified one."""
+        raise NotImplementedError
+
+    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
+        return {**games[self.game].record()}
+
+
+def drop(f: Tensor, o: Tensor) -> Tensor:
+    """max(0, f - o) / f, and 0 where f = 0: nothing can drop.
+
+    >>> drop(torch.tensor([0.8, 0.5, 0.0]), torch.tensor([0.2, 0.6, 0.0]))
+    tensor([0.7500, 0.0000, 0.0000])
+    """
+    return ((f - o).clamp_min(0) / f).where(f > 0, 0.0)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class AverageDrop(ConfidenceMetric):
+    """max(0, f - o) / f, with o the confidence when each position is shown as much as the map says.
+
+    The mean over images is the average drop (in per cent there, as a share here).
+    """
+
+    name: ClassVar[str] = "average-drop"
+    kind: ClassVar[str] = "average-drop"
+    higher_is_better: ClassVar[bool] = False
+    description: ClassVar[str] = "share of the confidence that is lost when only the explanation is shown"
+    reference: ClassVar[str] = "Chattopadhay et al. 2018 (Grad-CAM++)"
+
+    def compare(self, f: Tensor, o: Tensor) -> Tensor:
+        return drop(f, o)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class IncreaseInConfidence(ConfidenceMetric):
+    """1 where o > f: the net is more confident in the explanation than in the whole input. The mean is a share of images."""
+
+    name: ClassVar[str] = "increase-in-confidence"
+    kind: ClassVar[str] = "increase-in-confidence"
+    higher_is_better: ClassVar[bool] = True
+    description: ClassVar[str] = "whether showing only the explanation makes the net more confident"
+    reference: ClassVar[str] = "Chattopadhay et al. 2018 (Grad-CAM++)"
+
+    def compare(self, f: Tensor, o: Tensor) -> Tensor:
+        return (o > f).float()
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class DropInDeletion(AverageDrop):
+    """max(0, f - o) / f, with o the confidence when each position is hidden as much as the map says."""
+
+    name: ClassVar[str] = "drop-in-deletion"
+    kind: ClassVar[str] = "drop-in-deletion"
+    plays: ClassVar[type[SoftInsertionGame]] = SoftDeletionGame
+    higher_is_better: ClassVar[bool] = True
+    description: ClassVar[str] = "share of the confidence that is lost when the explanation is hidden"
+    reference: ClassVar[str] = "Jung and Oh 2021 (LIFT-CAM)"

@@ -1,0 +1,126 @@
+"""The pointing game, the box of weakly supervised localisation, and the energy inside the boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Box
+from proofmap.metrics.context import Judged
+from proofmap.metrics.localisation.known import LocalisationMetric, energy, known_places
+from proofmap.metrics.metric import METRICS
+from proofmap.metrics.regions import (
+    Piece,
+    Reading,
+    above_threshold,
+    box_distance,
+    boxes_around,
+    inside_boxes,
+    largest_piece,
+)
+from proofmap.plugins.settings import setting
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class PointingGame(LocalisationMetric):
+    """1 where the map's largest value lies in a box of its label, or within ``tolerance`` positions of one.
+
+    Where several positions share the largest value, the share of them that hit: a constant map has the boxes' area, and no
+    rule about ties makes it lucky.
+    """
+
+    name: ClassVar[str] = "pointing-game"
+    kind: ClassVar[str] = "pointing-game"
+    description: ClassVar[str] = "whether the map's maximum lies in a box of its label"
+    reference: ClassVar[str] = "Zhang et al. 2018 (excitation backprop)"
+    tolerance: float = setting(15.0, "how far from a box the maximum may be, in positions", least=0)
+
+    def locate(self, judged: Judged, image: int, place: int, boxes: Sequence[Box]) -> Tensor:
+        map_ = judged.maps[image, place]
+        hit = torch.zeros_like(map_, dtype=torch.bool)
+        for box in boxes:
+            hit |= box_distance(box, map_.shape, map_.device) <= self.tolerance
+        return hit[map_ == map_.max()].float().mean()
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class EnergyInside(LocalisationMetric):
+    """The share of the map's energy, sum of max(M, 0), that lies inside the boxes of its label; 0 for a map without any.
+
+    A map without structure has the boxes' area, so that big things look well explained: compare with a control.
+    """
+
+    name: ClassVar[str] = "energy-inside"
+    kind: ClassVar[str] = "energy-inside"
+    description: ClassVar[str] = "share of the map's positive values inside the boxes of its label"
+    reference: ClassVar[str] = "Wang et al. 2020 (Score-CAM)"
+
+    def locate(self, judged: Judged, image: int, place: int, boxes: Sequence[Box]) -> Tensor:
+        weights = energy(judged.maps[image, place])
+        inside = inside_boxes(boxes, weights.shape, weights.device)
+        total = weights.sum()
+        return torch.where(total > 0, weights[inside].sum() / total.where(total > 0, 1.0), 0.0)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class BoxIoU(LocalisationMetric):
+    """Intersection over union of the box around the map's thresholded part with the best box of its label.
+
+    The map is scaled to run from 0 to 1; 0.2 of its maximum is CAM's threshold. With ``hit=0.5`` the value is 1 where the
+    overlap reaches one half, and its mean the accuracy of weakly supervised localisation. That accuracy depends much on the
+    threshold: compare methods over several, or tune it on other images.
+    """
+
+    name: ClassVar[str] = "box-iou"
+    kind: ClassVar[str] = "box-iou"
+    description: ClassVar[str] = "overlap of the box around a map's top values with the box of its label"
+    reference: ClassVar[str] = "Zhou et al. 2016 (CAM); Choe et al. 2020"
+    delta: float = setting(0.2, "the threshold", least=0)
+    reading: Reading = setting("value", "delta times the map's mean, or the value delta itself")
+    piece: Piece = setting(
+        "largest", "the box is around all that reaches the threshold, or its largest piece"
+    )
+    hit: float | None = setting(None, "1 where the overlap is at least this, 0 elsewhere", above=0, most=1)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        if not judged.inputs.has_neighbours:
+            raise InputError(f"box-iou draws a box; {judged.inputs.noun} have none, so leave this metric out")
+        found = torch.full(judged.labels.shape, torch.nan, device=judged.maps.device)
+        known = list(known_places(judged))
+        if not known:
+            return found
+        images, places = [image for image, _, _ in known], [place for _, place, _ in known]
+        keep = above_threshold(judged.maps[images, places], self.delta, self.reading)
+        drawn = boxes_around(largest_piece(keep) if self.piece == "largest" else keep)
+        for k, (image, place, boxes) in enumerate(known):
+            own = as_box(drawn.start[k].tolist(), drawn.stop[k].tolist())
+            found[image, place] = max(overlap(own, box) for box in boxes)
+        return found if self.hit is None else (found >= self.hit).float().where(~found.isnan(), torch.nan)
+
+
+def as_box(start: Sequence[int], stop: Sequence[int]) -> Box:
+    """Left, top, right, bottom from the first and last positions along each axis; a line is one position high."""
+    (top, left), (bottom, right) = ((0, *start), (1, *stop)) if len(start) == 1 else (start, stop)
+    return (left, top, right, bottom)
+
+
+def overlap(one: Box, other: Box) -> float:
+    """Intersection over union of two boxes; 0 where both are empty.
+
+    >>> overlap((0, 0, 2, 2), (1, 0, 3, 2))
+    0.3333333333333333
+    """
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    both = max(width, 0.0) * max(height, 0.0)
+    areas = [(b[2] - b[0]) * (b[3] - b[1]) for b in (one, other)]
+    union = sum(areas) - both
+    return both / union if union > 0 else 0.0

@@ -1,0 +1,185 @@
+"""How little suffices: the smallest sufficient, contrastive and complete regions, read off any ranking.
+
+With K(z) = "z keeps the label a", and the top s positions of the map shown, or hidden,
+
+    sufficient     least s with K(top s shown)                                    a sufficient input subset
+    contrastive    least s with K(top s shown) and not K(top s hidden)            ... without which the label is lost
+    complete       least s that is contrastive, with f(top s shown) as large as f(x, a), up to a tolerance
+
+All are read off one insertion and one deletion curve: one batched pass for every label of every image, and none at all
+where those games are played anyway. Sizes are found on the curves' grid, so that they are at most one step too large
+where the label, once kept, stays kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.core import streams
+from proofmap.core.ranking import Ties, rank
+from proofmap.fills import Fill, Gray
+from proofmap.metrics.context import Judged
+from proofmap.metrics.curves import Curves
+from proofmap.metrics.games import DeletionGame, Game, InsertionGame, ReadyGame
+from proofmap.metrics.metric import METRICS, Metric
+from proofmap.metrics.targets import Decision, Probability
+from proofmap.plugins.settings import setting
+
+Keeps = Literal["share", "value", "label"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionMetric(Metric):
+    """The size of the smallest top part of a map that does something, as a share of the positions.
+
+    NaN where no part does, which is for the net and the fill to decide, not for the map: the whole image has f below the
+    level, is not decided for the label, or loses nothing when all is hidden. An image's value is its first label's.
+    """
+
+    higher_is_better: ClassVar[bool] = False
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    contrastive: ClassVar[bool] = False
+
+    keeps: Keeps = setting(
+        "share", "the label is kept where f is level * f(x, a), or level, or where the net decides for it"
+    )
+    level: float = setting(0.9, "of f, for share and value", above=0, most=1)
+    fill: Fill = setting(Gray(), "what hidden positions show")
+    points: int | Literal["all"] = setting(32, "sizes that are tried, or all positions one by one", least=1)
+    ties: Ties = setting("index", "which of two equal positions comes first")
+    draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
+
+    def _curve(self) -> dict[str, Any]:
+        return {"fill": self.fill, "points": self.points, "ties": self.ties, "draws": self.draws}
+
+    def _played(self) -> dict[str, Game]:
+        """The games by what they are for: keeping the label when shown and when hidden."""
+        target = Decision() if self.keeps == "label" else Probability()
+        games: dict[str, Game] = {"shown": InsertionGame(**self._curve(), target=target)}
+        if self.contrastive:
+            games["hidden"] = DeletionGame(**self._curve(), target=target)
+        return games
+
+    def games(self) -> tuple[Game, ...]:
+        return tuple(dict.fromkeys(self._played().values()))
+
+    def kept(self, curves: Curves) -> Tensor:
+        """K ``(N, L, S)`` along a curve."""
+        if self.keeps == "share":
+            return curves.probabilities >= self.level * curves.h[..., None]
+        level = self.level if self.keeps == "value" else 0.5  # of decisions: in half of the draws
+        return (curves.probabilities >= level) & (curves.h >= level)[..., None]
+
+    def sought(self, played: Mapping[str, Curves]) -> Tensor:
+        """Which sizes ``(N, L, S)`` do what is asked."""
+        return self.kept(played["shown"])
+
+    def counts(self, judged: Judged) -> Tensor:
+        """The least number of positions ``(N, L)``; NaN where none does it."""
+        played = {use: judged.play(game) for use, game in self._played().items()}
+        found = self.sought(played)
+        first = played["shown"].counts.to(found.device)[found.int().argmax(dim=2)].float()
+        labelled = ~played["shown"].f.isnan()
+        return first.where(found.any(dim=2) & labelled, torch.nan)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        return self.counts(judged) / judged.inputs.count
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return self.pairs(judged)[:, 0]
+
+    def regions(self, judged: Judged) -> Tensor:
+        """The regions themselves ``(N, L, *positions)``, booleans; empty where there is none."""
+        keys = streams.image_keys(judged.images, judged.seed, "ties").repeat_interleave(
+            judged.labels.shape[1]
+        )
+        ranks = rank(judged.maps.flatten(0, 1), ties=self.ties, keys=keys)
+        counts = self.counts(judged).nan_to_num(0).flatten()
+        return (ranks < counts[:, None]).view(judged.maps.shape)
+
+    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
+        own = {key: value for key, value in self.settings().items() if key not in self._curve()}
+        drawn = games[self._played()["shown"]].record()
+        return {**own, **{key: value for key, value in drawn.items() if key not in ("game", "target")}}
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class SufficientRegion(RegionMetric):
+    """The least s for which the top s positions alone keep the label."""
+
+    name: ClassVar[str] = "sufficient-region"
+    kind: ClassVar[str] = "sufficient-region"
+    description: ClassVar[str] = "smallest top share of the map that keeps the label when shown alone"
+    reference: ClassVar[str] = "Carter et al. 2019 (sufficient input subsets); Chockler et al. (ReX)"
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class ContrastiveRegion(RegionMetric):
+    """The least s for which the top s positions alone keep the label, and all others without them do not."""
+
+    name: ClassVar[str] = "contrastive-region"
+    kind: ClassVar[str] = "contrastive-region"
+    contrastive: ClassVar[bool] = True
+    description: ClassVar[str] = "smallest top share that keeps the label, and loses it when hidden"
+    reference: ClassVar[str] = "Chockler et al. (ReX)"
+
+    def sought(self, played: Mapping[str, Curves]) -> Tensor:
+        return self.kept(played["shown"]) & ~self.kept(played["hidden"])
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class CompleteRegion(ContrastiveRegion):
+    """The least s that is contrastive and has the confidence of the whole: |f(top s shown) - f(x, a)| <= tolerance * f(x, a)."""
+
+    name: ClassVar[str] = "complete-region"
+    kind: ClassVar[str] = "complete-region"
+    description: ClassVar[str] = "smallest contrastive top share with the same confidence as the whole input"
+    tolerance: float = setting(0.05, "how far from f(x, a) counts as the same, as a share of it", least=0)
+
+    def _played(self) -> dict[str, Game]:
+        return {**super()._played(), "f": InsertionGame(**self._curve())}
+
+    def sought(self, played: Mapping[str, Curves]) -> Tensor:
+        f = played["f"].f[..., None]
+        same = (played["f"].probabilities - f).abs() <= self.tolerance * f
+        return super().sought(played) & same
+
+
+@torch.no_grad()
+def sufficient_subsets(judged: Judged, metric: SufficientRegion | None = None, *, most: int = 8) -> Tensor:
+    """Disjoint sufficient input subsets ``(R, N, L, *positions)``, booleans, in the order in which a map finds them.
+
+    The first is the smallest sufficient region. Each further one is the smallest top part of what is left that
+    keeps the label by itself, until what is left does not, or there are ``most``. A net that has several has several
+    reasons; a map that is a proof shows one of them.
+    """
+    metric = metric or SufficientRegion()
+    left = (judged.labels >= 0).view(*judged.labels.shape, *[1] * len(judged.inputs.positions))
+    left = left.expand_as(judged.maps).clone()
+    found = []
+    for _ in range(most):
+        rest = Judged(
+            judged.classifier,
+            judged.images,
+            judged.labels,
+            judged.maps.masked_fill(~left, -torch.inf),
+            seed=judged.seed,
+            progress=judged.progress,
+            games=judged.games,
+        )
+        fits = metric.counts(rest) <= left.flatten(2).sum(dim=2)  # a larger part would take positions again
+        some = metric.regions(rest) & left & fits.view(*fits.shape, *[1] * len(judged.inputs.positions))
+        if not bool(some.any()):
+            break
+        found.append(some)
+        left &= ~some
+        left &= some.flatten(2).any(dim=2).view(*fits.shape, *[1] * len(judged.inputs.positions))
+    return torch.stack(found) if found else left.new_zeros(0, *left.shape)

@@ -1,0 +1,136 @@
+"""Regions of positions: what a threshold keeps of a map, its largest piece, and the box around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Box, Inputs
+from proofmap.metrics.scaled import unit_scale
+
+Reading = Literal["mean", "value"]
+Piece = Literal["all", "largest"]
+
+
+def above_threshold(maps: Tensor, delta: float, reading: Reading) -> Tensor:
+    """Which positions of maps ``(P, *positions)``, scaled to run from 0 to 1, reach the threshold: booleans.
+
+    ``mean``: delta times the map's own mean; ``value``: delta itself, so that nothing is kept above 1.
+    """
+    scaled = unit_scale(maps)
+    if reading == "value":
+        return scaled >= delta
+    mean = scaled.flatten(1).mean(dim=1)
+    return scaled >= delta * mean.view(-1, *[1] * (maps.ndim - 1))
+
+
+def largest_piece(keep: Tensor) -> Tensor:
+    """The largest connected piece of masks ``(P, *positions)`` of one or two axes, neighbours across corners included.
+
+    Of pieces of one size the one with the last position counts. Every position takes the largest number near it that its
+    piece has, until none changes: all masks at once, where they are.
+    """
+    axes = keep.ndim - 1
+    if axes not in (1, 2):
+        raise InputError(f"pieces are found on lines and in pictures, not on {axes} axes")
+    inside = keep.view(len(keep), 1, *keep.shape[1:]) if axes == 2 else keep.view(len(keep), 1, 1, -1)
+    window = (3, 3) if axes == 2 else (1, 3)
+    numbers = torch.arange(1, inside[0].numel() + 1, device=keep.device, dtype=torch.float32)  # exact to 2^24
+    mark, before = numbers.view(1, *inside.shape[1:]) * inside, None
+    while before is None or not torch.equal(mark, before):
+        before = mark
+        for _ in range(8):  # looking whether something changed waits for the device
+            mark = F.max_pool2d(mark, window, stride=1, padding=(window[0] // 2, 1)) * inside
+    flat = mark.flatten(1).long()
+    sizes = torch.zeros(len(keep), flat.shape[1] + 1, device=keep.device, dtype=torch.long)
+    sizes.scatter_add_(1, flat, torch.ones_like(flat))
+    sizes[:, 0] = 0  # outside
+    last = sizes.shape[1] - 1 - sizes.flip(1).argmax(dim=1)
+    return ((flat == last[:, None]) & (flat > 0)).view(keep.shape)
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The first position inside and the first beyond, along each axis, ``(P, axes)``; both 0 for an empty mask."""
+
+    start: Tensor
+    stop: Tensor
+
+    def area(self, positions: Sequence[int]) -> Tensor:
+        """The share ``(P,)`` of the positions that lie inside."""
+        shape = torch.tensor(tuple(positions), device=self.start.device)
+        return ((self.stop - self.start) / shape).prod(dim=1)
+
+
+def boxes_around(keep: Tensor) -> Boxes:
+    """The smallest boxes that hold all of masks ``(P, *positions)``.
+
+    >>> keep = torch.zeros(1, 4, 5, dtype=torch.bool)
+    >>> keep[0, 1, 3] = keep[0, 2, 2] = True
+    >>> boxes_around(keep).start, boxes_around(keep).stop
+    (tensor([[1, 2]]), tensor([[3, 4]]))
+    """
+    starts, stops = [], []
+    for axis in range(1, keep.ndim):
+        others = [k for k in range(1, keep.ndim) if k != axis]
+        line = keep.any(dim=others) if others else keep
+        there = line.any(dim=1)
+        starts.append(line.int().argmax(dim=1) * there)
+        stops.append((line.shape[1] - line.flip(1).int().argmax(dim=1)) * there)
+    return Boxes(torch.stack(starts, dim=1), torch.stack(stops, dim=1))
+
+
+def crops(images: Tensor, boxes: Boxes, inputs: Inputs) -> Tensor:
+    """What lies in each box of images ``(P, *shape)``, enlarged to the whole input, linearly along each axis.
+
+    The same as ``interpolate(crop, mode="bilinear", align_corners=False)`` for each box, all at once.
+    """
+    found = images
+    for axis, length in enumerate(inputs.positions):
+        start, stop = boxes.start[:, axis], boxes.stop[:, axis]
+        weights = _enlarging(start, stop, length).to(images)  # (P, length, length)
+        place = images.ndim - len(inputs.positions) + axis
+        lines = found.movedim(place, -1)
+        found = torch.einsum("p...j,pij->p...i", lines, weights).movedim(-1, place)
+    return found.contiguous()
+
+
+def _enlarging(start: Tensor, stop: Tensor, length: int) -> Tensor:
+    """Weights ``(P, length, length)`` that enlarge the positions from start to stop to all positions."""
+    inside = (stop - start).clamp_min(1).float()[:, None]
+    here = torch.arange(length, device=start.device, dtype=torch.float32)
+    source = ((here + 0.5) * inside / length - 0.5).clamp_min(0)
+    low = source.floor()
+    high = torch.minimum(low + 1, inside - 1)
+    share = source - low
+    weights = torch.zeros(len(start), length, length, device=start.device)
+    for place, weight in ((low, 1 - share), (high, share)):
+        index = (start[:, None] + place.long())[..., None]
+        weights.scatter_add_(2, index, weight[..., None])
+    return weights
+
+
+def box_distance(box: Box, positions: Sequence[int], device: torch.device) -> Tensor:
+    """How far the middle of each position is from a box ``(*positions)``: 0 inside. A line uses left and right alone."""
+    left, top, right, bottom = box
+    sides = [(left, right)] if len(positions) == 1 else [(top, bottom), (left, right)]
+    total = torch.zeros(tuple(positions), device=device)
+    for axis, (low, high) in enumerate(sides):
+        middle = torch.arange(positions[axis], device=device, dtype=torch.float32) + 0.5
+        beyond = torch.maximum(low - middle, middle - high).clamp_min(0)
+        total = total + beyond.view([-1 if k == axis else 1 for k in range(len(positions))]).square()
+    return total.sqrt()
+
+
+def inside_boxes(boxes: Sequence[Box], positions: Sequence[int], device: torch.device) -> Tensor:
+    """Which positions ``(*positions)`` have their middle in one of the boxes."""
+    found = torch.zeros(tuple(positions), dtype=torch.bool, device=device)
+    for box in boxes:
+        found |= box_distance(box, positions, device) == 0
+    return found

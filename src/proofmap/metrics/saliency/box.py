@@ -1,0 +1,156 @@
+"""The saliency metric: how small a box around a map can be while the net still knows the label from the crop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL
+from proofmap.methods.method import Cost
+from proofmap.metrics.context import Judged
+from proofmap.metrics.metric import METRICS, Metric
+from proofmap.metrics.regions import (
+    Boxes,
+    Piece,
+    Reading,
+    above_threshold,
+    boxes_around,
+    crops,
+    largest_piece,
+)
+from proofmap.plugins.settings import setting
+
+LEAST_AREA = 0.05
+"""Boxes below this share of the picture count as this large, and are flagged: their crop is a smear of few pixels."""
+LEAST_P = 1e-30
+REFERENCE = "Dabkowski and Gal 2017"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxMetric(Metric):
+    """A metric of the box around the part of a map that reaches a threshold; an image's value is its first label's.
+
+    The map is scaled to run from 0 to 1. The paper's threshold delta runs from 0 to 5, which as a value makes no sense
+    above 1; ``reading=mean`` takes it as a multiple of the map's mean, ``reading=value`` as it stands.
+    """
+
+    reference: ClassVar[str] = REFERENCE
+
+    delta: float = setting(1.0, "the threshold; tune it on other images: saliency_sweep", least=0)
+    reading: Reading = setting("mean", "delta times the map's mean, or the value delta itself")
+    piece: Piece = setting("all", "the box is around all that reaches the threshold, or its largest piece")
+    empty: Literal["whole", "gray"] = setting(
+        "whole", "where nothing reaches the threshold: the whole image, or a gray one of area 0"
+    )
+
+    def boxes(self, judged: Judged) -> Boxes:
+        """One for each map, in the order of ``judged.maps.flatten(0, 1)``."""
+        if not judged.inputs.has_neighbours:
+            raise InputError(
+                f"{self.name} draws a box; {judged.inputs.noun} have none, so leave this metric out"
+            )
+        keep = above_threshold(judged.maps.flatten(0, 1), self.delta, self.reading)
+        if self.empty == "whole":
+            keep = keep | ~keep.flatten(1).any(dim=1).view(-1, *[1] * (keep.ndim - 1))
+        return boxes_around(largest_piece(keep) if self.piece == "largest" else keep)
+
+    def area(self, judged: Judged) -> Tensor:
+        """The share of the picture ``(N, L)`` that the box covers; NaN without a label."""
+        area = self.boxes(judged).area(judged.inputs.positions).view(judged.labels.shape)
+        return area.float().masked_fill(judged.labels == NO_LABEL, torch.nan)
+
+    def confidence(self, judged: Judged) -> Tensor:
+        """p ``(N, L)``: f of the label on the crop, enlarged to the size of the input."""
+        boxes = self.boxes(judged)
+        gray = judged.inputs.blank(1).to(judged.images)
+
+        def build(image: Tensor, place: Tensor) -> Tensor:
+            pair = image * judged.labels.shape[1] + place
+            own = Boxes(boxes.start[pair], boxes.stop[pair])
+            seen = crops(judged.images[image], own, judged.inputs)
+            empty = (own.stop == own.start).any(dim=1).view(-1, *[1] * (seen.ndim - 1))
+            return torch.where(empty, gray, seen)
+
+        return judged.read(("crop", self.delta, self.reading, self.piece, self.empty), build)
+
+    def __call__(self, judged: Judged) -> Tensor:
+        pairs = self.pairs(judged)
+        assert pairs is not None, "every metric of a box has a value for each label"
+        return pairs[:, 0]
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class SaliencyMetric(BoxMetric):
+    """s(a, p) = log(max(a, 0.05)) - log p, with a the box's share of the picture and p the label's f on the crop.
+
+    Lower is better. The whole picture with p = 1 has 0. Look at the area, at p, and at how many boxes are tiny: where few
+    labels are possible, a crop of one pixel scores well for no reason (log 0.05 = -3, and -log p is 2.3 for a guess of ten).
+    """
+
+    name: ClassVar[str] = "saliency-metric"
+    kind: ClassVar[str] = "saliency-metric"
+    higher_is_better: ClassVar[bool] = False
+    limits: ClassVar[tuple[float, float]] = (math.log(LEAST_AREA), -math.log(LEAST_P))
+    description: ClassVar[str] = "log of the area of the map's box (at least 0.05) minus log f on the crop"
+
+    def pairs(self, judged: Judged) -> Tensor:
+        p = self.confidence(judged).clamp_min(LEAST_P)
+        return self.area(judged).clamp_min(LEAST_AREA).log() - p.log()
+
+    def cost(self, labels: int, method: Cost | None) -> Cost:
+        return Cost(forward=labels)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class SaliencyArea(BoxMetric):
+    """a: the share of the picture that the saliency metric's box covers."""
+
+    name: ClassVar[str] = "saliency-area"
+    kind: ClassVar[str] = "saliency-area"
+    higher_is_better: ClassVar[bool] = False
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    description: ClassVar[str] = "share of the picture inside the saliency metric's box"
+
+    def pairs(self, judged: Judged) -> Tensor:
+        return self.area(judged)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class SaliencyConfidence(BoxMetric):
+    """p: the label's f on the saliency metric's crop."""
+
+    name: ClassVar[str] = "saliency-confidence"
+    kind: ClassVar[str] = "saliency-confidence"
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    description: ClassVar[str] = "f of the label on the saliency metric's crop"
+
+    def pairs(self, judged: Judged) -> Tensor:
+        return self.confidence(judged)
+
+    def cost(self, labels: int, method: Cost | None) -> Cost:
+        return Cost(forward=labels)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class SaliencyTiny(BoxMetric):
+    """1 where the saliency metric's box is smaller than 0.05 of the picture, below which the metric does not look."""
+
+    name: ClassVar[str] = "saliency-tiny"
+    kind: ClassVar[str] = "saliency-tiny"
+    higher_is_better: ClassVar[bool] = False
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    description: ClassVar[str] = "whether the saliency metric's box is degenerate: below 0.05 of the picture"
+
+    def pairs(self, judged: Judged) -> Tensor:
+        area = self.area(judged)
+        return (area < LEAST_AREA).float().where(~area.isnan(), torch.nan)

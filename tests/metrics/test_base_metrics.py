@@ -1,0 +1,180 @@
+"""Any game and any target make a base metric, a completeness and a soundness: against loops that follow Definition 3.3."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.metrics import InsertionGame, Judged, make_game, make_metric
+from proofmap.metrics.block import judge_block
+from proofmap.metrics.targets import TARGETS, Target
+from tests.toys import conv_classifier, normal, pixels
+
+SIZE, N = 4, 3
+LABELS = torch.tensor([[0, 1, 2], [3, 1, 0], [2, 3, 1]])
+
+
+def judged(**options: object) -> Judged:
+    f = conv_classifier(SIZE, 4, **options)  # type: ignore[arg-type]
+    return Judged(f, pixels(N, SIZE), LABELS, normal(N, 3, SIZE, SIZE, seed=5))
+
+
+def softmax_of(z: Tensor) -> Tensor:
+    return z.double().exp() / z.double().exp().sum()
+
+
+def against_best_other(z: Tensor, a: int) -> float:
+    p = softmax_of(z)
+    return float(p[a].log() - max(p[b].log() for b in range(len(p)) if b != a))
+
+
+TARGET_BY_HAND: dict[str, Callable[[Tensor, int], float]] = {
+    "probability": lambda z, a: float(softmax_of(z)[a]),
+    "decision": lambda z, a: float(int(z.argmax()) == a),
+    "decision:k=2": lambda z, a: float(a in z.argsort(descending=True)[:2].tolist()),
+    "rival": lambda z, a: 1 / (1 + math.exp(-against_best_other(z, a))),
+    "margin": against_best_other,
+    "logit": lambda z, a: float(z[a]),
+    "log-probability": lambda z, a: float(softmax_of(z)[a].log()),
+}
+SIGMOID_BY_HAND: dict[str, Callable[[Tensor, int], float]] = {
+    "probability": lambda z, a: 1 / (1 + math.exp(-float(z[a]))),
+    "decision": lambda z, a: float(z[a] >= 0),
+    "rival": lambda z, a: 1 / (1 + math.exp(-float(z[a]))),
+    "margin": lambda z, a: float(z[a]),
+}
+SHOWN_BY_HAND: dict[str, Callable[[int, int, int], bool]] = {
+    "insertion": lambda place, s, n: place < s,
+    "deletion": lambda place, s, n: place >= s,
+    "lerf": lambda place, s, n: place < n - s,
+}
+
+
+def base_metric(
+    j: Judged, i: int, k: int, game: str, h: Callable[[Tensor, int], float], counts: range
+) -> tuple[float, float]:
+    """g(x, a, M), the mean of h over the modified inputs, and h(x, a): one forward pass for each."""
+    x, n = j.images[i], SIZE * SIZE
+    order = j.maps[i, k].flatten().argsort(descending=True).tolist()
+    gray, total, label = j.classifier.gray, 0.0, int(j.labels[i, k])
+    for s in counts:
+        shown = x.flatten(1).clone()
+        for place, position in enumerate(order):
+            if not SHOWN_BY_HAND[game](place, s, n):
+                shown[:, position] = gray
+        total += h(j.classifier.logits(shown.view(1, 3, SIZE, SIZE))[0], label)
+    return total / len(counts), h(j.classifier.logits(x[None])[0], label)
+
+
+@pytest.mark.parametrize("game, target", [("insertion", t) for t in TARGET_BY_HAND] + [("lerf", "rival")])
+def test_a_base_metric_is_the_mean_of_its_target_over_modified_inputs(game: str, target: str) -> None:
+    j = judged()
+    found = j.play(make_game(game, target=target, points="all"))
+    for i in range(N):
+        for k in range(3):
+            g, h = base_metric(j, i, k, game, TARGET_BY_HAND[target], range(1, 17))
+            assert found.auc[i, k].item() == pytest.approx(g, abs=1e-5)
+            assert found.h[i, k].item() == pytest.approx(h, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "outputs, game, target, within",
+    [
+        ("logits", "deletion", "rival", "0:1"),
+        ("logits", "insertion", "probability", "0.25:0.75"),  # the paper's restricted range is one instance
+        ("sigmoid", "insertion", "probability", "0:1"),
+        ("sigmoid", "lerf", "decision", "0:1"),
+    ],
+)
+def test_every_base_metric_makes_a_completeness_and_a_soundness(
+    outputs: str, game: str, target: str, within: str
+) -> None:
+    j = judged(outputs=outputs)
+    settings = f"base={game},target={target},within={within},points=all"
+    alpha, beta = (
+        make_metric(f"completeness:e1=0.05,{settings}"),
+        make_metric(f"soundness:e2=0.02,{settings}"),
+    )
+    h_of = (SIGMOID_BY_HAND if outputs == "sigmoid" else TARGET_BY_HAND)[target]
+    counts = range(5, 13) if within == "0.25:0.75" else range(1, 17)
+    alphas, betas = torch.zeros(N, 3), torch.zeros(N, 3)
+    for i in range(N):
+        for k in range(3):
+            g, h = base_metric(j, i, k, game, h_of, counts)
+            alphas[i, k] = min(max(g, 0.05) / h, 1) if h else 1
+            betas[i, k] = min(max(h, 0.02) / g, 1) if g else 1
+    torch.testing.assert_close(alpha(j), alphas.amin(dim=1), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(beta(j), betas.amin(dim=1), rtol=1e-4, atol=1e-5)
+    assert alpha.prepare(j.classifier).record()["game"] == game
+
+
+def test_margins_look_inside_the_label_set_and_one_label_has_no_rival() -> None:
+    f = conv_classifier(SIZE, 4)
+    z = f.logits(pixels(2, SIZE))
+    some = f.restricted([0, 2, 3])
+    found = make_game("insertion", target="margin").read(some, z)
+    assert found[:, 0].tolist() == pytest.approx((z[:, 0] - z[:, 2:].amax(dim=1)).tolist(), abs=1e-5)
+    unnormalised = f.restricted([0, 2], renormalise=False)
+    found = make_game("insertion", target="margin").read(unnormalised, z)
+    assert found[:, 0].tolist() == pytest.approx((z[:, 0] - z[:, 2]).tolist(), abs=1e-5)
+    alone = f.restricted([1])
+    assert make_game("insertion", target="rival").read(alone, z)[:, 1].tolist() == [0.5, 0.5]
+
+
+def test_ratios_refuse_targets_below_zero_and_curves_drawn_twice() -> None:
+    with pytest.raises(InputError, match="'margin' may be below zero"):
+        make_metric("completeness:target=margin")
+    with pytest.raises(InputError, match="drawn with the settings of soundness"):
+        make_metric("soundness:base=deletion(fill=blur)")
+    with pytest.raises(InputError, match=r"no target is named 'logits'\. Did you mean 'logit'"):
+        make_metric("insertion:target=logits")
+
+
+def test_pictures_show_probabilities_whatever_else_is_read() -> None:
+    f = conv_classifier(SIZE, 4)
+    ready = [make_metric("insertion:target=logit,points=4").prepare(f)]
+    method = pm.make_method("gradient").prepare(f)
+    from proofmap.metrics.block import Subjects
+
+    block = judge_block(method, Subjects(pixels(N, SIZE), LABELS), ready)
+    assert block.insertion is not None
+    torch.testing.assert_close(block.insertion.f, f.probabilities(pixels(N, SIZE)).gather(1, LABELS))
+    assert bool((block.values["insertion"] < 0).any())
+
+
+def test_a_target_is_part_of_what_a_game_is() -> None:
+    f = conv_classifier(SIZE, 4)
+    plain, other = (InsertionGame(target=t).prepare(f) for t in ("probability", "decision:k=2"))
+    assert plain != other and "target" not in plain.record()
+    assert other.record()["target"] == "decision:k=2"
+    assert {TARGETS[name].name for name in TARGETS} >= {"probability", "decision", "margin"}
+    assert all(issubclass(TARGETS[name], Target) for name in TARGETS)
+
+
+# ---- pixel flipping ------------------------------------------------------------------------------------------------
+
+
+def test_srg_is_lerf_minus_morf_and_turns_with_the_map() -> None:
+    j = judged()
+    lerf, morf, srg = (make_metric(f"{name}:points=all")(j) for name in ("lerf", "morf", "srg"))
+    probability = TARGET_BY_HAND["probability"]
+    for i in range(N):
+        least, _ = base_metric(j, i, 0, "lerf", probability, range(1, 17))
+        most, _ = base_metric(j, i, 0, "deletion", probability, range(1, 17))
+        assert (lerf[i].item(), morf[i].item()) == (pytest.approx(least), pytest.approx(most))
+        assert srg[i].item() == pytest.approx(least - most, abs=1e-6)
+    turned = Judged(j.classifier, j.images, j.labels, -j.maps)
+    torch.testing.assert_close(make_metric("srg:points=all")(turned), -srg)
+    torch.testing.assert_close(morf, make_metric("deletion:points=all")(j))
+
+
+def test_srg_has_the_limits_of_its_target() -> None:
+    assert make_metric("srg").limits == (-1.0, 1.0)
+    assert make_metric("srg:target=logit").limits == (-math.inf, math.inf)
+    assert make_metric("insertion:target=log-probability").limits == (-math.inf, 0.0)
