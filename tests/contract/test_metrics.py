@@ -18,6 +18,8 @@ VARIANTS = [
     "insertion:points=all,ties=random",
     "deletion",
     "deletion:curve=released",
+    "adversarial-soundness:passes=40,points=4,search=greedy",
+    "adversarial-soundness:passes=20,points=4,search=mask",
     "ranking-agreement",
     "roughness",
     "roughness:share=0.5",

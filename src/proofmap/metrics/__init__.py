@@ -1,5 +1,6 @@
 """How maps are judged: games and their curves, proof scores, and everything that a metric may ask about a method."""
 
+from proofmap.metrics.adversarial import AdversarialSoundness
 from proofmap.metrics.agreement import RankingAgreement
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
 from proofmap.metrics.context import Judged
@@ -42,6 +43,7 @@ __all__ = [
     "GAMES",
     "METRICS",
     "THRESHOLDS",
+    "AdversarialSoundness",
     "BestEffort",
     "Completeness",
     "CurveSettings",
