@@ -12,6 +12,7 @@ VARIANTS = [
     "insertion:points=all,ties=center",
     "insertion:curve=rise",
     "insertion:fill=noise,points=5,draws=3,ties=random",
+    "kept:points=6",
     "deletion",
     "deletion:curve=released",
     "deletion:within=0.2:0.6,fill=gray(color=0:0.5:1)",

@@ -95,7 +95,9 @@ def _record(kind: type[Plugin]) -> dict[str, Any]:
 def _texts(kind: type[Plugin], given: Any) -> dict[str, str]:
     """Settings of a shortcut as they would be written."""
     infos = {info.name: info for info in settings_of(kind)}
-    known = {name: value for name, value in given.items() if name in infos}  # thresholds name two, a metric has one
+    known = {
+        name: value for name, value in given.items() if name in infos
+    }  # thresholds name two, a metric has one
     return {name: Setting(name, infos[name].types, value).default_text() for name, value in known.items()}
 
 

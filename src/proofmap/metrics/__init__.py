@@ -15,6 +15,14 @@ from proofmap.metrics.games import (
     ReadyGame,
     make_game,
 )
+from proofmap.metrics.guarantees import (
+    CertifiedPixels,
+    ConformalBound,
+    ConformalCoverage,
+    KeptGame,
+    ProofSize,
+    SoftStability,
+)
 from proofmap.metrics.metric import (
     METRICS,
     Metric,
@@ -45,7 +53,10 @@ __all__ = [
     "THRESHOLDS",
     "AdversarialSoundness",
     "BestEffort",
+    "CertifiedPixels",
     "Completeness",
+    "ConformalBound",
+    "ConformalCoverage",
     "CurveSettings",
     "Curves",
     "Deletion",
@@ -55,7 +66,9 @@ __all__ = [
     "Insertion",
     "InsertionGame",
     "Judged",
+    "KeptGame",
     "Metric",
+    "ProofSize",
     "Quadrature",
     "RankingAgreement",
     "ReadyGame",
@@ -64,6 +77,7 @@ __all__ = [
     "RunMetric",
     "RunValue",
     "RunValues",
+    "SoftStability",
     "Soundness",
     "Thresholds",
     "best_effort",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -49,6 +49,7 @@ class Judged:
     games: Mapping[Game, ReadyGame] = field(default_factory=dict)
     _played: dict[ReadyGame, Curves] = field(default_factory=dict, repr=False)
     _probabilities: Tensor | None = field(default=None, repr=False)
+    _kept: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
 
     @property
     def inputs(self) -> Inputs:
@@ -93,6 +94,12 @@ class Judged:
                 progress=self.progress,
             )
         return self._played[ready]
+
+    def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """What was made under this key (the metric itself, say) for these maps: made when it is first asked for."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     def maps_again(
         self,

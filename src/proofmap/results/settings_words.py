@@ -66,3 +66,9 @@ def coverage_notes(evaluation: EvaluationRecord) -> list[str]:
             f"is about, is never tried, so {' and '.join(names)} is optimistic; compare with labels all or top5"
         )
     return notes
+
+
+def certificate_notes(evaluation: EvaluationRecord) -> list[str]:
+    """What the scores that guarantee something promise, each in its own words."""
+    scores = evaluation.results[0].scores
+    return [f"{s.name}: {s.settings['certificate']}" for s in scores if "certificate" in s.settings]
