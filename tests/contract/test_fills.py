@@ -16,6 +16,7 @@ VARIANTS: list[str | Fill] = [
     "blur:sigma=1,kernel=3,border=0:0:1",
     "noise",
     "noise:sigma=0.5,center=0:0.5:1",
+    "road",
     Images(source=values(PICTURES, 5, seed=1), crop="none"),
     Images(source=values(PICTURES, 5, seed=1), size=8),
     Images(source=values(SERIES, 5, seed=1)),

@@ -2,6 +2,7 @@
 
 from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
 from proofmap.fills.images import Images, names_no_pool, pools_in, with_pool
+from proofmap.fills.road import Road
 from proofmap.fills.simple import Blur, Gray, Noise
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Images",
     "Noise",
     "ReadyFill",
+    "Road",
     "make_fill",
     "names_no_pool",
     "pools_in",

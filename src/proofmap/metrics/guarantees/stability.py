@@ -101,7 +101,7 @@ class SoftStability(Metric):
         """The answers ``(P, 1 + samples)`` of P pairs: to what the map shows, then to each draw with more."""
         each, classifier = self.samples + 1, judged.classifier
         fill = self.fill.prepare(classifier)
-        background = fill(judged.images, streams.image_keys(judged.images, judged.seed, self.name, "fill"))
+        fill_keys = streams.image_keys(judged.images, judged.seed, self.name, "fill")
         answers = torch.empty(len(image) * each, dtype=torch.long, device=image.device)
         with judged.progress.task(self.name, len(answers)) as task:
 
@@ -110,8 +110,9 @@ class SoftStability(Metric):
                 pair, draw = job // each, job % each
                 more = added_cells(shown[pair], self.radius, streams.step_keys(keys[pair], draw, 1)[:, 0])
                 keep = regions.keep(image[pair], torch.where(draw[:, None] == 0, shown[pair], more))
-                x = judged.inputs.composite(keep, judged.images[image[pair]], background[image[pair]])
-                answers[start:stop] = answer(classifier, classifier(x), labels[pair])
+                x = judged.images[image[pair]]
+                masked = judged.inputs.composite(keep, x, fill.behind(x, fill_keys[image[pair]], keep))
+                answers[start:stop] = answer(classifier, classifier(masked), labels[pair])
                 task.advance(stop - start)
 
             in_batches(run, len(answers), classifier.batches[0], item="masked image")
