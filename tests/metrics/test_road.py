@@ -66,11 +66,14 @@ def test_the_batched_solve_is_scipys(size: tuple[int, int]) -> None:
         assert np.abs(found[i].numpy() - expected).max() < 1e-3  # a quarter of a step of 8-bit pixels
 
 
-def test_it_is_pytorch_grad_cams_imputation(pytorch_grad_cam: ModuleType) -> None:
+def test_it_solves_the_system_of_pytorch_grad_cam(pytorch_grad_cam: ModuleType) -> None:
     road = importlib.import_module("pytorch_grad_cam.metrics.road")
     x, known = pixels(1, (16, 16)), masks((16, 16))[0]
-    theirs = road.NoisyLinearImputer(noise=0.0)(x[0], known.float())
-    torch.testing.assert_close(impute(x, known[None])[0], theirs, atol=1e-3, rtol=0)
+    matrix, right = road.NoisyLinearImputer.setup_sparse_system(
+        known.float().numpy(), x[0].numpy(), road.neighbors_weights
+    )
+    theirs = torch.from_numpy(spsolve(matrix.tocsc(), right)).float().t()
+    torch.testing.assert_close(impute(x, known[None])[0][:, ~known], theirs, atol=1e-3, rtol=0)
 
 
 def test_a_picture_is_imputed_alike_alone_and_among_others() -> None:
