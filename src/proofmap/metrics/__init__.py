@@ -23,6 +23,7 @@ from proofmap.metrics.guarantees import (
     ProofSize,
     SoftStability,
 )
+from proofmap.metrics.label_scores import ClassSensitivity, SecondSoundness
 from proofmap.metrics.metric import (
     METRICS,
     Metric,
@@ -54,6 +55,7 @@ __all__ = [
     "AdversarialSoundness",
     "BestEffort",
     "CertifiedPixels",
+    "ClassSensitivity",
     "Completeness",
     "ConformalBound",
     "ConformalCoverage",
@@ -77,6 +79,7 @@ __all__ = [
     "RunMetric",
     "RunValue",
     "RunValues",
+    "SecondSoundness",
     "SoftStability",
     "Soundness",
     "Thresholds",
