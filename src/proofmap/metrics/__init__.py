@@ -34,6 +34,13 @@ from proofmap.metrics.metric import (
     make_metric,
     prepare_metrics,
 )
+from proofmap.metrics.others import (
+    LiCompleteness,
+    LiSoundness,
+    MerlinArthurCompleteness,
+    MerlinArthurSoundness,
+    SumToLogit,
+)
 from proofmap.metrics.proof import (
     THRESHOLDS,
     Thresholds,
@@ -69,6 +76,10 @@ __all__ = [
     "InsertionGame",
     "Judged",
     "KeptGame",
+    "LiCompleteness",
+    "LiSoundness",
+    "MerlinArthurCompleteness",
+    "MerlinArthurSoundness",
     "Metric",
     "ProofSize",
     "Quadrature",
@@ -82,6 +93,7 @@ __all__ = [
     "SecondSoundness",
     "SoftStability",
     "Soundness",
+    "SumToLogit",
     "Thresholds",
     "best_effort",
     "completeness",
