@@ -38,7 +38,9 @@ def small_net(width: int = 32, labels: int = 10, seed: int = 0) -> nn.Sequential
             nn.ReLU(),
         ]
         before = channels
-    net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, labels))
+    head = nn.Linear(before, labels)
+    nn.init.zeros_(head.bias)
+    net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in net.parameters():
