@@ -19,6 +19,7 @@ VARIANTS: list[str | Fill] = [
     "median:kernel=3",
     "noise",
     "noise:sigma=0.5,center=0:0.5:1",
+    "road",
     Images(source=values(PICTURES, 5, seed=1), crop="none"),
     Images(source=values(PICTURES, 5, seed=1), size=8),
     Images(source=values(SERIES, 5, seed=1)),

@@ -12,6 +12,8 @@ VARIANTS = [
     "insertion:points=all,ties=center",
     "insertion:curve=rise",
     "insertion:fill=noise,points=5,draws=3,ties=random",
+    "insertion:curve=road",
+    "kept:points=6",
     "deletion",
     "deletion:curve=released",
     "insertion:target=log-probability,points=6",

@@ -28,6 +28,7 @@ for command in (
     runs.runs,
     runs.compare,
     runs.bounds,
+    runs.frontier,
     audit.audit,
     axioms.axioms,
     runs.report,

@@ -17,12 +17,16 @@ from proofmap.data import list_datasets
 from proofmap.fills import FILLS
 from proofmap.methods import METHODS, Method
 from proofmap.methods.facts import FAMILIES, facts_of
-from proofmap.metrics import GAMES, METRICS, TARGETS
+from proofmap.methods.method import Cost
+from proofmap.metrics import GAMES, METRICS, TARGETS, Metric, RunMetric
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 from proofmap.results import tables
 
 Name = Annotated[str | None, typer.Argument(help="Only this one, with all its settings.", show_default=False)]
+
+_PICTURE = 224 * 224
+"""Positions of the input that costs are told for."""
 
 
 def methods(name: Name = None, as_json: AsJson = False) -> None:
@@ -34,7 +38,7 @@ def methods(name: Name = None, as_json: AsJson = False) -> None:
 
 
 def metrics(name: Name = None, as_json: AsJson = False) -> None:
-    """The metrics, what they are, which way is better, and their settings; of one by NAME everything."""
+    """The metrics: which way is better, range, cost, reference and settings; of one by NAME everything."""
     _list(METRICS, name, as_json, "soundness:thresholds=released,curve=rise")
 
 
@@ -64,6 +68,8 @@ def _list(registry: Registry[Any], name: str | None, as_json: bool, example: str
         record = _record(kind)
         facts = "".join(f"; {fact}" for fact in _facts(record))
         print_result(f"{kind.name}\n    {kind.description}{facts}")
+        if kind.reference and "cost" in record:
+            print_result(f"    after {kind.reference}")
         known = [*kind.shortcuts, *(setting["name"] for setting in record["settings"])]
         if known:
             print_result(f"    settings: {', '.join(known)}")
@@ -85,6 +91,7 @@ def _record(kind: type[Plugin]) -> dict[str, Any]:
         "better": {True: "higher", False: "lower"}.get(getattr(kind, "higher_is_better", None)),  # type: ignore[arg-type]
         "limits": [limit if abs(limit) < float("inf") else None for limit in getattr(kind, "limits", ())],
         "intrinsic": getattr(kind, "intrinsic", None),
+        "cost": _cost(kind),
         "random": getattr(kind, "random", None),
         "reference": kind.reference,
     }
@@ -109,14 +116,42 @@ def _record(kind: type[Plugin]) -> dict[str, Any]:
     }
 
 
+def _cost(kind: type[Plugin]) -> str | None:
+    """What a metric costs for one image and label beyond the maps, in words; None for other kinds, and where nobody can tell."""
+    if not issubclass(kind, Metric):
+        return None
+    if issubclass(kind, RunMetric):
+        return "no passes"
+    metric, method = kind(), Cost(gradient=1)
+    games = sum(game.passes(_PICTURE) for game in metric.games())
+    own, without = (metric.cost(1, given) for given in (method, Cost()))
+    if own is None or without is None:
+        return "depends on the input"
+    runs, passes = own.passes - without.passes, games + without.passes
+    words = [f"{passes} passes"] * (passes > 0) + [f"{runs} x the method"] * (runs > 0)
+    return " and ".join(words) or "no passes"
+
+
 def _texts(kind: type[Plugin], given: Any) -> dict[str, str]:
     """Settings of a shortcut as they would be written."""
     infos = {info.name: info for info in settings_of(kind)}
-    return {name: Setting(name, infos[name].types, value).default_text() for name, value in given.items()}
+    known = {
+        name: value for name, value in given.items() if name in infos
+    }  # thresholds name two, a metric has one
+    return {name: Setting(name, infos[name].types, value).default_text() for name, value in known.items()}
 
 
 def _facts(record: dict[str, Any]) -> list[str]:
     facts = [f"{record['better']} is better"] if "better" in record else []
+    if "limits" in record:
+        low, high = ("any" if limit is None else f"{limit:g}" for limit in record["limits"])
+        facts.append("any value" if low == high == "any" else f"{low} to {high}")
+    if "intrinsic" in record:
+        facts.append(
+            "intrinsic" if record["intrinsic"] else "extrinsic: uses more than the net and the image"
+        )
+    if "cost" in record:
+        facts.append(f"{record['cost']} for an image" + " of a label" * (record.get("per") != "run"))
     if record.get("needs"):
         facts.append(f"needs {', '.join(record['needs'])}")
     return facts
@@ -131,11 +166,6 @@ def _in_full(kind: type[Plugin]) -> str:
         facts = [f"family: {FAMILIES[found.family].lower()}", *fact_words(found)]
     else:
         facts = [*_facts(record), *([kind.reference] if kind.reference else [])]
-    if "limits" in record and None not in record["limits"]:
-        low, high = record["limits"]
-        facts.insert(0, f"from {low:g} to {high:g}")
-    if record.get("intrinsic") is False:
-        facts.append("extrinsic: uses more than the net and the image")
     lines += [f"    {fact}" for fact in facts]
     for key, values in record["shortcuts"].items():
         lines += ["", f"{key}=NAME sets several settings at once:"]

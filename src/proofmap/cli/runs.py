@@ -1,4 +1,4 @@
-"""Commands on runs: list, compare, bounds, report, export, verify, forget; ``audit`` has a file of its own."""
+"""Commands on runs: list, compare, bounds, frontier, report, export, verify, forget; ``audit`` has a file of its own."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from proofmap.core.files import output_file
 from proofmap.report.runs import write_run_report
 from proofmap.results.bounds import bounds as bounds_of
 from proofmap.results.compare import compare as compare_scores
+from proofmap.results.frontier import frontier as frontier_of
 from proofmap.results.tables import aligned
 from proofmap.study import Run, StoreError, export_run, verify_run
 from proofmap.study.manifest import FILE as MANIFEST
@@ -62,6 +63,22 @@ def bounds(run: RunFolder, format: Format = "table") -> None:
     check_format(format)
     with Run(run) as opened:
         result = bounds_of(opened.evaluation())
+        print_notes(opened)
+    print_as(result, format)
+
+
+def frontier(
+    run: RunFolder,
+    metrics: Annotated[
+        str | None,
+        typer.Option(help="Those that count, separated by commas; completeness, soundness and best effort."),
+    ] = None,
+    format: Format = "table",
+) -> None:
+    """Which methods or settings no other one beats in every score, and by which the others are dominated."""
+    check_format(format)
+    with Run(run) as opened:
+        result = frontier_of(opened.evaluation(), scores=None if metrics is None else split_list(metrics))
         print_notes(opened)
     print_as(result, format)
 

@@ -2,6 +2,7 @@
 
 from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
 from proofmap.fills.images import Images, names_no_pool, pools_in, with_pool
+from proofmap.fills.road import Road
 from proofmap.fills.simple import Blur, Gray, Median, Noise
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Median",
     "Noise",
     "ReadyFill",
+    "Road",
     "make_fill",
     "names_no_pool",
     "pools_in",

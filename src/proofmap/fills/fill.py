@@ -26,6 +26,8 @@ class Fill(Plugin):
     noun: ClassVar[str] = "fill"
     random: ClassVar[bool] = False
     """Whether two keys give two backgrounds; if not, one draw is as good as many."""
+    reads_mask: ClassVar[bool] = False
+    """Whether what hidden positions show depends on which are shown; then it is for judging, not for methods."""
 
     @classmethod
     def make(cls, spec: Any) -> Fill:
@@ -64,6 +66,10 @@ class ReadyFill(Ready):
 
     def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
         return self.fill.backgrounds(images, keys, self.inputs)
+
+    def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+        """Backgrounds where the positions ``keep`` ``(N, *positions)``, boolean, are shown; most fills do not look at them."""
+        return self(images, keys)
 
     def record(self) -> dict[str, object]:
         return self.fill.record(self.inputs)

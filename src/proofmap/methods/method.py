@@ -16,7 +16,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
-from proofmap.fills import names_no_pool, with_pool
+from proofmap.fills import Fill, names_no_pool, with_pool
 from proofmap.methods.given_maps import as_tensor, given_maps
 from proofmap.plugins.code import code_digest
 from proofmap.plugins.registry import Registry
@@ -76,6 +76,15 @@ class Method(Plugin):
     label_free = False
     stochastic = False
     needs: ClassVar[frozenset[Need]] = frozenset()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for member in self._members():
+            if isinstance(member, Fill) and member.reads_mask:
+                raise InputError(
+                    f"the fill {member.name} looks at what is shown, which methods do not tell it; it is for judging, so give "
+                    f"{self.name} another fill"
+                )
 
     @classmethod
     def make(cls, spec: Any) -> Method:

@@ -1,5 +1,6 @@
 """How maps are judged: games and their curves, proof scores, and everything that a metric may ask about a method."""
 
+from proofmap.metrics.adversarial import AdversarialSoundness
 from proofmap.metrics.agreement import RankingAgreement
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
 from proofmap.metrics.axioms.checks import AxiomFinding, AxiomReport, check_axioms
@@ -20,6 +21,15 @@ from proofmap.metrics.games import (
 )
 from proofmap.metrics.localisation.boxes import BoxIoU, EnergyInside, PointingGame
 from proofmap.metrics.localisation.two_objects import Montages, TwoObjects, side_by_side
+from proofmap.metrics.guarantees import (
+    CertifiedPixels,
+    ConformalBound,
+    ConformalCoverage,
+    KeptGame,
+    ProofSize,
+    SoftStability,
+)
+from proofmap.metrics.label_scores import ClassSensitivity, SecondSoundness
 from proofmap.metrics.metric import (
     METRICS,
     Metric,
@@ -35,6 +45,12 @@ from proofmap.metrics.minimality import (
     ContrastiveRegion,
     SufficientRegion,
     sufficient_subsets,
+from proofmap.metrics.others import (
+    LiCompleteness,
+    LiSoundness,
+    MerlinArthurCompleteness,
+    MerlinArthurSoundness,
+    SumToLogit,
 )
 from proofmap.metrics.proof import (
     THRESHOLDS,
@@ -77,6 +93,13 @@ __all__ = [
     "CompleteRegion",
     "Completeness",
     "ContrastiveRegion",
+    "AdversarialSoundness",
+    "BestEffort",
+    "CertifiedPixels",
+    "ClassSensitivity",
+    "Completeness",
+    "ConformalBound",
+    "ConformalCoverage",
     "CurveSettings",
     "Curves",
     "Decision",
@@ -100,6 +123,13 @@ __all__ = [
     "Montages",
     "PointingGame",
     "Probability",
+    "KeptGame",
+    "LiCompleteness",
+    "LiSoundness",
+    "MerlinArthurCompleteness",
+    "MerlinArthurSoundness",
+    "Metric",
+    "ProofSize",
     "Quadrature",
     "RankingAgreement",
     "ReadyGame",
@@ -119,6 +149,10 @@ __all__ = [
     "Soundness",
     "SufficientRegion",
     "Target",
+    "SecondSoundness",
+    "SoftStability",
+    "Soundness",
+    "SumToLogit",
     "Thresholds",
     "TwoObjects",
     "best_effort",

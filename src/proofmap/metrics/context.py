@@ -54,7 +54,7 @@ class Judged:
     games: Mapping[Game, ReadyGame] = field(default_factory=dict)
     _played: dict[ReadyGame, Curves] = field(default_factory=dict, repr=False)
     _probabilities: Tensor | None = field(default=None, repr=False)
-    _read: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
+    _kept: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
 
     @property
     def inputs(self) -> Inputs:
@@ -112,7 +112,8 @@ class Judged:
         """f(z, a) ``(N, L)`` of an input z made for each pair: ``build`` gives inputs ``(B, *shape)`` for the images
         ``(B,)`` and places of labels ``(B,)``. One pass for a pair; what has the same name ``what`` is read once.
         """
-        if what not in self._read:
+
+        def make() -> Tensor:
             image, place = (self.labels != NO_LABEL).nonzero(as_tuple=True)
             asked = self.labels[image, place]
 
@@ -125,8 +126,15 @@ class Judged:
                 rows = in_batches(run, len(image), self.classifier.batches[0], item="modified image")
             found = torch.full(self.labels.shape, torch.nan, device=self.images.device)
             found[image, place] = torch.cat(rows).exp() if rows else found.new_zeros(0)
-            self._read[what] = found
-        return self._read[what]
+            return found
+
+        return self.once(what, make)
+
+    def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """What was made under this key (the metric itself, say) for these maps: made when it is first asked for."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     def maps_again(
         self,

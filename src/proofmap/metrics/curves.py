@@ -168,7 +168,8 @@ class _Runner:
         self.ranks, self.image_of, self.map_of = _distinct_ranks(maps, labels, self.game, ties)
         draw_keys = [streams.image_keys(images, seed, "curve fill", d) for d in range(self.draws)]
         self.keys = torch.stack(draw_keys, dim=1)
-        self.fixed = None if self.fill.random else self.fill(images, self.keys[:, 0])
+        moving = self.fill.random or self.fill.fill.reads_mask
+        self.fixed = None if moving else self.fill(images, self.keys[:, 0])
 
     def run(self, progress: Progress) -> Curves:
         device, n_labels = self.images.device, self.labels.shape[1]
@@ -208,7 +209,7 @@ class _Runner:
             composite = inputs.composite(mask, x, self.fixed[image])
             return self.game.read(self.classifier, self.classifier(composite))
         x, mask = x.repeat_interleave(self.draws, 0), mask.repeat_interleave(self.draws, 0)
-        composite = inputs.composite(mask, x, self.fill(x, self.keys[image].flatten()))
+        composite = inputs.composite(mask, x, self.fill.behind(x, self.keys[image].flatten(), mask))
         read = self.game.read(self.classifier, self.classifier(composite))
         return read.view(len(image), self.draws, -1).mean(dim=1)
 

@@ -29,9 +29,10 @@ CURVES: Mapping[str, Mapping[str, Any]] = {
     "released": {"points": 28, "rule": "right"},
     "rise": {"fill": "blur", "points": 28, "rule": "trapezoid"},
     "restricted": {"points": 32, "within": (0.2, 0.6)},
+    "road": {"fill": "road", "points": 10, "draws": 1},
 }
 """``paper``: mean over all s, gray. ``released``: 28 points, right Riemann, gray. ``rise``: trapezoid, blur for
-insertion (its deletion uses gray). ``restricted``: the paper's range 0.2 to 0.6."""
+insertion (its deletion uses gray). ``restricted``: the paper's range 0.2 to 0.6. ``road``: ten steps of a tenth, imputed with noise, one draw."""
 
 
 @dataclass(frozen=True, kw_only=True)

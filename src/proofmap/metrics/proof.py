@@ -102,6 +102,18 @@ def worst_case(scores: Tensor) -> Tensor:
     return lowest.masked_fill(scores.isnan().all(dim=1), torch.nan)
 
 
+def of_most_probable(scores: Tensor, f: Tensor, top: int | None) -> Tensor:
+    """The scores ``(N, L)`` of each image's ``top`` most probable labels, NaN for the others; all where it is none.
+
+    >>> of_most_probable(torch.tensor([[0.9, 0.4, 0.1]]), torch.tensor([[0.2, 0.7, 0.1]]), 2)
+    tensor([[0.9000, 0.4000,    nan]])
+    """
+    if top is None:
+        return scores
+    order = f.nan_to_num(nan=-1.0).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    return scores.masked_fill(order >= top, torch.nan)
+
+
 def best_effort(auc: Tensor, f: Tensor, labels: Tensor, top2: Tensor, f_second: Tensor, e1: float) -> Tensor:
     """Worst completeness over the labels the net believes but does not put first: ``(N,)``.
 

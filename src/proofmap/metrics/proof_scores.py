@@ -22,6 +22,7 @@ from proofmap.metrics.games import CURVES, Game, InsertionGame, ReadyGame, Short
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting, setting_names, settings_of
 
+TOP = "the worst case is over so many labels, the most probable of those judged; none: over all"
 E1 = "floor of the AUC in completeness: labels with f <= e1 count as proved"
 REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
 
@@ -80,13 +81,14 @@ class Completeness(ProofMetric):
         "worst case over labels of min(max(AUC, e1) / f, 1): what the net believes is proved"
     )
     e1: float = setting(0.01, E1, least=0, most=1)
+    top: int | None = setting(None, TOP, least=1)
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
         return proof.completeness(c.auc, c.h, self.e1)
 
     def __call__(self, judged: Judged) -> Tensor:
-        return proof.worst_case(self.pairs(judged))
+        return proof.worst_case(proof.of_most_probable(self.pairs(judged), self.curves(judged).f, self.top))
 
 
 @METRICS.register
@@ -100,13 +102,14 @@ class Soundness(ProofMetric):
         "worst case over labels of min(max(f, e2) / AUC, 1): what it does not believe is not"
     )
     e2: float = setting(0.001, "floor of f, which soundness is never below", least=0, most=1)
+    top: int | None = setting(None, TOP, least=1)
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
         return proof.soundness(c.auc, c.h, self.e2)
 
     def __call__(self, judged: Judged) -> Tensor:
-        return proof.worst_case(self.pairs(judged))
+        return proof.worst_case(proof.of_most_probable(self.pairs(judged), self.curves(judged).f, self.top))
 
 
 @METRICS.register

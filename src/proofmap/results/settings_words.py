@@ -55,10 +55,15 @@ def coverage_words(evaluation: EvaluationRecord) -> str:
 
 def coverage_notes(evaluation: EvaluationRecord) -> list[str]:
     """Over how many labels soundness is the worst case, and whether the net itself selected them by a probability."""
-    names = [score.name for score in evaluation.results[0].scores if score.kind == SOUNDNESS]
+    sound = [score for score in evaluation.results[0].scores if score.kind == SOUNDNESS]
+    names = [score.name for score in sound]
     if not names:
         return []
-    notes = [f"{', '.join(names)} over {coverage_words(evaluation)}: the worst case of the labels judged"]
+    notes = []
+    for top in dict.fromkeys(score.settings.get("top") for score in sound):
+        over = ", ".join(score.name for score in sound if score.settings.get("top") == top)
+        which = "of the labels judged" if top is None else f"of the {top} most probable of them"
+        notes.append(f"{over} over {coverage_words(evaluation)}: the worst case {which}")
     rule = str(evaluation.settings.get("labels", ""))
     if is_by_probability(rule) and rule.strip().startswith("p"):
         notes.append(
@@ -66,3 +71,9 @@ def coverage_notes(evaluation: EvaluationRecord) -> list[str]:
             f"is about, is never tried, so {' and '.join(names)} is optimistic; compare with labels all or top5"
         )
     return notes
+
+
+def certificate_notes(evaluation: EvaluationRecord) -> list[str]:
+    """What the scores that guarantee something promise, each in its own words."""
+    scores = evaluation.results[0].scores
+    return [f"{s.name}: {s.settings['certificate']}" for s in scores if "certificate" in s.settings]

@@ -11,7 +11,12 @@ from proofmap.classifier.outputs import in_words, is_independent
 from proofmap.core.text import counted, csv_lines, one_line
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.results.records import BEST_EFFORT, EvaluationRecord
-from proofmap.results.settings_words import coverage_notes, distractor_notes, thresholds_words
+from proofmap.results.settings_words import (
+    certificate_notes,
+    coverage_notes,
+    distractor_notes,
+    thresholds_words,
+)
 from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
 
@@ -58,6 +63,7 @@ def score_notes(evaluation: EvaluationRecord) -> list[str]:
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"step error of an AUC about {error:.3f} or less (its change when every second step is left out)",
         *coverage_notes(evaluation),
+        *certificate_notes(evaluation),
         *distractor_notes(evaluation),
     ]
     if any(r.label_free for r in evaluation.results):

@@ -1,0 +1,204 @@
+"""ROAD's noisy linear imputation: hidden pixels are what their neighbours say, solved for all images at once.
+
+Every hidden pixel is the weighted mean of its neighbours, of which some are hidden, too:
+
+    sum over neighbours j of w_ij (x_i - x_j) = 0,      w = 1/6 beside and above, 1/12 across corners, none outside the picture.
+
+This is a symmetric positive definite system with one unknown per hidden pixel. It is solved without ever being written down, on the
+device, for all images and channels together, by conjugate gradients with a multigrid preconditioner; each stops at its own residual. A
+coarse picture of what is known (averages of ever larger blocks) is where it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
+from proofmap.fills.fill import FILLS, Fill, ReadyFill
+from proofmap.plugins.settings import setting
+
+_CORNER = 1 / 12
+_TOLERANCE = 1e-5
+"""Of the residual, relative to the right-hand side."""
+_MOST_STEPS = 500
+_LOOK = 4
+"""Steps between two looks at whether all are done: a look waits for the device."""
+_DAMPING = 0.8
+_COARSEST = 6
+"""Grids are halved while both sides have so many pixels; the last one gets so many steps."""
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class Road(Fill):
+    """Hidden pixels are imputed from those shown, with a little noise: the net cannot see the shape of what was removed.
+
+    It depends on what is shown, so it is for games and metrics; methods take other fills. Where nothing is shown it is the
+    classifier's gray with the noise. Series are imputed along time.
+    """
+
+    name: ClassVar[str] = "road"
+    description: ClassVar[str] = "hidden pixels imputed from their neighbours, with noise (for judging)"
+    reference: ClassVar[str] = "Rong et al. 2022 (ROAD)"
+    random: ClassVar[bool] = True
+    reads_mask: ClassVar[bool] = True
+    noise: float = setting(
+        0.01, "standard deviation, in pixels' units; in the input's std elsewhere", above=0
+    )
+
+    def prepare(self, classifier: Classifier) -> ReadyRoad:
+        inputs = classifier.inputs
+        if not inputs.has_neighbours or len(inputs.positions) > 2:
+            raise InputError(
+                f"{inputs.noun} cannot be imputed: their {inputs.position_noun} have no neighbours; use another fill"
+            )
+        return ReadyRoad(self, inputs)
+
+    def record(self, inputs: Inputs) -> dict[str, object]:
+        return {**self.settings(), "where nothing is shown": [round(v, 6) for v in inputs.neutral.tolist()]}
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyRoad(ReadyFill):
+    """The imputation for one kind of input."""
+
+    fill: Road
+
+    def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
+        nothing = torch.zeros(len(images), *self.inputs.positions, dtype=torch.bool, device=images.device)
+        return self.behind(images, keys, nothing)
+
+    def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+        inputs = self.inputs
+        gray = inputs.per_channel(inputs.neutral.to(images))
+        x, known = (images - gray).float(), keep
+        if len(inputs.positions) == 1:  # a series is a picture of one row
+            x, known = x[:, :, None], known[:, None]
+        imputed = impute(x, known).view_as(images).to(images.dtype) + gray
+        noise = self.fill.noise * streams.normal(keys, images[0].numel()).view_as(images).to(images)
+        if inputs.limits is None:
+            return imputed + inputs.per_channel(images.new_tensor(inputs.std)) * noise
+        return (imputed + noise).clamp(*inputs.limits)
+
+
+def impute(x: Tensor, known: Tensor, *, tolerance: float = _TOLERANCE) -> Tensor:
+    """Pictures ``(N, C, H, W)`` with every pixel that is not known ``(N, H, W)`` solved for; zero where nothing is known."""
+    hidden = (~known)[:, None].to(x.dtype)
+    levels = _levels(hidden)
+    shown = x * (1 - hidden)
+    target = hidden * _neighbours(shown)
+    u = hidden * coarse_guess(shown, 1 - hidden)
+    residual = target - levels[0].apply(u)
+    better = _smoothed(levels, residual)
+    direction, slope = better, _dot(residual, better)
+    enough = tolerance**2 * _dot(target, target)
+    for step in range(_MOST_STEPS):
+        going = _dot(residual, residual) > enough
+        if step % _LOOK == 0 and not bool(going.any()):
+            break
+        moved = levels[0].apply(direction)
+        length = torch.where(going, slope / _dot(direction, moved).clamp_min(1e-30), 0.0)
+        u = torch.addcmul(u, length, direction)
+        residual = torch.addcmul(residual, -length, moved)
+        better = _smoothed(levels, residual)
+        after = _dot(residual, better)
+        direction = torch.addcmul(better, after / slope.clamp_min(1e-30), direction)
+        slope = after
+    return shown + u
+
+
+def coarse_guess(shown: Tensor, known: Tensor) -> Tensor:
+    """A value for every pixel: the mean of what is known in the smallest block around it that has any."""
+    if shown.shape[-2:].numel() == 1:
+        return shown
+    block = tuple(min(2, side) for side in shown.shape[-2:])
+    values = F.avg_pool2d(shown * known, block, ceil_mode=True, count_include_pad=False)
+    share = F.avg_pool2d(known, block, ceil_mode=True, count_include_pad=False)
+    means = values / share.clamp_min(1e-12)
+    coarse = coarse_guess(means, (share > 0).to(known))
+    large = F.interpolate(coarse, scale_factor=tuple(map(float, block)), mode="bilinear", align_corners=False)
+    return torch.where(known > 0, shown, large[..., : shown.shape[-2], : shown.shape[-1]])
+
+
+# ---- the system on coarser and coarser grids ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Level:
+    """The system of one grid: ``hidden`` is one where there is an unknown, ``weights`` the sum of a pixel's weights."""
+
+    hidden: Tensor
+    weights: Tensor
+
+    def apply(self, u: Tensor) -> Tensor:
+        return self.hidden * (self.weights * u - _neighbours(u))
+
+    def relaxed(self, residual: Tensor) -> Tensor:
+        """One step of damped Jacobi."""
+        return self.hidden * residual * (_DAMPING / self.weights)
+
+
+def _levels(hidden: Tensor) -> list[_Level]:
+    """The grid, and grids of half the side each; a coarse pixel is unknown where all of its four are."""
+    weights = _neighbours(torch.ones_like(hidden[:1]))  # fewer at the border
+    level = _Level(hidden, weights.clamp_min(_CORNER))
+    if min(hidden.shape[-2:]) < _COARSEST:
+        return [level]
+    return [level, *_levels(1 - F.max_pool2d(1 - hidden, 2, ceil_mode=True))]
+
+
+def _smoothed(levels: Sequence[_Level], residual: Tensor) -> Tensor:
+    """About the solution of the system for this right-hand side: one V-cycle of multigrid, a symmetric preconditioner."""
+    level = levels[0]
+    u = level.relaxed(residual)
+    if len(levels) > 1:
+        rest = residual - level.apply(u)
+        coarse = _smoothed(levels[1:], levels[1].hidden * _gathered(rest))
+        u = u + level.hidden * _spread(coarse, residual.shape[-2:])
+    for _ in range(1 if len(levels) > 1 else _COARSEST):
+        u = u + level.relaxed(residual - level.apply(u))
+    return u
+
+
+def _gathered(u: Tensor) -> Tensor:
+    """Sums over the finer grid ``(N, C, H, W)``, each pixel shared among the coarse ones around it: what _spread does, turned round."""
+    n, channels, height, width = u.shape
+    even = F.pad(u, (0, width % 2, 0, height % 2)).flatten(0, 1)[:, None]
+    coarse = F.conv2d(even, _between(u), stride=2, padding=1)
+    return coarse.view(n, channels, *coarse.shape[2:])
+
+
+def _spread(u: Tensor, size: Sequence[int]) -> Tensor:
+    """Coarse values on the finer grid, linear between them."""
+    fine = F.conv_transpose2d(u.flatten(0, 1)[:, None], _between(u), stride=2, padding=1)
+    return fine.view(*u.shape[:2], *fine.shape[2:])[..., : size[0], : size[1]]
+
+
+def _between(u: Tensor) -> Tensor:
+    line = u.new_tensor([0.25, 0.75, 0.75, 0.25])
+    return (line[:, None] * line)[None, None]
+
+
+def _neighbours(u: Tensor) -> Tensor:
+    """The weighted sum of the eight neighbours of every pixel of ``(N, C, H, W)``; nothing outside.
+
+    The weights with 1/3 in the middle are (1, 2, 1) along one axis times (1, 2, 1) along the other, over 12.
+    """
+    p = F.pad(u, (1, 1, 1, 1))
+    p = torch.add(p[..., :-2, :] + p[..., 2:, :], p[..., 1:-1, :], alpha=2)
+    p = torch.add(p[..., :-2] + p[..., 2:], p[..., 1:-1], alpha=2)
+    return torch.sub(p / 12, u, alpha=1 / 3)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """The inner product of each picture and channel, ``(N, C, 1, 1)``."""
+    return (a * b).sum(dim=(2, 3), keepdim=True)

@@ -1,0 +1,134 @@
+"""Adversarial soundness: the strongest proof of each wrong label that a stated number of passes finds.
+
+A method is sound when its maps do not prove what the net does not believe. It may be so by restraint: proofs of wrong labels
+exist, and it does not look for them. This number looks for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
+from proofmap.core.labels import NO_LABEL
+from proofmap.methods.masks.belief import BeliefMask
+from proofmap.methods.method import Cost, Method
+from proofmap.methods.perturbation.greedy import GreedyInsertion
+from proofmap.metrics import proof
+from proofmap.metrics.context import Judged
+from proofmap.metrics.curves import play
+from proofmap.metrics.games import Game, ReadyGame
+from proofmap.metrics.metric import METRICS
+from proofmap.metrics.proof_scores import REFERENCE, ProofMetric
+from proofmap.plugins.settings import setting
+
+Search = Literal["both", "greedy", "mask"]
+_MOST_REGIONS = 50
+
+_found: WeakKeyDictionary[Classifier, dict[tuple[object, ...], Tensor]] = WeakKeyDictionary()
+"""Areas that were found on a net, by search, image and labels: methods that are judged together share them."""
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class AdversarialSoundness(ProofMetric):
+    """The smallest min(max(f, e2) / A*, 1) of an image's labels other than the one that the net puts first, where
+
+        A*(x, a) = the largest AUC(x, a, M) of the method's own map and the maps that searches for a strong proof of a find.
+
+    Two searches share ``passes`` masked inputs per label: greedy insertion of superpixels, and a mask learned to make the area
+    as large as possible, both on the fill of the curve. The value is never above the method's own soundness on these labels, and hardly
+    differs between methods: it says what the net and the fill allow. Soundness far above it is restraint of the method, not a
+    property of the net. More passes can only lower it, up to the luck of a search. NaN where no label but the top one is judged.
+    """
+
+    name: ClassVar[str] = "adversarial-soundness"
+    kind: ClassVar[str] = "adversarial-soundness"
+    description: ClassVar[str] = (
+        "soundness against the strongest proofs of wrong labels that a budget of passes finds"
+    )
+    reference: ClassVar[str] = f"{REFERENCE} (soundness); Chen et al. 2024 (greedy search)"
+    e2: float = setting(0.001, "floor of f, which soundness is never below", least=0, most=1)
+    passes: int = setting(400, "masked inputs that the searches may use for each label", least=20)
+    search: Search = setting(
+        "both", "greedy: show superpixels one by one; mask: learn one (needs gradients); both: half each"
+    )
+
+    def searches(self, inputs: Inputs) -> list[Method]:
+        """The searches, each within its share of the passes."""
+        share = self.passes // (2 if self.search == "both" else 1)
+        found: list[Method] = []
+        if self.search != "mask":
+            found.append(_greedy(share, inputs).changed(fill=self.fill))
+        if self.search != "greedy":
+            learning = share - 2  # the rest finds where to start
+            found.append(BeliefMask(passes=learning, target="strongest", smoothness=0.0, fills=(self.fill,)))
+        return found
+
+    def strongest(self, judged: Judged) -> Tensor:
+        """A*(x, a) ``(N, L)``."""
+        return torch.fmax(self.curves(judged).auc, self._searched(judged))
+
+    def pairs(self, judged: Judged) -> Tensor:
+        wrong = (judged.labels != NO_LABEL) & (judged.labels != judged.top2[0][:, :1])
+        scores = proof.soundness(self.strongest(judged), self.curves(judged).f, self.e2)
+        return scores.masked_fill(~wrong, torch.nan)
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return proof.worst_case(self.pairs(judged))
+
+    def cost(self, labels: int, method: Cost | None) -> Cost | None:
+        if self.points == "all":
+            return None  # it depends on the number of positions
+        draws = self.draws if self.fill.random else 1
+        judging = Cost(forward=labels * self.points * draws + 1 + draws)
+        share = self.passes // (2 if self.search == "both" else 1)
+        greedy, mask = judging + Cost(forward=labels * share), judging + Cost(gradient=labels * share)
+        return {"greedy": greedy, "mask": mask, "both": greedy + mask}[self.search]
+
+    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
+        return {**super().record(games), "found": "by search, not proven: a bound from above"}
+
+    def _searched(self, judged: Judged) -> Tensor:
+        """The largest areas ``(N, L)`` of the searches' maps; looked up where this net was searched on this image before."""
+        frozen = judged.classifier.frozen()
+        known = _found.setdefault(frozen, {})
+        rows = zip(streams.content_keys(judged.images), judged.labels.tolist(), strict=True)
+        keys = [(self, judged.seed, content, tuple(labels)) for content, labels in rows]
+        new = [i for i, key in enumerate(keys) if key not in known]
+        if new:
+            images, labels = judged.images[new], judged.labels[new]
+            ready = judged.games.get(self.game) or self.game.prepare(frozen)
+            areas = []
+            for search in self.searches(judged.inputs):
+                maps = search.prepare(frozen)(images, labels, seed=judged.seed, progress=judged.progress)
+                curves = play(ready, frozen, images, maps, labels, seed=judged.seed, progress=judged.progress)
+                areas.append(curves.auc)
+            best = torch.stack(areas).amax(dim=0).cpu()
+            known.update({keys[i]: best[k] for k, i in enumerate(new)})
+        return torch.stack([known[key] for key in keys]).to(judged.labels.device)
+
+
+def _greedy(passes: int, inputs: Inputs) -> GreedyInsertion:
+    """The greedy search with the most trials at each step that so many passes per label allow.
+
+    The passes of the first step, which labels share, are counted for each.
+    """
+    regions = max(2, min(_MOST_REGIONS, math.isqrt(4 * passes)))
+    for candidates in range(regions, 0, -1):
+        search = GreedyInsertion(regions=regions, candidates=candidates)
+        if search.passes(inputs, 1) <= passes:
+            return search
+    raise InputError(
+        f"greedy search over these {inputs.noun} needs {search.passes(inputs, 1)} passes for each label, and has {passes}; "
+        "raise passes or use search=mask"
+    )

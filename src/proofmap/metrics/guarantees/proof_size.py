@@ -1,0 +1,71 @@
+"""The size of a proof: the share of positions, best first, from which on the net gives the label as its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.metrics.areas import GameMetric
+from proofmap.metrics.context import Judged
+from proofmap.metrics.games import GAMES, Game
+from proofmap.metrics.metric import METRICS
+
+
+@GAMES.register
+@dataclass(frozen=True, kw_only=True)
+class KeptGame(Game):
+    """The top s positions are shown; read off is 1 for the net's answer and 0 for other labels.
+
+    Labels of a net with independent outputs are answers where their probability is at least .5.
+    """
+
+    name: ClassVar[str] = "kept"
+    description: ClassVar[str] = "the top positions are shown; read is whether the label is the net's answer"
+    reference: ClassVar[str] = "Carter et al. 2019; ReX"
+
+    def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
+        return ranks < count
+
+    def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
+        f = classifier.log_f(logits).exp()
+        if classifier.independent:
+            return (f >= 0.5).to(f)
+        members = torch.tensor(classifier.label_set, device=f.device)
+        first = members[f[:, members].argmax(dim=1)]
+        return torch.zeros_like(f).scatter(1, first[:, None], 1.0)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class ProofSize(GameMetric):
+    """The smallest share s of the positions such that the label is the net's answer at s and at all larger shares looked at.
+
+    With a random fill the label counts as the answer where it is so in more than half of the draws. The value of an image is that of its
+    first label; NaN where the label is not the answer to the whole image, of which there is nothing to keep.
+    ``conformal-bound`` turns the sizes of many images into a share that is enough for 95 % of such images.
+    """
+
+    name: ClassVar[str] = "proof-size"
+    kind: ClassVar[str] = "proof-size"
+    plays: ClassVar[type[Game]] = KeptGame
+    higher_is_better: ClassVar[bool] = False
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    description: ClassVar[str] = (
+        "smallest share of positions, best first, from which on the label is the net's answer"
+    )
+    reference: ClassVar[str] = "Carter et al. 2019 (sufficient input subsets)"
+
+    def pairs(self, judged: Judged) -> Tensor:
+        curves = self.curves(judged)
+        kept = curves.probabilities > 0.5
+        stays = kept.flip(2).long().cumprod(dim=2).sum(dim=2)  # how many of the last steps
+        shares = (curves.counts / curves.positions).to(curves.probabilities)
+        first = (kept.shape[2] - stays).clamp_max(kept.shape[2] - 1)
+        return shares[first].masked_fill((stays == 0) | curves.f.isnan(), torch.nan)
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return self.pairs(judged)[:, 0]

@@ -1,0 +1,156 @@
+"""The frontier of a family of settings: which methods no other one beats in every score.
+
+Settings trade completeness against soundness, so there is rarely a best one. A method is dominated by another whose means are at
+least as good in all scores and better in one, over the images that both count; clearly so where one of these advantages is decided by
+paired differences (:mod:`proofmap.results.compare`). The others are the frontier: which of them to take is a choice, not a result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import permutations
+
+from proofmap.core.errors import InputError
+from proofmap.core.text import counted
+from proofmap.results import tables
+from proofmap.results.compare import Comparison, compare
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.html_tables import table_html
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
+
+
+@dataclass(frozen=True)
+class Place:
+    """One method: its means, and which methods dominate it."""
+
+    method: str
+    means: tuple[float, ...]
+    dominated_by: tuple[str, ...]
+    clearly_by: tuple[str, ...]
+
+    @property
+    def on_frontier(self) -> bool:
+        return not self.dominated_by
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Every method with its place. Prints as a table, the frontier first."""
+
+    scores: tuple[str, ...]
+    places: tuple[Place, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that none dominates."""
+        return tuple(place.method for place in self.places if place.on_frontier)
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Header and one row of cells per method."""
+        rows = [[p.method, *map(tables.number, p.means), _words(p)] for p in self.places]
+        return ["method", *self.scores, "place"], rows
+
+    def table(self) -> str:
+        """Aligned text with the notes below."""
+        return "\n".join([tables.aligned(*self.cells()), *self.notes])
+
+    def markdown(self) -> str:
+        return tables.markdown(*self.cells(), self.notes)
+
+    def csv(self) -> str:
+        """One line per method, all decimals."""
+        return tables.records_csv([self._record(place) for place in self.places])
+
+    def json(self) -> str:
+        """Methods and notes; NaN becomes null."""
+        return tables.json_text(asdict(self))
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return table_html(*self.cells(), self.notes)
+
+    def _record(self, place: Place) -> dict[str, object]:
+        means = dict(zip(self.scores, place.means, strict=True))
+        return {
+            "method": place.method,
+            **means,
+            "frontier": place.on_frontier,
+            "dominated_by": "; ".join(place.dominated_by),
+            "clearly_by": "; ".join(place.clearly_by),
+        }
+
+
+def frontier(evaluation: Evaluation, *, scores: Sequence[str] | None = None) -> Frontier:
+    """Which methods of an evaluation no other one dominates.
+
+    Args:
+        scores: the names of those that count; the first of completeness, soundness and best effort when left out.
+    """
+    if len(evaluation.results) < 2:
+        raise InputError("a frontier needs at least two methods or settings; judge another one beside it")
+    first = evaluation.results[0]
+    if scores is None:
+        usual = (first.first_score(kind) for kind in (COMPLETENESS, SOUNDNESS, BEST_EFFORT))
+        scores = [score.name for score in usual if score is not None and score.n > 0]
+    if not scores:
+        raise InputError("none of completeness, soundness and best-effort was judged; name the scores")
+    compared = compare(evaluation, metrics=list(scores))
+    names = [result.name for result in evaluation.results]
+    beaten: dict[str, list[str]] = {name: [] for name in names}
+    clearly: dict[str, list[str]] = {name: [] for name in names}
+    for one, other in permutations(names, 2):
+        dominates, decided = _dominates(compared, scores, one, other)
+        if dominates:
+            beaten[other].append(one)
+        if dominates and decided:
+            clearly[other].append(one)
+    places = [
+        Place(
+            result.name,
+            tuple(result.score(name).value for name in scores),
+            tuple(beaten[result.name]),
+            tuple(clearly[result.name]),
+        )
+        for result in evaluation.results
+    ]
+    places.sort(key=lambda place: (not place.on_frontier, -place.means[0]))
+    left = sum(place.on_frontier for place in places)
+    notes = (
+        f"{left} of {counted(len(places), 'method')} on the frontier: no other is at least as good in all of "
+        f"{', '.join(scores)} and better in one; clearly dominated: one of these differences is decided by its paired interval and test",
+        tables.subject_words(evaluation),
+    )
+    return Frontier(tuple(scores), tuple(places), notes)
+
+
+def _dominates(compared: Comparison, scores: Sequence[str], one: str, other: str) -> tuple[bool, bool]:
+    """Whether a method dominates another, and whether an advantage is decided."""
+    better, decided = False, False
+    for score in scores:
+        gain, verdict = _gain(compared, score, one, other)
+        if math.isnan(gain) or gain < 0:
+            return False, False
+        better |= gain > 0
+        decided |= verdict
+    return better, decided
+
+
+def _gain(compared: Comparison, score: str, one: str, other: str) -> tuple[float, bool]:
+    """By how much a method is better than another, whichever way round they were compared, and whether that is decided."""
+    for d in compared.differences:
+        if d.metric == score and {d.method, d.baseline} == {one, other}:
+            sign = (1 if d.higher_is_better else -1) * (1 if d.method == one else -1)
+            return sign * d.difference, d.verdict != "undecided"
+    return math.nan, False
+
+
+def _words(place: Place) -> str:
+    if place.on_frontier:
+        return "frontier"
+    sure = f"clearly dominated by {', '.join(place.clearly_by)}"
+    return sure if place.clearly_by else f"dominated by {', '.join(place.dominated_by)}"

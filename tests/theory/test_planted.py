@@ -1,0 +1,77 @@
+"""Planted evidence: the net is what it is said to be, and metrics see who points at the evidence."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+import proofmap as pm
+from proofmap.theory.planted import NAMES, hits, notices, planted_classifier, planted_images
+
+
+def test_f_is_what_the_weights_say() -> None:
+    f, (x, _) = planted_classifier(), planted_images(20)
+    torch.testing.assert_close(
+        f.logits(x), torch.tensor([[3.0, 6.0, 0.0, 0.0]]).expand(20, -1), atol=0.3, rtol=0
+    )
+    expected = torch.tensor([3.0, 6.0, 0.0, 0.0]).softmax(0)
+    torch.testing.assert_close(f.probabilities(x).mean(dim=0), expected, atol=0.02, rtol=0)
+
+
+def test_what_is_outside_the_evidence_does_not_count_and_what_is_inside_does() -> None:
+    f, (x, evidence) = planted_classifier(), planted_images(20)
+    assert evidence.flatten(2).sum(dim=2).tolist() == [[64, 16]] * 20
+    assert not bool((evidence[:, 0] & evidence[:, 1]).any())
+    only = torch.where(evidence.any(dim=1, keepdim=True), x, 0.5)
+    torch.testing.assert_close(f.logits(only), f.logits(x), atol=0.3, rtol=0)
+    for label in (0, 1):
+        without = f.logits(torch.where(evidence[:, label : label + 1], torch.tensor(0.5), x))
+        assert float(without[:, label].abs().max()) < 0.3 and float(without[:, 1 - label].min()) > 2.7
+
+
+def test_hits_count_the_evidence_that_comes_first() -> None:
+    _, evidence = planted_images(3)
+    assert hits(evidence.float(), evidence).tolist() == [[1.0, 1.0]] * 3
+    assert hits(-evidence.float(), evidence).tolist() == [[0.0, 0.0]] * 3
+    half = evidence.float()
+    half[:, 1] = half[:, 1] * (torch.arange(24) % 2)
+    assert bool((hits(half, evidence)[:, 1] >= 0.5).all())
+
+
+def test_agreement_with_the_truth_is_spearmans() -> None:
+    truth = {"a": 0.1, "b": 0.5, "c": 0.9, "d": 0.5}
+    scores = {"a": 3.0, "b": 1.0, "c": 4.0, "d": 2.0}
+    expected = spearmanr([3, 1, 4, 2], [0.1, 0.5, 0.9, 0.5]).statistic
+    assert notices(scores, truth) == pytest.approx(expected)
+    assert notices(scores, truth, higher_is_better=False) == pytest.approx(-expected)
+    assert math.isnan(notices(dict.fromkeys("abcd", 1.0), truth))
+
+
+def test_insertion_and_class_sensitivity_notice_the_wrong_labels_evidence() -> None:
+    """The truth, the evidence mixed up between labels, and one map of both: only the first points at each label's own."""
+    f, (x, evidence) = planted_classifier(), planted_images(6)
+
+    def true_map(_: pm.Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return torch.stack([evidence[:, int(a)] for a in labels[0]], dim=1).float()
+
+    def mixed(_: pm.Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return torch.stack([evidence[:, 1 - int(a)] for a in labels[0]], dim=1).float()
+
+    def both(_: pm.Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return evidence.any(dim=1, keepdim=True).float().expand(-1, labels.shape[1], -1, -1)
+
+    found = pm.evaluate(
+        f,
+        x,
+        methods=[true_map, mixed, both],
+        labels=[NAMES[1], NAMES[0]],
+        metrics=["insertion", "deletion", "class-sensitivity", "completeness"],
+    )
+    value = {(r.name.split(".")[-1], s.name): s.value for r in found.results for s in r.scores}
+    assert value["true_map", "insertion"] > value["both", "insertion"] > value["mixed", "insertion"] + 0.05
+    assert value["true_map", "deletion"] < value["mixed", "deletion"] - 0.05
+    sensitive = [value[name, "class-sensitivity"] for name in ("true_map", "both", "mixed")]
+    assert sensitive[0] > 0.05 and abs(sensitive[1]) < 1e-6 and sensitive[2] < -0.05
