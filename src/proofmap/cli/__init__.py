@@ -27,6 +27,7 @@ for command in (
     evaluate.evaluate,
     runs.runs,
     runs.compare,
+    runs.seeds,
     runs.bounds,
     audit.audit,
     runs.report,
