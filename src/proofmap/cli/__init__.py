@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap.cli import audit, demo, evaluate, explain, figures, lists, runs
+from proofmap.cli import audit, demo, evaluate, explain, figures, lists, reliability, runs
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.batching import BatchSizeWarning
 
@@ -28,6 +28,7 @@ for command in (
     runs.runs,
     runs.compare,
     runs.seeds,
+    reliability.reliability,
     runs.bounds,
     audit.audit,
     runs.report,

@@ -35,6 +35,7 @@ from proofmap.metrics.proof import (
 )
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness, default_metrics
 from proofmap.metrics.quadrature import Quadrature
+from proofmap.metrics.reliability import InterMethod, InternalConsistency, InterRater
 from proofmap.metrics.roughness import Roughness
 
 __all__ = [
@@ -52,6 +53,9 @@ __all__ = [
     "GameMetric",
     "Insertion",
     "InsertionGame",
+    "InterMethod",
+    "InterRater",
+    "InternalConsistency",
     "Judged",
     "Metric",
     "Quadrature",
