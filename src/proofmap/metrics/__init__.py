@@ -35,6 +35,7 @@ from proofmap.metrics.proof import (
 )
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness, default_metrics
 from proofmap.metrics.quadrature import Quadrature
+from proofmap.metrics.randomisation import ComplexityRise, Randomisation
 from proofmap.metrics.reliability import InterMethod, InternalConsistency, InterRater
 from proofmap.metrics.roughness import Roughness
 
@@ -45,6 +46,7 @@ __all__ = [
     "THRESHOLDS",
     "BestEffort",
     "Completeness",
+    "ComplexityRise",
     "CurveSettings",
     "Curves",
     "Deletion",
@@ -59,6 +61,7 @@ __all__ = [
     "Judged",
     "Metric",
     "Quadrature",
+    "Randomisation",
     "RankingAgreement",
     "ReadyGame",
     "ReadyMetric",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -49,6 +49,7 @@ class Judged:
     games: Mapping[Game, ReadyGame] = field(default_factory=dict)
     _played: dict[ReadyGame, Curves] = field(default_factory=dict, repr=False)
     _probabilities: Tensor | None = field(default=None, repr=False)
+    _kept: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
 
     @property
     def inputs(self) -> Inputs:
@@ -94,6 +95,13 @@ class Judged:
             )
         return self._played[ready]
 
+    def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """What ``make`` gives, computed for the first who asks for ``key``: for what several values of a metric, or several
+        metrics, are read from."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
     def maps_again(
         self,
         images: Tensor | None = None,
@@ -106,12 +114,16 @@ class Judged:
 
         A metric that calls this says what it costs in :meth:`~proofmap.metrics.metric.Metric.cost`.
         """
-        if self.method is None:
-            raise InputError("this metric runs the method again, but only its maps are known here")
-        method = self.method if classifier is None else self.method.method.prepare(classifier)
+        method = self.method_for(classifier or self.classifier)
         return method(
             self.images if images is None else images,
             self.labels if labels is None else labels,
             seed=self.seed if seed is None else seed,
             progress=self.progress,
         )
+
+    def method_for(self, classifier: Classifier) -> ReadyMethod:
+        """The method ready for a net: for this one as it is, for another made ready anew."""
+        if self.method is None:
+            raise InputError("this metric runs the method again, but only its maps are known here")
+        return self.method if classifier is self.classifier else self.method.method.prepare(classifier)
