@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap.cli import audit, demo, evaluate, explain, figures, lists, reliability, runs
+from proofmap.cli import audit, demo, evaluate, explain, figures, lists, reliability, runs, sanity
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.batching import BatchSizeWarning
 
@@ -30,6 +30,7 @@ for command in (
     runs.seeds,
     reliability.reliability,
     runs.bounds,
+    sanity.sanity,
     audit.audit,
     runs.report,
     figures.figures,
