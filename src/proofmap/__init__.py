@@ -32,11 +32,14 @@ from proofmap.results.records import MethodResult
 from proofmap.results.statistics import Score
 
 if TYPE_CHECKING:
+    from proofmap.checking import sanity_checks
     from proofmap.data.photos import load_images
     from proofmap.models import list_models, load_classifier
     from proofmap.report.html import write_report
     from proofmap.results.audit import audit
     from proofmap.results.compare import compare
+    from proofmap.results.reliability import reliability
+    from proofmap.results.seeds import seed_spread
     from proofmap.study import Run, Selection, Study, run_study
 
 set_display(lambda: cast(Display, import_module("proofmap.report.display")))
@@ -52,6 +55,9 @@ _LATER = {
     "run_study": "proofmap.study",
     "audit": "proofmap.results.audit",
     "compare": "proofmap.results.compare",
+    "reliability": "proofmap.results.reliability",
+    "sanity_checks": "proofmap.checking",
+    "seed_spread": "proofmap.results.seeds",
     "write_report": "proofmap.report.html",
 }
 
@@ -102,6 +108,9 @@ __all__ = [
     "make_game",
     "make_method",
     "make_metric",
+    "reliability",
     "run_study",
+    "sanity_checks",
+    "seed_spread",
     "write_report",
 ]

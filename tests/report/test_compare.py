@@ -15,6 +15,7 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.results.compare import Comparison, Difference, compare
+from proofmap.results.paired import images_needed
 from proofmap.results.statistics import mean_score
 from tests.toys import conv_classifier, linear_classifier, pixels
 
@@ -185,14 +186,14 @@ def test_all_forms_say_the_same() -> None:
     rows = list(csv.DictReader(found.csv().splitlines()))
     assert [float(r["difference"]) for r in rows] == [d.difference for d in found.differences]
     assert len(found.table().splitlines()) == 1 + len(records) + len(found.notes)
-    assert {line.count("|") for line in found.markdown().splitlines()[: 2 + len(records)]} == {12}
+    assert {line.count("|") for line in found.markdown().splitlines()[: 2 + len(records)]} == {14}
     assert str(found) == found.table()
 
 
 def test_a_difference_is_printed_with_its_sign() -> None:
-    d = Difference("m", True, "a", "b", 0.5, 0.6, -0.1, -0.2, -0.05, 9, 0.0002, 0.1)
+    d = Difference("m", True, "a", "b", 0.5, 0.6, -0.1, -0.2, -0.05, 9, 0.0002, 0.1, 0.0004, 31)
     cells = Comparison((d,), ()).cells()[1][0]
-    assert cells[5:] == ["-.100", "[-.200, -.050]", "9", "10%", "<.001", "worse"]
+    assert cells[5:] == ["-.100", "[-.200, -.050]", "9", "10%", "<.001", "<.001", "31", "worse"]
 
 
 def test_a_verdict_needs_the_sign_test_too() -> None:
@@ -202,3 +203,47 @@ def test_a_verdict_needs_the_sign_test_too() -> None:
         "m", "high", "low"
     )
     assert found.low > 0 and found.p > 0.05 and found.verdict == "undecided"
+
+
+# ---- how sure ----------------------------------------------------------------------------------------------
+
+
+def test_five_images_can_never_decide_and_the_table_says_so() -> None:
+    values = [0.1, 0.2, 0.15, 0.3, 0.2, 0.25]
+    five = compare(with_values({"a": {"m": values[:5]}, "b": {"m": [v + 0.3 for v in values[:5]]}}))
+    assert "5 images can never decide: the smallest possible p is .0625" in five.notes
+    six = compare(with_values({"a": {"m": values}, "b": {"m": [v + 0.3 for v in values]}}))
+    assert not any("never decide" in note for note in six.notes)
+    assert six.differences[0].verdict == "better"
+
+
+def test_p_is_corrected_for_the_number_of_lines_and_the_verdict_goes_by_it() -> None:
+    values = [0.1, 0.2, 0.15, 0.3, 0.2, 0.25]
+    better = [v + 0.3 + 0.01 * i for i, v in enumerate(values)]
+    alone = compare(with_values({"a": {"m": values}, "b": {"m": better}})).differences[0]
+    both = compare(with_values({"a": {"m": values, "k": values}, "b": {"m": better, "k": better}}))
+    beside = both.find("m", "b", "a")
+    assert alone.p == beside.p == alone.corrected_p == 1 / 32
+    assert (alone.verdict, beside.verdict) == ("better", "undecided")
+    assert beside.corrected_p == 1 / 16 and beside.low > 0
+    assert any(
+        "6 images can never decide one of 2 lines: the smallest possible corrected p is .062" in note
+        and "judge 7 images or more" in note
+        for note in both.notes
+    )
+
+
+def test_the_images_needed_are_those_of_the_difference_found_or_of_the_one_asked_for() -> None:
+    a = [0.1, 0.4, 0.2, 0.5, 0.3, 0.6, 0.2, 0.1]
+    b = [0.3, 0.2, 0.3, 0.6, 0.2, 0.7, 0.3, 0.1]
+    found = with_values({"a": {"m": a}, "b": {"m": b}})
+    d = torch.tensor(b).double() - torch.tensor(a).double()
+    line, asked = compare(found).differences[0], compare(found, detect=0.01).differences[0]
+    assert line.images_needed == images_needed(float(d.mean()), float(d.std()))
+    assert asked.images_needed == images_needed(0.01, float(d.std()))
+    assert asked.images_needed > line.images_needed > 8 and line.verdict == "undecided"
+    same = compare(with_values({"a": {"m": a}, "b": {"m": a}})).differences[0]
+    assert same.images_needed is None and compare(found).table().splitlines()[0].split("  ")[-1] == "verdict"
+    for wrong in (0.0, -0.1, math.nan):
+        with pytest.raises(InputError, match="detect must be a difference above 0"):
+            compare(found, detect=wrong)

@@ -11,7 +11,19 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap.cli import audit, axioms, demo, evaluate, explain, figures, lists, runs, train
+from proofmap.cli import (
+    audit,
+    axioms,
+    demo,
+    evaluate,
+    explain,
+    figures,
+    lists,
+    reliability,
+    runs,
+    sanity,
+    train,
+)
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.batching import BatchSizeWarning
 
@@ -27,8 +39,11 @@ for command in (
     evaluate.evaluate,
     runs.runs,
     runs.compare,
+    runs.seeds,
+    reliability.reliability,
     runs.bounds,
     runs.frontier,
+    sanity.sanity,
     audit.audit,
     axioms.axioms,
     runs.report,

@@ -1,4 +1,4 @@
-"""Commands on runs: list, compare, bounds, frontier, report, export, verify, forget; ``audit`` has a file of its own."""
+"""Commands on runs: list, compare, seeds, bounds, frontier, report, export, verify, forget; ``audit`` has a file of its own."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from proofmap.report.runs import write_run_report
 from proofmap.results.bounds import bounds as bounds_of
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.frontier import frontier as frontier_of
+from proofmap.results.seeds import seed_spread
 from proofmap.results.tables import aligned
 from proofmap.study import Run, StoreError, export_run, verify_run
 from proofmap.study.manifest import FILE as MANIFEST
@@ -41,9 +42,13 @@ def compare(
     ] = None,
     metrics: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Also where settings differ.")] = False,
+    detect: Annotated[
+        float | None,
+        typer.Option(help="How many images does a difference this large need? Else the one found."),
+    ] = None,
     format: Format = "table",
 ) -> None:
-    """Paired differences between methods, image by image, with 95 % intervals."""
+    """Paired differences between methods, image by image: 95 % intervals, p-values corrected for their number."""
     check_format(format)
     found = {}
     for folder in runs:
@@ -54,8 +59,22 @@ def compare(
         raise InputError("two of the run directories have the same name; rename one of them")
     evaluations = next(iter(found.values())) if len(found) == 1 else found
     names = None if metrics is None else split_list(metrics)
-    result = compare_scores(evaluations, baseline=baseline, metrics=names, anyway=anyway)
+    result = compare_scores(evaluations, baseline=baseline, metrics=names, anyway=anyway, detect=detect)
     print_as(result, format)
+
+
+def seeds(
+    runs: Annotated[list[Path], typer.Argument(help="Runs that differ in --seed alone.", show_default=False)],
+    format: Format = "table",
+) -> None:
+    """How far scores move from seed to seed: for methods and fills that draw."""
+    check_format(format)
+    found = []
+    for folder in runs:
+        with Run(folder) as run:
+            found.append(run.evaluation())
+            print_notes(run)
+    print_as(seed_spread(found), format)
 
 
 def bounds(run: RunFolder, format: Format = "table") -> None:

@@ -19,8 +19,6 @@ from proofmap.metrics.games import (
     ReadyGame,
     make_game,
 )
-from proofmap.metrics.localisation.boxes import BoxIoU, EnergyInside, PointingGame
-from proofmap.metrics.localisation.two_objects import Montages, TwoObjects, side_by_side
 from proofmap.metrics.guarantees import (
     CertifiedPixels,
     ConformalBound,
@@ -30,6 +28,8 @@ from proofmap.metrics.guarantees import (
     SoftStability,
 )
 from proofmap.metrics.label_scores import ClassSensitivity, SecondSoundness
+from proofmap.metrics.localisation.boxes import BoxIoU, EnergyInside, PointingGame
+from proofmap.metrics.localisation.two_objects import Montages, TwoObjects, side_by_side
 from proofmap.metrics.metric import (
     METRICS,
     Metric,
@@ -45,6 +45,7 @@ from proofmap.metrics.minimality import (
     ContrastiveRegion,
     SufficientRegion,
     sufficient_subsets,
+)
 from proofmap.metrics.others import (
     LiCompleteness,
     LiSoundness,
@@ -63,6 +64,8 @@ from proofmap.metrics.proof import (
 )
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness, default_metrics
 from proofmap.metrics.quadrature import Quadrature
+from proofmap.metrics.randomisation import ComplexityRise, Randomisation
+from proofmap.metrics.reliability import InterMethod, InternalConsistency, InterRater
 from proofmap.metrics.roughness import Roughness
 from proofmap.metrics.saliency.box import SaliencyArea, SaliencyConfidence, SaliencyMetric, SaliencyTiny
 from proofmap.metrics.saliency.sweep import SaliencySweep, saliency_sweep
@@ -94,12 +97,11 @@ __all__ = [
     "Completeness",
     "ContrastiveRegion",
     "AdversarialSoundness",
-    "BestEffort",
     "CertifiedPixels",
     "ClassSensitivity",
-    "Completeness",
     "ConformalBound",
     "ConformalCoverage",
+    "ComplexityRise",
     "CurveSettings",
     "Curves",
     "Decision",
@@ -112,6 +114,9 @@ __all__ = [
     "IncreaseInConfidence",
     "Insertion",
     "InsertionGame",
+    "InterMethod",
+    "InterRater",
+    "InternalConsistency",
     "Judged",
     "LeRF",
     "LerfGame",
@@ -128,9 +133,9 @@ __all__ = [
     "LiSoundness",
     "MerlinArthurCompleteness",
     "MerlinArthurSoundness",
-    "Metric",
     "ProofSize",
     "Quadrature",
+    "Randomisation",
     "RankingAgreement",
     "ReadyGame",
     "ReadyMetric",
@@ -151,7 +156,6 @@ __all__ = [
     "Target",
     "SecondSoundness",
     "SoftStability",
-    "Soundness",
     "SumToLogit",
     "Thresholds",
     "TwoObjects",

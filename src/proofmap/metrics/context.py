@@ -148,12 +148,16 @@ class Judged:
 
         A metric that calls this says what it costs in :meth:`~proofmap.metrics.metric.Metric.cost`.
         """
-        if self.method is None:
-            raise InputError("this metric runs the method again, but only its maps are known here")
-        method = self.method if classifier is None else self.method.method.prepare(classifier)
+        method = self.method_for(classifier or self.classifier)
         return method(
             self.images if images is None else images,
             self.labels if labels is None else labels,
             seed=self.seed if seed is None else seed,
             progress=self.progress,
         )
+
+    def method_for(self, classifier: Classifier) -> ReadyMethod:
+        """The method ready for a net: for this one as it is, for another made ready anew."""
+        if self.method is None:
+            raise InputError("this metric runs the method again, but only its maps are known here")
+        return self.method if classifier is self.classifier else self.method.method.prepare(classifier)

@@ -12,37 +12,26 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.results import tables
+from proofmap.results.alike import Entry, shared_images, shared_metrics, what_differs
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.html_tables import table_html
-from proofmap.results.paired import paired_intervals, sign_flip_p
-from proofmap.results.records import MethodResult, setting_text
+from proofmap.results.paired import (
+    fewest_images,
+    holm,
+    images_needed,
+    paired_intervals,
+    sign_flip_p,
+    smallest_p,
+)
 
 Verdict = Literal["better", "worse", "undecided"]
 
-MUST_AGREE = (
-    "model",
-    "fingerprint",
-    "inputs",
-    "size",
-    "length",
-    "columns",
-    "mean",
-    "std",
-    "resize",
-    "interpolation",
-    "outputs",
-    "label_set",
-    "renormalise",
-    "labels",
-)
-"""Settings of an evaluation without which numbers of two runs do not compare; one that a run does not state passes."""
 LEVEL = 0.05
-"""A verdict needs a p below this, besides an interval without zero: with few images the two may disagree."""
-SAME_F = 0.01
-"""Two runs saw the same net and picture if f agrees to this; half precision and other devices stay well below."""
+"""A verdict needs a corrected p below this, besides an interval without zero."""
+POWER = 0.8
+"""The images that a line needs decide it with this probability."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +53,15 @@ class Difference:
     """How often random signs give a mean difference as far from zero (sign-flip test, two-sided)."""
     wins: float
     """Share of images on which the method is better; half a win for a tie."""
+    corrected_p: float
+    """p corrected for the number of comparisons beside it (Holm)."""
+    images_needed: int | None
+    """So many images decide a line like this in four of five cases; None where no number does."""
 
     @property
     def verdict(self) -> Verdict:
-        """Better or worse when the interval leaves zero out and random signs agree (p < .05), else undecided."""
-        if not (self.low > 0 or self.high < 0) or not self.p < LEVEL:
+        """Better or worse when the interval leaves zero out and the corrected p is below .05, else undecided."""
+        if not (self.low > 0 or self.high < 0) or not self.corrected_p < LEVEL:
             return "undecided"
         return "better" if (self.low > 0) == self.higher_is_better else "worse"
 
@@ -103,6 +96,8 @@ class Comparison:
             "n",
             "wins",
             "p",
+            "Holm p",
+            "images needed",
             "verdict",
         ]
         rows = [
@@ -116,7 +111,9 @@ class Comparison:
                 "-" if math.isnan(d.low) else f"[{signed(d.low)}, {signed(d.high)}]",
                 str(d.n),
                 "-" if math.isnan(d.wins) else f"{d.wins:.0%}",
-                _p(d.p),
+                p_text(d.p),
+                p_text(d.corrected_p),
+                "-" if d.images_needed is None else str(d.images_needed),
                 d.verdict,
             ]
             for d in self.differences
@@ -146,22 +143,13 @@ class Comparison:
         return table_html(*self.cells(), self.notes)
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One method of one run."""
-
-    run: str
-    evaluation: Evaluation
-    result: MethodResult
-    name: str
-
-
 def compare(
     evaluations: Evaluation | Mapping[str, Evaluation],
     *,
     baseline: str | None = None,
     metrics: Sequence[str] | None = None,
     anyway: bool = False,
+    detect: float | None = None,
     seed: int = 0,
 ) -> Comparison:
     """Paired differences of methods for every metric they share, over the images both count.
@@ -174,12 +162,15 @@ def compare(
         metrics: names of scores; all that two methods share when left out.
         anyway: runs whose numbers do not compare (other nets, label rules or metric settings) are refused; this
             compares them nevertheless and notes what differs.
+        detect: say how many images a difference this large needs, in place of the difference that was found.
     """
+    if detect is not None and not (math.isfinite(detect) and detect > 0):
+        raise InputError(f"detect must be a difference above 0, not {detect}")
     runs = {"": evaluations} if isinstance(evaluations, Evaluation) else dict(evaluations)
     if not runs:
         raise InputError("there is nothing to compare; give at least one evaluation")
     entries = [
-        _Entry(run, e, r, f"{run}/{r.name}" if len(runs) > 1 else r.name)
+        Entry(run, e, r, f"{run}/{r.name}" if len(runs) > 1 else r.name)
         for run, e in runs.items()
         for r in e.results
     ]
@@ -187,7 +178,7 @@ def compare(
     notes: list[str] = []
     found: list[_Column] = []
     for method, against in pairs:
-        complaints = _what_differs(method, against, metrics)
+        complaints = what_differs(method, against, metrics)
         if complaints and not anyway:
             raise InputError(
                 f"{method.name} and {against.name} do not compare: {'; '.join(complaints)}. "
@@ -200,14 +191,43 @@ def compare(
         raise InputError("the methods share no metric to compare them by")
     order = list(dict.fromkeys(column.metric for column in found))
     found.sort(key=lambda column: order.index(column.metric))
-    how = (
-        "differences are taken image by image; 95 % bootstrap intervals over images; a verdict needs p < .05 too. "
-        f"Each of the {len(found)} lines stands for itself: of twenty true ties one looks decided"
-    )
-    return Comparison(tuple(_differences(found, seed)), (how, *dict.fromkeys(notes)))
+    differences = _differences(found, detect, seed)
+    return Comparison(tuple(differences), (*_test_notes(differences, detect), *dict.fromkeys(notes)))
 
 
-def _pairs(entries: Sequence[_Entry], baseline: str | None, *, several: bool) -> list[tuple[_Entry, _Entry]]:
+def _test_notes(differences: Sequence[Difference], detect: float | None) -> list[str]:
+    """How the lines were tested, and what so many images can never say."""
+    lines = len(differences)
+    one_of = "a difference of its size" if detect is None else f"a difference of {detect:g}"
+    told = [
+        "differences are taken image by image; 95 % bootstrap intervals over images; a verdict needs a p below .05, "
+        f"corrected for the {counted(lines, 'line')} (Holm): of twenty tables without any difference one has a decided line",
+        f"images needed: so many decide a line in four of five cases, for {one_of} and the spread that was found",
+    ]
+    sizes = sorted({d.n for d in differences if d.n})
+    told += [
+        f"{counted(n, 'image')} can never decide: the smallest possible p is {smallest_p(n):.4g}".replace(
+            " 0.", " ."
+        )
+        for n in sizes
+        if smallest_p(n) >= LEVEL
+    ]
+    most = max(sizes, default=0)
+    floor = smallest_p(most, _resamples(lines))
+    if floor < LEVEL <= floor * lines:
+        told.append(
+            f"{counted(most, 'image')} can never decide one of {lines} lines: the smallest possible corrected p is "
+            f"{p_text(floor * lines)}. Compare fewer (--baseline, --metrics), or judge {fewest_images(lines)} images or more"
+        )
+    return told
+
+
+def _resamples(lines: int) -> int:
+    """Random sign patterns, so many that the smallest possible p, corrected for all lines, is .01 or below."""
+    return max(10_000, 100 * lines)
+
+
+def _pairs(entries: Sequence[Entry], baseline: str | None, *, several: bool) -> list[tuple[Entry, Entry]]:
     """(method, baseline) pairs as :func:`compare` describes them."""
     if baseline is not None:
         fixed = next((e for e in entries if baseline in (e.name, e.result.name)), None)
@@ -216,7 +236,7 @@ def _pairs(entries: Sequence[_Entry], baseline: str | None, *, several: bool) ->
             raise InputError(f"no method {baseline!r} to compare with; there are {known}")
         pairs = [(e, fixed) for e in entries if e is not fixed]
     elif several:
-        firsts: dict[str, _Entry] = {}
+        firsts: dict[str, Entry] = {}
         pairs = []
         for entry in entries:
             first = firsts.setdefault(entry.result.name, entry)
@@ -242,10 +262,10 @@ class _Column:
     baseline_values: Tensor
 
 
-def _columns(method: _Entry, against: _Entry, metrics: Sequence[str] | None) -> list[_Column]:
-    rows, others = _shared_images(method, against)
+def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[_Column]:
+    rows, others = shared_images(method, against)
     columns = []
-    for name in _shared_metrics(method, against, metrics):
+    for name in shared_metrics(method, against, metrics):
         a = method.result.values[name][rows].double().cpu()
         b = against.result.values[name][others].double().cpu()
         neither = a.isnan() | b.isnan()
@@ -255,20 +275,34 @@ def _columns(method: _Entry, against: _Entry, metrics: Sequence[str] | None) -> 
     return columns
 
 
-def _differences(columns: Sequence[_Column], seed: int) -> list[Difference]:
+def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
     """Columns of equal length are resampled together, which costs little more than one."""
-    tested: dict[int, tuple[float, float, float]] = {}
+    ends: dict[int, list[float]] = {}
+    p = torch.full((len(columns),), torch.nan, dtype=torch.float64)
     for n in {len(column.values) for column in columns}:
         alike = [k for k, column in enumerate(columns) if len(column.values) == n]
         d = torch.stack([columns[k].values - columns[k].baseline_values for k in alike], dim=1)
-        ends, p = paired_intervals(d, seed=seed).tolist(), sign_flip_p(d, seed=seed).tolist()
-        tested |= {k: (*ends[i], p[i]) for i, k in enumerate(alike)}
-    return [_difference(column, *tested[k]) for k, column in enumerate(columns)]
+        ends |= dict(zip(alike, paired_intervals(d, seed=seed).tolist(), strict=True))
+        p[alike] = sign_flip_p(d, resamples=_resamples(len(columns)), seed=seed)
+    both = zip(p.tolist(), holm(p).tolist(), strict=True)
+    return [
+        _difference(column, (ends[k][0], ends[k][1]), tested, detect, len(columns))
+        for k, (column, tested) in enumerate(zip(columns, both, strict=True))
+    ]
 
 
-def _difference(column: _Column, low: float, high: float, p: float) -> Difference:
+def _difference(
+    column: _Column,
+    interval: tuple[float, float],
+    tested: tuple[float, float],
+    detect: float | None,
+    comparisons: int,
+) -> Difference:
     d = column.values - column.baseline_values
-    counted = d[~d.isnan()] if column.higher_is_better else -d[~d.isnan()]
+    known = d[~d.isnan()]
+    better = known if column.higher_is_better else -known
+    mean = float(known.mean())
+    spread = float(known.std()) if len(known) > 1 else math.nan
     return Difference(
         metric=column.metric,
         higher_is_better=column.higher_is_better,
@@ -276,85 +310,25 @@ def _difference(column: _Column, low: float, high: float, p: float) -> Differenc
         baseline=column.baseline,
         value=float(column.values.nanmean()),
         baseline_value=float(column.baseline_values.nanmean()),
-        difference=float(d.nanmean()),
-        low=low,
-        high=high,
-        n=len(counted),
-        p=p,
-        wins=((counted > 0).double() + 0.5 * (counted == 0).double()).mean().item(),
+        difference=mean,
+        low=interval[0],
+        high=interval[1],
+        n=len(known),
+        p=tested[0],
+        wins=((better > 0).double() + 0.5 * (better == 0).double()).mean().item(),
+        corrected_p=tested[1],
+        images_needed=images_needed(mean if detect is None else detect, spread, comparisons=comparisons),
     )
 
 
-def _shared_metrics(method: _Entry, against: _Entry, metrics: Sequence[str] | None) -> list[str]:
-    names = [s.name for s in method.result.scores if s.name in against.result.values]
-    for asked in metrics or ():
-        if asked not in names:
-            raise InputError(
-                f"{method.name} and {against.name} do not share a metric {asked!r}; they share {', '.join(names)}"
-            )
-    return [name for name in names if metrics is None or name in metrics]
-
-
-def _shared_images(method: _Entry, against: _Entry) -> tuple[list[int], list[int]]:
-    """Rows of the images that both judged, in the method's order; matched by name."""
-    if method.evaluation is against.evaluation:
-        rows = list(range(len(method.evaluation)))
-        return rows, rows
-    place = {name: i for i, name in enumerate(against.evaluation.image_names)}
-    rows = [i for i, name in enumerate(method.evaluation.image_names) if name in place]
-    if not rows:
-        raise InputError(f"{method.name} and {against.name} were judged on no image of the same name")
-    return rows, [place[method.evaluation.image_names[i]] for i in rows]
-
-
-def _image_notes(method: _Entry, against: _Entry) -> list[str]:
-    rows, _ = _shared_images(method, against)
+def _image_notes(method: Entry, against: Entry) -> list[str]:
+    rows, _ = shared_images(method, against)
     n, m = len(method.evaluation), len(against.evaluation)
     if len(rows) == n == m:
         return []
     return [
         f"{method.run} and {against.run} share {counted(len(rows), 'image')}, of {n} and {m}; only these count"
     ]
-
-
-def _what_differs(method: _Entry, against: _Entry, metrics: Sequence[str] | None) -> list[str]:
-    """Why the numbers of two runs do not compare; empty when they do."""
-    if method.evaluation is against.evaluation:
-        return []
-    ours, theirs = method.evaluation.settings, against.evaluation.settings
-    complaints = [
-        f"{key} is {ours[key]} and {theirs[key]}"
-        for key in MUST_AGREE
-        if key in ours and key in theirs and setting_text(ours[key]) != setting_text(theirs[key])
-    ]
-    for name in _shared_metrics(method, against, metrics):
-        a, b = method.result.score(name), against.result.score(name)
-        if a.higher_is_better != b.higher_is_better:
-            complaints.append(f"{name} is better higher in one and lower in the other")
-        for key in sorted({*a.settings, *b.settings} - set(MUST_AGREE)):
-            mine, other = a.settings.get(key), b.settings.get(key)
-            if setting_text(mine) != setting_text(other):
-                complaints.append(f"{name} has {key} = {mine} and {other}")
-    return complaints or _different_images(method, against)
-
-
-def _different_images(method: _Entry, against: _Entry) -> list[str]:
-    """Equal settings and names do not make equal weights and pictures: the labels and f of each image must agree."""
-    rows, others = _shared_images(method, against)
-    ours, theirs = method.evaluation, against.evaluation
-    for i, j in zip(rows, others, strict=True):
-        labels, others_labels = _real(ours.labels[i]), _real(theirs.labels[j])
-        name = ours.image_names[i]
-        if labels != others_labels:
-            return [f"image {name!r} has labels {labels} and {others_labels}"]
-        gap = (ours.f[i][: len(labels)].cpu() - theirs.f[j][: len(labels)].cpu()).abs().max()
-        if float(gap) > SAME_F:
-            return [f"f of image {name!r} differs by {float(gap):.2f}: other weights, or another picture"]
-    return []
-
-
-def _real(labels: Tensor) -> list[int]:
-    return [a for a in labels.tolist() if a != NO_LABEL]
 
 
 def _places(value: float) -> str:
@@ -370,7 +344,8 @@ def signed(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:+.3f}".replace("+0.", "+.").replace("-0.", "-.")
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
+    """A p-value with three decimals, or that it is smaller."""
     if math.isnan(value):
         return "-"
     return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")

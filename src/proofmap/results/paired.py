@@ -5,7 +5,9 @@ Images differ far more than methods do, so a difference is taken image by image 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -58,6 +60,68 @@ def sign_flip_p(differences: Tensor, *, resamples: int = 10_000, seed: int = 0) 
     sampled = int(n > _EXACT)
     p: Tensor = (reached + sampled) / (tried + sampled)
     return p.masked_fill(nothing, torch.nan)
+
+
+def holm(p: Tensor) -> Tensor:
+    """p-values ``(K,)`` corrected for their number by Holm's step-down rule; NaN entries do not count.
+
+        corrected_(i) = max over j <= i of min(1, (K - j + 1) p_(j))        with p_(1) <= ... <= p_(K)
+
+    If every line with a corrected p below .05 is called decided, the chance of one false call among all lines is at most
+    5 %, however the lines depend on one another.
+
+    >>> holm(torch.tensor([0.01, 0.04, 0.03]))
+    tensor([0.0300, 0.0600, 0.0600])
+    """
+    counted = (~p.isnan()).nonzero()[:, 0]
+    order = counted[p[counted].argsort(stable=True)]
+    times = torch.arange(len(order), 0, -1, device=p.device, dtype=p.dtype)
+    corrected = p.clone()
+    if len(order):
+        corrected[order] = (times * p[order]).clamp_max(1.0).cummax(dim=0).values
+    return corrected
+
+
+def smallest_p(n: int, resamples: int = 10_000) -> float:
+    """The smallest p that :func:`sign_flip_p` can give to ``n`` images: two of all sign patterns look as extreme.
+
+    >>> smallest_p(5), smallest_p(6)
+    (0.0625, 0.03125)
+    """
+    return min(1.0, 2.0 ** (1 - n)) if n <= _EXACT else max(2.0 ** (1 - n), 1 / (resamples + 1))
+
+
+def fewest_images(comparisons: int = 1, *, level: float = 0.05) -> int:
+    """The fewest images with which a p below ``level``, corrected for so many comparisons, is possible at all.
+
+    >>> fewest_images(), fewest_images(10)
+    (6, 9)
+    """
+    n = 1
+    while 2.0 ** (1 - n) * comparisons >= level:
+        n += 1
+    return n
+
+
+def images_needed(
+    difference: float, spread: float, *, comparisons: int = 1, level: float = 0.05, power: float = 0.8
+) -> int | None:
+    """How many images tell two methods apart with probability ``power``, where one's mean differs by ``difference`` and
+    the differences of single images have the standard deviation ``spread``; None where no number does.
+
+        n = (z_{1 - a/2} + z_power)^2 (spread / difference)^2 + z_{1 - a/2}^2 / 2,      a = level / comparisons
+
+    the usual normal formula with Guenther's term for few images, and never below :func:`fewest_images`.
+
+    >>> images_needed(0.5, 1.0), images_needed(0.05, 1.0), images_needed(0.0, 1.0)
+    (34, 3142, None)
+    """
+    if math.isnan(difference) or math.isnan(spread) or difference == 0:
+        return None
+    z = NormalDist().inv_cdf(1 - level / comparisons / 2)
+    both = z + NormalDist().inv_cdf(power)
+    n = (both * spread / difference) ** 2 + z**2 / 2
+    return max(math.ceil(n), fewest_images(comparisons, level=level))
 
 
 def _by_counted_images(differences: Tensor) -> Iterator[tuple[Tensor, list[int]]]:

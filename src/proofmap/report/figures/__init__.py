@@ -27,6 +27,7 @@ from proofmap.report.figures.masks import (
     wrong_mask_grid,
 )
 from proofmap.report.figures.registry import FIGURES, FigureInfo, draw_figure, figures_of, make_figure
+from proofmap.report.figures.sanity import SanityCurve, SanityFigure, sanity_figure
 from proofmap.report.figures.scatter import (
     Point,
     ScatterFigure,
@@ -77,6 +78,9 @@ __all__ = [
     "artifacts",
     "MasksByK",
     "masks_by_k",
+    "SanityCurve",
+    "SanityFigure",
+    "sanity_figure",
     "Desk",
     "desk",
     "desk_of",

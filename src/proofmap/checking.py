@@ -1,0 +1,171 @@
+"""Sanity checks of methods (Adebayo et al. 2018): do maps change when the net forgets what it has learned?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import outside_inference_mode
+from proofmap.classifier.randomised import Layer, grouped, layers_of, randomised
+from proofmap.core.errors import InputError
+from proofmap.core.files import distinct_names
+from proofmap.core.labels import NO_LABEL, LabelRule, Labels
+from proofmap.core.progress import Progress, Silent
+from proofmap.core.text import counted
+from proofmap.data.distractors import from_images
+from proofmap.fills import names_no_pool, with_pool
+from proofmap.fills.images import OWN
+from proofmap.judging import as_inputs, choose_labels, given_labels
+from proofmap.methods.method import Method, MethodLike, make_method
+from proofmap.metrics.randomisation import complexity_rise, smooth_maps
+from proofmap.metrics.similarity import SIMILARITIES, Similarity, similarity
+from proofmap.results.randomisation import RISE, Order, SanityChecks, SanityLine, sanity_notes
+from proofmap.results.statistics import mean_score
+
+ORDERS: tuple[Order, ...] = tuple(order for order in get_args(Order) if order != "labels")
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Some layers, drawn anew: or a net that somebody else trained."""
+
+    order: Order
+    number: int
+    layers: str
+    drawn: int
+    of: int
+    modules: tuple[str, ...]
+    net: Classifier | None = None
+
+
+@outside_inference_mode()
+def sanity_checks(
+    classifier: Classifier,
+    images: Any,
+    *,
+    methods: Sequence[MethodLike],
+    labels: Labels = "top1",
+    orders: Sequence[Order] = ("cascading",),
+    groups: int = 6,
+    samples: int = 1,
+    noise: float = 0.1,
+    relabelled: Classifier | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> SanityChecks:
+    """Maps of each method before and after layers of the net were drawn anew: how alike they are, and a verdict.
+
+    The net is never touched: layers are drawn anew on copies (:mod:`proofmap.classifier.randomised`).
+
+    Args:
+        orders: ``cascading`` takes the last layer, then the last group before it too, up to all; ``bottom-up`` begins at the input, as
+            Hedstroem et al. advise; ``independent`` takes one group at a time; ``last`` takes the last layer alone, as the paper does.
+        groups: the layers are taken in so many groups, the last layer by itself.
+        samples, noise: average maps over so many noisy copies of each image (the smooth variant); 1: the image itself.
+        relabelled: a net of the same kind, trained on the same pictures with shuffled labels: label randomisation.
+    """
+    chosen = [make_method(m) for m in methods]
+    if not chosen:
+        raise InputError("there are no methods to check; see: proofmap methods")
+    for order in orders:
+        if order not in ORDERS:
+            raise InputError(f"an order is one of {', '.join(ORDERS)}, not {order!r}")
+    if not orders and relabelled is None:
+        raise InputError(f"there is nothing to check; name an order: {', '.join(ORDERS)}")
+    if groups < 1 or samples < 1 or not noise > 0:
+        raise InputError("groups and samples must be at least 1, and noise above 0")
+    images = classifier.check_images(as_inputs(classifier, images))
+    if len(images) == 0:
+        raise InputError("there are no images to check on")
+    if any(map(names_no_pool, chosen)):
+        source = from_images(images, classifier.inputs) or OWN
+        chosen = [with_pool(method, source) for method in chosen]
+    titles = distinct_names([method.title() for method in chosen])
+    labels = given_labels(labels)
+    table = choose_labels(classifier, images, labels, classifier.frozen().probabilities(images))
+    steps = list(_steps(classifier, orders, groups, relabelled))
+    told = progress or Silent()
+
+    def maps_of(method: Method, net: Classifier) -> Tensor:
+        ready = method.prepare(net)
+        return smooth_maps(ready, images, table, samples=samples, noise=noise, seed=seed, progress=told)
+
+    measures: list[Similarity] = [m for m in SIMILARITIES if m != "ssim" or classifier.inputs.has_neighbours]
+    first = [maps_of(method, classifier) for method in chosen]
+    found: dict[str, list[SanityLine]] = {title: [] for title in titles}
+    for step in steps:
+        net = step.net or randomised(classifier, step.modules, seed=seed)
+        for title, method, before in zip(titles, chosen, first, strict=True):
+            found[title] += _lines(title, step, before, maps_of(method, net), table, measures)
+    nothing = _Step("last", 0, "nothing", 0, 0, ())
+    floors: list[SanityLine] = []
+    for title, before in zip(titles, first, strict=True):
+        if len(images) > 1:
+            floors += _lines(title, nothing, before, before.roll(1, dims=0), table, measures)
+    draws = f"maps averaged over {samples} noisy copies" if samples > 1 else "maps of the images themselves"
+    rule = "given" if isinstance(labels, Tensor) else str(LabelRule.parse(labels, classifier.names))
+    done: list[Order] = [*orders, *(["labels"] if relabelled is not None else [])]  # type: ignore[list-item]
+    notes = sanity_notes(len(images), draws, done, model=classifier.name, labels=rule, seed=seed)
+    return SanityChecks(tuple(line for title in titles for line in found[title]), tuple(floors), tuple(notes))
+
+
+def _steps(
+    classifier: Classifier, orders: Sequence[Order], groups: int, relabelled: Classifier | None
+) -> Iterator[_Step]:
+    layers = layers_of(classifier) if orders else []
+    parts = grouped(layers, groups) if layers else []
+    for order in dict.fromkeys(orders):
+        for number, taken in enumerate(_taken(order, parts), start=1):
+            modules = tuple(name for part in taken for name in part)
+            drawn = sum(layer[0] in modules for layer in layers)
+            yield _Step(order, number, _words(order, taken, drawn, len(layers)), drawn, len(layers), modules)
+    if relabelled is not None:
+        if relabelled.inputs.positions != classifier.inputs.positions or relabelled.names != classifier.names:
+            raise InputError(
+                "the relabelled net must have the input and the labels of the net that is checked"
+            )
+        of = len(layers_of(classifier))
+        yield _Step("labels", 1, "a net trained on shuffled labels", of, of, (), relabelled)
+
+
+def _taken(order: Order, parts: Sequence[Layer]) -> list[Sequence[Layer]]:
+    """The groups that are drawn anew at each step."""
+    if order == "last":
+        return [parts[-1:]]
+    if order == "independent":
+        return [[part] for part in reversed(parts)]
+    if order == "bottom-up":
+        return [parts[:k] for k in range(1, len(parts) + 1)]
+    return [parts[-k:] for k in range(1, len(parts) + 1)]
+
+
+def _words(order: Order, taken: Sequence[Layer], drawn: int, of: int) -> str:
+    """``all 53 layers``, ``the last 9 layers``, ``layers 18 to 26``."""
+    if drawn == of:
+        return f"all {counted(of, 'layer')}"
+    if order == "independent":
+        return f"{taken[0][0]} ({counted(drawn, 'layer')})"
+    side = "first" if order == "bottom-up" else "last"
+    return f"the {side} layer" if drawn == 1 else f"the {side} {drawn} layers"
+
+
+def _lines(
+    method: str, step: _Step, before: Tensor, after: Tensor, labels: Tensor, measures: Sequence[Similarity]
+) -> list[SanityLine]:
+    """One line for each measure: means over labels, then over images."""
+    a, b = before.flatten(0, 1), after.flatten(0, 1)
+    values: dict[str, Tensor] = {measure: similarity(a, b, measure) for measure in measures}
+    if step.number:
+        values[RISE] = complexity_rise(a, b)
+    lines = []
+    for measure, found in values.items():
+        pairs = found.view(labels.shape).masked_fill(labels == NO_LABEL, torch.nan)
+        score = mean_score(measure, pairs.nanmean(dim=1).cpu(), higher_is_better=measure == RISE)
+        place = (step.order, step.number, step.layers, step.drawn, step.of)
+        lines.append(SanityLine(method, *place, measure, score.value, score.low, score.high, score.n))
+    return lines

@@ -1,0 +1,142 @@
+"""Copies of a net with some of its layers drawn anew: what it learned there is gone, what it is stays.
+
+A layer is a module with weights of its own, in the order in which a pass runs through them; a normalisation belongs to the
+layer before it. Drawn anew means as before training: weights ~ N(0, 2 / fan in), biases 0, the scale and shift of a
+normalisation 1 and 0, its statistics mean 0 and variance 1, and other vectors shuffled. What is drawn for a weight depends on
+the seed and the weight's name alone, so a cascade goes on where it was, and the net itself is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier.classifier import Classifier
+from proofmap.classifier.view import copied
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+
+Layer = tuple[str, ...]
+"""The names of the modules that one layer is made of: one with weights, then its normalisations."""
+_CHUNK = 1_000_000
+
+
+def layers_of(classifier: Classifier) -> list[Layer]:
+    """The layers of the net from its input to its output."""
+    source = _source(classifier)
+    net = _module_of(source)
+    started: dict[str, int] = {}
+
+    def watch(name: str) -> Callable[[nn.Module, object], None]:
+        def hook(module: nn.Module, inputs: object) -> None:
+            started.setdefault(name, len(started))
+
+        return hook
+
+    handles = [module.register_forward_pre_hook(watch(name)) for name, module in net.named_modules()]
+    try:
+        with torch.no_grad():
+            source(source.blank(1))
+    finally:
+        for handle in handles:
+            handle.remove()
+    when: dict[str, int] = {}
+    latest = 0
+    for name, _ in net.named_modules():
+        when[name] = started.get(name, latest)  # used without being called: after those named before it
+        latest = max(latest, when[name])
+    owners = [name for name, module in net.named_modules() if module._parameters]
+    owners.sort(key=when.__getitem__)
+    layers: list[Layer] = []
+    for name in owners:
+        begins = any(w is not None and w.ndim > 1 for w in net.get_submodule(name)._parameters.values())
+        if begins or not layers:
+            layers.append((name,))
+        else:
+            layers[-1] = (*layers[-1], name)
+    if not layers:
+        raise InputError(f"{classifier.name} has no weights to draw anew")
+    return layers
+
+
+def grouped(layers: Sequence[Layer], groups: int) -> list[Layer]:
+    """The layers in so many groups of about equal number, or as many as there are; the last layer is one by itself.
+
+    >>> grouped([("a",), ("b",), ("c", "c.norm"), ("d",)], 3)
+    [('a', 'b'), ('c', 'c.norm'), ('d',)]
+    """
+    *rest, last = layers
+    parts = min(max(groups - 1, 0), len(rest))
+    cuts = [round(k * len(rest) / parts) for k in range(parts + 1)] if parts else []
+    found = [tuple(n for layer in rest[a:b] for n in layer) for a, b in pairwise(cuts)]
+    return [*found, last] if parts or not rest else [tuple(n for layer in layers for n in layer)]
+
+
+def randomised(classifier: Classifier, modules: Sequence[str], *, seed: int = 0) -> Classifier:
+    """The classifier with the weights of these modules drawn anew, on a copy of the net."""
+    source = _source(classifier)
+    net = copied(_module_of(source))
+    with torch.no_grad():
+        for name in modules:
+            _draw(net.get_submodule(name), name, seed)
+    other = Classifier(
+        net,
+        inputs=source.inputs,
+        outputs=source.outputs,
+        names=source.names,
+        label_set=source.label_set,
+        renormalise=source.renormalise,
+        device=source.device,
+        name=source.name,
+    )
+    other.fix_batches(*(batch.size for batch in source.batches))
+    return other
+
+
+def _source(classifier: Classifier) -> Classifier:
+    """What a frozen view was made from: its layers are still apart."""
+    classifier.refresh()
+    return classifier._source or classifier
+
+
+def _module_of(classifier: Classifier) -> nn.Module:
+    if not isinstance(classifier.net, nn.Module):
+        raise InputError(
+            f"{classifier.name} is a function, whose weights cannot be drawn anew; give the Classifier the torch module"
+        )
+    return classifier.net
+
+
+def _draw(module: nn.Module, name: str, seed: int) -> None:
+    normalises = "norm" in type(module).__name__.lower()
+    for key, weight in module._parameters.items():
+        if weight is None or not weight.is_floating_point():
+            continue
+        if weight.ndim > 1:
+            fan_in = weight.numel() / weight.shape[0]
+            drawn = _normal(weight, name, key, seed) * (2 / fan_in) ** 0.5
+        elif normalises:
+            drawn = torch.full_like(weight, 0.0 if "bias" in key else 1.0)
+        elif "bias" in key:
+            drawn = torch.zeros_like(weight)
+        else:
+            stream = torch.tensor(streams.key_of(seed, "shuffled", name, key), device=weight.device)
+            drawn = weight.flatten()[streams.permutations(stream, weight.numel())].view_as(weight)
+        weight.copy_(drawn)
+    for key, value in (("running_mean", 0.0), ("running_var", 1.0)):
+        if isinstance(buffer := module._buffers.get(key), Tensor):
+            buffer.fill_(value)
+
+
+def _normal(like: Tensor, name: str, key: str, seed: int) -> Tensor:
+    """Standard normal numbers of this shape, a million at a time."""
+    counts = [min(_CHUNK, like.numel() - start) for start in range(0, like.numel(), _CHUNK)]
+    keys = [streams.key_of(seed, "drawn anew", name, key, k) for k in range(len(counts))]
+    parts = [
+        streams.normal(torch.tensor(stream, device=like.device), n)
+        for stream, n in zip(keys, counts, strict=True)
+    ]
+    return torch.cat(parts).view(like.shape).to(like.dtype)

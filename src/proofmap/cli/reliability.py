@@ -1,0 +1,29 @@
+"""``reliability``: how far a run's metrics can be relied on, and the order of its methods by all of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from proofmap.cli.options import Format, RunFolder, check_format, print_as, print_notes, split_list
+from proofmap.results.reliability import reliability as reliability_of
+from proofmap.study import Run
+
+
+def reliability(
+    run: RunFolder,
+    method: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
+    metrics: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    format: Format = "table",
+) -> None:
+    """Do images rank the methods alike, do metrics agree, and which method comes first by all of them?"""
+    check_format(format)
+    with Run(run) as opened:
+        result = reliability_of(
+            opened.evaluation(),
+            methods=method or None,
+            metrics=None if metrics is None else split_list(metrics),
+        )
+        print_notes(opened)
+    print_as(result, format)

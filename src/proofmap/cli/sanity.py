@@ -1,0 +1,120 @@
+"""``sanity``: do a method's maps change when the net forgets what it has learned?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+import proofmap as pm
+from proofmap.checking import ORDERS
+from proofmap.cli.console import progress_for, stderr
+from proofmap.cli.options import (
+    LABELS_HELP,
+    METHODS_HELP,
+    BatchSizeOption,
+    Device,
+    Format,
+    Model,
+    Quiet,
+    Seed,
+    Weights,
+    check_format,
+    device_named,
+    print_as,
+    print_written,
+    split_list,
+)
+from proofmap.core.errors import MissingExtra
+from proofmap.core.files import check_output, output_folder, write_text
+from proofmap.data.loader import load_blocks
+from proofmap.data.specs import open_data
+from proofmap.models import DEFAULT_MODEL
+from proofmap.plugins.specs import split_specs
+from proofmap.report.figures import draw, sanity_figure
+from proofmap.results.randomisation import Order
+
+
+def sanity(
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            help="Photos, folders or a dataset; sample:cat is one that ships along.", show_default=False
+        ),
+    ],
+    model: Model = DEFAULT_MODEL,
+    weights: Weights = None,
+    methods: Annotated[str, typer.Option(help=METHODS_HELP)] = "gradient,gradient-x-input,grad-cam,edges",
+    labels: Annotated[str, typer.Option(help=LABELS_HELP)] = "top1",
+    number: Annotated[int, typer.Option(min=1, help="So many images, spread evenly over the data.")] = 20,
+    orders: Annotated[
+        str, typer.Option(help=f"How layers are taken: {', '.join(ORDERS)}; separated by commas.")
+    ] = "cascading",
+    groups: Annotated[int, typer.Option(min=1, help="Layers are taken in so many groups.")] = 6,
+    samples: Annotated[
+        int, typer.Option(min=1, help="Noisy copies that maps are averaged over; 50 is the smooth variant.")
+    ] = 1,
+    noise: Annotated[float, typer.Option(min=0, help="Of the copies, a share of the image's range.")] = 0.1,
+    relabelled: Annotated[
+        str | None, typer.Option(help="A net trained on shuffled labels, named as --model is.")
+    ] = None,
+    relabelled_weights: Annotated[Path | None, typer.Option(help="Its weights file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for sanity.csv, sanity.json and a figure.", show_default=False)
+    ] = None,
+    device: Device = None,
+    batch_size: BatchSizeOption = None,
+    seed: Seed = 0,
+    format: Format = "table",
+    quiet: Quiet = False,
+) -> None:
+    """Sanity checks: how alike are maps before and after layers of the net are drawn anew? The net itself is not changed."""
+    check_format(format)
+    if out is not None:
+        check_output(out)
+    chosen = split_list(orders)
+    if unknown := [order for order in chosen if order not in ORDERS]:
+        raise pm.InputError(f"--orders must be of {', '.join(ORDERS)}, not {unknown[0]!r}")
+    names = split_specs(methods)
+    made = [pm.make_method(name) for name in names]
+    dataset = open_data(data)
+
+    def load(name: str, file: Path | None) -> pm.Classifier:
+        return pm.load_classifier(name, weights=file, device=device_named(device), batch_size=batch_size)
+
+    classifier = load(model, weights)
+    count = min(number, len(dataset))
+    indices = [k * len(dataset) // count for k in range(count)]
+    (block,) = load_blocks(dataset, classifier, indices, block_size=max(1, count))
+    if not block.indices:
+        raise pm.InputError(block.failures[0].reason)
+    found = pm.sanity_checks(
+        classifier,
+        block.images,
+        methods=made,
+        labels=labels,
+        orders=cast(list[Order], chosen),
+        groups=groups,
+        samples=samples,
+        noise=noise,
+        relabelled=None if relabelled is None else load(relabelled, relabelled_weights),
+        seed=seed,
+        progress=progress_for(stderr, quiet),
+    )
+    print_as(found, format)
+    if out is not None:
+        folder = output_folder(out)
+        written = [folder / "sanity.csv", folder / "sanity.json"]
+        write_text(written[0], found.csv())
+        write_text(written[1], found.json())
+        try:
+            if chosen:
+                written.append(draw(sanity_figure(found), folder / "sanity.png"))
+        except MissingExtra as missing:
+            stderr.print(str(missing))
+        print_written(written)
+    for failure in block.failures:
+        stderr.print(f"failed: {failure.reason}")
+    if block.failures:
+        raise typer.Exit(3)

@@ -1,0 +1,181 @@
+"""Sanity checks (Adebayo et al. 2018): maps of a net that has learned must not be those of a net that has not.
+
+The weights of a copy of the net are drawn anew, in its last layer or in all (:mod:`proofmap.classifier.randomised`), the method runs
+again, and the two maps are compared. Maps that stay as they were come from the input, not from what the net has learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.classifier.randomised import layers_of, randomised
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress
+from proofmap.methods.method import Cost, ReadyMethod
+from proofmap.metrics.context import Judged
+from proofmap.metrics.metric import METRICS, Metric
+from proofmap.metrics.similarity import Similarity, entropy, similarity
+from proofmap.plugins.settings import setting
+
+Layers = Literal["last", "all"]
+
+
+def smooth_maps(
+    method: ReadyMethod,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    samples: int,
+    noise: float,
+    seed: int,
+    progress: Progress,
+) -> Tensor:
+    """The mean of a method's maps ``(N, L, *positions)`` over noisy copies of each image; its maps where ``samples`` is 1.
+
+    Gaussian noise has ``noise`` times the image's own range as its standard deviation, and is cut to what the input allows.
+    """
+    if samples == 1:
+        return method(images, labels, seed=seed, progress=progress)
+    inputs = method.classifier.inputs
+    flat = images.flatten(1)
+    width = noise * (flat.amax(dim=1) - flat.amin(dim=1))
+    total: Tensor | None = None
+    for k in range(samples):
+        drawn = streams.normal(streams.image_keys(images, seed, "smooth", k), flat.shape[1])
+        noisy = (flat + width[:, None] * drawn).view_as(images)
+        noisy = noisy if inputs.limits is None else noisy.clamp(*inputs.limits)
+        maps = method(noisy, labels, seed=seed, progress=progress)
+        total = maps if total is None else total + maps
+    assert total is not None
+    return total / samples
+
+
+def unlearned(classifier: Classifier, layers: Layers, seed: int) -> Classifier:
+    """The net with its last layer, or all of them, drawn anew."""
+    found = layers_of(classifier)
+    chosen = found[-1:] if layers == "last" else found
+    return randomised(classifier, [name for layer in chosen for name in layer], seed=seed)
+
+
+def _maps(judged: Judged, classifier: Classifier, samples: int, noise: float) -> Tensor:
+    return smooth_maps(
+        judged.method_for(classifier),
+        judged.images,
+        judged.labels,
+        samples=samples,
+        noise=noise,
+        seed=judged.seed,
+        progress=judged.progress,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlearnedMetric(Metric):
+    """A metric that compares a method's maps with those of the net with weights drawn anew."""
+
+    layers: Layers = setting("all", "whose weights are drawn anew: the last layer's, or all")
+    draw: int = setting(0, "other weights for the same seed", least=0)
+
+    def other_maps(self, judged: Judged, samples: int = 1, noise: float = 0.0) -> Tensor:
+        """The method's maps on the net drawn anew; made once for all metrics that ask for the same."""
+        return judged.once(
+            ("drawn anew", self.layers, self.draw, samples, noise if samples > 1 else 0.0),
+            lambda: _maps(judged, self._other(judged), samples, noise),
+        )
+
+    def _other(self, judged: Judged) -> Classifier:
+        return unlearned(judged.classifier, self.layers, streams.key_of(judged.seed, self.draw))
+
+    def pairs(self, judged: Judged) -> Tensor:
+        """Values ``(N, L)``."""
+        raise NotImplementedError(f"{type(self).__name__} gives no values per label")
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return self.pairs(judged).nanmean(dim=1)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Randomisation(UnlearnedMetric):
+    """The similarity of a map with that of the net drawn anew; the mean over an image's labels.
+
+    ``preset=smooth`` is sMPRT (Hedstroem et al. 2024): both maps are means over 50 noisy copies of the image, so that the noise of
+    gradients does not pass for sensitivity. ``layers=last`` is the check of the paper's appendix.
+    """
+
+    name: ClassVar[str] = "randomisation"
+    kind: ClassVar[str] = "randomisation"
+    higher_is_better: ClassVar[bool] = False
+    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    description: ClassVar[str] = "similarity of a map with that of the net with weights drawn anew"
+    reference: ClassVar[str] = "Adebayo et al. 2018; Hedstroem et al. 2024"
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {"smooth": {"samples": 50}}
+    }
+
+    similarity: Similarity = setting("rank", "rank correlation of values, or of their sizes, or SSIM")
+    samples: int = setting(
+        1, "noisy copies of the image that maps are averaged over; 1: the image itself", least=1
+    )
+    noise: float = setting(0.1, "of the copies, a share of the image's range", above=0)
+
+    def cost(self, labels: int, method: Cost | None) -> Cost | None:
+        return None if method is None else method * (1 if self.samples == 1 else 2 * self.samples)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        if self.similarity == "ssim" and not judged.inputs.has_neighbours:
+            raise InputError(
+                f"ssim needs neighbours; {judged.inputs.noun} have none, so take similarity=rank"
+            )
+        first = judged.maps
+        if self.samples > 1:
+            first = judged.once(
+                ("smooth", self.samples, self.noise),
+                lambda: _maps(judged, judged.classifier, self.samples, self.noise),
+            )
+        second = self.other_maps(judged, self.samples, self.noise)
+        found = similarity(first.flatten(0, 1), second.flatten(0, 1), self.similarity)
+        return found.view(judged.labels.shape).masked_fill(judged.labels == NO_LABEL, torch.nan).float()
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class ComplexityRise(UnlearnedMetric):
+    """eMPRT: how much more complex a method's maps are where the net has learned nothing; the mean over an image's labels.
+
+        (h(maps of the net drawn anew) - h(maps)) / h(maps)
+
+    with h the entropy of a map's histogram. Above 0: the maps had something to say, and lost it. It needs one other net in place
+    of one for each layer, and no similarity. NaN for a constant map.
+    """
+
+    name: ClassVar[str] = "complexity-rise"
+    kind: ClassVar[str] = "complexity-rise"
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (-1.0, float("inf"))
+    description: ClassVar[str] = "eMPRT: relative rise of a map's entropy when all weights are drawn anew"
+    reference: ClassVar[str] = "Hedstroem et al. 2024"
+
+    bins: int = setting(100, "of the histogram", least=2)
+
+    def cost(self, labels: int, method: Cost | None) -> Cost | None:
+        return method
+
+    def pairs(self, judged: Judged) -> Tensor:
+        other = self.other_maps(judged)
+        found = complexity_rise(judged.maps.flatten(0, 1), other.flatten(0, 1), self.bins)
+        return found.view(judged.labels.shape).masked_fill(judged.labels == NO_LABEL, torch.nan).float()
+
+
+def complexity_rise(maps: Tensor, other: Tensor, bins: int = 100) -> Tensor:
+    """The relative rise of entropy ``(P,)`` from maps to other maps ``(P, *positions)``; NaN where the first is constant."""
+    before, after = entropy(maps, bins), entropy(other, bins)
+    return torch.where(before > 0, (after - before) / before, torch.nan)

@@ -1,0 +1,148 @@
+"""Can a metric be relied on? What Tomsett et al. ask of metrics, as metrics of a whole run.
+
+inter-rater:    do the images, as raters, rank the methods alike?                Krippendorff's alpha
+inter-method:   is an image that is easy for one method easy for another?       Spearman's correlation
+consistency:    do two metrics say the same of one method's maps?               Spearman's correlation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.metrics.correlation import mean_ranks, spearman
+from proofmap.metrics.metric import METRICS, RunMetric, RunValue, RunValues
+
+REFERENCE = "Tomsett et al. 2020"
+
+
+def krippendorff_alpha(ratings: Tensor) -> float:
+    """Krippendorff's alpha of ordinal ratings ``(raters, things)``; NaN: not rated.
+
+        alpha = 1 - D_observed / D_expected,      distance(c, k)^2 = (sum of n_g for g = c .. k, minus (n_c + n_k) / 2)^2
+
+    where D are mean distances between two ratings of one thing, and of any two, and n_g says how often g was given.
+    1: all raters agree; 0: as by chance. Things with one rating do not count; NaN where nothing can be compared.
+
+    >>> krippendorff_alpha(torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]))
+    1.0
+    """
+    values = ratings[~ratings.isnan()].unique()
+    if len(values) < 2:
+        return torch.nan
+    given = (ratings[..., None] == values).double().sum(dim=0)  # (things, values)
+    given = given[given.sum(dim=1) > 1]
+    if len(given) == 0:
+        return torch.nan
+    often = given.sum(dim=0)
+    raters = given.sum(dim=1, keepdim=True)
+    pairs = given[:, :, None] * given[:, None, :] - torch.diag_embed(given)
+    observed = (pairs / (raters[:, :, None] - 1)).sum(dim=0)
+    expected = (often[:, None] * often - often.diag()) / (often.sum() - 1)
+    middle = often.cumsum(dim=0) - often / 2  # ratings below a value, and half of those that give it
+    distance = (middle[:, None] - middle).square()
+    chance = float((expected * distance).sum())
+    return 1 - float((observed * distance).sum()) / chance if chance > 0 else torch.nan
+
+
+def inter_rater(values: Tensor) -> float:
+    """Alpha of the ranks that images give to methods, from values ``(images, methods)``; NaN for one method or image."""
+    if min(values.shape) < 2:
+        return torch.nan
+    return krippendorff_alpha(mean_ranks(values))
+
+
+def mean_correlation(values: Tensor) -> float:
+    """The mean of Spearman's correlations of all pairs of columns ``(n, K)`` that have one; NaN where none has."""
+    pairs = list(combinations(range(values.shape[1]), 2))
+    if not pairs or len(values) < 2:
+        return torch.nan
+    rows = values.T
+    found = spearman(rows[[a for a, _ in pairs]], rows[[b for _, b in pairs]])
+    return float(found.nanmean())
+
+
+def images_by_methods(run: RunValues, score: str) -> Tensor:
+    """Values ``(n, K)`` of a score, larger = better, of the images that all methods count."""
+    columns = [values[score].double().cpu() for values in run.values.values()]
+    table = torch.stack(columns, dim=1) * (1 if run.higher_is_better[score] else -1)
+    return table[~table.isnan().any(dim=1)]
+
+
+def shared_scores(run: RunValues) -> list[str]:
+    """The scores that every method has."""
+    return [name for name in run.higher_is_better if all(name in v for v in run.values.values())]
+
+
+def two_scores(values: Mapping[str, Tensor], a: str, b: str, run: RunValues) -> Tensor:
+    """One method's values ``(n, 2)`` of two scores, larger = better, of the images that both count."""
+    signs = [1 if run.higher_is_better[name] else -1 for name in (a, b)]
+    table = torch.stack(
+        [values[name].double().cpu() * sign for name, sign in zip((a, b), signs, strict=True)], 1
+    )
+    return table[~table.isnan().any(dim=1)]
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class InterRater(RunMetric):
+    """Krippendorff's alpha of each score: the images are raters, and rank the methods; see :func:`krippendorff_alpha`."""
+
+    name: ClassVar[str] = "inter-rater"
+    kind: ClassVar[str] = "inter-rater"
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    description: ClassVar[str] = "Krippendorff's alpha: whether images rank the methods alike, for each score"
+    reference: ClassVar[str] = f"{REFERENCE}; Krippendorff 2004"
+
+    def over_run(self, run: RunValues) -> Sequence[RunValue]:
+        tables = {name: images_by_methods(run, name) for name in shared_scores(run)}
+        return [RunValue(name, inter_rater(table), len(table)) for name, table in tables.items()]
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class InterMethod(RunMetric):
+    """The mean over pairs of methods of Spearman's correlation of their values over images, for each score.
+
+    Near 1, a score is about the images, whichever method made the maps; near 0, it is about the maps.
+    """
+
+    name: ClassVar[str] = "inter-method"
+    kind: ClassVar[str] = "inter-method"
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    description: ClassVar[str] = "Spearman: whether what is easy for one method is for others, for each score"
+    reference: ClassVar[str] = REFERENCE
+
+    def over_run(self, run: RunValues) -> Sequence[RunValue]:
+        tables = {name: images_by_methods(run, name) for name in shared_scores(run)}
+        return [RunValue(name, mean_correlation(table), len(table)) for name, table in tables.items()]
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class InternalConsistency(RunMetric):
+    """The mean over methods of Spearman's correlation, over images, of two scores of one method's maps; larger = better
+    in both. Low values: the two do not measure one thing.
+    """
+
+    name: ClassVar[str] = "internal-consistency"
+    kind: ClassVar[str] = "internal-consistency"
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    description: ClassVar[str] = "Spearman: whether two scores say the same of a method's maps"
+    reference: ClassVar[str] = REFERENCE
+
+    def over_run(self, run: RunValues) -> Sequence[RunValue]:
+        found = []
+        for a, b in combinations(shared_scores(run), 2):
+            tables = [two_scores(values, a, b, run) for values in run.values.values()]
+            each = torch.tensor([mean_correlation(table) for table in tables], dtype=torch.float64)
+            found.append(RunValue(f"{a} and {b}", float(each.nanmean()), min(map(len, tables))))
+        return found

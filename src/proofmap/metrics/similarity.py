@@ -1,0 +1,87 @@
+"""How alike are two maps? Rank correlation, of values or of their sizes, and structural similarity; many maps at once."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.metrics.correlation import spearman
+
+Similarity = Literal["rank", "abs-rank", "ssim"]
+SIMILARITIES: tuple[Similarity, ...] = get_args(Similarity)
+_SIGMA, _WINDOW = 1.5, 11
+
+
+def similarity(a: Tensor, b: Tensor, how: Similarity) -> Tensor:
+    """The similarity of each map of ``(P, *positions)`` with its partner's, ``(P,)``: 1 for maps that are alike.
+
+    ``rank`` is Spearman's correlation of the values, ``abs-rank`` that of their sizes, ``ssim`` is :func:`ssim` of the maps
+    scaled to [0, 1]. 0 where one of the two is constant, for it shows nothing of the other; NaN where both are.
+    """
+    flat, other = a.flatten(1), b.flatten(1)
+    if how == "ssim":
+        found = ssim(_scaled(a), _scaled(b))
+    else:
+        found = spearman(flat.abs(), other.abs()) if how == "abs-rank" else spearman(flat, other)
+    still = [(row == row[:, :1]).all(dim=1) for row in (flat, other)]
+    found = found.masked_fill(still[0] ^ still[1], 0.0)
+    return found.masked_fill(still[0] & still[1], torch.nan)
+
+
+def ssim(a: Tensor, b: Tensor) -> Tensor:
+    """Structural similarity (Wang et al. 2004) of each of ``(P, *positions)``, values in [0, 1], with its partner: ``(P,)``.
+
+        (2 ma mb + C1) (2 cov + C2) / ((ma^2 + mb^2 + C1) (va + vb + C2)),     C1 = .01^2, C2 = .03^2
+
+    of means, variances and covariance under a Gaussian window of 11 positions a side, sigma 1.5 (fewer on smaller maps),
+    averaged over the windows that lie inside the map.
+    """
+    axes = range(1, a.ndim)
+    if math.prod(a.shape[1:]) < 2:
+        raise InputError("structural similarity needs maps of two positions or more")
+    a, b = a.double(), b.double()
+    moments = torch.stack([a, b, a * a, b * b, a * b])
+    for axis in axes:
+        moments = _window(moments, axis + 1)
+    ma, mb, aa, bb, ab = moments
+    va, vb, cov = aa - ma * ma, bb - mb * mb, ab - ma * mb
+    c1, c2 = 0.01**2, 0.03**2
+    local = (2 * ma * mb + c1) * (2 * cov + c2) / ((ma * ma + mb * mb + c1) * (va + vb + c2))
+    found: Tensor = local.flatten(1).mean(dim=1)
+    return found
+
+
+def entropy(maps: Tensor, bins: int) -> Tensor:
+    """The entropy ``(P,)`` of the histogram of each map ``(P, *positions)``: equal bins from its least to its greatest value.
+
+        h = - sum over bins of p log p
+
+    0 for a constant map, log(bins) at most.
+    """
+    scaled = _scaled(maps).flatten(1)
+    place = (scaled * bins).long().clamp_max(bins - 1)
+    counts = torch.zeros(len(maps), bins, device=maps.device, dtype=torch.float64)
+    counts.scatter_add_(1, place, torch.ones_like(place, dtype=torch.float64))
+    p = counts / scaled.shape[1]
+    return -(p * p.clamp_min(1e-300).log()).sum(dim=1)
+
+
+def _scaled(maps: Tensor) -> Tensor:
+    """Each map in [0, 1], from its least to its greatest value; zeros for a constant one."""
+    flat = maps.flatten(1).double()
+    low, high = flat.aminmax(dim=1, keepdim=True)
+    size = high - low
+    return torch.where(size > 0, (flat - low) / size, 0.0).view(maps.shape)
+
+
+def _window(values: Tensor, axis: int) -> Tensor:
+    """Means under the window along an axis, where it lies inside."""
+    side = values.shape[axis]
+    width = min(_WINDOW, side - 1 + side % 2)  # odd
+    distance = torch.arange(width, device=values.device, dtype=values.dtype) - width // 2
+    weights = torch.exp(-0.5 * (distance / _SIGMA) ** 2)
+    return values.unfold(axis, width, 1) @ (weights / weights.sum())

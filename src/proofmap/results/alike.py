@@ -1,0 +1,106 @@
+"""Do numbers of two runs compare? Which images and metrics they share, and what differs between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import MethodResult, setting_text
+
+MUST_AGREE = (
+    "model",
+    "fingerprint",
+    "inputs",
+    "size",
+    "length",
+    "columns",
+    "mean",
+    "std",
+    "resize",
+    "interpolation",
+    "outputs",
+    "label_set",
+    "renormalise",
+    "labels",
+)
+"""Settings of an evaluation without which numbers of two runs do not compare; one that a run does not state passes."""
+SAME_F = 0.01
+"""Two runs saw the same net and picture if f agrees to this; half precision and other devices stay well below."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method of one run."""
+
+    run: str
+    evaluation: Evaluation
+    result: MethodResult
+    name: str
+
+
+def shared_metrics(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[str]:
+    """The metrics that both were judged by, or those of them that were asked for."""
+    names = [s.name for s in method.result.scores if s.name in against.result.values]
+    for asked in metrics or ():
+        if asked not in names:
+            raise InputError(
+                f"{method.name} and {against.name} do not share a metric {asked!r}; they share {', '.join(names)}"
+            )
+    return [name for name in names if metrics is None or name in metrics]
+
+
+def shared_images(method: Entry, against: Entry) -> tuple[list[int], list[int]]:
+    """Rows of the images that both judged, in the method's order; matched by name."""
+    if method.evaluation is against.evaluation:
+        rows = list(range(len(method.evaluation)))
+        return rows, rows
+    place = {name: i for i, name in enumerate(against.evaluation.image_names)}
+    rows = [i for i, name in enumerate(method.evaluation.image_names) if name in place]
+    if not rows:
+        raise InputError(f"{method.name} and {against.name} were judged on no image of the same name")
+    return rows, [place[method.evaluation.image_names[i]] for i in rows]
+
+
+def what_differs(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[str]:
+    """Why the numbers of two runs do not compare; empty when they do."""
+    if method.evaluation is against.evaluation:
+        return []
+    ours, theirs = method.evaluation.settings, against.evaluation.settings
+    complaints = [
+        f"{key} is {ours[key]} and {theirs[key]}"
+        for key in MUST_AGREE
+        if key in ours and key in theirs and setting_text(ours[key]) != setting_text(theirs[key])
+    ]
+    for name in shared_metrics(method, against, metrics):
+        a, b = method.result.score(name), against.result.score(name)
+        if a.higher_is_better != b.higher_is_better:
+            complaints.append(f"{name} is better higher in one and lower in the other")
+        for key in sorted({*a.settings, *b.settings} - set(MUST_AGREE)):
+            mine, other = a.settings.get(key), b.settings.get(key)
+            if setting_text(mine) != setting_text(other):
+                complaints.append(f"{name} has {key} = {mine} and {other}")
+    return complaints or _different_images(method, against)
+
+
+def _different_images(method: Entry, against: Entry) -> list[str]:
+    """Equal settings and names do not make equal weights and pictures: the labels and f of each image must agree."""
+    rows, others = shared_images(method, against)
+    ours, theirs = method.evaluation, against.evaluation
+    for i, j in zip(rows, others, strict=True):
+        labels, others_labels = _real(ours.labels[i]), _real(theirs.labels[j])
+        name = ours.image_names[i]
+        if labels != others_labels:
+            return [f"image {name!r} has labels {labels} and {others_labels}"]
+        gap = (ours.f[i][: len(labels)].cpu() - theirs.f[j][: len(labels)].cpu()).abs().max()
+        if float(gap) > SAME_F:
+            return [f"f of image {name!r} differs by {float(gap):.2f}: other weights, or another picture"]
+    return []
+
+
+def _real(labels: Tensor) -> list[int]:
+    return [a for a in labels.tolist() if a != NO_LABEL]

@@ -1,0 +1,193 @@
+"""Sanity checks of methods as records and tables: what is left of a map when layers are drawn anew, and a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from proofmap.core.errors import InputError
+from proofmap.core.text import counted
+from proofmap.metrics.similarity import SIMILARITIES
+from proofmap.results import tables
+from proofmap.results.html_tables import table_html
+
+Order = Literal["cascading", "bottom-up", "independent", "last", "labels"]
+Verdict = Literal["passes", "fails", "undecided"]
+
+BAR = 0.5
+"""Maps that correlate more than this with those of a net that has learned nothing hardly depend on what was learned."""
+DECISIVE = ("rank", "abs-rank")
+"""The similarities that a verdict goes by; SSIM of smooth maps is high whatever they show."""
+RISE = "complexity-rise"
+FLOOR = "other image"
+
+
+@dataclass(frozen=True)
+class SanityLine:
+    """One number: a method's maps, before and after some layers were drawn anew.
+
+    Attributes:
+        order: which way layers are taken; ``labels`` is a net that was trained on shuffled labels.
+        step: how many groups were taken, from 1.
+        layers: what was drawn anew, in words.
+        drawn, of: how many layers these are, and how many there are.
+        measure: ``rank``, ``abs-rank``, ``ssim`` or ``complexity-rise``.
+    """
+
+    method: str
+    order: Order
+    step: int
+    layers: str
+    drawn: int
+    of: int
+    measure: str
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def __str__(self) -> str:
+        return _with_interval(self.value, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class MethodVerdict:
+    """Whether a method's maps depend on what the net has learned, and what says so."""
+
+    method: str
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True)
+class SanityChecks:
+    """What sanity checks found about methods. Prints as two tables.
+
+    Attributes:
+        lines: every number, by method, order, step and measure.
+        floors: the same similarities (``order`` does not count) of maps of two different images of the net as it is: what
+            maps of a method have in common anyway.
+        notes: what to know about them.
+    """
+
+    lines: tuple[SanityLine, ...]
+    floors: tuple[SanityLine, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(line.method for line in self.lines))
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(line.measure for line in self.lines))
+
+    def find(self, method: str, order: Order, step: int, measure: str) -> SanityLine:
+        for line in self.lines:
+            if (line.method, line.order, line.step, line.measure) == (method, order, step, measure):
+                return line
+        raise InputError(f"there is no {measure} of {method!r} at step {step} of {order}")
+
+    def verdicts(self) -> tuple[MethodVerdict, ...]:
+        """One for each method.
+
+        It goes by the lines with the most layers drawn anew, and a net trained on shuffled labels: ``passes`` where the whole
+        interval of every rank correlation is below .5, ``fails`` where that of one is above, else ``undecided``.
+        """
+        return tuple(self._verdict(method) for method in self.methods)
+
+    def _verdict(self, method: str) -> MethodVerdict:
+        own = [line for line in self.lines if line.method == method and line.measure in DECISIVE]
+        most = max((line.drawn for line in own), default=0)
+        deciding = [line for line in own if line.drawn == most or line.order == "labels"]
+        deciding = [line for line in deciding if not math.isnan(line.value)]
+        if not deciding:
+            return MethodVerdict(method, "undecided", "no rank correlation was measured")
+        highest = max(deciding, key=lambda line: line.value)
+        what = f"{highest.measure} {highest} after {highest.layers}"
+        ends = [_ends(line) for line in deciding]
+        if any(low > BAR for low, _ in ends):
+            return MethodVerdict(method, "fails", f"the maps hardly depend on what was learned: {what}")
+        if all(high < BAR for _, high in ends):
+            return MethodVerdict(method, "passes", what)
+        return MethodVerdict(method, "undecided", f"{what}; more images may tell")
+
+    def tables(self) -> list[tuple[list[str], list[list[str]]]]:
+        """Header and rows: every step, with what two images have in common anyway; then the verdicts."""
+        rows = []
+        for method in self.methods:
+            steps = dict.fromkeys((a.order, a.step, a.layers) for a in self.lines if a.method == method)
+            for order, step, layers in steps:
+                cells = [str(self.find(method, order, step, measure)) for measure in self.measures]
+                rows.append([method, order, layers, *cells])
+            floor = {line.measure: str(line) for line in self.floors if line.method == method}
+            if floor:
+                rows.append([method, FLOOR, "nothing", *(floor.get(m, "") for m in self.measures)])
+        verdicts = [[v.method, v.verdict, v.reason] for v in self.verdicts()]
+        return [
+            (["method", "order", "what was drawn anew", *self.measures], rows),
+            (["method", "verdict", "why"], verdicts),
+        ]
+
+    def table(self) -> str:
+        """Aligned text with the notes below."""
+        return "\n".join(["\n\n".join(tables.aligned(*cells) for cells in self.tables()), *self.notes])
+
+    def markdown(self) -> str:
+        steps, verdicts = self.tables()
+        return "\n\n".join([tables.markdown(*steps), tables.markdown(*verdicts, self.notes)])
+
+    def csv(self) -> str:
+        """One line per number, all decimals."""
+        return tables.records_csv(
+            [*map(asdict, self.lines), *({**asdict(f), "order": FLOOR} for f in self.floors)]
+        )
+
+    def json(self) -> str:
+        """Verdicts, numbers and notes; NaN becomes null."""
+        record = {
+            "verdicts": [asdict(verdict) for verdict in self.verdicts()],
+            "lines": [asdict(line) for line in self.lines],
+            "floors": [asdict(line) for line in self.floors],
+            "notes": list(self.notes),
+        }
+        return tables.json_text(record)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        steps, verdicts = self.tables()
+        return table_html(*steps, ()) + table_html(*verdicts, self.notes)
+
+
+def sanity_notes(
+    images: int, draws: str, orders: Sequence[Order], *, model: str, labels: str, seed: int
+) -> list[str]:
+    """How the numbers were made, and what is missing."""
+    told = [
+        f"{counted(images, 'image')}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % bootstrap intervals over images; "
+        f"{', '.join(SIMILARITIES)}: 1 where maps stay as they are; {RISE}: above 0 where they lose what they said; "
+        f"{FLOOR}: maps of two images of the net as it is"
+    ]
+    if "labels" not in orders:
+        told.append(
+            "label randomisation was left out: it needs a net of the same kind that was trained on the same pictures with shuffled "
+            "labels (relabelled=..., --relabelled)"
+        )
+    return told
+
+
+def _ends(line: SanityLine) -> tuple[float, float]:
+    """The interval; the value itself where one image tells no spread."""
+    return (line.value, line.value) if math.isnan(line.low) else (line.low, line.high)
+
+
+def _with_interval(value: float, low: float, high: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return tables.number(value) + (
+        "" if math.isnan(low) else f" [{tables.number(low)}, {tables.number(high)}]"
+    )

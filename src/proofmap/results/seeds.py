@@ -1,0 +1,212 @@
+"""How much of a score is the luck of a seed? Evaluations that differ in the seed alone, held against one another.
+
+The interval of a score is over images; it says nothing about what another seed would have given. For a method that draws
+(random masks, noise, starting points), or a fill that draws, the spread over seeds is the other half of its uncertainty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+
+import torch
+
+from proofmap.core.errors import InputError
+from proofmap.core.text import counted
+from proofmap.results import tables
+from proofmap.results.alike import Entry, shared_metrics, what_differs
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.html_tables import table_html
+
+
+@dataclass(frozen=True)
+class SeedLine:
+    """One method, one score, several seeds.
+
+    Attributes:
+        value: the mean over seeds of the means over images.
+        spread: the standard deviation of those means from seed to seed; 0 for what draws nothing.
+        least, greatest: the lowest and the highest of them.
+        per_image: how far one image's value moves from seed to seed: the root of the mean over images of its variance.
+        share: ``spread`` divided by half the width of the 95 % interval over images, averaged over seeds: above a
+            third or so, one seed is not enough.
+    """
+
+    method: str
+    metric: str
+    higher_is_better: bool
+    seeds: int
+    value: float
+    spread: float
+    least: float
+    greatest: float
+    per_image: float
+    share: float
+    n: int
+
+    def record(self) -> dict[str, object]:
+        """The line as plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class SeedSpread:
+    """Scores over seeds. Prints as a table."""
+
+    lines: tuple[SeedLine, ...]
+    notes: tuple[str, ...]
+
+    def find(self, metric: str, method: str) -> SeedLine:
+        for line in self.lines:
+            if (line.metric, line.method) == (metric, method):
+                return line
+        raise InputError(f"{method!r} has no score {metric!r} in all of the evaluations")
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Header and one row of cells per method and score."""
+        header = [
+            "metric",
+            "method",
+            "mean",
+            "sd of seeds",
+            "least",
+            "greatest",
+            "sd of an image",
+            "share",
+            "n",
+        ]
+        rows = [
+            [
+                f"{line.metric} {'↑' if line.higher_is_better else '↓'}",
+                line.method,
+                *(_places(v) for v in (line.value, line.spread, line.least, line.greatest, line.per_image)),
+                "-" if math.isnan(line.share) else f"{line.share:.0%}",
+                str(line.n),
+            ]
+            for line in self.lines
+        ]
+        return header, rows
+
+    def table(self) -> str:
+        """Aligned text with the notes below."""
+        return "\n".join([tables.aligned(*self.cells()), *self.notes])
+
+    def markdown(self) -> str:
+        return tables.markdown(*self.cells(), self.notes)
+
+    def csv(self) -> str:
+        """One line per method and score, all decimals."""
+        return tables.records_csv([line.record() for line in self.lines])
+
+    def json(self) -> str:
+        """Lines and notes; NaN becomes null."""
+        return tables.json_text({"lines": [line.record() for line in self.lines], "notes": list(self.notes)})
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return table_html(*self.cells(), self.notes)
+
+
+ENOUGH = 1 / 3
+"""A spread over seeds below this share of the interval's half width widens it by less than 6 %."""
+
+
+def seed_spread(evaluations: Sequence[Evaluation] | Mapping[str, Evaluation]) -> SeedSpread:
+    """The spread over seeds of every score of every method that all evaluations have.
+
+    The evaluations are of the same images, net, labels, methods and metrics, each with a seed of its own.
+    """
+    given = list(evaluations.values()) if isinstance(evaluations, Mapping) else list(evaluations)
+    if len(given) < 2:
+        raise InputError("a spread over seeds needs two evaluations or more, each with a seed of its own")
+    seeds = [e.settings.get("seed") for e in given]
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"two evaluations have the same seed; they have {', '.join(map(str, seeds))}")
+    first = given[0]
+    if any(set(e.image_names) != set(first.image_names) for e in given):
+        raise InputError("the evaluations are of different images; judge the same ones with every seed")
+    methods = [r.name for r in first.results if all(r.name in {q.name for q in e.results} for e in given)]
+    if not methods:
+        raise InputError("no method is in all of the evaluations")
+    lines = [line for method in methods for line in _lines(given, method)]
+    order = list(dict.fromkeys(line.metric for line in lines))
+    lines.sort(key=lambda line: order.index(line.metric))
+    return SeedSpread(tuple(lines), tuple(_notes(lines, given, seeds)))
+
+
+def _lines(evaluations: Sequence[Evaluation], method: str) -> list[SeedLine]:
+    entries = [
+        Entry(str(e.settings.get("seed")), e, e[method], f"{method} of seed {e.settings.get('seed')}")
+        for e in evaluations
+    ]
+    first, *others = entries
+    for other in others:
+        if differs := what_differs(first, other, None):
+            raise InputError(
+                f"{first.name} and {other.name} differ in more than the seed: {'; '.join(differs)}"
+            )
+    lines = []
+    for metric in shared_metrics(first, others[0], None):
+        if not all(metric in e.result.values for e in entries):
+            continue
+        scores = [e.result.score(metric) for e in entries]
+        place = {name: i for i, name in enumerate(first.evaluation.image_names)}
+        table = torch.stack([e.result.values[metric].double().cpu()[_rows(e, place)] for e in entries])
+        known = ~table.isnan().any(dim=0)
+        counts = bool(known.any())
+        means = table[:, known].mean(dim=1).tolist() if counts else [math.nan] * len(entries)
+        variance = float(table[:, known].var(dim=0).mean()) if counts else math.nan
+        half = fmean((s.high - s.low) / 2 for s in scores)
+        spread = stdev(means) if counts else math.nan
+        lines.append(
+            SeedLine(
+                method=method,
+                metric=metric,
+                higher_is_better=scores[0].higher_is_better,
+                seeds=len(entries),
+                value=fmean(means),
+                spread=spread,
+                least=min(means),
+                greatest=max(means),
+                per_image=math.sqrt(variance),
+                share=spread / half if half > 0 else (0.0 if spread == 0 else math.nan),
+                n=int(known.sum()),
+            )
+        )
+    return lines
+
+
+def _rows(entry: Entry, place: Mapping[str, int]) -> list[int]:
+    """The entry's rows in the order of the first evaluation."""
+    names = entry.evaluation.image_names
+    return sorted(range(len(names)), key=lambda i: place[names[i]])
+
+
+def _notes(
+    lines: Sequence[SeedLine], evaluations: Sequence[Evaluation], seeds: Sequence[object]
+) -> list[str]:
+    told = [
+        f"{counted(len(evaluations[0]), 'image')}, seeds {', '.join(map(str, seeds))}; share: the spread over seeds relative to half the "
+        "95 % interval over images"
+    ]
+    loud = [line for line in lines if line.share > ENOUGH]
+    if loud:
+        names = ", ".join(f"{line.metric} of {line.method}" for line in loud)
+        told.append(
+            f"one seed is not enough for {names}: quote the mean over seeds, or let the method draw more"
+        )
+    return told
+
+
+def _places(value: float) -> str:
+    return (
+        "-"
+        if math.isnan(value)
+        else f"{value:.3f}".replace("0.", ".", 1)
+        if abs(value) < 1
+        else f"{value:.3f}"
+    )

@@ -1,0 +1,289 @@
+"""Nets drawn anew, similarities against scikit-image, scipy and numpy, and the metrics that compare maps by them."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from skimage.metrics import structural_similarity
+from torch import nn
+
+import proofmap as pm
+from proofmap.classifier.randomised import grouped, layers_of, randomised
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.metrics import ComplexityRise, Judged, Randomisation
+from proofmap.metrics.randomisation import complexity_rise, smooth_maps, unlearned
+from proofmap.metrics.similarity import entropy, similarity, ssim
+from proofmap.testing.nets import ROWS, classifier_of, values
+from tests.toys import conv_classifier, conv_net, normal, pixels
+
+# ---- similarities -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(40, 33), (11, 25)])
+def test_ssim_is_scikit_images(shape: tuple[int, int]) -> None:
+    a, b = normal(3, *shape).sigmoid().double(), normal(3, *shape, seed=1).sigmoid().double()
+    b = 0.5 * a + 0.5 * b
+    theirs = [
+        structural_similarity(
+            x.numpy(),
+            y.numpy(),
+            data_range=1.0,
+            gaussian_weights=True,
+            sigma=1.5,
+            use_sample_covariance=False,
+        )
+        for x, y in zip(a, b, strict=True)
+    ]
+    assert ssim(a, b).tolist() == pytest.approx(theirs, abs=1e-9)
+    assert ssim(a, a).tolist() == pytest.approx([1.0] * 3)
+
+
+def test_ssim_takes_small_maps_and_series() -> None:
+    for shape in [(4, 6), (2, 2), (12,), (1, 5)]:
+        a, b = normal(2, *shape).sigmoid(), normal(2, *shape, seed=1).sigmoid()
+        found = ssim(a, b)
+        assert (
+            found.shape == (2,)
+            and bool((found.abs() <= 1).all())
+            and ssim(a, a).allclose(torch.ones(2).double())
+        )
+    with pytest.raises(InputError, match="two positions or more"):
+        ssim(torch.zeros(1, 1), torch.zeros(1, 1))
+
+
+def test_similarities_are_those_of_their_definitions() -> None:
+    a, b = normal(4, 12, 13), normal(4, 12, 13, seed=1)
+    rank = [
+        scipy.stats.spearmanr(x.flatten(), y.flatten()).statistic
+        for x, y in zip(a.numpy(), b.numpy(), strict=True)
+    ]
+    size = [
+        scipy.stats.spearmanr(np.abs(x).flatten(), np.abs(y).flatten()).statistic
+        for x, y in zip(a.numpy(), b.numpy(), strict=True)
+    ]
+    assert similarity(a, b, "rank").tolist() == pytest.approx(rank, abs=1e-9)
+    assert similarity(a, b, "abs-rank").tolist() == pytest.approx(size, abs=1e-9)
+    assert (
+        similarity(a, -a, "rank").tolist() == [-1.0] * 4
+        and similarity(a, -a, "abs-rank").tolist() == [1.0] * 4
+    )
+    assert similarity(a, 3 * a + 2, "ssim").tolist() == pytest.approx([1.0] * 4)  # scaled to [0, 1] first
+
+
+@pytest.mark.parametrize("how", ["rank", "abs-rank", "ssim"])
+def test_a_constant_map_is_like_none_and_two_cannot_be_compared(how: str) -> None:
+    some, still = normal(1, 12, 12), torch.ones(1, 12, 12)
+    assert similarity(some, still, how).item() == similarity(still, some, how).item() == 0  # type: ignore[arg-type]
+    assert similarity(still, 2 * still, how).isnan().all()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bins", [2, 10, 100])
+def test_entropy_is_that_of_numpys_histogram(bins: int) -> None:
+    maps = normal(5, 9, 11).double()
+    expected = [scipy.stats.entropy(np.histogram(m.numpy(), bins=bins)[0]) for m in maps]
+    assert entropy(maps, bins).tolist() == pytest.approx(expected)
+    assert entropy(torch.ones(1, 4, 4), bins).item() == 0
+
+
+# ---- nets drawn anew ----------------------------------------------------------------------------------------------
+
+
+class Branched(nn.Module):
+    """Its layers run in another order than they are named, and its head is used without being called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late = nn.Conv2d(4, 4, 3)
+        self.early = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU())
+        self.head = nn.Linear(4, 3)
+        self.scale = nn.Parameter(torch.linspace(1, 2, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = self.late(self.early(x)).mean((2, 3)) * self.scale
+        return nn.functional.linear(features, self.head.weight, self.head.bias)
+
+
+def branched() -> pm.Classifier:
+    torch.manual_seed(0)
+    net = Branched().eval()
+    net.early[1].running_mean.fill_(0.3)  # type: ignore[union-attr,operator]
+    return pm.Classifier(net, size=8, mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
+
+
+def test_layers_run_from_input_to_output_with_their_normalisations() -> None:
+    assert layers_of(conv_classifier()) == [("0",), ("2",), ("6",)]
+    assert layers_of(conv_classifier().frozen()) == [("0",), ("2",), ("6",)]
+    assert layers_of(branched()) == [("",), ("early.0", "early.1"), ("late",), ("head",)]
+
+
+def test_groups_cover_all_layers_and_end_with_the_last() -> None:
+    layers = [(f"l{k}", f"n{k}") for k in range(11)]
+    for groups in (1, 2, 4, 11, 50):
+        found = grouped(layers, groups)
+        assert [n for group in found for n in group] == [n for layer in layers for n in layer]
+        assert len(found) == min(groups, 11) and (groups == 1 or found[-1] == layers[-1])
+    assert grouped(layers[:1], 5) == layers[:1]
+
+
+def test_only_the_chosen_weights_are_drawn_anew_and_the_net_stays_as_it_is() -> None:
+    net = conv_net()
+    before = copy.deepcopy(net.state_dict())
+    f = pm.Classifier(net, size=8)
+    other = randomised(f, ["6"], seed=3)
+    assert isinstance(other.net, nn.Module)
+    for key, weight in other.net.state_dict().items():
+        assert torch.equal(weight, before[key]) == (not key.startswith("6")), key
+    assert all(torch.equal(weight, before[key]) for key, weight in net.state_dict().items())
+    with torch.no_grad():
+        net[0].weight.mul_(2)  # training goes on: the copy is not touched by it
+    assert torch.equal(other.net.state_dict()["0.weight"], before["0.weight"])
+    other.probabilities(pixels(1, 8))
+    assert torch.equal(other.net.state_dict()["0.weight"], before["0.weight"])
+
+
+def test_what_is_drawn_is_as_before_training() -> None:
+    f = branched()
+    other = randomised(f, ["", "head", "early.0", "early.1", "late"])
+    state = other.net.state_dict()  # type: ignore[union-attr]
+    assert torch.equal(state["early.1.weight"], torch.ones(4)) and torch.equal(
+        state["early.1.bias"], torch.zeros(4)
+    )
+    assert torch.equal(state["early.1.running_mean"], torch.zeros(4)) and not bool(state["head.bias"].any())
+    assert sorted(state["scale"].tolist()) == torch.linspace(1, 2, 4).tolist()
+    wide = pm.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(192, 400)), size=8)
+    weight = randomised(wide, ["1"]).net.state_dict()["1.weight"]  # type: ignore[union-attr]
+    assert (
+        weight.std().item() == pytest.approx((2 / 192) ** 0.5, rel=0.02) and abs(weight.mean().item()) < 1e-3
+    )
+
+
+def test_draws_depend_on_the_seed_and_the_name_alone() -> None:
+    f = conv_classifier()
+    one, both = randomised(f, ["6"], seed=1), randomised(f, ["2", "6"], seed=1)
+    assert torch.equal(one.net.state_dict()["6.weight"], both.net.state_dict()["6.weight"])  # type: ignore[union-attr]
+    other = randomised(f, ["6"], seed=2)
+    assert not torch.equal(one.net.state_dict()["6.weight"], other.net.state_dict()["6.weight"])  # type: ignore[union-attr]
+    assert one.names == f.names and one.batches[0].size == f.batches[0].size
+
+
+def test_a_half_precision_net_and_a_label_set_are_kept() -> None:
+    f = pm.Classifier(conv_net().bfloat16(), size=8, label_set=[0, 2])
+    other = unlearned(f, "all", seed=0)
+    assert other.dtype == torch.bfloat16 and other.label_set == (0, 2) and other.renormalise
+    assert other.probabilities(pixels(2, 8)).sum(dim=1).allclose(torch.ones(2), atol=1e-5)
+
+
+def test_a_function_has_no_weights_to_draw() -> None:
+    f = pm.Classifier(lambda x: x.mean((2, 3)), size=4)
+    with pytest.raises(InputError, match="give the Classifier the torch module"):
+        layers_of(f)
+
+
+# ---- the metrics --------------------------------------------------------------------------------------------------
+
+IMAGES, LABELS = pixels(3, 12), torch.tensor([[0, 1], [2, 3], [1, -1]])
+NET = conv_classifier(12)
+
+
+def judged(method: str) -> Judged:
+    ready = pm.make_method(method).prepare(NET)
+    return Judged(NET, IMAGES, LABELS, ready(IMAGES, LABELS, seed=5), method=ready, seed=5)
+
+
+def other_maps(method: str, layers: list[str], draw: int = 0) -> torch.Tensor:
+    other = randomised(NET, layers, seed=streams.key_of(5, draw))
+    return pm.make_method(method)(other, IMAGES, LABELS, seed=5)
+
+
+@pytest.mark.parametrize("layers, names", [("last", ["6"]), ("all", ["0", "2", "6"])])
+def test_randomisation_is_the_correlation_of_two_maps(layers: str, names: list[str]) -> None:
+    j = judged("gradient-x-input")
+    again = other_maps("gradient-x-input", names)
+    for how in ("rank", "abs-rank", "ssim"):
+        found = Randomisation(layers=layers, similarity=how)(j)  # type: ignore[arg-type]
+        each = [
+            [similarity(j.maps[i, k][None], again[i, k][None], how).item() for k in range(2)]
+            for i in range(3)
+        ]  # type: ignore[arg-type]
+        assert found.tolist() == pytest.approx([np.mean(each[0]), np.mean(each[1]), each[2][0]], abs=1e-5)
+
+
+def test_what_knows_nothing_of_the_net_stays_and_what_does_changes() -> None:
+    for control in ("edges", "random", "centered-gaussian"):
+        assert Randomisation()(judged(control)).tolist() == pytest.approx([1.0] * 3)
+        assert ComplexityRise()(judged(control)).tolist() == pytest.approx([0.0] * 3)
+    assert Randomisation()(judged("gradient-x-input")).abs().max() < 0.9
+
+
+def test_the_smooth_variant_averages_maps_over_noisy_copies() -> None:
+    ready = pm.make_method("gradient-x-input").prepare(NET)
+    found = smooth_maps(
+        ready, IMAGES, LABELS, samples=3, noise=0.2, seed=5, progress=judged("random").progress
+    )
+    total = torch.zeros_like(found)
+    for k in range(3):
+        keys = streams.image_keys(IMAGES, 5, "smooth", k)
+        width = torch.stack([0.2 * (x.max() - x.min()) for x in IMAGES])
+        noisy = IMAGES + width[:, None, None, None] * streams.normal(keys, IMAGES[0].numel()).view_as(IMAGES)
+        total += ready(noisy.clamp(0, 1), LABELS, seed=5)
+    torch.testing.assert_close(found, total / 3)
+    j = judged("gradient-x-input")
+    again = smooth_maps(
+        pm.make_method("gradient-x-input").prepare(
+            randomised(NET, ["0", "2", "6"], seed=streams.key_of(5, 0))
+        ),
+        IMAGES,
+        LABELS,
+        samples=3,
+        noise=0.2,
+        seed=5,
+        progress=j.progress,
+    )
+    expected = similarity(found.flatten(0, 1), again.flatten(0, 1), "rank").view(3, 2)
+    assert Randomisation(samples=3, noise=0.2)(j)[:2].tolist() == pytest.approx(
+        expected[:2].mean(dim=1).tolist()
+    )
+    assert pm.make_metric("randomisation:preset=smooth").settings()["samples"] == 50
+
+
+def test_the_efficient_variant_is_the_relative_rise_of_entropy() -> None:
+    j = judged("gradient-x-input")
+    again = other_maps("gradient-x-input", ["0", "2", "6"])
+    before, after = (entropy(m.flatten(0, 1), 100).view(3, 2) for m in (j.maps, again))
+    rise = (after - before) / before
+    assert ComplexityRise()(j).tolist() == pytest.approx(
+        [*rise[:2].mean(dim=1).tolist(), rise[2, 0].item()], abs=1e-5
+    )
+    assert complexity_rise(torch.ones(1, 4, 4), normal(1, 4, 4)).isnan().all()
+
+
+def test_maps_of_the_other_net_are_made_once_for_all_metrics() -> None:
+    calls: list[int] = []
+
+    def counted_maps(classifier: pm.Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        calls.append(len(images))
+        return normal(*labels.shape, 12, 12)
+
+    ready = pm.make_method(counted_maps).prepare(NET)
+    j = Judged(NET, IMAGES, LABELS, ready(IMAGES, LABELS), method=ready)
+    for metric in (Randomisation(), Randomisation(similarity="ssim"), ComplexityRise()):
+        metric(j)
+        metric.pairs(j)
+    assert len(calls) == 2
+    Randomisation(draw=1)(j)
+    assert len(calls) == 3
+
+
+def test_rows_have_no_structure_to_compare() -> None:
+    f = classifier_of(ROWS)
+    ready = pm.make_method("gradient").prepare(f)
+    x, labels = values(ROWS, 2), torch.zeros(2, 1, dtype=torch.long)
+    j = Judged(f, x, labels, ready(x, labels), method=ready)
+    assert Randomisation()(j).shape == (2,)
+    with pytest.raises(InputError, match="take similarity=rank"):
+        Randomisation(similarity="ssim")(j)

@@ -1,0 +1,121 @@
+"""What the statistics promise, held against simulations: intervals cover, p-values are uniform, power is what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from proofmap.results.paired import (
+    fewest_images,
+    holm,
+    images_needed,
+    paired_intervals,
+    sign_flip_p,
+    smallest_p,
+)
+from proofmap.results.statistics import bootstrap_interval
+
+Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+DRAWS: dict[str, tuple[Draw, float]] = {
+    "normal": (lambda rng, shape: rng.standard_normal(shape), 0.0),
+    "worst cases": (lambda rng, shape: rng.beta(0.5, 0.3, shape), 0.5 / 0.8),  # many near 0 and 1
+    "skewed": (lambda rng, shape: rng.exponential(1.0, shape), 1.0),
+}
+
+
+def drawn(name: str, n: int, studies: int, seed: int = 0) -> tuple[Tensor, float]:
+    """Values ``(n, studies)`` of as many studies, and the mean that they come from."""
+    draw, mean = DRAWS[name]
+    return torch.from_numpy(draw(np.random.default_rng(seed), (n, studies))), mean
+
+
+def coverage(ends: Tensor, mean: float) -> float:
+    return float(((ends[:, 0] <= mean) & (mean <= ends[:, 1])).double().mean())
+
+
+# ---- intervals ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["normal", "worst cases"])
+@pytest.mark.parametrize("n", [30, 100])
+def test_paired_intervals_cover_the_truth_in_95_of_100_studies(name: str, n: int) -> None:
+    values, mean = drawn(name, n, 2000)
+    assert 0.92 <= coverage(paired_intervals(values, resamples=500), mean) <= 0.98
+
+
+def test_a_skewed_score_is_covered_too_when_there_are_enough_images() -> None:
+    values, mean = drawn("skewed", 100, 2000)
+    assert 0.92 <= coverage(paired_intervals(values, resamples=500), mean) <= 0.98
+
+
+def test_a_scores_own_interval_covers_the_truth() -> None:
+    values, mean = drawn("worst cases", 40, 400)
+    ends = [bootstrap_interval(values[:, k], resamples=250, seed=k) for k in range(values.shape[1])]
+    assert 0.92 <= coverage(torch.tensor(ends), mean) <= 0.98
+
+
+# ---- p-values -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [10, 25])
+def test_p_is_uniform_where_two_methods_are_alike(n: int) -> None:
+    values, _ = drawn("normal", n, 4000, seed=n)
+    p = sign_flip_p(values, resamples=2000)
+    for level in (0.01, 0.05, 0.2, 0.5, 0.9):
+        within = 4 * (level * (1 - level) / len(p)) ** 0.5 + 2.0 ** (1 - n)
+        assert float((p <= level).double().mean()) == pytest.approx(level, abs=within)
+
+
+def test_p_is_never_too_small_where_differences_are_few_or_tied() -> None:
+    rng = np.random.default_rng(0)
+    tied = torch.from_numpy(rng.integers(-1, 2, (8, 4000)).astype(float))
+    assert float((sign_flip_p(tied) <= 0.05).double().mean()) <= 0.06
+    assert smallest_p(8) == sign_flip_p(torch.ones(8, 1)).item() and smallest_p(0) == 1.0
+    assert smallest_p(30, 2000) == sign_flip_p(torch.ones(30, 1), resamples=2000).item()
+
+
+def test_holm_is_the_step_down_rule_and_does_not_count_nan() -> None:
+    def plain(p: list[float]) -> list[float]:
+        corrected, largest = [0.0] * len(p), 0.0
+        for place, k in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+            largest = max(largest, min(1.0, (len(p) - place) * p[k]))
+            corrected[k] = largest
+        return corrected
+
+    p = np.random.default_rng(1).random(20).tolist()
+    assert holm(torch.tensor(p, dtype=torch.float64)).tolist() == pytest.approx(plain(p))
+    with_nan = torch.tensor([0.01, torch.nan, 0.02], dtype=torch.float64)
+    assert holm(with_nan).nan_to_num(-1).tolist() == pytest.approx([0.02, -1, 0.02])
+    assert holm(torch.zeros(0)).shape == (0,) and holm(with_nan[1:2]).isnan().all()
+
+
+def test_of_a_hundred_tables_without_a_difference_five_have_a_decided_line() -> None:
+    values, _ = drawn("normal", 20, 10 * 400)
+    p = sign_flip_p(values, resamples=4000).view(400, 10)
+    some = torch.stack([holm(table) for table in p]).amin(dim=1) < 0.05
+    assert 0.02 <= float(some.double().mean()) <= 0.08
+    assert float((p.amin(dim=1) < 0.05).double().mean()) > 0.3  # uncorrected
+
+
+# ---- how many images ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("difference, comparisons", [(0.5, 1), (0.8, 1), (0.5, 6)])
+def test_the_images_needed_decide_in_four_of_five_studies(difference: float, comparisons: int) -> None:
+    n = images_needed(difference, 1.0, comparisons=comparisons)
+    assert n is not None
+    values, _ = drawn("normal", n, 1500, seed=n)
+    p = sign_flip_p(values + difference, resamples=2000)
+    assert 0.75 <= float((p < 0.05 / comparisons).double().mean()) <= 0.87
+
+
+def test_fewer_images_than_can_decide_are_never_enough() -> None:
+    assert images_needed(1.0, 0.0) == fewest_images() == 6
+    for comparisons in (1, 3, 10, 100):
+        n = fewest_images(comparisons)
+        assert smallest_p(n) * comparisons < 0.05 <= smallest_p(n - 1) * comparisons
+    assert images_needed(float("nan"), 1.0) is None and images_needed(-0.5, 1.0) == images_needed(0.5, 1.0)
