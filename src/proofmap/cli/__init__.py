@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap.cli import audit, demo, evaluate, explain, figures, lists, runs, train
+from proofmap.cli import audit, demo, evaluate, explain, figures, lists, reproduce, runs, train
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.batching import BatchSizeWarning
 
@@ -35,6 +35,7 @@ for command in (
     runs.verify,
     runs.forget,
     demo.demo,
+    reproduce.reproduce,
     train.train_masker,
     lists.methods,
     lists.metrics,

@@ -6,6 +6,7 @@ Of each input only its contributions z_i = y w_i x_i are kept, see :mod:`proofma
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -67,8 +68,19 @@ def gaussian(d: int, gamma: float, *, seed: int = 0) -> LinearInput:
     return LinearInput("gaussian", w * x, _bound(w, x))
 
 
-MADE = {"signs": signs, "gaussian": gaussian, "spikes": spikes}
+MADE: Mapping[str, Callable[[int, float], LinearInput]] = {
+    "signs": signs,
+    "gaussian": gaussian,
+    "spikes": spikes,
+}
 """Made inputs by name, from d and gamma."""
+
+
+def made_input(name: str, d: int, gamma: float, *, seed: int = 0) -> LinearInput:
+    """A made input; the seed matters where it is random."""
+    if name not in MADE:
+        raise InputError(f"no made input is named {name!r}; known are {', '.join(MADE)}")
+    return gaussian(d, gamma, seed=seed) if name == "gaussian" else MADE[name](d, gamma)
 
 
 def digits(number: int, rivals: int = 9) -> list[LinearInput]:

@@ -35,6 +35,7 @@ from proofmap.report.figures.scatter import (
     scatter_figure,
     scatter_panels,
 )
+from proofmap.report.figures.theorem import TheoremFigure, theorem
 
 __all__ = [
     "FIGURES",
@@ -81,4 +82,6 @@ __all__ = [
     "desk",
     "desk_of",
     "desk_of_photo",
+    "TheoremFigure",
+    "theorem",
 ]
