@@ -17,7 +17,9 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.pictures import find_images, fit, read_image
+from proofmap.data.dataset import Dataset
 from proofmap.data.samples import SAMPLES, load_sample
+from proofmap.data.specs import is_dataset, load_dataset
 
 Opener = Callable[[], Image.Image]
 _KEPT_OPEN = 64
@@ -40,7 +42,8 @@ class Pool:
 
 
 def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int) -> Pool:
-    """A pool of ``size`` pictures as bytes ``(M, C, H, W)``, from a folder, files, an array, a dataset or ``"samples"``.
+    """A pool of ``size`` pictures as bytes ``(M, C, H, W)``, from a folder, files, an array, a dataset (as an
+    object, or written ``cifar10:FOLDER[train]``) or ``"samples"``.
 
     With ``crop="random"`` each picture is a random resized crop (8 to 100 % of the area, sides 3:4 to 4:3, flipped
     with probability 1/2), and sources smaller than the pool are used again with other crops. With ``crop="none"``
@@ -94,6 +97,9 @@ def _random_crop(image: Image.Image, size: tuple[int, int], key: int) -> Image.I
 def _openers(source: Any) -> Sequence[Opener]:
     if isinstance(source, str) and source == "samples":
         return [_lazily(load_sample, name) for name in SAMPLES]
+    if isinstance(source, str) and is_dataset(source):
+        dataset = load_dataset(source)
+        return [_lazily(_picture, dataset, i) for i in range(len(dataset))]
     if isinstance(source, (str, Path)):
         source = find_images([source])
     if isinstance(source, (list, tuple)) and source and all(isinstance(s, (str, Path)) for s in source):
@@ -108,6 +114,13 @@ def _openers(source: Any) -> Sequence[Opener]:
     if n == 0:
         raise InputError("there are no distractors: the source is empty")
     return [_lazily(_from_item, source, i) for i in range(n)]
+
+
+def _picture(dataset: Dataset, index: int) -> Image.Image:
+    item = dataset.read(index)
+    if not isinstance(item, Image.Image):
+        raise InputError(f"distractors are pictures; {dataset.title} has other inputs")
+    return item
 
 
 def _lazily(function: Callable[..., Image.Image], *arguments: Any) -> Opener:

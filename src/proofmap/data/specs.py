@@ -59,6 +59,16 @@ class _Kind:
     options: Mapping[str, type]
 
 
+def is_dataset(text: str) -> bool:
+    """Whether a text is written KIND:PLACE, with a kind of dataset, and is no file itself.
+
+    >>> is_dataset("cifar10:data/cifar-10-batches-py[train]"), is_dataset("photos/")
+    (True, False)
+    """
+    match = None if os.path.exists(text) else _WITH_KIND.fullmatch(text)
+    return match is not None and match["kind"] in _KINDS
+
+
 def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
     """The dataset that a string names; see :mod:`proofmap.data.specs` for how it is written.
 

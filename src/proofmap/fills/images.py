@@ -36,7 +36,7 @@ class Images(Fill):
 
     ``source`` is ``"own"``: the other images of the study, and sample photographs where these are few
     (:mod:`proofmap.data.distractors`); ``"samples"``: crops of the photographs inside scikit-image; or a folder, a list of
-    files, an array or tensor of images, any dataset (items may be (image, label)). An image is never its own distractor,
+    files, an array or tensor of images, any dataset (items may be (image, label); or written, ``cifar10:FOLDER[train]``). An image is never its own distractor,
     whatever the source. Own images are taken as the net sees them. Others that already have the input's size are
     taken as they are when ``crop`` is ``"none"``; ``"random"`` takes random resized crops and flips, one per draw of
     the pool, as the paper's code prepared its pool. ``size`` is the number of pictures in the pool. For other kinds
@@ -49,7 +49,7 @@ class Images(Fill):
     revision: ClassVar[int] = 2
     source: Any = setting(
         OWN,
-        "own: the study's other images; samples: crops of scikit-image's photographs; or a folder",
+        "own: the study's other images; samples: crops of scikit-image's photographs; a folder; or a dataset",
         main=True,
     )
     size: int = setting(256, "pictures in the pool", least=1)

@@ -1,1 +1,1 @@
-"""The paper's own examples, exact: no net, no images, only the definitions."""
+"""The paper's own examples and its theorem, exact or by simulation: no net and no images, only the definitions."""

@@ -36,6 +36,7 @@ from proofmap.report.figures.scatter import (
     scatter_figure,
     scatter_panels,
 )
+from proofmap.report.figures.theorem import TheoremFigure, theorem
 
 __all__ = [
     "FIGURES",
@@ -85,4 +86,6 @@ __all__ = [
     "desk",
     "desk_of",
     "desk_of_photo",
+    "TheoremFigure",
+    "theorem",
 ]

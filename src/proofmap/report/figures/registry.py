@@ -20,6 +20,7 @@ from proofmap.report.figures.label_matrix import label_matrix
 from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
 from proofmap.report.figures.masks import mask_grid, two_objects_of, wrong_mask_grid
 from proofmap.report.figures.scatter import scatter_figure, scatter_panels
+from proofmap.report.figures.theorem import theorem
 from proofmap.results.bounds import has_bounds
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
@@ -64,6 +65,7 @@ FIGURES: Mapping[str, FigureInfo] = {
         FigureInfo("masks-by-k", "K masks that share out the photo", "images", masks_by_k),
         FigureInfo("two-objects", "maps of each of several things in a photo", "images", two_objects_of),
         FigureInfo("desk", "the paper's worked example, as it prints it", "nothing", desk),
+        FigureInfo("theorem", "theorem 5.1: the bounds beside simulation", "nothing", theorem),
         FigureInfo("desk-photo", "the same on a photo of yours", "images", desk_of_photo),
     )
 }

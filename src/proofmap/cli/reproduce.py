@@ -1,0 +1,70 @@
+"""``reproduce``: the paper's tables and figures, one command each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proofmap.cli.console import print_result, progress_for, stderr
+from proofmap.cli.options import Device, Quiet, Seed, command_line, device_named, print_written
+from proofmap.reproduce import Recipe, recipe_names
+from proofmap.reproduce import reproduce as run_recipe
+from proofmap.reproduce.run import DATA
+from proofmap.results import tables
+from proofmap.study.watchers.views import watcher_for
+
+
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(help="Which table or figure; all are listed when left out.")
+    ] = None,
+    data: Annotated[Path, typer.Option(help="Folder with the data and weights that it needs.")] = DATA,
+    out: Annotated[Path | None, typer.Option(help="Run directory; reproduced/NAME when left out.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The same code on very little, in seconds; no numbers to quote.")
+    ] = False,
+    images: Annotated[int | None, typer.Option(min=1, help="So many images, at random.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit code 1 where something that the paper says does not hold.")
+    ] = False,
+    device: Device = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """The paper's tables and figures, beside what it printed: without a NAME, a list of them and what each lacks."""
+    if name is None:
+        print_result(recipe_list(data))
+        return
+    found = run_recipe(
+        name,
+        out or Path("reproduced") / (f"{name}-quick" if quick else name),
+        data=data,
+        quick=quick,
+        images=images,
+        seed=seed,
+        device=device_named(device),
+        progress=progress_for(stderr, quiet),
+        watchers=[watcher_for(stderr, quiet)],
+        command=command_line(),
+    )
+    print_result(f"{found.recipe.title}\nThe paper's {found.recipe.paper}.\n\n{found.outcome.text()}")
+    print_written(found.files)
+    if check and not found.outcome.holds:
+        raise typer.Exit(1)
+
+
+def recipe_list(data: Path) -> str:
+    """All recipes, and what to supply for each."""
+    rows, lacking = [], []
+    for recipe in map(Recipe.named, recipe_names()):
+        missing = recipe.missing(data)
+        required = [need for need in missing if not need.gives]
+        state = "lacks data" if required else "in part" if missing else "ready"
+        rows.append([recipe.name, state, f"{recipe.title} ({recipe.paper})"])
+        lacking += [f"  {recipe.name}: {need.words(data)}" for need in missing]
+    shown = [tables.aligned(["recipe", "", "what it is"], rows)]
+    if lacking:
+        shown.append("\n".join(["What is not here (name another folder with --data):", *lacking]))
+    return "\n\n".join(shown)

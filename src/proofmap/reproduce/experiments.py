@@ -1,0 +1,14 @@
+"""The experiments by name: each takes a :class:`Job` and gives an :class:`Outcome`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from proofmap.reproduce import desk, judged, linear_case
+from proofmap.reproduce.outcome import Job, Outcome
+
+EXPERIMENTS: Mapping[str, Callable[[Job], Outcome]] = {
+    "desk": desk.run,
+    "study": judged.run,
+    "theory": linear_case.run,
+}

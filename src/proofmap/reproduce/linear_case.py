@@ -1,0 +1,203 @@
+"""The experiment ``theory``: theorem 5.1 on a grid of made inputs, and on real linear classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from proofmap.report.figures.theorem import TheoremFigure
+from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
+from proofmap.results.tables import number
+from proofmap.theory.linear_data import MADE, REAL, made_input
+from proofmap.theory.simulation import Rate
+from proofmap.theory.trials import Cell, Curve, curve, grid
+
+
+def run(job: Job) -> Outcome:
+    """A cell for each made input and delta; curves of some made inputs, and of the real ones that can be had."""
+    settings = job.settings
+    cells = grid(**settings["grid"], seed=job.seed, progress=job.progress)
+    curves = list(_curves(job))
+    return Outcome(
+        tables=(_cells_table(cells), _curves_table(curves)),
+        claims=_claims(cells, curves),
+        figures=(TheoremFigure(tuple(curves)),),
+        notes=tuple(
+            f"left out: {need.gives}, which needs {need.words(job.folder)}"
+            for need in job.recipe.needs
+            if need.gives in job.missing
+        ),
+    )
+
+
+def _curves(job: Job) -> Iterator[Curve]:
+    with job.progress.task("curves of theorem 5.1", len(job.settings["curves"])) as task:
+        for wanted in job.settings["curves"]:
+            made = dict(wanted)
+            name, trials, points = made.pop("inputs"), made.pop("trials"), made.pop("points")
+            task.advance(1, name)
+            if name in job.missing:
+                continue
+            if name in MADE:
+                inputs = [made_input(name, **made, seed=job.seed)]
+                title = f"{name}, d {made['d']}, margin {number(float(made['gamma']))}"
+            else:
+                inputs, title = REAL[name](**made), name
+            yield curve(title, inputs, points=points, trials=trials, seed=job.seed)
+
+
+def _cells_table(cells: Sequence[Cell]) -> Table:
+    header = (
+        "inputs",
+        "d",
+        "margin",
+        "B",
+        "delta",
+        "L1",
+        "one fails",
+        "L2",
+        "unsound",
+        "sharp L",
+        "unsound",
+        "needed",
+    )
+    rows = tuple(
+        (
+            c.inputs,
+            str(c.d),
+            number(c.gamma),
+            f"{c.bound:.1f}",
+            f"{c.delta:g}",
+            _length(c.first.length, c.d),
+            _rate(c.first.one),
+            _length(c.second.length, c.d),
+            _rate(c.second.unsound),
+            _length(c.sharp.length, c.d),
+            _rate(c.sharp.unsound),
+            str(c.needed),
+        )
+        for c in cells
+    )
+    records = tuple(
+        {
+            "inputs": c.inputs,
+            "d": c.d,
+            "margin": c.gamma,
+            "bound": c.bound,
+            "delta": c.delta,
+            "L1": c.first.length,
+            **_record("one_fails_at_L1", c.first.one),
+            **_record("incomplete_at_L1", c.first.incomplete),
+            "L2": c.second.length,
+            **_record("unsound_at_L2", c.second.unsound),
+            "sharp_L": c.sharp.length,
+            **_record("unsound_at_sharp_L", c.sharp.unsound),
+            "needed_L": c.needed,
+            "greedy_reach": c.greedy_reach,
+        }
+        for c in cells
+    )
+    title = f"Failure rates at the theorem's lengths, {cells[0].first.one.trials} shuffles each"
+    return Table(title, header, rows, records)
+
+
+def _curves_table(curves: Sequence[Curve]) -> Table:
+    header = (
+        "inputs",
+        "n",
+        "d",
+        "margin",
+        "L / d",
+        "complete",
+        "at least",
+        "sound",
+        "at least",
+        "greedy, sound",
+    )
+    rows, records = [], []
+    for found in curves:
+        for point in found.points[_quarter(found) :: _quarter(found) + 1][:4]:
+            rows.append(
+                (
+                    found.title,
+                    str(found.inputs),
+                    "-".join(str(d) for d in sorted(set(found.d))),
+                    " to ".join(dict.fromkeys(number(m) for m in found.margin)),
+                    number(point.share),
+                    number(point.complete.value),
+                    number(point.complete_bound),
+                    number(point.sound.value),
+                    number(point.sound_bound),
+                    number(point.greedy_sound.value),
+                )
+            )
+        records += [
+            {
+                "inputs": found.title,
+                "n": found.inputs,
+                "share": p.share,
+                **_record("complete", p.complete),
+                "complete_at_least": p.complete_bound,
+                **_record("sound", p.sound),
+                "sound_at_least": p.sound_bound,
+                "greedy_sound": p.greedy_sound.value,
+            }
+            for p in found.points
+        ]
+    return Table(
+        "Probabilities at a quarter, half, three quarters and all of the coordinates",
+        header,
+        tuple(rows),
+        tuple(records),
+    )
+
+
+def _quarter(found: Curve) -> int:
+    """The place of the point at a quarter of the coordinates."""
+    return len(found.points) // 4 - 1
+
+
+def _claims(cells: Sequence[Cell], curves: Sequence[Curve]) -> tuple[Claim, ...]:
+    complete, sound = [c for c in cells if c.complete], [c for c in cells if c.sound]
+    short = [c for c in cells if c.second.length < c.d]
+    above = [
+        p
+        for found in curves
+        for p in found.points
+        if p.sound.high < p.sound_bound or p.complete.high < p.complete_bound
+    ]
+    reach = min(c.greedy_reach / c.d for c in cells)
+    worst = max(max(c.second.unsound.high, c.sharp.unsound.high) / c.delta for c in cells)
+    return (
+        Claim(
+            "completeness: at L1 a fixed interval proves the label but for a share delta of the orders",
+            len(complete) == len(cells),
+            f"{len(complete)} of {len(cells)} cells, upper ends of 95 % intervals",
+        ),
+        Claim(
+            "soundness: at L2 no interval proves the other label but for a share delta of the orders",
+            len(sound) == len(cells),
+            f"{len(sound)} of {len(cells)} cells, L2 below d in {len(short)}; the largest upper end is {number(worst)} delta",
+        ),
+        Claim(
+            "the bounds lie below the simulated probabilities at every length of the curves",
+            not above,
+            f"{len(above)} of {sum(len(found.points) for found in curves)} points contradict them",
+        ),
+        Claim(
+            "the greedy certifier is complete and not sound",
+            reach > 0,
+            f"it proves the other label with up to {number(reach)} of the coordinates or more, in every cell",
+        ),
+    )
+
+
+def _rate(rate: Rate) -> str:
+    return f"{rate.value:.4f} [{rate.low:.4f}, {rate.high:.4f}]"
+
+
+def _record(name: str, rate: Rate) -> dict[str, object]:
+    return {name: rate.value, f"{name}_low": rate.low, f"{name}_high": rate.high}
+
+
+def _length(length: int, d: int) -> str:
+    return str(length) if length < d else f"{length} (all)"

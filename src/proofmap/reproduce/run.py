@@ -1,0 +1,154 @@
+"""Run a recipe into one directory: tables, claims, figures, and a page of all of them.
+
+| file | what it is |
+|---|---|
+| ``paper.html`` | everything for people, in one file |
+| ``paper.md``, ``paper.csv``, ``paper.json`` | the tables; every number; numbers, settings, versions and the command |
+| ``FIGURE.png``, ``.pdf``, ``.txt`` | each figure and its caption |
+| ``recipe.toml`` | the recipe as it was |
+
+A recipe whose experiment is a study leaves its run there, too, with ``report.html``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from proofmap.core.errors import InputError, MissingExtra
+from proofmap.core.files import check_output, write_text, written_together
+from proofmap.core.progress import Progress, Silent
+from proofmap.report.figures import draw
+from proofmap.reproduce.experiments import EXPERIMENTS
+from proofmap.reproduce.outcome import Job, Outcome
+from proofmap.reproduce.recipe import Recipe
+from proofmap.results.sharing import shared_settings, without_folders
+from proofmap.results.tables import json_text, records_csv
+from proofmap.study.environment import environment
+from proofmap.study.watchers.status import Watcher
+
+DATA = Path("data")
+"""Where files that a recipe needs are looked for, unless another folder is named."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What a recipe found, and the files that tell of it."""
+
+    recipe: Recipe
+    outcome: Outcome
+    files: tuple[Path, ...]
+
+
+def reproduce(
+    name: str,
+    out: str | Path,
+    *,
+    data: str | Path = DATA,
+    quick: bool = False,
+    images: int | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    progress: Progress | None = None,
+    watchers: Sequence[Watcher] = (),
+    command: str = "",
+) -> Reproduction:
+    """Run the recipe of this name into the directory ``out``.
+
+    Args:
+        data: the folder with the files that the recipe needs.
+        quick: the same code on as little as possible; the numbers mean nothing then.
+        images: so many images in place of the recipe's number.
+    """
+    recipe = Recipe.named(name)
+    missing = recipe.check_needs(Path(data))
+    if images is not None and recipe.experiment != "study":
+        raise InputError(f"the recipe {name} has no images; leave out --images")
+    folder = check_output(out)
+    job = Job(
+        recipe,
+        recipe.chosen(data=Path(data), quick=quick),
+        folder,
+        missing=[need.gives for need in missing],
+        images=images,
+        seed=seed,
+        device=device,
+        progress=progress or Silent(),
+        watchers=watchers,
+        command=command,
+    )
+    outcome = EXPERIMENTS[recipe.experiment](job)
+    with written_together(folder) as part:
+        written = _write(job, outcome, part, quick)
+    files = (*(folder / path.name for path in written), *outcome.files)
+    return Reproduction(recipe, outcome, files)
+
+
+def _write(job: Job, outcome: Outcome, part: Path, quick: bool) -> list[Path]:
+    recipe, notes = job.recipe, list(outcome.notes)
+    if quick:
+        notes.insert(0, "made with --quick: this shows that the code runs, and nothing else")
+    pictures = []
+    for figure in outcome.figures:
+        try:
+            pictures += [draw(figure, part / f"{figure.name}.{kind}") for kind in ("png", "pdf")]
+        except MissingExtra as error:
+            notes.append(f"no figure: {error}")
+            continue
+        write_text(part / f"{figure.name}.txt", figure.caption() + "\n")
+    about = {
+        "recipe": recipe.name,
+        "title": recipe.title,
+        "paper": recipe.paper,
+        "command": without_folders(job.command),
+        "quick": quick,
+        "seed": job.seed,
+        "settings": shared_settings(job.settings),
+        "environment": environment(torch.device(job.device or "cpu")),
+    }
+    heading = f"# {recipe.title}\n\nThe paper's {recipe.paper}."
+    told = [f"- {claim.text()}" for claim in outcome.claims] + [f"- note: {note}" for note in notes]
+    write_text(
+        part / "paper.md",
+        "\n\n".join([heading, *(t.markdown() for t in outcome.tables), "\n".join(told)]) + "\n",
+    )
+    records = [{"table": t.title, **record} for t in outcome.tables for record in t.records]
+    claims = [{"statement": c.statement, "holds": c.holds, "found": c.found} for c in outcome.claims]
+    write_text(part / "paper.csv", records_csv(records))
+    write_text(
+        part / "paper.json",
+        json_text({**about, "claims": claims, "notes": notes, "numbers": records}) + "\n",
+    )
+    write_text(part / "recipe.toml", recipe.text)
+    write_text(part / "paper.html", _page(about, outcome, notes, part))
+    return sorted(part.iterdir())
+
+
+def _page(about: dict[str, object], outcome: Outcome, notes: Sequence[str], part: Path) -> str:
+    """One file that needs nothing else: pictures are put into it."""
+    environment_ = Environment(
+        loader=PackageLoader("proofmap.reproduce", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    shown = [
+        {
+            "caption": figure.caption(),
+            "data": base64.b64encode((part / f"{figure.name}.png").read_bytes()).decode(),
+        }
+        for figure in outcome.figures
+        if (part / f"{figure.name}.png").exists()
+    ]
+    settings = json.dumps(about["settings"], indent=1, default=str)
+    has_report = any(path.name == "report.html" for path in outcome.files)
+    return environment_.get_template("paper.html").render(
+        about=about, outcome=outcome, notes=notes, figures=shown, settings=settings, has_report=has_report
+    )

@@ -1,0 +1,126 @@
+"""The paper's linear case (section 5 and its appendix): which coordinates prove the label of a linear classifier.
+
+The classifier is sgn<w, x>, hidden coordinates are 0, and a set S of coordinates certifies the label a when
+a sum_{i in S} w_i x_i > 0. All that matters are the *contributions* z_i = y w_i x_i to the predicted label y, whose sum
+is the margin. They are a float tensor ``(..., d)``; the label is +1 for y and -1 for the other one.
+
+Two certifiers, both with |S| = L:
+
+    greedy      the L largest a z_i. Complete; not sound, for it certifies -y for every L up to its *reach*
+    intervals   the best of all d - L + 1 intervals, found with running sums in O(d)
+
+The paper calls the second one "TV(S) <= 2". Its TV does not count the borders, so the complement of an interval has
+TV 2, too: {1, 2, 9, 10} of ten. ``wrap=True`` takes these as well. They are the intervals of a circle, d of them.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+
+Sign = Literal[1, -1]
+MOST_ARRANGED = 8
+"""Coordinates of which all orders are tried: 8! = 40,320."""
+
+
+def contributions(w: Tensor, x: Tensor) -> Tensor:
+    """z_i = y w_i x_i ``(..., d)`` in float64, with y the predicted label and w and x scaled to norm 1.
+
+    >>> contributions(torch.tensor([1.0, 0.0, 0.0, 0.0]), torch.tensor([-3.0, 4.0, 0.0, 0.0])).sum().item()
+    0.6
+    """
+    w, x = (v.double() / v.double().norm(dim=-1, keepdim=True) for v in (w, x))
+    z = w * x
+    total = z.sum(dim=-1, keepdim=True)
+    if not bool(total.isfinite().all()) or bool((total == 0).any()):
+        raise InputError(
+            "a linear classifier needs finite w and x whose product is not 0: then it has a label"
+        )
+    return z * total.sign()
+
+
+def tv(inside: Tensor) -> Tensor:
+    """TV(S) = sum_i |1[i in S] - 1[i + 1 in S]| of sets ``(..., d)``; the borders do not count, as in the paper."""
+    return (inside[..., 1:] != inside[..., :-1]).sum(dim=-1)
+
+
+def number_of_sets(d: int, length: int, *, wrap: bool = False) -> int:
+    """How many intervals of a length there are (the paper counts d^2); with ``wrap``, all sets of that size with TV <= 2.
+
+    >>> number_of_sets(10, 4), number_of_sets(10, 4, wrap=True)
+    (7, 10)
+    """
+    _check(d, length)
+    return d if wrap and length < d else d - length + 1
+
+
+def interval_sums(z: Tensor, length: int, *, wrap: bool = False) -> Tensor:
+    """sum_{i in S} z_i of every interval ``(..., number_of_sets)``, by its first coordinate; O(d) whatever the length.
+
+    What running sums in float64 cannot tell from 0 is 0, and certifies nothing.
+    """
+    d = z.shape[-1]
+    sets = number_of_sets(d, length, wrap=wrap)
+    z = z.double()
+    line = torch.cat([torch.zeros_like(z[..., :1]), z, z[..., : sets + length - 1 - d]], dim=-1).cumsum(
+        dim=-1
+    )
+    sums = line[..., length : length + sets] - line[..., :sets]
+    noise = d * torch.finfo(torch.float64).eps * z.abs().sum(dim=-1, keepdim=True)
+    return sums.where(sums.abs() > noise, 0.0)
+
+
+def best_interval(z: Tensor, length: int, *, label: Sign = 1, wrap: bool = False) -> Tensor:
+    """The first coordinate of the interval that certifies the label most strongly; -1 where none certifies it."""
+    best, first = (label * interval_sums(z, length, wrap=wrap)).max(dim=-1)
+    return torch.where(best > 0, first, -1)
+
+
+def certifying_intervals(z: Tensor, length: int, *, label: Sign = 1, wrap: bool = False) -> Tensor:
+    """How many intervals of the length certify the label ``(...)``."""
+    return (label * interval_sums(z, length, wrap=wrap) > 0).sum(dim=-1)
+
+
+def greedy_set(z: Tensor, length: int, *, label: Sign = 1) -> Tensor:
+    """The ``length`` coordinates that speak most for the label, as a set ``(..., d)`` of booleans."""
+    _check(z.shape[-1], length)
+    chosen = (label * z).topk(length, dim=-1).indices
+    return torch.zeros_like(z, dtype=torch.bool).scatter(-1, chosen, True)
+
+
+def greedy_reach(z: Tensor, *, label: Sign = -1) -> Tensor:
+    """The largest L for which the greedy set certifies the label ``(...)``; it does so for every smaller L, too.
+
+    For the predicted label it is d. For the other one the paper says "always"; that is so up to the reach, since the
+    sums over the greedy sets rise as long as coordinates speak for the label, and then fall.
+
+    >>> greedy_reach(
+    ...     torch.tensor([3.0, -1.0, 2.0, -2.0])
+    ... ).item()  # 2 + 1 > 0, 2 + 1 - 2 > 0, 2 + 1 - 2 - 3 < 0
+    3
+    """
+    ordered = (label * z.double()).sort(dim=-1, descending=True).values
+    return (ordered.cumsum(dim=-1) > 0).sum(dim=-1)
+
+
+def exact_probabilities(z: Tensor, length: int, *, wrap: bool = False) -> tuple[float, float]:
+    """The probabilities of completeness and of soundness over all d! orders of a few coordinates, counted.
+
+    Completeness: some interval certifies y. Soundness: none certifies -y.
+    """
+    if z.ndim != 1 or len(z) > MOST_ARRANGED:
+        raise InputError(f"all orders are counted for at most {MOST_ARRANGED} coordinates of one input")
+    orders = z[torch.tensor(list(permutations(range(len(z)))))]
+    complete = certifying_intervals(orders, length, wrap=wrap) > 0
+    sound = certifying_intervals(orders, length, label=-1, wrap=wrap) == 0
+    return complete.double().mean().item(), sound.double().mean().item()
+
+
+def _check(d: int, length: int) -> None:
+    if not 1 <= length <= d:
+        raise InputError(f"a set of coordinates must have between 1 and {d} of them, not {length}")

@@ -1,0 +1,152 @@
+"""Inputs of linear classifiers: made ones whose margin is exact, and real ones (digits, languages).
+
+Of each input only its contributions z_i = y w_i x_i are kept, see :mod:`proofmap.theory.linear`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError, require
+from proofmap.core.streams import key_of, normal
+from proofmap.theory.linear import contributions
+
+RIDGE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class LinearInput:
+    """One input of a linear classifier: its contributions ``(d,)`` to the predicted label, which is what it is about."""
+
+    name: str
+    z: Tensor
+    bound: float
+    """B: the largest |w_i| and |x_i| times sqrt(d)."""
+
+    @property
+    def margin(self) -> float:
+        return float(self.z.sum())
+
+
+def signs(d: int, gamma: float) -> LinearInput:
+    """w_i, x_i = +-1 / sqrt(d): every coordinate counts the same, and B = 1.
+
+    The margin is the nearest even number of d-ths to gamma: (plus - minus) / d with plus + minus = d.
+    """
+    plus = round(d * (1 + gamma) / 2)
+    z = torch.full((d,), -1.0 / d, dtype=torch.float64)
+    z[:plus] = 1.0 / d
+    return LinearInput("signs", z, 1.0)
+
+
+def spikes(d: int, gamma: float, bound: int = 3) -> LinearInput:
+    """w and x live on the same d / B^2 coordinates, where they are +-B / sqrt(d): the largest variance that B allows."""
+    k = d // bound**2
+    if k < 2:
+        raise InputError(f"spikes with B = {bound} need at least {2 * bound**2} coordinates, not {d}")
+    plus = round(k * (1 + gamma) / 2)
+    z = torch.zeros(d, dtype=torch.float64)
+    z[:k], z[:plus] = -1.0 / k, 1.0 / k
+    return LinearInput("spikes", z, math.sqrt(d / k))
+
+
+def gaussian(d: int, gamma: float, *, seed: int = 0) -> LinearInput:
+    """w uniform on the sphere; x = gamma w + sqrt(1 - gamma^2) u with u uniform among the directions at right angles to w."""
+    keys = torch.tensor([key_of("linear case", seed, d, part) for part in ("w", "u")])
+    w, u = normal(keys, d).double()
+    w = w / w.norm()
+    u = u - (u @ w) * w
+    x = gamma * w + math.sqrt(1 - gamma**2) * u / u.norm()
+    return LinearInput("gaussian", w * x, _bound(w, x))
+
+
+MADE: Mapping[str, Callable[[int, float], LinearInput]] = {
+    "signs": signs,
+    "gaussian": gaussian,
+    "spikes": spikes,
+}
+"""Made inputs by name, from d and gamma."""
+
+
+def made_input(name: str, d: int, gamma: float, *, seed: int = 0) -> LinearInput:
+    """A made input; the seed matters where it is random."""
+    if name not in MADE:
+        raise InputError(f"no made input is named {name!r}; known are {', '.join(MADE)}")
+    return gaussian(d, gamma, seed=seed) if name == "gaussian" else MADE[name](d, gamma)
+
+
+def digits(number: int, rivals: int = 9) -> list[LinearInput]:
+    """Handwritten digits (8 x 8 pixels, scikit-learn), told apart by ridge regression: the predicted digit against others.
+
+    The classifier learns from the even images, without an intercept, from images of norm 1. The inputs are the first odd
+    images that it gets right, each with its ``rivals`` next best digits: w is the difference of two digits' weights.
+    """
+    data = require(
+        "sklearn.datasets", extra="theory", purpose="the linear classifier of digits"
+    ).load_digits()
+    images, truth = torch.from_numpy(data.data).double(), torch.from_numpy(data.target).long()
+    images = images / images.norm(dim=1, keepdim=True)
+    seen, targets = images[::2], torch.nn.functional.one_hot(truth[::2], 10).double() * 2 - 1
+    square = seen.T @ seen + RIDGE * torch.eye(images.shape[1], dtype=torch.float64)
+    weights = torch.linalg.solve(square, seen.T @ targets)
+    ranked = (images[1::2] @ weights).topk(1 + rivals, dim=1).indices.tolist()
+    right = [i for i, order in enumerate(ranked) if order[0] == truth[2 * i + 1]]
+    return [
+        _real(f"{ranked[i][0]} not {other}", weights[:, ranked[i][0]] - weights[:, other], images[2 * i + 1])
+        for i in right[:number]
+        for other in ranked[i][1:]
+    ]
+
+
+def languages(number: int, rivals: int = 5) -> list[LinearInput]:
+    """Sentences and py3langid, a naive Bayes classifier of 142 languages: the predicted one against its next best ``rivals``.
+
+    Its score is linear in x_i = log(1 + how often the feature i occurs), with the log-probabilities of features as weights. The
+    coordinates are the features that occur, since the others are 0 anyhow. Its priors, which are the same for every set
+    of features, are left out.
+    """
+    model, count = _language_model()
+    found = []
+    for sentence in _sentences()[:number]:
+        visits = count(model.tk_nextmove, model._rowbase, model.tk_output, model._encode(sentence))
+        features = sorted(visits)
+        x = torch.tensor([math.log1p(visits[f]) for f in features], dtype=torch.float64)
+        table = torch.from_numpy(model.nb_ptc[features]).double()
+        first, *others = (x @ table).topk(1 + rivals).indices.tolist()
+        names = model.nb_classes
+        found += [
+            _real(f"{names[first]} not {names[other]}", table[:, first] - table[:, other], x)
+            for other in others
+        ]
+    return found
+
+
+REAL = {"digits": digits, "languages": languages}
+"""Real inputs by name, from how many images or sentences, and against how many other labels each."""
+
+
+@cache
+def _language_model() -> tuple[Any, Any]:
+    langid = require("py3langid.langid", extra="theory", purpose="the linear classifier of languages")
+    return langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE), langid.visit_counts
+
+
+def _sentences() -> list[str]:
+    text = (files("proofmap.theory") / "sentences.txt").read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def _real(name: str, w: Tensor, x: Tensor) -> LinearInput:
+    return LinearInput(name, contributions(w, x), _bound(w / w.norm(), x / x.norm()))
+
+
+def _bound(w: Tensor, x: Tensor) -> float:
+    return math.sqrt(len(w)) * max(float(w.abs().max()), float(x.abs().max()))

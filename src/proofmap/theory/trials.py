@@ -1,0 +1,172 @@
+"""What is tried about theorem 5.1: a grid of made inputs at the stated lengths, and curves over all lengths."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from proofmap.core.progress import Progress, Silent
+from proofmap.theory.linear import greedy_reach
+from proofmap.theory.linear_data import LinearInput, made_input
+from proofmap.theory.simulation import Failures, Rate, simulate
+from proofmap.theory.theorem import Population, stated_lengths
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One input and one delta: the theorem's lengths, and what failed there.
+
+    ``first`` and ``second`` belong to L1 and L2 of the theorem, which knows margin and B alone; ``sharp`` to the least length
+    that suffices for soundness by the same bounds with the input's own variance and range. ``needed`` is the least
+    length tried from which on soundness failed in at most a share delta of the trials.
+    """
+
+    inputs: str
+    d: int
+    gamma: float
+    bound: float
+    delta: float
+    first: Failures
+    second: Failures
+    sharp: Failures
+    needed: int
+    greedy_reach: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether completeness fails less often than delta at L1, with 95 % confidence; also for one fixed interval."""
+        return max(self.first.incomplete.high, self.first.one.high) <= self.delta
+
+    @property
+    def sound(self) -> bool:
+        """Whether soundness fails less often than delta at L2, with 95 % confidence; also at the sharp length."""
+        return max(self.second.unsound.high, self.sharp.unsound.high) <= self.delta
+
+
+def grid(
+    inputs: Sequence[str],
+    ds: Sequence[int],
+    gammas: Sequence[float],
+    deltas: Sequence[float],
+    *,
+    trials: int,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> list[Cell]:
+    """A cell for each kind of made input, d, gamma and delta."""
+    made = [(name, d, gamma) for name in inputs for d in ds for gamma in gammas]
+    cells: list[Cell] = []
+    with (progress or Silent()).task("grid of theorem 5.1", trials * len(made)) as task:
+        for name, d, gamma in made:
+            cells += _cells(made_input(name, d, gamma, seed=seed), deltas, trials, seed)
+            task.advance(trials)
+    return cells
+
+
+def _cells(found: LinearInput, deltas: Sequence[float], trials: int, seed: int) -> Iterator[Cell]:
+    d, measured = len(found.z), Population.measured(found.z)
+    stated = {delta: stated_lengths(d, found.margin, delta, bound=found.bound) for delta in deltas}
+    sharp = {delta: measured.sound_from(delta) for delta in deltas}
+    scan = spread(d, 40)
+    lengths = sorted({*scan, *sharp.values(), *(length for both in stated.values() for length in both)})
+    failures = dict(zip(lengths, simulate(found.z, lengths, trials=trials, seed=seed), strict=True))
+    for delta in deltas:
+        first, second = stated[delta]
+        bad = [length for length in lengths if failures[length].unsound.value > delta]
+        needed = min(length for length in lengths if not bad or length > bad[-1])
+        yield Cell(
+            found.name,
+            d,
+            found.margin,
+            found.bound,
+            delta,
+            failures[first],
+            failures[second],
+            failures[sharp[delta]],
+            needed,
+            int(greedy_reach(found.z)),
+        )
+
+
+def spread(d: int, number: int) -> list[int]:
+    """About so many lengths from 1 to d, in equal ratios.
+
+    >>> spread(100, 5)
+    [1, 3, 10, 32, 100]
+    """
+    return sorted({round(math.exp(math.log(d) * k / (number - 1))) for k in range(number)})
+
+
+@dataclass(frozen=True)
+class Point:
+    """At one share of the coordinates: probabilities by simulation, and the least that the bounds allow."""
+
+    share: float
+    complete: Rate
+    sound: Rate
+    greedy_sound: Rate
+    """The share of inputs for which the greedy set does not certify the other label."""
+    complete_bound: float
+    sound_bound: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Completeness and soundness of the interval search against the share L / d, over some inputs."""
+
+    title: str
+    inputs: int
+    trials: int
+    seed: int
+    d: tuple[int, int]
+    """The least and the largest."""
+    margin: tuple[float, float]
+    bound: tuple[float, float]
+    points: tuple[Point, ...]
+
+
+def curve(title: str, inputs: Sequence[LinearInput], *, points: int, trials: int, seed: int = 0) -> Curve:
+    """Simulated for each input at ``points`` shares, then pooled; each input is shuffled ``trials`` times."""
+    shares = [(k + 1) / points for k in range(points)]
+    rows: list[list[Failures]] = []
+    for found in inputs:
+        lengths = [max(1, round(share * len(found.z))) for share in shares]
+        rows.append(simulate(found.z, lengths, trials=trials, seed=seed))
+    populations = [Population.measured(found.z) for found in inputs]
+    reaches = [int(greedy_reach(found.z)) for found in inputs]
+    pooled = []
+    for k, share in enumerate(shares):
+        column = [row[k] for row in rows]
+        total = trials * len(inputs)
+        pooled.append(
+            Point(
+                share,
+                Rate(total - sum(f.incomplete.count for f in column), total),
+                Rate(total - sum(f.unsound.count for f in column), total),
+                Rate(sum(f.length > reach for f, reach in zip(column, reaches, strict=True)), len(inputs)),
+                _mean([1 - p.incomplete(f.length) for p, f in zip(populations, column, strict=True)]),
+                _mean([1 - p.unsound(f.length) for p, f in zip(populations, column, strict=True)]),
+            )
+        )
+    return Curve(
+        title,
+        len(inputs),
+        trials,
+        seed,
+        _ends([len(found.z) for found in inputs]),
+        _ends([found.margin for found in inputs]),
+        _ends([found.bound for found in inputs]),
+        tuple(pooled),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _ends(values: Sequence[Number]) -> tuple[Number, Number]:
+    return min(values), max(values)
