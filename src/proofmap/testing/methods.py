@@ -230,10 +230,12 @@ def an_image_alone_gets_the_map_it_gets_among_others(method: Method) -> None:
 @check_method.promise
 def it_works_where_gradients_are_switched_off(method: Method) -> None:
     expected = method(classifier(method), images(), LABELS)
-    with torch.no_grad():
-        maps = method(classifier(method), images(), LABELS)
-        assert not torch.is_grad_enabled(), "gradients are left switched on"
-    assert_alike(maps, expected, "maps", "inside torch.no_grad()")
+    for off, name in ((torch.no_grad, "torch.no_grad()"), (torch.inference_mode, "torch.inference_mode()")):
+        f, x = classifier(method), images()
+        with off():
+            maps = method(f, x, LABELS)
+            assert not torch.is_grad_enabled(), "gradients are left switched on"
+        assert_alike(maps, expected, "maps", f"inside {name}")
 
 
 # ---- what it leaves alone ----------------------------------------------------------------------------------
