@@ -114,6 +114,14 @@ def test_a_process_that_is_killed_loses_nothing(folder: Path, monkeypatch: pytes
     assert not Path("dying.checkpoint.safetensors").exists()
 
 
+@pytest.mark.parametrize("wrong", [["--kind", "phang", "--out", "m.safetensors"], ["--out", "m.pth"]])
+def test_a_wrong_kind_or_name_is_told_before_images_are_read(
+    wrong: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proofmap.cli.train.load_blocks", lambda *a, **k: pytest.fail("images were read"))
+    assert run(monkeypatch, *TRAIN, "--quiet", *wrong) == 2
+
+
 @pytest.mark.parametrize(
     "changes, told",
     [

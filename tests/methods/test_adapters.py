@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.classifier import Classifier
@@ -233,6 +233,10 @@ def test_signs_are_known(captum: ModuleType, torchcam: ModuleType) -> None:
     assert make_method("captum:IntegratedGradients").signed and not make_method("captum:Saliency").signed
     assert not make_method("captum:NoiseTunnel(attribution_method=Saliency)").signed
     assert not make_method("torch-cam:GradCAM").signed
+    assert make_method("captum:Saliency(abs=false)").signed
+    assert make_method("captum:NoiseTunnel(attribution_method=Saliency,abs=false)").signed
+    saliency = captum.Saliency(nn.Identity())
+    assert [FromObject(of=saliency, options={"abs": size}).signed for size in (True, False)] == [False, True]
 
 
 @pytest.mark.parametrize(

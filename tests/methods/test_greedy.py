@@ -76,6 +76,12 @@ def test_fewer_candidates_cost_less_and_lose_little_at_the_game() -> None:
     assert area["few"] > area["all"] - 0.2 * (area["all"] - area["random"])
 
 
+def test_one_candidate_at_a_time_still_orders_all_regions() -> None:
+    f, labels = conv_classifier(SIZE), torch.tensor([[0, 1, 2, 3]])
+    maps = GreedyInsertion(regions=4, superpixels="grid", candidates=1)(f, pixels(1, SIZE), labels)[0]
+    assert all(map_.unique().tolist() == [0.25, 0.5, 0.75, 1.0] for map_ in maps)
+
+
 def test_a_label_that_is_impossible_until_late_still_gets_an_order_of_all_regions() -> None:
     def corner(x: Tensor) -> Tensor:
         seen = (x[:, 0, -1, -1] > 0.5).float()

@@ -65,6 +65,24 @@ def test_layers_in_front_are_not_run_again() -> None:
     assert front.tally.images == 0
 
 
+class Worded(nn.Sequential):
+    """Gives its layers their inputs by name, as nets of Hugging Face do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(input=x)
+        return x
+
+
+def test_layers_may_be_given_their_inputs_by_name() -> None:
+    net = drawn(
+        Worded(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(4 * SIZE[0] * SIZE[1], 3))
+    )
+    f, images = Classifier(net, size=SIZE, batch_size=64), pixels(3, SIZE)
+    tail = Tail(f, "1")
+    torch.testing.assert_close(tail(tail.features(images)), f.logits(images), rtol=1e-5, atol=1e-5)
+
+
 def test_a_layer_that_is_bypassed_is_refused() -> None:
     with pytest.raises(InputError, match="name another one"):
         Tail(residual(), "2.conv")

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import proofmap as pm
-from tests.toys import MEAN, STD, conv_net, pixels
+from proofmap.testing.nets import PICTURES, classifier_of, values
+from tests.toys import MEAN, STD, conv_net, counted_classifier, pixels
 
 SPECS = [
     "diffmask:steps=2,grid=4,fill=noise",
@@ -52,3 +53,30 @@ def test_specs_are_read_back_and_presets_are_known(spec: str) -> None:
     assert pm.make_method(method.title()) == method and method.family == "mask" and method.reference
     for preset in method.shortcuts.get("preset", {}):
         assert method.preset(preset).title().startswith(method.name)
+
+
+@pytest.mark.parametrize("fill", ["noise", "gray"])
+def test_where_fong_and_vedaldi_start_depends_on_no_other_label(fill: str) -> None:
+    f, labels = classifier_of(PICTURES), torch.tensor([[2, 3, 1, 0]]).expand(4, -1)
+    method = pm.make_method(f"fong-vedaldi:steps=1,grid=4,fill={fill}")
+    together = method(f, values(PICTURES, 4), labels)
+    alone = [method(f, values(PICTURES, 4), labels[:, j : j + 1]) for j in range(4)]
+    torch.testing.assert_close(torch.cat(alone, dim=1), together)
+
+
+@pytest.mark.parametrize(
+    "spec", [*SPECS, "fong-vedaldi:steps=1,fill=noise", "fong-vedaldi:preset=pytorch,steps=2"]
+)
+def test_the_cost_is_what_goes_through_the_net(spec: str) -> None:
+    f, tally = counted_classifier(size=(9, 11))
+    f.frozen()  # which looks at the net
+    ready = pm.make_method(spec).prepare(f)
+    for labels in ([[0]], [[0, 1, 2]]):
+        tally.reset()
+        ready(pixels(1, (9, 11)), torch.tensor(labels))
+        cost = ready.cost(len(labels[0]))
+        assert cost is not None
+        if "igos" in spec:  # as long as its line search may be
+            assert cost.gradient < tally.images <= cost.passes
+        else:
+            assert tally.images == cost.passes

@@ -83,3 +83,5 @@ def test_the_mean_of_the_picture_can_be_what_is_hidden_behind() -> None:
 def test_a_stride_that_leaves_gaps_is_refused() -> None:
     with pytest.raises(InputError, match="stride must be at most the window, 2"):
         Occlusion(window=2, stride=3)
+    with pytest.raises(InputError, match="stride must be at most the window, 2"):  # an eighth of 10
+        Occlusion(stride=3).prepare(classifier_of(PICTURES))

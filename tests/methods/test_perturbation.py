@@ -72,6 +72,30 @@ def test_labels_may_be_independent_and_few(spec: str) -> None:
 
 
 @SPECS
+@pytest.mark.parametrize("quantity", ["probability", "log-probability", "logit"])
+def test_a_place_without_a_label_is_zero_where_the_first_label_does_not_count(
+    spec: str, quantity: str
+) -> None:
+    f = Classifier(conv_net(), size=6, batch_size=64, label_set=[1, 2, 3])
+    method = make_method(f"{spec},quantity={quantity}")
+    maps = method(f, pixels(2, 6), torch.tensor([[2, 3], [1, -1]]))
+    assert bool((maps[1, 1] == 0).all()) and bool((maps[1, 0] != 0).any())
+
+
+@SPECS
+def test_maps_of_a_label_that_the_net_finds_nearly_impossible_keep_their_order(spec: str) -> None:
+    def unlikely(x: torch.Tensor) -> torch.Tensor:
+        """f of the first label is 10^-16 times that of the third; both depend on the input alike."""
+        seen = (x[:, :, :3, :3].mean(dim=(1, 2, 3)) + 0.3 * x[:, :, 3:, 3:].mean(dim=(1, 2, 3)))[:, None]
+        return seen + torch.tensor([-36.84, 0.0, 0.0]) - torch.tensor([0.0, 2.0, 0.0]) * seen
+
+    f, images = Classifier(unlikely, size=6, batch_size=64), 0.5 + pixels(1, 6) / 2
+    rare, likely = make_method(f"{spec},quantity=probability")(f, images, LABELS[:1])[0].flatten(1)
+    both = torch.stack([rare / rare.abs().max(), likely / likely.abs().max()])
+    assert torch.corrcoef(both)[0, 1] > 0.9
+
+
+@SPECS
 def test_the_record_says_what_was_hidden_behind(spec: str) -> None:
     f = Classifier(conv_net(), size=6)
     gray = make_method(f"{spec},fill=gray").prepare(f).record()["fill"]

@@ -141,3 +141,9 @@ def test_half_precision_and_other_channels_work() -> None:
     half = Classifier(f.net.half(), size=8, mean=f.mean, std=f.std)  # type: ignore[union-attr]
     maps = make_method("rise:masks=6")(half, pixels(1, 8), torch.tensor([[0, 1]]))
     assert maps.dtype == torch.float32 and bool(maps.isfinite().all())
+
+
+def test_halves_disagree_alike_whatever_their_size_and_one_constant_half_agrees_with_none() -> None:
+    halves = pixels(1, 8).flatten(2)[0, :2]
+    assert disagreement(1e-25 * halves).item() == pytest.approx(disagreement(halves).item(), abs=1e-5)
+    assert disagreement(torch.stack([halves[0], torch.ones(64)])).item() == 1

@@ -12,6 +12,7 @@ from proofmap.core.errors import InputError
 from proofmap.methods import HSIC, Sobol, make_method
 from proofmap.methods.masks.terms import upsampling
 from proofmap.methods.perturbation import sensitivity
+from proofmap.testing.nets import normal
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, pixels
 
 SIZE = 4
@@ -106,6 +107,16 @@ def test_a_net_that_ignores_the_input_gets_a_constant_map(spec: str) -> None:
     f = Classifier(lambda x: torch.zeros(len(x), 3), size=8)
     maps = make_method(spec)(f, pixels(1, 8), torch.tensor([[1]]))
     assert maps.amax() - maps.amin() < 1e-5
+
+
+def test_sobol_indices_of_an_unlikely_label_are_those_of_a_likely_one() -> None:
+    a, c = normal(2, 8, 3), normal(2, 8, 5, 3, seed=1)
+    torch.testing.assert_close(sensitivity.jansen(1e-24 * a, 1e-24 * c), sensitivity.jansen(a, c))
+
+
+def test_what_varies_by_rounding_alone_has_no_sobol_indices() -> None:
+    a, c = 1 + 1e-7 * normal(2, 8, 3), 1 + 1e-7 * normal(2, 8, 5, 3, seed=1)
+    assert sensitivity.jansen(a, c).count_nonzero() == 0
 
 
 def test_the_cost_is_what_goes_through_the_net_whatever_the_labels() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top
@@ -77,6 +77,23 @@ def test_long_text_is_shortened_to_its_column() -> None:
     cell = pictures.Cell(None, (pictures.Text("a very long label name " * 10),))
     page = pictures.sheet("t" * 500, [[cell, pictures.Cell(None)]], side=120)
     assert np.asarray(page)[:, -10:].min() == 255  # nothing runs over the right margin
+
+
+def test_notes_are_broken_into_lines_and_none_of_their_words_is_lost() -> None:
+    drawn: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        text = ImageDraw.ImageDraw.text
+        patch.setattr(
+            ImageDraw.ImageDraw,
+            "text",
+            lambda self, xy, words, *a: (drawn.append(words), text(self, xy, words, *a)),
+        )
+        found = judged(1, 8, methods=["gradient-x-input"], labels="top1")
+        sheet = pictures.comparison_sheet(found, 0)
+    words = " ".join(drawn)
+    for note in (*pictures.sheet_notes(found, 0), colouring.SIGNED_NOTE[1:], *colouring.SIGNED_WORDS):
+        assert note in words
+    assert np.asarray(sheet)[:, -10:].min() == 255, "nothing runs over the right margin"
 
 
 def test_a_map_that_was_not_judged_matches_nothing() -> None:

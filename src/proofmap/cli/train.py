@@ -28,6 +28,7 @@ from proofmap.data.dataset import Dataset, random_choice, truths
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
 from proofmap.methods import train_masker as train
+from proofmap.methods.maskers.training import check_masker
 from proofmap.models import DEFAULT_MODEL
 
 _SEVERAL = 64
@@ -63,6 +64,7 @@ def train_masker(
     quiet: Quiet = False,
 ) -> None:
     """Train a masker for a net; if stopped, the same command goes on from its last checkpoint."""
+    check_masker(kind, out)  # before images are read, which may take long
     dataset = open_data(data)
     classifier = pm.load_classifier(model, weights=weights, device=device_named(device))
     if fit is not None:

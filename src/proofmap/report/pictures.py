@@ -23,6 +23,7 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 _INK, _SOFT, _PAPER = (24, 24, 28), (96, 96, 104), (255, 255, 255)
 _WEAK, _STRONG, _PROOF = (0, 100, 170), (190, 70, 0), (0, 110, 75)
 _GAP, _LINE = 18, 20
+_BAR, _LEAST_BAR = 140, 60
 _NOTES = (
     "f: the net's probability for the label. AUC: its mean probability while the map's {positions} are shown, best first.",
     "A proof has AUC close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
@@ -120,7 +121,9 @@ def sheet(
         for cells in rows
     ]
     bar = 26 if signed else 0
-    page = Image.new("RGB", (wide, 58 + sum(heights) + bar + 18 * len(notes) + 10), _PAPER)
+    notes = [f"{SIGNED_NOTE[0].upper()}{SIGNED_NOTE[1:]}.", *notes] if signed else notes
+    lines = [line for note in notes for line in _lines(note, small, wide - 2 * _GAP)]
+    page = Image.new("RGB", (wide, 58 + sum(heights) + bar + 18 * len(lines) + 10), _PAPER)
     draw = ImageDraw.Draw(page)
     draw.text((_GAP, 16), _fitting(draw, title, big, wide - 2 * _GAP), _INK, big)
     y = 58
@@ -130,31 +133,27 @@ def sheet(
             if cell.picture is not None:
                 page.paste(_enlarged(cell.picture, side), (x, y))
                 below = y + tall + 4
-            for k, line in enumerate(cell.lines):
-                colour = line.colour or (_INK if line.strong else _SOFT)
-                draw.text((x, below + _LINE * k), _fitting(draw, line.text, plain, side), colour, plain)
+            for k, text in enumerate(cell.lines):
+                colour = text.colour or (_INK if text.strong else _SOFT)
+                draw.text((x, below + _LINE * k), _fitting(draw, text.text, plain, side), colour, plain)
         y += height
     if signed:
         _draw_bar(page, draw, y, small)
     y += bar
-    for k, note in enumerate(notes):
-        draw.text((_GAP, y + 18 * k), _fitting(draw, note, small, wide - 2 * _GAP), _SOFT, small)
+    for k, line in enumerate(lines):
+        draw.text((_GAP, y + 18 * k), line, _SOFT, small)
     return page
 
 
 def _draw_bar(page: Image.Image, draw: ImageDraw.ImageDraw, y: int, font: Font) -> None:
-    """The colour bar of signed maps in one line: what each end means, and what is between."""
-    against, towards = SIGNED_WORDS
-    x = _GAP
-    for part in (f"Signed maps: {against}", colour_bar(140, 12), f"{towards}; {SIGNED_NOTE}."):
-        if isinstance(part, str):
-            room = page.width - _GAP - x
-            text = _fitting(draw, part, font, room)
-            draw.text((x, y), text, _SOFT, font)
-            x += round(draw.textlength(text, font)) + 8
-        else:
-            page.paste(part, (x, y + 2))
-            x += part.width + 8
+    """The colour bar of signed maps in one line, between what its two ends mean; as long as there is room."""
+    against, towards = f"Signed maps: {SIGNED_WORDS[0]}", SIGNED_WORDS[1]
+    before, after = (round(draw.textlength(words, font)) + 8 for words in (against, towards))
+    room = page.width - 2 * _GAP - before - after
+    bar = colour_bar(max(_LEAST_BAR, min(_BAR, room)), 12)
+    draw.text((_GAP, y), against, _SOFT, font)
+    page.paste(bar, (_GAP + before, y + 2))
+    draw.text((_GAP + before + bar.width + 8, y), towards, _SOFT, font)
 
 
 def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
@@ -251,6 +250,18 @@ def _enlarged(picture: Image.Image, side: int) -> Image.Image:
 
 def _font(size: int) -> Font:
     return ImageFont.load_default(size)
+
+
+def _lines(text: str, font: Font, width: int) -> list[str]:
+    """The text in lines of at most this many pixels, broken at spaces."""
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and font.getlength(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
 
 
 def _fitting(draw: ImageDraw.ImageDraw, text: str, font: Font, width: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -61,8 +61,8 @@ class Captum(LibraryMethod):
 
     @property
     def signed(self) -> bool:  # type: ignore[override]
-        inner = str(self.call.options.get(_AROUND, self.call.name))
-        return Call.read(inner).name != "Saliency"
+        inner = Call.read(str(self.call.options.get(_AROUND, self.call.name)))
+        return has_signs(inner.name, {**inner.options, **self.call.options})
 
     @property
     def label_free(self) -> bool:  # type: ignore[override]
@@ -127,6 +127,11 @@ def merged_attribution(found: Any, classifier: Classifier, channels: str, title:
     if channels == "max":
         return values.amax(dim=1)
     return values.sum(dim=1) if channels == "sum" else values.mean(dim=1)
+
+
+def has_signs(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether attributions of a class with these options may be negative; Saliency's are sizes unless told otherwise."""
+    return name != "Saliency" or options.get("abs", True) is False
 
 
 def takes_target(kind: Any) -> bool:

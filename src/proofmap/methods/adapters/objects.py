@@ -60,7 +60,7 @@ class FromObject(Method):
     @property
     def signed(self) -> bool:  # type: ignore[override]
         inner = getattr(self.of, "attribution_method", self.of)
-        return library_of(self.of) == "captum" and type(inner).__name__ != "Saliency"
+        return library_of(self.of) == "captum" and captum.has_signs(type(inner).__name__, dict(self.options))
 
     @property
     def stochastic(self) -> bool:  # type: ignore[override]

@@ -76,8 +76,7 @@ def train_masker(
         every: steps between checkpoints.
         force: replace a masker that is another one.
     """
-    if kind not in KINDS:
-        raise InputError(f"a masker's kind must be one of {', '.join(KINDS)}, not {kind!r}")
+    check_masker(kind, out)
     usual = KINDS[kind]
     recipe = Recipe(
         kind,
@@ -91,8 +90,6 @@ def train_masker(
     if not recipe.learning_rate > 0:
         raise InputError(f"learning_rate must be positive, not {learning_rate}")
     _positive(every, "every")
-    if Path(out).suffix != ".safetensors":
-        raise InputError(f"a masker's file is named NAME.safetensors, not {Path(out).name}")
     with outside_inference_mode():
         training = Training(recipe, classifier, images, truth, data)
         file = output_file(out, such_as="masker.safetensors")
@@ -106,6 +103,14 @@ def train_masker(
         write_masker(file, training.objective.net, training.header)
     file.with_suffix(".checkpoint.safetensors").unlink(missing_ok=True)
     return file
+
+
+def check_masker(kind: str, out: str | Path) -> None:
+    """Refuse a kind that there is not, and a file that is not named as one of weights."""
+    if kind not in KINDS:
+        raise InputError(f"a masker's kind must be one of {', '.join(KINDS)}, not {kind!r}")
+    if Path(out).suffix != ".safetensors":
+        raise InputError(f"a masker's file is named NAME.safetensors, not {Path(out).name}")
 
 
 def _positive(number: int, name: str) -> int:

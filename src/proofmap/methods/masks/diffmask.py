@@ -85,7 +85,8 @@ class DiffMask(Method):
         return ReadyDiffMask(self, classifier, dtype, self.fill.prepare(classifier))
 
     def cost(self, labels: int) -> Cost:
-        return Cost(gradient=labels * self.steps * self.samples)
+        """One pass says what the net believes."""
+        return Cost(forward=1, gradient=labels * self.steps * self.samples)
 
 
 @dataclass(frozen=True, eq=False)

@@ -119,8 +119,9 @@ class FongVedaldi(Method):
         return ReadyFongVedaldi(self, classifier, dtype, self.fill.prepare(classifier))
 
     def cost(self, labels: int) -> Cost:
-        """The discs are shown once for all labels."""
-        return Cost(forward=_RADII if self.start == "disc" else 0, gradient=labels * self.steps)
+        """The discs are shown once for all labels that are learned together; for each where a fill is drawn for each."""
+        shown = labels if self.fill.random else 1
+        return Cost(forward=shown * _RADII if self.start == "disc" else 0, gradient=labels * self.steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +176,8 @@ class FongVedaldiProblem(Problem):
         discs = self.discs()
         masks = enlarged(discs, self.up)
         first, place = distinct_images(slots)
+        if self.fill.random:  # each pair has a draw of its own
+            first = place = torch.arange(len(hidden), device=masks.device)
         count = len(discs)
 
         def shown(start: int, stop: int) -> Tensor:

@@ -98,8 +98,17 @@ class Tail:
         modules = dict(self.rest.named_modules())
         for name in order[: order.index(self.layer)]:
             if isinstance(outputs[name], Tensor):
-                modules[name].forward = _answer(outputs[name])
+                modules[name].forward = self._answer(outputs[name])
         modules[self.layer].forward = lambda *inputs, **options: self._given
+
+    def _answer(self, output: Tensor) -> Callable[..., Tensor]:
+        """What was given for one blank input, for as many as there are features."""
+
+        def forward(*inputs: Any, **options: Any) -> Tensor:
+            assert self._given is not None, "the rest of the net is run on features"
+            return output.expand(len(self._given), *output.shape[1:])
+
+        return forward
 
 
 def find_bottleneck(classifier: Classifier) -> str:
@@ -165,10 +174,3 @@ def _order(net: nn.Module, x: Tensor) -> dict[str, Any]:
         for handle in handles:
             handle.remove()
     return outputs
-
-
-def _answer(output: Tensor) -> Callable[..., Tensor]:
-    def forward(x: Tensor, *inputs: Any, **options: Any) -> Tensor:
-        return output.expand(len(x), *output.shape[1:])
-
-    return forward

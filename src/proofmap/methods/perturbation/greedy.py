@@ -18,7 +18,8 @@ from proofmap.methods.perturbation.superpixels import Regions
 from proofmap.plugins.settings import setting
 
 _TIE = 1e-5
-"""Regions whose values differ by less are equal; the first one is taken. Batches of other sizes differ by less."""
+"""Regions whose values differ by less are equal; the first one is taken. Batches of other sizes differ by less. Of
+probabilities it is a share of the largest: rounding moves log f alike for likely and unlikely labels."""
 
 
 @METHODS.register
@@ -68,7 +69,7 @@ class GreedyInsertion(RegionMethod):
                     search.try_regions(min(search.left, self.candidates or search.left), task)
                 search.show_best()
         maps = torch.zeros(*net.labels.shape, count, device=device)
-        maps[image, label] = search.order.masked_fill(search.high - search.low <= _TIE, 1.0)
+        maps[image, label] = search.order.masked_fill(search.high - search.low <= search.tie, 1.0)
         return maps
 
 
@@ -79,14 +80,19 @@ class _Search:
         self.net, self.regions, self.image, self.label = net, regions, image, label
         self.left = regions.count
         self.base = first[:, -1:]  # (P, 1): the label's value with all that is shown now
-        self.values = first[:, :-1]  # (P, K): with each region too; -inf where that was not tried
+        self.values = first[:, :-1]  # (P, K): with each region too; the least number where that was not tried
         self.gains = self.values - self.base  # when it was last tried
         self.shown = torch.zeros_like(self.values, dtype=torch.bool)
         self.order = torch.zeros_like(self.values)
         self.low, self.high = first.aminmax(dim=1, keepdim=True)  # of all values that were seen
 
+    @property
+    def tie(self) -> Tensor:
+        """What values may differ by and be equal, ``(P, 1)``."""
+        return _TIE * (self.high if self.net.quantity == "probability" else torch.ones_like(self.high))
+
     def show_best(self) -> None:
-        best = first_largest(self.values.masked_fill(self.shown, -torch.inf))[:, None]
+        best = first_largest(self.values.masked_fill(self.shown, -torch.inf), self.tie)[:, None]
         self.base = self.values.gather(1, best)
         self.order.scatter_(1, best, self.left / self.regions.count)
         self.shown.scatter_(1, best, True)
@@ -107,14 +113,15 @@ class _Search:
         values = found.gather(1, self.label[pair, None]).view_as(region)
         self.low = torch.minimum(self.low, values.amin(dim=1, keepdim=True))
         self.high = torch.maximum(self.high, values.amax(dim=1, keepdim=True))
-        self.values = torch.full_like(self.gains, -torch.inf).scatter(1, region, values)
+        untried = torch.finfo(values.dtype).min  # above what is shown already
+        self.values = torch.full_like(self.gains, untried).scatter(1, region, values)
         self.gains = self.gains.scatter(1, region, values - self.base)
 
 
-def first_largest(values: Tensor) -> Tensor:
-    """The first place ``(P,)`` whose value ``(P, K)`` is the largest, but for rounding.
+def first_largest(values: Tensor, tie: Tensor) -> Tensor:
+    """The first place ``(P,)`` whose value ``(P, K)`` is the largest, or less by no more than ``tie`` ``(P, 1)``.
 
-    >>> first_largest(torch.tensor([[0.0, 2.0, 2.000001], [1.0, 0.0, 3.0]]))
+    >>> first_largest(torch.tensor([[0.0, 2.0, 2.000001], [1.0, 0.0, 3.0]]), torch.tensor([[1e-5], [1e-5]]))
     tensor([1, 2])
     """
-    return (values >= values.amax(dim=1, keepdim=True) - _TIE).to(torch.int8).argmax(dim=1)
+    return (values >= values.amax(dim=1, keepdim=True) - tie).to(torch.int8).argmax(dim=1)

@@ -9,12 +9,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
 from proofmap.methods.masks.terms import enlarged
 from proofmap.methods.method import METHODS
-from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
+from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod, ReadyPerturbation
 from proofmap.plugins.settings import setting
 
 
@@ -41,11 +42,20 @@ class Occlusion(PerturbationMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.window is not None and self.stride is not None and self.stride > self.window:
+        if self.window is not None:
+            self._check_stride(self.window)
+
+    def _check_stride(self, window: int) -> None:
+        if self.stride is not None and self.stride > window:
             raise InputError(
-                f"stride must be at most the window, {self.window}, or positions between two windows are never hidden; "
+                f"stride must be at most the window, {window}, or positions between two windows are never hidden; "
                 f"not {self.stride}"
             )
+
+    def prepare(self, classifier: Classifier) -> ReadyPerturbation:
+        if classifier.inputs.has_neighbours:
+            self._check_stride(self.sides(classifier.inputs)[0])
+        return super().prepare(classifier)
 
     def sides(self, inputs: Inputs) -> tuple[int, int]:
         """The window and the stride for these inputs, in positions."""

@@ -18,6 +18,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Task
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.methods.method import Cost, Family, Method, ReadyMethod
@@ -95,6 +96,8 @@ class MaskedNet:
     ) -> None:
         self.classifier, self.inputs = ready.classifier.frozen(), ready.classifier.inputs
         self.images, self.labels = images, labels
+        # places without a label ask for one of the label set, outside of which there is no finite log f
+        self._asked = torch.where(labels == NO_LABEL, labels[:, :1], labels)
         self.name, self.quantity = method.name, method.quantity
         self.keys = streams.image_keys(images, seed, method.name)
         """One stream for the masks of each image."""
@@ -132,7 +135,7 @@ class MaskedNet:
         logits = self.classifier(shown)
         if self.quantity != "logit":
             logits = self.classifier.log_f(logits)
-        values = logits.gather(1, self.labels.clamp_min(0)[image])
+        values = logits.gather(1, self._asked[image])
         return values.exp() if self.quantity == "probability" else values
 
     def samples(self, count: int, masks: Masks, progress: Progress, *, draw: Draw | None = None) -> Tensor:

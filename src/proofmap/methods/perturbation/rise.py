@@ -180,6 +180,12 @@ def disagreement(halves: Tensor) -> Tensor:
     (0.009, 0.0)
     """
     centred = halves - halves.mean(dim=-1, keepdim=True)
+    largest = centred.abs().amax(dim=-1, keepdim=True)
+    constant = (largest == 0).squeeze(-1)
+    centred = centred / largest.masked_fill(
+        largest == 0, 1.0
+    )  # squares of unlikely labels' values would vanish
     spread = centred.square().sum(dim=-1).prod(dim=-1).sqrt()
-    r = (centred.prod(dim=-2).sum(dim=-1) / spread).nan_to_num(nan=1.0).clamp(0, 1)
+    r = (centred.prod(dim=-2).sum(dim=-1) / spread.masked_fill(constant.any(dim=-1), 1.0)).clamp(0, 1)
+    r = r.masked_fill(constant.all(dim=-1), 1.0)
     return 1 - 2 * r / (1 + r)

@@ -22,10 +22,14 @@ from proofmap.core.progress import Progress
 from proofmap.methods.masks.terms import enlarged, upsampling
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
+from proofmap.methods.perturbation.regions import exact
 from proofmap.methods.perturbation.superpixels import Regions, grid_regions
 from proofmap.plugins.settings import setting
 
 Bandwidth = Literal["median", "distances"]
+
+_ROUNDING = 1e-6
+"""What the net may say differently of the same input, a share of the largest value: batches of other sizes round otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +111,15 @@ class Sobol(SensitivityMethod):
 
 
 def jansen(a: Tensor, c: Tensor) -> Tensor:
-    """Total indices ``(N, L, cells)`` from what is said of A ``(N, designs, L)`` and of C ``(N, designs, cells, L)``."""
+    """Total indices ``(N, L, cells)`` from what is said of A ``(N, designs, L)`` and of C ``(N, designs, cells, L)``.
+
+    Zero where f(A) varies by no more than rounding. The squares of what is said of an unlikely label need double precision.
+    """
+    dtype, a, c = a.dtype, exact(a), exact(c)
     variance = a.var(dim=1)[:, None]  # (N, 1, L)
     part = (a[:, :, None] - c).square().mean(dim=1) / 2
-    return torch.where(variance > 0, part / variance.clamp_min(1e-30), 0.0).transpose(1, 2)
+    varies = variance > (_ROUNDING * a.abs().amax(dim=1)[:, None]).square()
+    return torch.where(varies, part / variance.where(varies, 1.0), 0.0).transpose(1, 2).to(dtype)
 
 
 @METHODS.register
@@ -156,7 +165,7 @@ class HSIC(SensitivityMethod):
         """HSIC ``(cells,)`` of signs ``(n, cells)`` and one label's values ``(n,)``."""
         distances = (values[:, None] - values).abs()
         width = values.median().abs() if self.bandwidth == "median" else distances.median()
-        kernel = torch.exp(-0.5 * (distances / width.clamp_min(1e-12)) ** 2)
+        kernel = torch.exp(-0.5 * (distances / width.clamp_min(torch.finfo(values.dtype).tiny)) ** 2)
         centred = signs - signs.mean(dim=0)
         quadratic = (centred * (kernel @ centred)).sum(dim=0)
         return quadratic.clamp_min(0) / (2 * (len(values) - 1) ** 2)
