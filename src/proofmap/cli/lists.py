@@ -98,7 +98,12 @@ def _record(kind: type[Plugin]) -> dict[str, Any]:
     return {
         "name": kind.name,
         "description": kind.description,
-        **{key: value for key, value in stated.items() if value not in (None, "", [])},
+        # what an instance says depends on its settings
+        **{
+            key: value
+            for key, value in stated.items()
+            if value not in (None, "", []) and not isinstance(value, property)
+        },
         **(facts_of(kind).record() if issubclass(kind, Method) else {}),
         "shortcuts": {
             key: {value: _texts(kind, given) for value, given in values.items()}

@@ -50,13 +50,15 @@ def fact_words(facts: MethodFacts) -> list[str]:
 
 
 def _joined(facts: Iterable[str], width: int) -> Iterator[str]:
-    """Facts in lines, none of them broken."""
+    """Facts in lines, none of them broken unless it is longer than a line."""
     line = ""
     for fact in facts:
-        if line and len(line) + len(fact) + 2 > width:
+        if line and len(line) + len(fact) + 3 > width:  # with a semicolon before it, and one at the end
             yield line + ";"
             line = ""
-        line += f"; {fact}" if line else fact
+        *full, rest = wrapped_words(fact, width - 1)
+        yield from full
+        line += f"; {rest}" if line else rest
     yield line
 
 
