@@ -230,10 +230,11 @@ def an_image_alone_gets_the_map_it_gets_among_others(method: Method) -> None:
 @check_method.promise
 def it_works_where_gradients_are_switched_off(method: Method) -> None:
     expected = method(classifier(method), images(), LABELS)
-    with torch.no_grad():
-        maps = method(classifier(method), images(), LABELS)
-        assert not torch.is_grad_enabled(), "gradients are left switched on"
-    assert_alike(maps, expected, "maps", "inside torch.no_grad()")
+    for off in (torch.no_grad, torch.inference_mode):
+        with off():  # where the net and the images are made, too
+            maps = method(classifier(method), images(), LABELS)
+            assert not torch.is_grad_enabled(), "gradients are left switched on"
+        assert_alike(maps, expected, "maps", f"inside torch.{off.__name__}()")
 
 
 # ---- what it leaves alone ----------------------------------------------------------------------------------
