@@ -40,6 +40,13 @@ def vgg_like() -> nn.Module:
     return drawn(nn.Sequential(features, head), 2)
 
 
+def bottlenecks() -> nn.Module:
+    """A ResNet-164 with two blocks in each stage: its layers, in a tenth of the time."""
+    net = CifarResNet(164, 5)
+    net.layer1, net.layer2, net.layer3 = net.layer1[:2], net.layer2[:2], net.layer3[:2]
+    return net
+
+
 def resnet18(torchvision: ModuleType, timm: ModuleType) -> nn.Module:
     net: nn.Module = torchvision.models.resnet18(num_classes=5)
     return net.eval()
@@ -54,7 +61,7 @@ NETS: dict[str, tuple[Callable[..., nn.Module], int, str]] = {
     "small": (lambda *hubs: conv_net(5), 16, "3"),
     "vgg": (lambda *hubs: vgg_like(), 16, "0"),
     "cifar-resnet20": (lambda *hubs: CifarResNet(20, 5), 32, "layer3"),
-    "cifar-resnet164": (lambda *hubs: CifarResNet(164, 5), 32, "layer3"),
+    "cifar-resnet164": (lambda *hubs: bottlenecks(), 32, "layer3"),
     "efficientnet-lite0": (lambda *hubs: drawn(EfficientNetLite(VARIANTS[0], 5)), 64, "head"),
     "torchvision-resnet18": (resnet18, 64, "layer4"),
     "timm-resnet18": (timm_resnet18, 64, "layer4"),
