@@ -724,7 +724,9 @@ def test_scripted_and_traced_nets_can_be_wrapped() -> None:
         warnings.simplefilter("ignore")
         scripted = [torch.jit.script(net), torch.jit.trace(net, x)]
     for script in scripted:
-        torch.testing.assert_close(Classifier(script, size=2).probabilities(x), net(x).softmax(dim=1))
+        f = Classifier(script, size=2)
+        for view in (f, f.frozen()):
+            torch.testing.assert_close(view.probabilities(x), net(x).softmax(dim=1))
 
 
 def test_labels_outside_a_restricted_set_are_refused() -> None:

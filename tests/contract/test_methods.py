@@ -22,7 +22,7 @@ VARIANTS = [
     "gradient-x-input",
     "smooth-grad:samples=2",
     "smooth-grad:preset=captum,samples=2,statistic=variance",
-    "integrated-gradients:steps=40",
+    "integrated-gradients:steps=24",
     "guided-backprop",
     "rect-grad",
     "lrp",

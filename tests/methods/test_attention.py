@@ -248,6 +248,60 @@ def test_a_net_whose_layers_are_no_modules_has_no_logit_of_each() -> None:
         LeGrad()(Classifier(drawn(Written()), size=SIZE), pixels(1, SIZE), torch.tensor([[0]]))
 
 
+class Attend(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        q, k, v = self.qkv(tokens)[:, None].chunk(3, dim=3)
+        return F.scaled_dot_product_attention(q, k, v)[:, 0]
+
+
+class Block(nn.Module):
+    """Attention and a dense layer, each beside a shortcut; ``gives`` says how its tokens are handed on."""
+
+    def __init__(self, gives: str) -> None:
+        super().__init__()
+        self.attend, self.dense, self.gives = Attend(), nn.Linear(8, 8), gives
+        self.shift = nn.Parameter(torch.zeros(8))
+
+    def forward(self, tokens: Tensor) -> Any:
+        tokens = tokens.add_(self.shift) if self.gives == "in place" else tokens + self.shift
+        tokens = tokens + self.attend(tokens)
+        tokens = tokens + self.dense(tokens)
+        return (tokens, None) if self.gives == "a tuple" else tokens
+
+
+class Blocks(nn.Module):
+    def __init__(self, gives: str = "a tensor") -> None:
+        super().__init__()
+        self.patches, self.head = nn.Conv2d(3, 8, 2, stride=2), nn.Linear(8, 4)
+        self.blocks = nn.ModuleList(Block(gives) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        for block in self.blocks:
+            given = block(tokens)
+            tokens = given[0] if isinstance(given, tuple) else given
+        out: Tensor = self.head(tokens.mean(dim=1).tanh())
+        return out
+
+
+def test_what_works_in_place_on_the_tokens_of_a_layer_does_not_change_the_map() -> None:
+    images = pixels(2, SIZE)
+    nets = [drawn(Blocks(gives)) for gives in ("a tensor", "in place")]
+    maps = [LeGrad()(Classifier(net, size=SIZE, batch_size=4), images, LABELS) for net in nets]
+    torch.testing.assert_close(*maps)
+
+
+def test_a_part_of_a_layer_does_not_stand_for_it() -> None:
+    """Where a block gives a tuple, the attention in it gives a tensor, but not the block's tokens."""
+    f = Classifier(drawn(Blocks("a tuple")), size=SIZE, batch_size=4)
+    with pytest.raises(InputError, match="use legrad:score=net"):
+        LeGrad()(f, pixels(1, SIZE), torch.tensor([[0]]))
+
+
 # ---- nets of others ----------------------------------------------------------------------------------------
 
 VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 2, "num_classes": 4}

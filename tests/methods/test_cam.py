@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
@@ -39,6 +40,13 @@ def vgg_like() -> nn.Module:
     return drawn(nn.Sequential(features, head), 2)
 
 
+def bottlenecks() -> nn.Module:
+    """A ResNet-164 with two blocks in each stage: its layers, in a tenth of the time."""
+    net = CifarResNet(164, 5)
+    net.layer1, net.layer2, net.layer3 = net.layer1[:2], net.layer2[:2], net.layer3[:2]
+    return net
+
+
 def resnet18(torchvision: ModuleType, timm: ModuleType) -> nn.Module:
     net: nn.Module = torchvision.models.resnet18(num_classes=5)
     return net.eval()
@@ -53,7 +61,7 @@ NETS: dict[str, tuple[Callable[..., nn.Module], int, str]] = {
     "small": (lambda *hubs: conv_net(5), 16, "3"),
     "vgg": (lambda *hubs: vgg_like(), 16, "0"),
     "cifar-resnet20": (lambda *hubs: CifarResNet(20, 5), 32, "layer3"),
-    "cifar-resnet164": (lambda *hubs: CifarResNet(164, 5), 32, "layer3"),
+    "cifar-resnet164": (lambda *hubs: bottlenecks(), 32, "layer3"),
     "efficientnet-lite0": (lambda *hubs: drawn(EfficientNetLite(VARIANTS[0], 5)), 64, "head"),
     "torchvision-resnet18": (resnet18, 64, "layer4"),
     "timm-resnet18": (timm_resnet18, 64, "layer4"),
@@ -133,6 +141,32 @@ def test_a_net_without_a_spatial_layer_is_told() -> None:
     f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 3)), size=4)
     with pytest.raises(InputError, match=r"no layer gives the logits a spatial map \(N, C, h, w\)"):
         GradCAM()(f, pixels(1, 4), torch.tensor([[0]]))
+
+
+def scripted() -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is deprecated
+        net: nn.Module = torch.jit.script(conv_net())
+    return net
+
+
+def test_torchscript_has_no_layers_to_watch() -> None:
+    with pytest.raises(InputError, match="pass the net it was made from"):
+        GradCAM()(Classifier(scripted(), size=8), pixels(1, 8), torch.tensor([[0]]))
+
+
+def test_a_part_in_torchscript_is_passed_over() -> None:
+    inner = scripted()
+    inner[6].weight.data.copy_(torch.eye(4, 12))  # type: ignore[index]
+    net = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), inner).eval()
+    assert find_layer(Classifier(net, size=8)).name == "0"
+
+
+def test_the_layer_is_found_in_inference_mode() -> None:
+    f = Classifier(conv_net(), size=8)
+    with torch.inference_mode():
+        ready = GradCAM().prepare(f)
+    assert ready.layer == find_layer(f)
 
 
 def test_a_function_has_no_layers_to_see() -> None:

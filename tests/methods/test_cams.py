@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, make_method
+from proofmap.methods.cams.eigen_cam import first_component
 from proofmap.methods.cams.layers import find_layer
 from proofmap.methods.probe import Grid, Places, probed
 from proofmap.models.cifar_vit import CifarViT
 from proofmap.testing.nets import TokenNet
-from tests.toys import conv_net, counted_classifier, drawn, pixels
+from tests.toys import conv_net, counted_classifier, drawn, normal, pixels
 
 LABELS = torch.tensor([[0, 3, 1], [2, 1, 0]])
 MEAN, STD = (0.5,) * 3, (0.25,) * 3
@@ -123,11 +124,12 @@ def test_score_cam_is_its_definition(spec: str) -> None:
                 torch.testing.assert_close(maps[i, j], expected, rtol=1e-3, atol=1e-5)
 
 
-def test_what_works_in_place_behind_the_layer_does_not_change_the_map() -> None:
-    first, second = (drawn(conv_net(4)) for _ in range(2))
+@pytest.mark.parametrize("kind", [GradCAM, ScoreCAM, EigenCAM])
+def test_what_works_in_place_behind_the_layer_does_not_change_the_map(kind: Any) -> None:
+    first, second = (drawn(conv_net(4), seed=3) for _ in range(2))
     second[3] = nn.ReLU(inplace=True)
     maps = [
-        GradCAM(layer="2")(Classifier(net, size=16, batch_size=4), pixels(2, 16), LABELS)
+        kind(layer="2")(Classifier(net, size=16, batch_size=4), pixels(2, 16), LABELS)
         for net in (first, second)
     ]
     assert float(maps[0].std()) > 0
@@ -160,6 +162,30 @@ def test_eigen_cam_is_the_first_component(centred: bool) -> None:
         if (np.maximum(component, 0) ** 2).sum() < (np.minimum(component, 0) ** 2).sum():
             component = -component
         np.testing.assert_allclose(ours[i, 0].numpy().ravel(), np.maximum(component, 0), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 30, 4, 5)])
+@pytest.mark.parametrize("centred", [False, True])
+def test_the_first_component_comes_from_the_smaller_matrix(
+    shape: tuple[int, ...], centred: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an early layer there are many more places than channels, and places x places would fill the memory."""
+    eigh, sides = torch.linalg.eigh, []
+
+    def watched(matrix: Tensor) -> Any:
+        sides.append(matrix.shape[-1])
+        return eigh(matrix)
+
+    monkeypatch.setattr(torch.linalg, "eigh", watched)
+    activations = normal(*shape).abs() + normal(*shape, seed=1)
+    found = first_component(activations, centred)
+    assert sides == [min(shape[1], 20)]
+    for features, component in zip(activations.flatten(2).transpose(1, 2), found.flatten(1), strict=True):
+        whole = features - features.mean(dim=0) if centred else features
+        u, s, _ = torch.linalg.svd(whole.double(), full_matrices=False)
+        first = u[:, 0] * s[0]
+        first = first if first.relu().square().sum() >= (-first).relu().square().sum() else -first
+        torch.testing.assert_close(component, first.relu().float(), rtol=1e-3, atol=1e-4)
 
 
 def test_centred_eigen_cam_is_that_of_pytorch_grad_cam_but_for_its_sign(pytorch_grad_cam: ModuleType) -> None:

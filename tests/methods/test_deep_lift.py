@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
+from proofmap.core.batching import BatchSizeWarning
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.fills import Fill, make_fill
@@ -231,3 +232,65 @@ def test_the_baseline_stands_in_the_record() -> None:
     f = Classifier(conv_net(), size=8, mean=MEAN, std=STD)
     ready = make_method("deep-lift:baseline=gray(color=1)").prepare(f)
     assert ready.record()["baseline"] == {"fill": "gray", "color": [1.0, 1.0, 1.0]}
+
+
+class Reordered(nn.Module):
+    """Its outputs are picked by whole numbers that an activation has limited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = conv_net()
+        self.register_buffer("places", torch.tensor([0, 1, 2, 9]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.net(x)[:, self.get_buffer("places").clamp(max=3)]
+        return out
+
+
+def test_activations_of_whole_numbers_are_left_alone() -> None:
+    images = pixels(2, 8)
+    assert_same(
+        DeepLIFT()(classifier(Reordered()), images, LABELS[:2]),
+        DeepLIFT()(classifier(conv_net()), images, LABELS[:2]),
+    )
+
+
+class Squared(nn.Module):
+    """A product of two things that both depend on the input, with something added in the same step."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.layer, self.kind = nn.Linear(3, 3), kind
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        if self.kind == "addmm":
+            mixed: Tensor = torch.stack([torch.addmm(self.layer.weight, row.T, row) for row in y[:, None]])
+            return mixed.flatten(1)
+        mixed = torch.stack([torch.conv1d(row[None, None], row[None, None]) for row in y])
+        return torch.cat([mixed.flatten(1), y], dim=1)
+
+
+@pytest.mark.parametrize("kind", ["addmm", "conv1d"])
+def test_a_product_within_another_step_is_refused(kind: str) -> None:
+    f = rows_classifier(drawn(Squared(kind)), columns=3)
+    with pytest.raises(InputError, match="no rule for a product of two things"):
+        DeepLIFT()(f, torch.ones(1, 3), torch.tensor([[0]]))
+
+
+def test_memory_that_runs_out_late_counts_no_image_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, f = pixels(4, 8), classifier(conv_net(), batch_size=8)
+    expected = DeepLIFT()(f, images, LABELS[[0, 1, 2, 0]])
+    merged, calls = type(f.inputs).merged_channels, []
+
+    def short(self: Inputs, values: Tensor, how: Any) -> Tensor:
+        calls.append(len(values))
+        if len(calls) == 1:
+            raise RuntimeError("CUDA out of memory")
+        return merged(self, values, how)
+
+    monkeypatch.setattr(type(f.inputs), "merged_channels", short)
+    with pytest.warns(BatchSizeWarning):
+        found = DeepLIFT()(f, images, LABELS[[0, 1, 2, 0]])
+    assert calls == [4, 2, 2]
+    torch.testing.assert_close(found, expected)

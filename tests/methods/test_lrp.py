@@ -374,6 +374,22 @@ def test_contrastive_relevance_is_the_difference_of_two(dual: Any) -> None:
             assert_same(maps[i, j], expected)
 
 
+@pytest.mark.parametrize("dual", ["others", "weighted", "negated"])
+def test_the_one_output_of_a_yes_or_no_is_contrasted_as_two_would_be(dual: Any) -> None:
+    one, two = conv_net(1), conv_net(2)
+    with torch.no_grad():
+        for there, here in zip(two[:6].parameters(), one[:6].parameters(), strict=True):
+            there.copy_(here)
+        two[6].weight.copy_(torch.cat([-one[6].weight, one[6].weight]))
+        two[6].bias.copy_(torch.cat([-one[6].bias, one[6].bias]))
+    images, labels = pixels(2, 8), torch.tensor([[0, 1]] * 2)
+    maps = [
+        ContrastiveLRP(dual=dual)(classifier(net, outputs="sigmoid"), images, labels) for net in (one, two)
+    ]
+    assert bool((maps[1].amax(dim=(2, 3)) > 0).any(dim=0).all()), "both labels have a map"
+    assert_same(*maps)
+
+
 def test_a_contrast_needs_two_labels() -> None:
     f = classifier(conv_net()).restricted([2])
     with pytest.raises(InputError, match="the label set has one label only"):

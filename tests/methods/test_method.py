@@ -208,6 +208,11 @@ def test_a_method_that_makes_nan_is_named_with_image_and_label(
         Given(maps=maps)(f, images, LABELS)
 
 
+def test_no_images_have_no_maps(f: Classifier, images: Tensor) -> None:
+    with pytest.raises(InputError, match="there are no images"):
+        Given(maps=normal(2, 2, SIZE, SIZE))(f, images[:0], LABELS[:0])
+
+
 def test_a_method_that_returns_another_shape_is_told(f: Classifier, images: Tensor) -> None:
     with pytest.raises(InputError, match=r"returned maps \(2, 2, 3, 4\), expected \(2, 2, 4, 4\)"):
         Given(maps=normal(2, 2, 3, 4))(f, images, LABELS)

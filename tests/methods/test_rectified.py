@@ -109,6 +109,15 @@ def test_without_a_threshold_rect_grad_is_guided_backprop_times_input() -> None:
     torch.testing.assert_close(without, GuidedBackprop()(f, images, LABELS[:2]), rtol=1e-4, atol=1e-6)
 
 
+def test_rect_grad_of_a_net_in_double_precision_is_the_same() -> None:
+    """The threshold is one of the values that are compared with it, and must not be rounded below itself."""
+    images = pixels(3, 8)
+    maps = [
+        RectGrad(quantile=0.9)(classifier(net), images, LABELS) for net in (conv_net(), conv_net().double())
+    ]
+    torch.testing.assert_close(*maps, rtol=1e-3, atol=1e-5)
+
+
 def test_a_small_layer_keeps_its_most_important_unit() -> None:
     from proofmap.core.inputs import Rows
 

@@ -118,13 +118,13 @@ class Classifier:
         self._compiled = False  # and how
         self._mean = inputs.per_channel(torch.tensor(inputs.mean, device=self.device, dtype=torch.float32))
         self._std = inputs.per_channel(torch.tensor(inputs.std, device=self.device, dtype=torch.float32))
-        self._checked = self._one_output = False
+        self._checked = self.one_output = False
         self._frozen: dict[tuple[torch.dtype, bool], Classifier] = {}
         self._fixed_batches = None if batch_size is None else (batch_size, batch_size)
         self._batches: tuple[BatchSize, BatchSize] | None = None
 
         width = self._probe_outputs()
-        self.names: tuple[str, ...] = names_of(names, width, one_output=self._one_output)
+        self.names: tuple[str, ...] = names_of(names, width, one_output=self.one_output)
         if isinstance(label_set, str) and label_set != "all":
             raise InputError(f"label_set must be 'all' or a list of names or indices, not {label_set!r}")
         self._set_labels(range(width) if isinstance(label_set, str) else label_set, renormalise)
@@ -266,7 +266,7 @@ class Classifier:
         if not self._checked:
             check_finite(out)
             check_declaration(out.detach(), self.outputs, self._on_noise)
-            self._checked, self._one_output = True, out.shape[1] == 1
+            self._checked, self.one_output = True, out.shape[1] == 1
         return as_logits(out, self.outputs)
 
     def log_f(self, logits: Tensor) -> Tensor:

@@ -54,7 +54,9 @@ def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
     may change what its layer gives or the gradient through it. What is fast but does not agree with the net, in
     output or gradient, is not used: some nets need the usual layout, and a few their own layers.
     """
-    net = copied(net).eval().requires_grad_(False)
+    net = copied(net).eval()
+    for weight in net.parameters():  # a TorchScript module has no requires_grad_ of its own
+        weight.requires_grad_(False)
     frozen = Frozen(net, torch.contiguous_format)
     if not _has_hooks(net):
         expected = _output_and_gradient(frozen, example)

@@ -15,11 +15,17 @@ def view_of(net: nn.Module, device: torch.device) -> nn.Module:
     """A copy of the module tree in evaluation mode whose weights share the net's memory and need no gradient.
 
     Mode, ``requires_grad``, buffers and hooks of the view are its own, so nothing done to it reaches the net.
-    Weights are copied only when the view lives on another device.
+    Weights are copied only when the view lives on another device, or when they were made in inference mode, where gradients
+    have no use for them.
     """
     # TorchScript copies what it is given instead, so it must be given the weights themselves
     sharing = () if isinstance(net, torch.jit.ScriptModule) else net.parameters()
-    shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in sharing}
+    shared = {
+        id(weight): nn.Parameter(
+            weight.clone() if weight.is_inference() else weight.detach(), requires_grad=False
+        )
+        for weight in sharing
+    }
     view = copied(net, shared).eval()
     for weight in view.parameters():  # a TorchScript module has no requires_grad_ of its own
         weight.requires_grad_(False)

@@ -184,6 +184,8 @@ def check_labels(
     if labels.is_floating_point():
         raise InputError(f"labels must be integers, got {labels.dtype}")
     labels = labels.long()
+    if not len(labels):
+        raise InputError("there are no images")
     low, high = int(labels.min()), int(labels.max())
     if low < NO_LABEL or high >= n_outputs:
         raise InputError(

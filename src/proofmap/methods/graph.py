@@ -20,8 +20,11 @@ _LINEAR = """
 """
 LINEAR = frozenset(_LINEAR.split())
 """Operations that are linear in what they are given, without a shift."""
-_PRODUCTS = ("Mul", "Mm", "Mv", "Bmm", "Div")
-"""Those that are linear in one operand only."""
+_PRODUCTS = {
+    **dict.fromkeys(("Mul", "Mm", "Mv", "Bmm", "Div", "Convolution"), 0),
+    **dict.fromkeys(("Addmm", "Addmv", "Addbmm", "Baddbmm"), 1),
+}
+"""Those that are linear in one operand only, and where their two factors begin; before them stands what is added."""
 
 
 def nodes_behind(output: Tensor) -> Iterator[Node]:
@@ -51,7 +54,8 @@ def check_operations(
     for node in reached:
         name = kind(node)
         operands = [place for place, (before, _) in enumerate(node.next_functions) if before in reached]
-        product = name in _PRODUCTS and (len(operands) > 1 or (name == "Div" and operands == [1]))
+        factors = [place for place in operands if name in _PRODUCTS and 0 <= place - _PRODUCTS[name] < 2]
+        product = len(factors) > 1 or (name == "Div" and factors == [1])
         if product:
             raise InputError(
                 f"{method} has no rule for a product of two things that both depend on the input, such as attention or a "

@@ -103,14 +103,14 @@ class Method(Plugin):
         another where it needs any and names none, then called.
         """
         method = self
-        with outside_inference_mode():  # also what is made ready may need gradients
+        with outside_inference_mode():  # what is found and built there is of no use to gradients
+            images = images.clone() if images.is_inference() else images
             if names_no_pool(self):
                 from proofmap.data.distractors import from_images
 
                 source = from_images(classifier.check_images(images), classifier.inputs)
                 method = self if source is None else with_pool(self, source)
-            ready = method.prepare(classifier)
-        return ready(images, labels, seed=seed, progress=progress)
+            return method.prepare(classifier)(images, labels, seed=seed, progress=progress)
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:
         """The method for this net, with everything found and built that its maps and its record depend on."""

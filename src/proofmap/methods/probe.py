@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.core.errors import InputError
 from proofmap.core.streams import key_of, uniform
 from proofmap.methods.attention_maps import AttentionMaps, is_square
@@ -198,6 +199,11 @@ def module_of(classifier: Classifier, what: str) -> nn.Module:
         raise InputError(
             f"{what} needs a torch module whose layers can be seen; this classifier wraps a function"
         )
+    if isinstance(classifier.net, torch.jit.ScriptModule):
+        raise InputError(
+            f"{what} needs a net whose layers can be watched, and TorchScript's cannot; pass the net it was made from, "
+            "or use a method that needs no layer"
+        )
     classifier.refresh()  # before hooks are put on its layers
     return classifier.net
 
@@ -205,6 +211,12 @@ def module_of(classifier: Classifier, what: str) -> nn.Module:
 @contextmanager
 def probed(classifier: Classifier, what: str) -> Iterator[Probe]:
     """Send noise through a classifier's net and watch; leaves no hook behind."""
+    with outside_inference_mode(), _watched(classifier, what) as probe:
+        yield probe
+
+
+@contextmanager
+def _watched(classifier: Classifier, what: str) -> Iterator[Probe]:
     net, (height, width) = module_of(classifier, what), classifier.size
     shape = (_IMAGES, classifier.channels, height, width)
     noise = uniform(torch.tensor(key_of("probe")), math.prod(shape)).view(shape)
@@ -231,7 +243,11 @@ def probed(classifier: Classifier, what: str) -> Iterator[Probe]:
 
         return hook
 
-    named = [(name, module) for name, module in net.named_modules() if name]
+    named = [
+        (name, module)
+        for name, module in net.named_modules()
+        if name and not isinstance(module, torch.jit.ScriptModule)  # which takes no hooks
+    ]
     handles = [module.register_forward_pre_hook(enter(name)) for name, module in named]
     handles += [module.register_forward_hook(leave(name)) for name, module in named]
 

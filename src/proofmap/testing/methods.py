@@ -231,12 +231,11 @@ def an_image_alone_gets_the_map_it_gets_among_others(method: Method) -> None:
 def it_works_where_gradients_are_switched_off(method: Method) -> None:
     labels = LABELS[:1]
     expected = method(classifier(method), images()[:1], labels)
-    for off, name in ((torch.no_grad, "torch.no_grad()"), (torch.inference_mode, "torch.inference_mode()")):
-        f, x = classifier(method), images()[:1]
-        with off():
-            maps = method(f, x, labels)
+    for off in (torch.no_grad, torch.inference_mode):
+        with off():  # where the net and the images are made, too
+            maps = method(classifier(method), images()[:1], labels)
             assert not torch.is_grad_enabled(), "gradients are left switched on"
-        assert_alike(maps, expected, "maps", f"inside {name}")
+        assert_alike(maps, expected, "maps", f"inside torch.{off.__name__}()")
 
 
 # ---- what it leaves alone ----------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class Tokens:
     Attributes:
         grid: which of them are the image's patches.
         read: which of them the logits are read from: the class token, or all where patches are averaged.
-        blocks: for each attention the outermost module that has it and no other, if there is one that gives tokens.
+        blocks: for each attention the outermost module that has it and no other, if that gives a tensor.
     """
 
     grid: Grid
@@ -65,12 +65,10 @@ def find_tokens(classifier: Classifier) -> Tokens:
 
 
 def _blocks(probe: Probe) -> tuple[str | None, ...]:
-    """The module of each attention that stands for a layer of the transformer."""
+    """The module of each attention that stands for a layer of the transformer; what lies deeper is only a part of it."""
     times = Counter(name for within in probe.within for name in within)
-    single = [
-        [name for name in within if times[name] == 1 and name in probe.outputs] for within in probe.within
-    ]
-    return tuple(names[0] if names else None for names in single)
+    outermost = [next((name for name in within if times[name] == 1), None) for within in probe.within]
+    return tuple(name if name in probe.outputs else None for name in outermost)
 
 
 def _whole(attention: Tensor, probe: Probe) -> bool:

@@ -95,7 +95,7 @@ def kept(blocks: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
 
     def hook(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
         tokens.append(output)
-        return output.detach()
+        return output.detach().clone()  # what follows may work in place
 
     handles = [block.register_forward_hook(hook) for block in blocks]
     try:

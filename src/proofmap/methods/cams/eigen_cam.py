@@ -52,15 +52,21 @@ class ReadyEigenCAM(ReadyCAM[EigenCAM]):
 def first_component(activations: Tensor, centred: bool) -> Tensor:
     """relu(A v) ``(N, h, w)`` for activations ``(N, C, h, w)``.
 
-    With A = U S V^T it is the first column of U S, so the eigenvectors of A A^T, places x places, are enough.
+    v is the last eigenvector of A^T A, channels x channels. With A = U S V^T the map is also the first column of U S, which
+    A A^T gives, places x places: whichever is smaller.
     """
     features = activations.flatten(2).transpose(1, 2)
     if centred:
         features = features - features.mean(dim=1, keepdim=True)
     scale = features.abs().amax(dim=(1, 2), keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-    gram = (features / scale) @ (features / scale).transpose(1, 2)
-    values, vectors = torch.linalg.eigh(gram)
-    component = vectors[:, :, -1] * values[:, -1:].clamp_min(0).sqrt() * scale[:, :, 0]
+    features = features / scale
+    if features.shape[1] <= features.shape[2]:
+        values, vectors = torch.linalg.eigh(features @ features.transpose(1, 2))
+        component = vectors[:, :, -1] * values[:, -1:].clamp_min(0).sqrt()
+    else:
+        _, vectors = torch.linalg.eigh(features.transpose(1, 2) @ features)
+        component = (features @ vectors[:, :, -1:])[:, :, 0]
+    component = component * scale[:, :, 0]
     above, below = component.relu().square().sum(dim=1), (-component).relu().square().sum(dim=1)
     component = torch.where((above >= below)[:, None], component, -component)
     return component.relu().view(-1, *activations.shape[2:])

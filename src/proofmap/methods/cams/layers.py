@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,19 +91,28 @@ def captured(classifier: Classifier, layer: Layer) -> Iterator[list[Tensor]]:
     """Collect the outputs of a layer while the net runs; leaves no hook behind.
 
     Where gradients are enabled, they start at the layer: its output is cut off from what made it, so the backbone keeps no
-    graph and gradients end here.
+    graph and gradients end here. The net's own hooks for gradients that go on, into the layer and what it is a part of, are
+    off meanwhile.
     """
     outputs: list[Tensor] = []
+    net = module_of(classifier, _WHAT)
+    parts = layer.name.split(".")
+    around = [net.get_submodule(".".join(parts[:k])) for k in range(len(parts) + 1)]
+    own = [module._backward_hooks for module in around]
 
     def hook(module: object, inputs: object, output: Tensor) -> Tensor | None:
         if not torch.is_grad_enabled():
-            outputs.append(output)
+            outputs.append(output.clone())  # what follows may work in place
             return None
         outputs.append(output.detach().requires_grad_(True))
-        return outputs[-1].clone()  # what follows may work in place
+        return outputs[-1].clone()
 
-    handle = module_of(classifier, _WHAT).get_submodule(layer.name).register_forward_hook(hook)
+    handle = around[-1].register_forward_hook(hook)
+    for module in around:
+        module._backward_hooks = OrderedDict()
     try:
         yield outputs
     finally:
         handle.remove()
+        for module, hooks in zip(around, own, strict=True):
+            module._backward_hooks = hooks

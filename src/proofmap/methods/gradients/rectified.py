@@ -131,9 +131,9 @@ class RectGrad(RectifiedMethod):
         return self.times_input
 
     def passed(self, gradient: Tensor, node: Node) -> Tensor:
-        importance = (activation(node).to(gradient.dtype) * gradient).flatten(1)
+        importance = (activation(node).float() * gradient.float()).flatten(1)
         place = 1 + int(self.quantile * (importance.shape[1] - 1))
-        tau = importance.float().kthvalue(place, dim=1, keepdim=True).values.clamp_min(0)
+        tau = importance.kthvalue(place, dim=1, keepdim=True).values.clamp_min(0)
         return gradient * (importance > tau).view_as(gradient)
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:

@@ -113,6 +113,8 @@ class Rescaled(Recorded):
         self, func: Any, x: Tensor, value: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Tensor:
         start, begun = self._next(x)
+        if not x.requires_grad:  # nothing of the input: weights, or whole numbers
+            return value
         here = x.detach().float()
         change = here - start.float()
         same = change.abs() <= _SAME * (here.abs() + start.float().abs())
@@ -213,24 +215,22 @@ class ReadyDeepLIFT(ReadyMethod):
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
         ways, inputs = self.method.ways, self.classifier.inputs
         keys = [streams.image_keys(images, seed, way, "deep-lift") for way in range(ways)]
-        sums, changes = [], []
         with progress.task(self.method.name, labels.numel() * ways) as task:
 
-            def run(start: int, stop: int) -> Tensor:
+            def run(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
                 x, a = images[start:stop], labels[start:stop]
                 parts = [self._values(x, self.baseline(x, key[start:stop]), a) for key in keys]
                 values, change = (torch.stack(each).mean(dim=0) for each in zip(*parts, strict=True))
-                sums.append(values.flatten(2).sum(dim=2))
-                changes.append(change)
+                maps = inputs.merged_channels(values, self.method.channels)
                 task.advance((stop - start) * labels.shape[1] * ways)
-                return inputs.merged_channels(values, self.method.channels)
+                return maps, values.flatten(2).sum(dim=2), change
 
-            batch = self.classifier.batches[1]
-            maps = torch.cat(in_batches(run, len(images), batch, cost=2))
+            parts = in_batches(run, len(images), self.classifier.batches[1], cost=2)
+        maps, sums, changes = (torch.cat(each) for each in zip(*parts, strict=True))
         advice = (
             "an activation is treated wrongly, or precision is lost: try full precision or another baseline"
         )
-        check_sums(self.method.name, torch.cat(sums), torch.cat(changes), labels, advice)
+        check_sums(self.method.name, sums, changes, labels, advice)
         return maps
 
     def _values(self, images: Tensor, baselines: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -91,20 +91,18 @@ class RelevanceMethod(Method):
         check_logits(self.name, classifier)
         composite = self.composite(classifier)
         mean, std = scale_of(classifier)
-        sums, begun = [], []
         with progress.task(self.name, labels.numel()) as task:
 
-            def run(start: int, stop: int) -> Tensor:
+            def run(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
                 x = (images[start:stop] - mean) / std
-                values, sum_, begun_ = self._propagated(classifier, composite, x, labels[start:stop])
-                sums.append(sum_)
-                begun.append(begun_)
+                found = self._propagated(classifier, composite, x, labels[start:stop])
                 task.advance((stop - start) * labels.shape[1])
-                return self.finish(values)
+                return found
 
-            maps = torch.cat(in_batches(run, len(images), classifier.batches[1], cost=_MEMORY))
-        self.check(torch.cat(sums), torch.cat(begun), labels)
-        return maps
+            parts = in_batches(run, len(images), classifier.batches[1], cost=_MEMORY)
+        values, arrived, begun = (torch.cat(each) for each in zip(*parts, strict=True))
+        self.check(arrived, begun, labels)
+        return self.finish(values)
 
     def _propagated(
         self, classifier: Classifier, composite: Composite, x: Tensor, labels: Tensor
@@ -198,6 +196,9 @@ class ContrastiveLRP(RelevanceMethod):
         weighted    ... in proportion to the size of their logits (CLRP1 as released)
         negated     the same amount at the label, with the last layer's weights negated (CLRP2)
 
+    Of a net with one output, whose labels are no and yes, either label is the other with its weights negated: all three are the
+    last.
+
     The rules are the paper's: positive contributions alone (alpha 1), the box rule at the input, no biases. R - R' is one
     pass back, since relevance is linear in where it begins; it is cut at zero when the channels are added. Presets: ``paper``
     (the defaults), ``released``.
@@ -219,7 +220,7 @@ class ContrastiveLRP(RelevanceMethod):
 
     def composite(self, classifier: Classifier) -> Composite:
         rules = super().composite(classifier)
-        if self.dual != "negated":
+        if self.dual != "negated" and not classifier.one_output:
             return rules
         return replace(rules, last=Rule("alpha-beta", alpha=1.0, beta=1.0), layers=_layers(classifier, rules))
 
@@ -227,6 +228,10 @@ class ContrastiveLRP(RelevanceMethod):
         own = torch.nn.functional.one_hot(labels.clamp_min(0), logits.shape[1]).to(logits.dtype)
         amount = logits.abs().gather(1, labels.clamp_min(0))[..., None]
         relevance = amount * own
+        if (
+            classifier.one_output
+        ):  # logits (-z, z): of z one label has all that speaks for it, the other all against it
+            return ratio(relevance, logits[:, None, 1:].expand_as(relevance), self.epsilon)
         if self.dual != "negated":
             counting = torch.zeros_like(logits)
             counting[:, list(classifier.label_set)] = 1.0

@@ -7,7 +7,7 @@ the positive contributions x_i w_ij, N_j that of the negative ones, and b+ and b
     epsilon      R_i = sum_j  x_i w_ij / (z_j + e sign z_j)  R_j
     gamma        R_i = sum_j  (x_i w_ij + g [x_i w_ij]^s) / (z_j + g [P_j or N_j])  R_j    ^s: those with the sign of z_j
     alpha-beta   R_i = sum_j  (alpha [x_i w_ij]+ / P_j  -  beta [x_i w_ij]- / N_j)  R_j
-                 where there are none of one sign, the others take all of R_j
+                 where there are none of one sign, the others take all of R_j; with beta = 0 none that is negative takes any
     box          R_i = sum_j  (x_i w_ij - l_i w_ij+ - h_i w_ij-) / (the sum of these over i)  R_j     l <= x <= h: first layer
     w-squared    R_i = sum_j  w_ij^2 / (sum of w_ij^2)  R_j        flat   the same with 1 for w^2: first layer
 

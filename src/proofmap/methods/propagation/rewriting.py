@@ -103,8 +103,8 @@ class Notes(Generic[T]):
         self._notes: MutableMapping[Tensor, tuple[int, T]] = WeakTensorKeyDictionary()
 
     def __getitem__(self, tensor: Tensor) -> T | None:
-        version, note = self._notes.get(tensor, (-1, None))
-        return note if version == tensor._version else None
+        found = self._notes.get(tensor)
+        return found[1] if found is not None and found[0] == tensor._version else None
 
     def __setitem__(self, tensor: Tensor, note: T) -> None:
         self._notes[tensor] = (tensor._version, note)
