@@ -11,6 +11,7 @@ import torch
 import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.batching import BatchSizeWarning
+from proofmap.metrics import check_axioms
 from tests.toys import MEAN, STD, conv_net, pixels
 
 pytestmark = [
@@ -60,6 +61,29 @@ def test_every_method_and_score_agrees_with_the_cpu() -> None:
     for on_cpu, on_gpu in zip(found[0].results, found[1].results, strict=True):
         for a, b in zip(on_cpu.scores, on_gpu.scores, strict=True):
             assert abs(a.value - b.value) < 0.02, (on_cpu.name, a.name, a.value, b.value)
+
+
+def test_every_measure_agrees_with_the_cpu() -> None:
+    images, labels = pixels(3, 16), torch.tensor([[0, 1], [2, 3], [1, 0]])
+    known = [{0: [(0, 0, 8, 16)], 1: [(8, 0, 16, 16)]}, {2: [(1, 1, 9, 9)], 3: [(9, 9, 16, 16)]}, {}]
+    measures = [
+        "completeness:base=lerf,target=decision",
+        "soundness:target=rival",
+        *("insertion:target=margin", "morf", "lerf", "srg"),
+        *("average-drop", "increase-in-confidence", "drop-in-deletion"),
+        *("saliency-metric", "saliency-metric:piece=largest", "saliency-area", "saliency-tiny"),
+        *("pointing-game:tolerance=0", "energy-inside", "box-iou", "two-objects", "two-objects:by=energy"),
+        *("sufficient-region", "contrastive-region:keeps=label", "complete-region"),
+    ]
+    found = [
+        pm.evaluate(
+            classifier(device), images, methods=["occlusion"], labels=labels, objects=known, metrics=measures
+        )
+        for device in ("cpu", "cuda")
+    ]
+    for a, b in zip(found[0].results[0].scores, found[1].results[0].scores, strict=True):
+        assert abs(a.value - b.value) < 0.02 or a.value != a.value, (a.name, a.value, b.value)
+    assert check_axioms("gradient", device="cuda").kept == check_axioms("gradient").kept
 
 
 def test_random_fills_draw_the_same_backgrounds_on_both_devices() -> None:
