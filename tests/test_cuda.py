@@ -13,6 +13,7 @@ import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.batching import BatchSizeWarning
 from proofmap.methods import train_masker
+from proofmap.metrics import check_axioms
 from proofmap.testing.nets import token_net
 from tests.toys import MEAN, STD, conv_net, pixels
 
@@ -147,6 +148,29 @@ def test_random_maps_of_other_libraries_leave_the_generators_of_the_gpu_alone(
     assert torch.equal(torch.cuda.get_rng_state(), before)
     torch.cuda.manual_seed(8)
     torch.testing.assert_close(method(f, images.flip(0), labels.flip(0)).flip(0), maps)
+
+
+def test_every_measure_agrees_with_the_cpu() -> None:
+    images, labels = pixels(3, 16), torch.tensor([[0, 1], [2, 3], [1, 0]])
+    known = [{0: [(0, 0, 8, 16)], 1: [(8, 0, 16, 16)]}, {2: [(1, 1, 9, 9)], 3: [(9, 9, 16, 16)]}, {}]
+    measures = [
+        "completeness:base=lerf,target=decision",
+        "soundness:target=rival",
+        *("insertion:target=margin", "morf", "lerf", "srg"),
+        *("average-drop", "increase-in-confidence", "drop-in-deletion"),
+        *("saliency-metric", "saliency-metric:piece=largest", "saliency-area", "saliency-tiny"),
+        *("pointing-game:tolerance=0", "energy-inside", "box-iou", "two-objects", "two-objects:by=energy"),
+        *("sufficient-region", "contrastive-region:keeps=label", "complete-region"),
+    ]
+    found = [
+        pm.evaluate(
+            classifier(device), images, methods=["occlusion"], labels=labels, objects=known, metrics=measures
+        )
+        for device in ("cpu", "cuda")
+    ]
+    for a, b in zip(found[0].results[0].scores, found[1].results[0].scores, strict=True):
+        assert abs(a.value - b.value) < 0.02 or a.value != a.value, (a.name, a.value, b.value)
+    assert check_axioms("gradient", device="cuda").kept == check_axioms("gradient").kept
 
 
 def test_random_fills_draw_the_same_backgrounds_on_both_devices() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -104,8 +105,12 @@ class Judged:
         """Where things of this label are known to be in this image; empty where nobody knows."""
         if self.objects and label in self.objects[image]:
             return self.objects[image][label]
-        true = self.truth is not None and label != NO_LABEL and int(self.truth[image]) == label
+        true = label != NO_LABEL and self._true_labels[image] == label
         return self.boxes[image] if true and len(self.boxes) else ()
+
+    @cached_property
+    def _true_labels(self) -> list[int]:
+        return [NO_LABEL] * len(self.images) if self.truth is None else self.truth.tolist()
 
     @torch.no_grad()
     def read(self, what: Hashable, build: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

@@ -33,21 +33,28 @@ def above_threshold(maps: Tensor, delta: float, reading: Reading) -> Tensor:
 def largest_piece(keep: Tensor) -> Tensor:
     """The largest connected piece of masks ``(P, *positions)`` of one or two axes, neighbours across corners included.
 
-    Of pieces of one size the one with the last position counts. Every position takes the largest number near it that its
-    piece has, until none changes: all masks at once, where they are.
+    Of pieces of one size the one with the last position counts. Pieces begin as single positions; in every round each
+    joins the neighbour with the largest number, so that their count at least halves: all masks at once, where they are.
     """
     axes = keep.ndim - 1
     if axes not in (1, 2):
         raise InputError(f"pieces are found on lines and in pictures, not on {axes} axes")
-    inside = keep.view(len(keep), 1, *keep.shape[1:]) if axes == 2 else keep.view(len(keep), 1, 1, -1)
+    grid = (len(keep), 1, *keep.shape[1:]) if axes == 2 else (len(keep), 1, 1, keep.shape[1])
     window = (3, 3) if axes == 2 else (1, 3)
-    numbers = torch.arange(1, inside[0].numel() + 1, device=keep.device, dtype=torch.float32)  # exact to 2^24
-    mark, before = numbers.view(1, *inside.shape[1:]) * inside, None
-    while before is None or not torch.equal(mark, before):
-        before = mark
-        for _ in range(8):  # looking whether something changed waits for the device
-            mark = F.max_pool2d(mark, window, stride=1, padding=(window[0] // 2, 1)) * inside
-    flat = mark.flatten(1).long()
+    inside = keep.flatten(1)
+    numbers = torch.arange(inside.shape[1] + 1, device=keep.device)  # 0: outside
+    flat = numbers[1:] * inside
+    while True:
+        near = F.max_pool2d(
+            flat.float().view(grid), window, stride=1, padding=(window[0] // 2, 1)
+        )  # exact to 2^24
+        joined = numbers.repeat(len(keep), 1)
+        joined.scatter_reduce_(1, flat, near.flatten(1).long() * inside, "amax")
+        while not torch.equal(further := joined.gather(1, joined), joined):
+            joined = further
+        if torch.equal(found := joined.gather(1, flat), flat):
+            break
+        flat = found
     sizes = torch.zeros(len(keep), flat.shape[1] + 1, device=keep.device, dtype=torch.long)
     sizes.scatter_add_(1, flat, torch.ones_like(flat))
     sizes[:, 0] = 0  # outside

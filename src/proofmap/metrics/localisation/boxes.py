@@ -100,9 +100,9 @@ class BoxIoU(LocalisationMetric):
         images, places = [image for image, _, _ in known], [place for _, place, _ in known]
         keep = above_threshold(judged.maps[images, places], self.delta, self.reading)
         drawn = boxes_around(largest_piece(keep) if self.piece == "largest" else keep)
-        for k, (image, place, boxes) in enumerate(known):
-            own = as_box(drawn.start[k].tolist(), drawn.stop[k].tolist())
-            found[image, place] = max(overlap(own, box) for box in boxes)
+        ends = zip(drawn.start.tolist(), drawn.stop.tolist(), strict=True)
+        for (image, place, boxes), (start, stop) in zip(known, ends, strict=True):
+            found[image, place] = max(overlap(as_box(start, stop), box) for box in boxes)
         return found if self.hit is None else (found >= self.hit).float().where(~found.isnan(), torch.nan)
 
 

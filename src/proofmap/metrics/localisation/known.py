@@ -52,4 +52,4 @@ def energy(map_: Tensor) -> Tensor:
     """The part of a map that speaks for its label: what is above zero; infinite values outweigh all others."""
     above = map_.float().clamp_min(0)
     infinite = above == torch.inf
-    return infinite.float() if bool(infinite.any()) else above
+    return torch.where(infinite.any(), infinite.float(), above)
