@@ -420,7 +420,7 @@ def test_a_fill_is_known_by_its_name() -> None:
         Noise,
         Images,
     ]
-    assert set(FILLS) == {"gray", "blur", "median", "noise", "images"}
+    assert set(FILLS) == {"gray", "blur", "median", "noise", "road", "images"}
     mine = Gray(color=(0.1,))
     assert make_fill(mine) is mine
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from proofmap import Classifier
+from proofmap import Classifier, evaluate
 from proofmap.core.errors import InputError
 from proofmap.methods import Random, make_method
 from proofmap.metrics import AdversarialSoundness, Insertion, Judged, Soundness
@@ -89,3 +89,11 @@ def test_a_search_that_cannot_be_paid_says_what_to_do() -> None:
     rows = Rows(columns=100, mean=(0.0,) * 100, std=(1.0,) * 100)
     with pytest.raises(InputError, match="raise passes or use search=mask"):
         AdversarialSoundness(passes=20).searches(rows)
+
+
+def test_tables_say_how_hard_was_searched() -> None:
+    metric = "adversarial-soundness:passes=40,points=4,search=greedy"
+    table = evaluate(
+        conv_classifier(), pixels(2, 8), methods=["random"], labels="top2", metrics=[metric]
+    ).table()
+    assert "strongest proofs that 40 passes per label found (greedy regions)" in table

@@ -96,7 +96,13 @@ class AdversarialSoundness(ProofMetric):
         return {"greedy": greedy, "mask": mask, "both": greedy + mask}[self.search]
 
     def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
-        return {**super().record(games), "found": "by search, not proven: a bound from above"}
+        kinds = {
+            "both": "greedy regions and learned masks",
+            "greedy": "greedy regions",
+            "mask": "learned masks",
+        }
+        told = f"against the strongest proofs that {self.passes} passes per label found ({kinds[self.search]}); a bound from above"
+        return {**super().record(games), "searched": told}
 
     def _searched(self, judged: Judged) -> Tensor:
         """The largest areas ``(N, L)`` of the searches' maps; looked up where this net was searched on this image before."""

@@ -74,6 +74,11 @@ def coverage_notes(evaluation: EvaluationRecord) -> list[str]:
 
 
 def certificate_notes(evaluation: EvaluationRecord) -> list[str]:
-    """What the scores that guarantee something promise, each in its own words."""
+    """What the scores promise that guarantee something, or how hard they searched, each in its own words."""
     scores = evaluation.results[0].scores
-    return [f"{s.name}: {s.settings['certificate']}" for s in scores if "certificate" in s.settings]
+    return [
+        f"{s.name}: {s.settings[key]}"
+        for s in scores
+        for key in ("certificate", "searched")
+        if key in s.settings
+    ]

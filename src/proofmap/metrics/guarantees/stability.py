@@ -17,6 +17,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import rank
 from proofmap.fills import Fill, Gray
 from proofmap.methods.method import Cost
+from proofmap.methods.perturbation.regions import exact
 from proofmap.methods.perturbation.superpixels import Regions, cut
 from proofmap.metrics.context import Judged
 from proofmap.metrics.games import Game, ReadyGame
@@ -123,7 +124,7 @@ def shown_cells(maps: Tensor, regions: Regions, share: float) -> Tensor:
     """Which cells ``(P, K)`` are the top share by the mean rank of their positions under maps ``(P, *positions)``."""
     ranks, index = rank(maps).to(torch.int64), regions.index.flatten(1)
     total = torch.zeros(len(maps), regions.count, dtype=torch.int64, device=maps.device)
-    mean = total.scatter_add(1, index, ranks).double() / regions.sizes().clamp_min(1)
+    mean = total.scatter_add(1, index, ranks) / regions.sizes().clamp_min(1)
     return rank(-mean) < max(1, round(share * regions.count))
 
 
@@ -133,12 +134,12 @@ def added_cells(shown: Tensor, radius: int, keys: Tensor) -> Tensor:
     There are C(h, k) sets with k of the h hidden cells: first k is drawn in proportion to that, then which.
     """
     hidden = (~shown).sum(dim=1)
-    k = torch.arange(radius + 1, device=shown.device).double()
-    h = hidden.double()[:, None]
+    k = exact(torch.arange(radius + 1, device=shown.device).float())
+    h = exact(hidden.float())[:, None]
     ways = torch.lgamma(h + 1) - torch.lgamma(k + 1) - torch.lgamma((h - k).clamp_min(0) + 1)
     chance = ways.masked_fill(k > h, -torch.inf).softmax(dim=1).cumsum(dim=1)
     u = streams.uniform(keys, shown.shape[1] + 1)
-    count = (u[:, :1].double() >= chance[:, :-1]).sum(dim=1, keepdim=True)
+    count = (exact(u[:, :1]) >= chance[:, :-1]).sum(dim=1, keepdim=True)
     order = u[:, 1:].masked_fill(shown, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
     return shown | (order < torch.minimum(count, hidden[:, None]))
 

@@ -17,6 +17,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.labels import NO_LABEL
 from proofmap.fills import Fill, Gray
 from proofmap.methods.method import Cost
+from proofmap.methods.perturbation.regions import exact
 from proofmap.metrics.areas import GameMetric
 from proofmap.metrics.context import Judged
 from proofmap.metrics.metric import METRICS, Metric
@@ -48,7 +49,7 @@ class LiSoundness(GameMetric):
         curves = self.curves(judged)
         there = curves.counts > 0
         counts, p = curves.counts[there].to(judged.maps.device), curves.probabilities[..., there]
-        shown = _positive(judged.maps).sort(dim=2, descending=True).values.double().cumsum(dim=2)
+        shown = exact(_positive(judged.maps).sort(dim=2, descending=True).values).cumsum(dim=2)
         shown = shown[..., counts - 1]  # (N, L, S)
         none = torch.zeros_like(shown[..., :1])
         added = shown - torch.cat([none, shown[..., :-1]], dim=2)

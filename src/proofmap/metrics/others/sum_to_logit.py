@@ -12,6 +12,7 @@ from proofmap.core import streams
 from proofmap.core.labels import NO_LABEL
 from proofmap.fills import Fill, Gray
 from proofmap.methods.method import Cost
+from proofmap.methods.perturbation.regions import exact
 from proofmap.metrics.context import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting
@@ -53,6 +54,6 @@ class SumToLogit(Metric):
         without = self.fill.prepare(judged.classifier)(judged.images, keys)
         read = judged.classifier.logits if self.quantity == "logit" else judged.classifier.probabilities
         gained = (read(judged.images) - read(without)).gather(1, judged.labels.clamp_min(0))
-        error = (judged.maps.flatten(2).double().sum(dim=2) - gained).abs() / gained.abs()
+        error = (exact(judged.maps.flatten(2)).sum(dim=2) - gained).abs() / gained.abs()
         unknown = (judged.labels == NO_LABEL) | (gained.abs() < 1e-6)
         return error.float().masked_fill(unknown, torch.nan)
