@@ -91,7 +91,7 @@ def reproduce(
 
 
 def _write(job: Job, outcome: Outcome, part: Path, quick: bool) -> list[Path]:
-    recipe, notes = job.recipe, list(outcome.notes)
+    recipe, notes = job.recipe, [without_folders(note) for note in outcome.notes]
     if quick:
         notes.insert(0, "made with --quick: this shows that the code runs, and nothing else")
     pictures = []
