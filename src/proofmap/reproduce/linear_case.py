@@ -187,7 +187,7 @@ def _claims(cells: Sequence[Cell], curves: Sequence[Curve]) -> tuple[Claim, ...]
         Claim(
             "the greedy certifier is complete and not sound",
             reach > 0,
-            f"it proves the other label with up to {number(reach)} of the coordinates or more, in every cell",
+            f"in every cell it proves the other label with any share of the coordinates up to {number(reach)}",
         ),
     )
 
