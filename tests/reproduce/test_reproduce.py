@@ -65,7 +65,12 @@ def test_every_recipe_runs_quickly(
     for claim in told["claims"]:
         assert claim["statement"] in shown and claim["statement"] in (folder / "paper.md").read_text()
     page = (folder / "paper.html").read_text()
-    assert "made with --quick" in page and "<table>" in page and "data:image/png;base64," in page
+    assert (
+        "made with --quick" in page
+        and "made with --quick" in shown
+        and "<table>" in page
+        and "data:image/png;base64," in page
+    )
     assert not list(tmp_path.rglob(".*.part*"))
     if Recipe.named(name).experiment == "study":
         _check_study(name, folder, data)
