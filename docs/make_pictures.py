@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -20,7 +21,11 @@ import proofmap as pm
 from proofmap.core.ranking import keep_top
 from proofmap.data import load_blocks, photographs
 from proofmap.report import pictures
+from proofmap.report.figures import TheoremFigure, draw
 from proofmap.report.pictures import Cell, Text
+from proofmap.reproduce import Recipe
+from proofmap.reproduce.linear_case import curves_of
+from proofmap.reproduce.outcome import Job
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
@@ -156,6 +161,15 @@ def smoothness(plt: Any) -> Any:
     return figure
 
 
+def theorem() -> Image.Image:
+    """Theorem 5.1 in simulation: the curves of the recipe ``theory`` (extra ``theory``)."""
+    recipe = Recipe.named("theory")
+    job = Job(recipe, recipe.chosen(data=HERE), HERE)
+    with TemporaryDirectory() as folder:
+        path = draw(TheoremFigure(tuple(curves_of(job))), Path(folder, "theorem.png"))
+        return Image.open(path).convert("RGB")
+
+
 MAKERS: dict[str, Callable[..., Any]] = {
     "rocket.belief-mask.png": proof_sheet,
     "game.png": game,
@@ -164,6 +178,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "artifacts.png": artifacts,
     "scatter.png": scatter,
     "smoothness.png": smoothness,
+    "theorem.png": theorem,
 }
 CHARTS = ("curves.png", "scatter.png", "smoothness.png")
 

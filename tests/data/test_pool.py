@@ -13,6 +13,7 @@ from PIL import Image
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.data.pool import build_pool
+from tests.data.made_up import cifar_batch
 
 
 def pool(source: Any, shape: tuple[int, int, int] = (3, 8, 8), **options: Any) -> np.ndarray:
@@ -168,3 +169,10 @@ def test_an_unreadable_distractor_is_named(tmp_path: Path) -> None:
 def test_classifiers_of_other_channels_have_no_pictures() -> None:
     with pytest.raises(InputError, match="1 or 3 channels, the classifier takes 4; use fill='gray'"):
         pool(flat(1), (4, 8, 8))
+
+
+def test_a_dataset_that_is_written_is_a_source(tmp_path: Path) -> None:
+    pixels = cifar_batch(tmp_path / "data_batch_1", 5)
+    made = pool(f"cifar10:{tmp_path}[train]", (3, 32, 32), size=9)
+    found = {picture.transpose(1, 2, 0).tobytes() for picture in made}
+    assert found == {picture.tobytes() for picture in pixels}

@@ -100,6 +100,15 @@ def test_short_intervals_are_not_sound() -> None:
     assert short.unsound.value > 0.9 and short.incomplete.value == 0.0 and short.one.value > 0.1
 
 
+def test_without_a_bound_on_coordinates_no_length_up_to_half_is_sound() -> None:
+    """One coordinate has all of the margin, the others speak against the label: margin .5, and yet."""
+    z = torch.full((100,), -0.001, dtype=torch.float64)
+    z[0] = 0.599
+    for found in simulate(z, [1, 20, 50], trials=30):
+        assert found.unsound.value == 1.0
+    assert Population.measured(z).sound_from(0.05) > 50
+
+
 def test_simulation_agrees_with_exact_counts() -> None:
     z = torch.tensor([1.0, -1.5, 1.0, 2.0, -1.0])
     for length in (1, 2, 3, 4):

@@ -16,7 +16,7 @@ def run(job: Job) -> Outcome:
     """A cell for each made input and delta; curves of some made inputs, and of the real ones that can be had."""
     settings = job.settings
     cells = grid(**settings["grid"], seed=job.seed, progress=job.progress)
-    curves = list(_curves(job))
+    curves = list(curves_of(job))
     return Outcome(
         tables=(_cells_table(cells), _curves_table(curves)),
         claims=_claims(cells, curves),
@@ -29,7 +29,8 @@ def run(job: Job) -> Outcome:
     )
 
 
-def _curves(job: Job) -> Iterator[Curve]:
+def curves_of(job: Job) -> Iterator[Curve]:
+    """The curves that a recipe asks for, less those whose inputs cannot be had."""
     with job.progress.task("curves of theorem 5.1", len(job.settings["curves"])) as task:
         for wanted in job.settings["curves"]:
             made = dict(wanted)
@@ -186,7 +187,7 @@ def _claims(cells: Sequence[Cell], curves: Sequence[Curve]) -> tuple[Claim, ...]
         Claim(
             "the greedy certifier is complete and not sound",
             reach > 0,
-            f"it proves the other label with up to {number(reach)} of the coordinates or more, in every cell",
+            f"in every cell it proves the other label with any share of the coordinates up to {number(reach)}",
         ),
     )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -33,6 +33,7 @@ from proofmap.results.tables import json_text, records_csv
 from proofmap.study.environment import environment
 from proofmap.study.watchers.status import Watcher
 
+QUICK = "made with --quick: this shows that the code runs, and nothing else"
 DATA = Path("data")
 """Where files that a recipe needs are looked for, unless another folder is named."""
 
@@ -84,6 +85,8 @@ def reproduce(
         command=command,
     )
     outcome = EXPERIMENTS[recipe.experiment](job)
+    if quick:
+        outcome = replace(outcome, notes=(QUICK, *outcome.notes))
     with written_together(folder) as part:
         written = _write(job, outcome, part, quick)
     files = (*(folder / path.name for path in written), *outcome.files)
@@ -91,9 +94,7 @@ def reproduce(
 
 
 def _write(job: Job, outcome: Outcome, part: Path, quick: bool) -> list[Path]:
-    recipe, notes = job.recipe, list(outcome.notes)
-    if quick:
-        notes.insert(0, "made with --quick: this shows that the code runs, and nothing else")
+    recipe, notes = job.recipe, [without_folders(note) for note in outcome.notes]
     pictures = []
     for figure in outcome.figures:
         try:

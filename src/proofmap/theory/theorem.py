@@ -23,8 +23,7 @@ C = 2 B^2 + 2/3 B^2 gamma - 4/3 gamma^2, and the theorem holds with
 
     L1 = C / gamma^2 log(1 / delta),   L2 = C / gamma^2 log(d / delta),   C <= 2 B^2 (1 + gamma / 3).
 
-For the paper's B = 10 that is C < 267. Hoeffding's inequality, which the paper's proof names, would give B^4 in place of B^2:
-C = 20,000.
+For the paper's B = 10 that is C < 267. Hoeffding's inequality, which knows range and not variance, would give C = 2 B^4 = 20,000.
 
 *What is certain.* Completeness needs no chance and no shuffle where L divides d: the d / L intervals side by side have a
 positive sum, so one of them has. With TV <= 2 taken literally it is certain for every L, since the d sums add up to L mu > 0.

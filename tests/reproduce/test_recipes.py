@@ -1,0 +1,94 @@
+"""Recipes: every one can be read, says what it lacks, and describes what runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proofmap.core.errors import InputError
+from proofmap.reproduce import Need, Recipe, recipe_names
+from proofmap.reproduce.experiments import EXPERIMENTS
+from proofmap.reproduce.judged import study_of
+from proofmap.reproduce.outcome import Job
+from proofmap.reproduce.recipe import merged
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_is_whole(name: str) -> None:
+    recipe = Recipe.named(name)
+    assert recipe.title and recipe.paper and recipe.experiment in EXPERIMENTS
+    assert set(recipe.quick) <= set(recipe.settings) | {"each_method", "each_metric"}
+    for need in recipe.needs:
+        assert bool(need.path) != bool(need.module) and need.what
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("name", [n for n in recipe_names() if Recipe.named(n).experiment == "study"])
+def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(name: str, quick: bool) -> None:
+    recipe = Recipe.named(name)
+    settings = recipe.chosen(data=Path("here"), quick=quick)
+    study = study_of(Job(recipe, settings, Path("out"), images=7, seed=3))
+    assert study.images.number == 7 and study.seed == 3 and "{data}" not in str(study)
+    methods, metrics = set(study.named_methods()), set(study.named_metrics())
+    assert set(settings["paper"]) <= methods
+    assert {metric for cells in settings["paper"].values() for metric in cells} <= metrics
+    for trend in settings["trends"]:
+        assert set(trend["methods"]) <= methods and trend["metric"] in metrics
+        assert trend["direction"] in ("rises", "falls")
+
+
+def test_what_is_missing_is_said_with_its_place(tmp_path: Path) -> None:
+    recipe = Recipe.named("cifar10-tv")
+    with pytest.raises(InputError) as told:
+        recipe.check_needs(tmp_path)
+    assert f"{tmp_path}/cifar-10-batches-py: CIFAR-10" in str(told.value)
+    assert "weights/cifar10_resnet56.safetensors: weights of" in str(told.value) and "--data" in str(
+        told.value
+    )
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    assert [need.path for need in recipe.missing(tmp_path)] == ["weights/cifar10_resnet56.safetensors"]
+
+
+def test_what_is_optional_is_left_out_only() -> None:
+    text = """
+        title = "t"
+        paper = "p"
+        experiment = "desk"
+        [[needs]]
+        module = "no_such_package_here"
+        what = "pip install something"
+    """
+    with pytest.raises(InputError, match="the package no_such_package_here: pip install something"):
+        Recipe.from_text("made-up", text).check_needs(Path())
+    optional = Recipe.from_text("made-up", text + 'gives = "a part"')
+    assert optional.check_needs(Path()) == [
+        Need(module="no_such_package_here", what="pip install something", gives="a part")
+    ]
+
+
+def test_settings_of_quick_are_merged_into_tables() -> None:
+    settings = {"a": {"x": 1, "y": {"z": 2}}, "b": [1, 2], "c": 3}
+    assert merged(settings, {"a": {"y": {"z": 4}}, "b": [5]}) == {
+        "a": {"x": 1, "y": {"z": 4}},
+        "b": [5],
+        "c": 3,
+    }
+    assert settings["b"] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ('title = "t"\npaper = "p"', "see experiment"),
+        ('title = "t"\npaper = "p"\nexperiment = "desk"\nneed = 1', "see need"),
+    ],
+)
+def test_a_recipe_that_is_not_one_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Recipe.from_text("made-up", text)
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match="no recipe is named 'table-9'; known are cifar10-tv, desk, theory"):
+        Recipe.named("table-9")

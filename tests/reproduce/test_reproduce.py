@@ -1,0 +1,147 @@
+"""``proofmap reproduce``: every recipe runs with --quick on tiny data, by the code that the full one uses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors.torch import save_file
+from torch import nn
+
+import proofmap as pm
+from proofmap.models import registry
+from proofmap.reproduce import Claim, Outcome, Recipe, Table, linear_case, recipe_names, reproduce, run
+from proofmap.reproduce.outcome import Job
+from proofmap.results.tables import number
+from tests.command import run as command
+from tests.data.made_up import cifar_batch
+
+pytestmark = pytest.mark.usefixtures("small_world")
+FILES = {"paper.html", "paper.md", "paper.csv", "paper.json", "recipe.toml"}
+
+
+@pytest.fixture
+def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures that are quick to fill, and a tiny net under the name of the ResNet-56."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("proofmap.report.figures.drawing.DPI", 40)
+    name = "cifar10-resnet56"
+    monkeypatch.setitem(registry._OWN, name, replace(registry._OWN[name], build=_tiny_net, renamed=dict))
+
+
+def _tiny_net() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 5, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10)
+    )
+
+
+def _data(folder: Path) -> Path:
+    """What the recipes need, as little as possible of it."""
+    cifar_batch(folder / "cifar-10-batches-py" / "test_batch", 6)
+    cifar_batch(folder / "cifar-10-batches-py" / "data_batch_1", 8, seed=1)
+    (folder / "weights").mkdir()
+    save_file(_tiny_net().state_dict(), folder / "weights" / "cifar10_resnet56.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_runs_quickly(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = _data(tmp_path / "mine") if any(n.path for n in Recipe.named(name).needs) else tmp_path / "none"
+    assert command(monkeypatch, "reproduce", name, "--quick", "--data", str(data), "-q") == 0
+    shown = capsys.readouterr().out
+    folder = tmp_path / "reproduced" / f"{name}-quick"
+    assert {path.name for path in folder.iterdir()} >= FILES
+    told = json.loads((folder / "paper.json").read_text())
+    assert told["quick"] and told["recipe"] == name and told["seed"] == 0 and told["environment"]["torch"]
+    assert str(tmp_path) not in (folder / "paper.json").read_text() + (folder / "paper.html").read_text()
+    rows = list(csv.DictReader((folder / "paper.csv").read_text().splitlines()))
+    assert len(rows) == len(told["numbers"]) > 0
+    for claim in told["claims"]:
+        assert claim["statement"] in shown and claim["statement"] in (folder / "paper.md").read_text()
+    page = (folder / "paper.html").read_text()
+    assert (
+        "made with --quick" in page
+        and "made with --quick" in shown
+        and "<table>" in page
+        and "data:image/png;base64," in page
+    )
+    assert not list(tmp_path.rglob(".*.part*"))
+    if Recipe.named(name).experiment == "study":
+        _check_study(name, folder, data)
+
+
+def _check_study(name: str, folder: Path, data: Path) -> None:
+    """Its folder is a run, too, which can be continued and has the paper's numbers beside its own."""
+    assert (folder / "report.html").exists() and 'href="report.html"' in (folder / "paper.html").read_text()
+    written = (folder / "paper.csv").read_bytes()
+    again = reproduce(name, folder, data=data, quick=True)
+    assert (folder / "paper.csv").read_bytes() == written
+    method, *cells = again.outcome.tables[0].rows[0]
+    printed = Recipe.named(name).settings["paper"][method]
+    for metric, cell in zip(again.outcome.tables[0].header[1:], cells, strict=True):
+        assert "[" in cell and cell.endswith(f"(paper {number(float(printed[metric]))})")
+    assert len(again.outcome.claims) == 1 + len(Recipe.named(name).settings["trends"])
+    with pm.Run(folder) as opened:
+        assert "[train]" in str(opened.methods[method])  # distractors are training images
+
+
+def test_missing_data_is_named_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command(monkeypatch, "reproduce", "cifar10-tv") == 2
+    assert "data/weights/cifar10_resnet56.safetensors: weights of" in capsys.readouterr().err
+    assert command(monkeypatch, "reproduce", "nothing") == 2
+    assert command(monkeypatch, "reproduce", "desk", "--images", "3") == 2
+    assert "leave out --images" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_list_says_what_is_ready_and_what_to_supply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command(monkeypatch, "reproduce") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == recipe_names()
+    assert any(line.startswith("cifar10-tv") and "lacks data" in line for line in lines)
+    assert any(line.startswith("desk") and "ready" in line for line in lines)
+    assert "  cifar10-tv: data/cifar-10-batches-py: CIFAR-10" in "\n".join(lines)
+
+
+def test_check_fails_where_a_claim_does_not_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command(monkeypatch, "reproduce", "desk", "--check", "-q") == 0
+    table = Table("t", ("a",), (("b",),), ({"a": 1},))
+    found = Outcome((table,), (Claim("pigs fly", False, "0 of 3"),))
+    monkeypatch.setattr(run, "EXPERIMENTS", {"desk": lambda job: found})
+    assert command(monkeypatch, "reproduce", "desk", "-q") == 0
+    assert "DOES NOT HOLD: pigs fly (0 of 3)" in capsys.readouterr().out
+    assert command(monkeypatch, "reproduce", "desk", "--check", "-q") == 1
+
+
+def test_claims_about_the_theorem_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lengths that are too short are found out."""
+    recipe = Recipe.named("theory")
+    settings = recipe.chosen(data=tmp_path, quick=True)
+    settings["curves"] = settings["curves"][:1]
+    assert linear_case.run(Job(recipe, settings, tmp_path)).holds
+    monkeypatch.setattr("proofmap.theory.trials.stated_lengths", lambda *_, **__: (1, 2))
+    claims = linear_case.run(Job(recipe, settings, tmp_path)).claims
+    assert [claim.holds for claim in claims] == [False, False, True, True]
+
+
+def test_optional_packages_leave_a_note(tmp_path: Path) -> None:
+    recipe = Recipe.named("theory")
+    settings = recipe.chosen(data=tmp_path, quick=True)
+    found = linear_case.run(Job(recipe, settings, tmp_path, missing=["digits", "languages"]))
+    assert [note.split(",")[0] for note in found.notes] == ["left out: digits", "left out: languages"]
+    assert {str(record["inputs"]).split(",")[0] for record in found.tables[1].records} == {"gaussian"}
