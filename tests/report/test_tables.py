@@ -186,7 +186,7 @@ def test_no_name_breaks_a_markdown_table(evaluation: pm.Evaluation) -> None:
     for text, wide in (
         (tables.score_markdown(found), 6),
         (tables.markdown(*tables.score_cells(found)), 6),
-        (compare(found).markdown(), 11),
+        (compare(found).markdown(), 13),
         (audit(found, min_soundness=0.5).markdown(), 7),
     ):
         assert columns(text) == {wide} and escaped in text
