@@ -152,6 +152,14 @@ def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
     assert all(map(math.isnan, jackknife(lambda t: float(t.mean()), x[:2])[1:]))
 
 
+def test_intervals_stay_inside_what_a_number_can_be() -> None:
+    for number in (*FOUND.metrics, *FOUND.wins):
+        least = -1 if number.what in ("inter-rater", "inter-method") else 0
+        assert math.isnan(number.low) or least <= number.low <= number.value <= number.high <= 1
+    sure = reliability(evaluation({"a": {"up": normal(9)}, "b": {"up": normal(9) - 1}}))
+    assert (sure.find("wins", "a over b").value, sure.find("wins", "b over a").low) == (1.0, 0.0)
+
+
 def test_many_images_are_left_out_in_a_hundred_groups() -> None:
     calls: list[int] = []
 

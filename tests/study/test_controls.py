@@ -92,6 +92,8 @@ WORSE = [v - 0.3 - 0.01 * k for k, v in enumerate(GOOD)]
         ({"noise": GOOD}, ["the same for every label: gradient .80 (random .80)"]),
         ({"cheating": GOOD}, ["the same for every label: gradient .80 (top-label:gradient .80)"]),
         ({"noise": WORSE, "blurred": WORSE, "cheating": WORSE}, []),
+        ({"blurred": [0.1, 0.9, 0.1, 1.0, 0.9, 0.9]}, []),  # not surely below, but far from it on average
+        ({"blurred": [v - 0.02 * (k % 3 - 0.9) for k, v in enumerate(GOOD)]}, ["blurred:gradient .80"]),
     ],
 )
 def test_a_control_that_is_as_sound_explains_soundness(
@@ -185,6 +187,31 @@ def test_an_audit_that_cannot_judge_controls_says_why_and_goes_on(
     told = capsys.readouterr()
     assert "note: controls were not judged" in told.err and "no control" in told.out
     assert methods_of(judged) == ["gradient"]
+
+
+def test_the_commands_of_statistics_read_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = study(
+        tmp_path, methods=["gradient", "random"], metrics=["soundness:points=2", "insertion:points=2"]
+    )
+    runs = [str(tmp_path / f"run-{seed}") for seed in range(2)]
+    for seed, folder in enumerate(runs):
+        run_study(dataclasses.replace(asked, seed=seed), folder)
+    assert run(monkeypatch, "reliability", runs[0], "--metrics", "soundness") == 0
+    told = capsys.readouterr().out
+    assert "inter-rater alpha" in told and "insertion" not in told
+    assert run(monkeypatch, "reliability", runs[0], "--method", "gradient") == 2
+    assert run(monkeypatch, "seeds", *runs) == 0 and "sd of seeds" in capsys.readouterr().out
+    assert (
+        run(monkeypatch, "seeds", runs[0]) == 2 and "each with a seed of its own" in capsys.readouterr().err
+    )
+    assert run(monkeypatch, "compare", runs[0], "--detect", "0.1") == 0
+    told = capsys.readouterr().out
+    assert (
+        "a difference of 0.1" in told and "2 images can never decide: the smallest possible p is .5" in told
+    )
+    assert run(monkeypatch, "compare", runs[0], "--detect", "-1") == 2
 
 
 def test_the_command_judges_controls_on_request(

@@ -22,6 +22,8 @@ NOISE = ("random", "centered-gaussian", "edges")
 Role = Literal["method", "noise", "blurred", "cheating"]
 _COMPANIONS: Mapping[object, Role] = {"blurred": "blurred", "top-label": "cheating"}
 
+NEARLY = 0.9
+"""A control explains soundness where it reaches this share of it, and the method is not shown to be above it."""
 FROM_FILL = 0.5
 """Where more than this share of the least sound label's area is there before anything is shown, the fill explains it."""
 
@@ -45,8 +47,8 @@ def soundness_notes(evaluation: EvaluationRecord, methods: Sequence[str] | None 
     """When soundness is no merit of the maps: it is not above that of blurred maps, or of maps that are the same for every
     label, or what is proved is proved by the fill alone.
 
-    Differences are taken image by image; a method's soundness counts as above a control's where the whole 95 % interval is above
-    zero (for one image, where it is larger).
+    A control explains it where it reaches nine tenths of it on average and the method is not above it: differences are taken image by
+    image, and above means the whole 95 % interval (for one image, the number).
     """
     roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
     own = [
@@ -83,9 +85,10 @@ def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) ->
             continue
         others = [(c, v) for c in controls if c is not result and (v := _soundness(c)) is not None]
         equals = [(float(v.nanmean()), c.name) for c, v in others if not _is_above(values, v)]
-        if equals and not math.isnan(max(equals)[0]):
-            best, name = max(equals)
-            yield f"{one_line(result.name)} {_places(float(values.nanmean()))} ({one_line(name)} {_places(best)})"
+        mean = float(values.nanmean())
+        best, name = max(equals, default=(math.nan, ""))
+        if best >= NEARLY * mean:
+            yield f"{one_line(result.name)} {_places(mean)} ({one_line(name)} {_places(best)})"
 
 
 def _soundness(result: MethodResult) -> Tensor | None:
