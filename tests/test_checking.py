@@ -151,8 +151,8 @@ def test_the_users_net_is_never_changed() -> None:
 def test_rows_are_checked_without_ssim_and_distractors_are_found() -> None:
     found = pm.sanity_checks(classifier_of(ROWS), values(ROWS, 3), methods=["gradient"], orders=["last"])
     assert "ssim" not in found.measures
-    learned = "learned-mask:steps=2,scale=4,fill=images,distractors=1"
-    assert pm.sanity_checks(NET, IMAGES[:2], methods=[learned], orders=["last"]).lines
+    hidden = "occlusion:window=6,stride=6,fill=images"
+    assert pm.sanity_checks(NET, IMAGES[:2], methods=[hidden], orders=["last"]).lines
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.data.distractors import from_images
 from proofmap.fills import names_no_pool, with_pool
 from proofmap.fills.images import OWN
+from proofmap.methods.control_rows import control_rows
 from proofmap.methods.made_maps import MadeMaps
 from proofmap.methods.method import MethodLike, make_method
 from proofmap.metrics.block import BlockResult, Subjects, join_blocks, judge_block, score_infos
@@ -108,6 +109,7 @@ def evaluate(
     truth: Sequence[int | str | None] | Tensor | None = None,
     boxes: Sequence[Sequence[Box]] = (),
     objects: Sequence[Mapping[int | str, Sequence[Box]]] = (),
+    controls: bool = False,
     keep_maps: int | None = 50,
     seed: int = 0,
     progress: Progress | None = None,
@@ -124,6 +126,8 @@ def evaluate(
         truth: the true label of each image, by name or index, for metrics that ask for it; None or -1 where not known.
         boxes: for each image where its true label's things are, ``(left, top, right, bottom)`` in the input's pixels.
         objects: the same for several labels of an image, by name or index: ``{"cat": [box], "dog": [box]}``.
+        controls: judge noise, the middle, and every method's maps blurred and shown for every label too: see
+            :mod:`proofmap.methods.control_rows`.
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
     """
     names = names_of_files(images) if names is None else names
@@ -133,6 +137,8 @@ def evaluate(
     chosen = [make_method(m) for m in methods]
     if not chosen:
         raise InputError("there are no methods to evaluate; see: proofmap methods")
+    if controls:
+        chosen += control_rows(chosen, classifier.inputs)
     asked = [make_metric(m) for m in metrics] if metrics is not None else default_metrics()
     if not asked:
         raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")

@@ -152,6 +152,14 @@ def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
     assert all(map(math.isnan, jackknife(lambda t: float(t.mean()), x[:2])[1:]))
 
 
+def test_intervals_stay_inside_what_a_number_can_be() -> None:
+    for number in (*FOUND.metrics, *FOUND.wins):
+        least = -1 if number.what in ("inter-rater", "inter-method") else 0
+        assert math.isnan(number.low) or least <= number.low <= number.value <= number.high <= 1
+    sure = reliability(evaluation({"a": {"up": normal(9)}, "b": {"up": normal(9) - 1}}))
+    assert (sure.find("wins", "a over b").value, sure.find("wins", "b over a").low) == (1.0, 0.0)
+
+
 def test_many_images_are_left_out_in_a_hundred_groups() -> None:
     calls: list[int] = []
 
@@ -166,16 +174,16 @@ def test_many_images_are_left_out_in_a_hundred_groups() -> None:
 
 
 def test_alphas_interval_holds_what_many_images_say() -> None:
-    """Of thirty studies of 40 images each, about 95 % of the intervals hold the alpha of 4,000 images."""
+    """Of twenty studies of 25 images each, about 95 % of the intervals hold the alpha of 2,000 images."""
 
     def images(n: int, seed: int) -> Tensor:
         return normal(n, 4, seed=seed) + torch.tensor([0.0, 0.4, 0.8, 1.2])
 
-    truth = inter_rater(images(4000, 99))
+    truth = inter_rater(images(2000, 99))
     inside = [
-        low <= truth <= high for _, low, high in (jackknife(inter_rater, images(40, s)) for s in range(30))
+        low <= truth <= high for _, low, high in (jackknife(inter_rater, images(25, s)) for s in range(20))
     ]
-    assert sum(inside) >= 26
+    assert sum(inside) >= 17
 
 
 def test_some_methods_and_metrics_alone() -> None:

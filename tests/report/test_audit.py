@@ -110,7 +110,8 @@ def test_a_control_that_misses_a_bar_is_as_it_should_be(name: str) -> None:
     result = audit(control, min_completeness=0.8, min_soundness=0.8)
     assert result.passes and [line.method for line in result.lines] == ["m", "m"]
     assert [line.passes for line in result.controls] == [False, True]
-    assert "control: fails: the mean is 0.1000" in str(result) and result.notes == ()
+    assert "control: fails: the mean is 0.1000" in str(result)
+    assert not any("no control" in note or "reaches every bar" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("method", [None, "m"])

@@ -186,12 +186,12 @@ def test_no_name_breaks_a_markdown_table(evaluation: pm.Evaluation) -> None:
     for text, wide in (
         (tables.score_markdown(found), 6),
         (tables.markdown(*tables.score_cells(found)), 6),
-        (compare(found).markdown(), 11),
+        (compare(found).markdown(), 13),
         (audit(found, min_soundness=0.5).markdown(), 7),
     ):
         assert columns(text) == {wide} and escaped in text
     other = compare({"x|\ny": found, "z": evaluation}, baseline="random", anyway=True)
-    assert columns(other.markdown()) == {11} and "x|" not in other.markdown()
+    assert columns(other.markdown()) == {13} and "x|" not in other.markdown()
 
 
 def test_any_name_keeps_its_line_in_text_and_latex_and_comes_back_from_csv(evaluation: pm.Evaluation) -> None:

@@ -10,13 +10,15 @@ from typing import Annotated
 import typer
 
 from proofmap.cli.console import stderr
-from proofmap.cli.options import Format, RunFolder, check_format, device_named, print_as, print_notes
+from proofmap.cli.options import Device, Format, RunFolder, check_format, device_named, print_as, print_notes
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.core.text import counted
+from proofmap.report.runs import save_run
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.junit import junit as junit_text
-from proofmap.study import Run
+from proofmap.study import Outcome, Run
+from proofmap.study.controls import add_controls
 from proofmap.study.fresh import what_changed
 
 
@@ -45,6 +47,13 @@ def audit(
         bool,
         typer.Option("--fresh", help="Fail where net, code, pictures or Proofmap changed since the run."),
     ] = False,
+    controls: Annotated[
+        bool,
+        typer.Option(
+            help="Judge noise, the middle, and the methods' maps blurred and shown for every label, where the run lacks them."
+        ),
+    ] = True,
+    device: Device = None,
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Also of a run that is not finished.")
     ] = False,
@@ -66,6 +75,8 @@ def audit(
             "an audit needs a bar, such as --min-completeness 0.8 or --bar insertion=0.5, or another run: "
             "--against RUN --max-drop 0.05"
         )
+    if controls and (bars or {min_completeness, min_soundness, min_best_effort} != {None}):
+        _judge_controls(run, device)
     with ExitStack() as stack:
         opened = stack.enter_context(Run(run))
         other = None if against is None else stack.enter_context(Run(against))
@@ -102,6 +113,25 @@ def audit(
         stderr.print(reason)
     if not result.passes or any(demands.values()):
         raise typer.Exit(1)
+
+
+def _judge_controls(run: Path, device: str | None) -> None:
+    """Add the controls that a run lacks to it; where that cannot be done the audit goes on without, and says why."""
+
+    def write(outcome: Outcome) -> list[Path]:
+        with Run(outcome.folder) as judged:
+            return save_run(judged, pictures=False)[1] if (run / "scores.csv").exists() else []
+
+    reason = add_controls(
+        run,
+        device=device_named(device),
+        on_start=lambda names: stderr.print(
+            f"judging {counted(len(names), 'control')}: {', '.join(names)} (leave them out with --no-controls)"
+        ),
+        on_end=write,
+    )
+    if reason:
+        stderr.print(f"note: controls were not judged: {reason}")
 
 
 def _metric_and_number(option: str, text: str) -> tuple[str, float]:

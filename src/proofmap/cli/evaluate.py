@@ -31,6 +31,7 @@ from proofmap.cli.options import (
 )
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
+from proofmap.core.inputs import inputs_of
 from proofmap.core.text import counted
 from proofmap.plugins.specs import split_specs
 from proofmap.report.files import evaluation_json
@@ -64,6 +65,13 @@ def evaluate(
     weights: Annotated[str | None, typer.Option(help="Weights file.")] = None,
     methods: Annotated[str | None, typer.Option(help=METHODS_HELP)] = None,
     metrics: Annotated[str | None, typer.Option(help="As methods; the usual five when left out.")] = None,
+    controls: Annotated[
+        bool | None,
+        typer.Option(
+            "--controls/--no-controls",
+            help="Judge noise, the middle, and each method's maps blurred and shown for every label too.",
+        ),
+    ] = None,
     labels: Annotated[str | None, typer.Option(help=LABELS_HELP)] = None,
     number: Annotated[int | None, typer.Option(min=1, help="So many images, at random.")] = None,
     correct: Annotated[bool | None, typer.Option(help="Only images that the net gets right.")] = None,
@@ -112,6 +120,7 @@ def evaluate(
         "model": model,
         "weights": weights,
         "labels": labels,
+        "controls": controls,
         "fit": fit,
         "renormalise": renormalise,
         "thresholds": thresholds,
@@ -172,7 +181,14 @@ def evaluate(
     )
     if found:
         print_scores(found[0][0], format)
-    _print_outcome(outcome, config.named_methods())
+    _print_outcome(outcome, _names(config, outcome.folder))
+
+
+def _names(config: Study, folder: Path) -> Collection[str]:
+    """The methods that this command was about, with the controls that it added."""
+    if not config.controls:
+        return config.named_methods()
+    return config.named_methods(inputs_of(Manifest.read(folder).identity))
 
 
 def _devices(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:

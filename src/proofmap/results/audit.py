@@ -14,13 +14,11 @@ from typing import get_args
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.results import tables
+from proofmap.results.controls import NOISE, role_of, soundness_notes
 from proofmap.results.drops import HEADER, DropLine, Use, find_drops
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.html_tables import table_html
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
-
-CONTROLS = ("random", "centered-gaussian", "edges")
-"""Methods that know nothing of the net."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,10 @@ class AuditResult:
     """Scores held against those of another run."""
     drop_notes: tuple[str, ...] = ()
     """In what that run differs."""
+    companions: tuple[AuditLine, ...] = ()
+    """The methods' own maps, blurred or shown for every label, beside the same bars: for comparison, they decide nothing."""
+    soundness_notes: tuple[str, ...] = ()
+    """When a method's soundness is no merit of its maps."""
 
     @property
     def passes(self) -> bool:
@@ -79,7 +81,7 @@ class AuditResult:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the controls say about the audit itself, and in what the other run differs."""
-        return (*self._control_notes(), *self.drop_notes)
+        return (*self._control_notes(), *self.soundness_notes, *self.drop_notes)
 
     def _control_notes(self) -> tuple[str, ...]:
         if self.too_good:
@@ -90,7 +92,7 @@ class AuditResult:
             )
         if self.lines and not self.controls:
             return (
-                f"no control: judge {' or '.join(CONTROLS)} in the same run to see whether noise would pass",
+                f"no control: judge {' or '.join(NOISE)} in the same run to see whether noise would pass",
             )
         return ()
 
@@ -109,10 +111,10 @@ class AuditResult:
                 "-" if math.isnan(line.low) else f"[{tables.number(line.low)}, {tables.number(line.high)}]",
                 str(line.n),
                 line.what,
-                ("control: " if line in self.controls else "")
+                ("" if line in self.lines else "control: ")
                 + ("passes" if line.passes else f"fails: {line.reason}"),
             ]
-            for line in (*self.lines, *self.controls)
+            for line in (*self.lines, *self.controls, *self.companions)
         ]
         return ["method", "metric", "mean", "95 % interval", "n", "bar", "verdict"], rows
 
@@ -137,7 +139,7 @@ class AuditResult:
 
     def csv(self) -> str:
         """One row per bar, all decimals; columns that a row does not have are empty."""
-        bars = [line.record() for line in (*self.lines, *self.controls)]
+        bars = [line.record() for line in (*self.lines, *self.controls, *self.companions)]
         return tables.records_csv([*bars, *(line.record() for line in self.drops)])
 
     def json(self) -> str:
@@ -147,6 +149,7 @@ class AuditResult:
             "use": self.use,
             "lines": [line.record() for line in self.lines],
             "controls": [line.record() for line in self.controls],
+            "companions": [line.record() for line in self.companions],
             "drops": [line.record() for line in self.drops],
             "notes": list(self.notes),
         }
@@ -177,8 +180,9 @@ def audit(
     """Hold every method, or the named ones, against bars, against another evaluation, or both; and controls, which must
     miss a bar.
 
-    The controls are the label-free ones of :data:`CONTROLS` in the evaluation; one that is named as a method, or an
-    evaluation of nothing else, is held against the bars like any other.
+    The controls are the label-free ones of :data:`~proofmap.results.controls.NOISE` in the evaluation; one that is named as a
+    method, or an evaluation of nothing else, is held against the bars like any other. ``blurred:METHOD`` and ``top-label:METHOD``
+    beside METHOD are shown next to the bars, and decide nothing unless they are named.
 
     Args:
         min_completeness, min_soundness, min_best_effort: for the first score of this kind, whatever its name.
@@ -205,10 +209,13 @@ def audit(
         if not math.isfinite(bar):
             raise InputError(f"the bar of {what} must be a number, not {bar}")
     methods = [method] if isinstance(method, str) else method
-    others = [result for result in evaluation.results if not _is_control(result)] or evaluation.results
+    roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
+    others = [result for result in evaluation.results if roles[result.name] == "method"] or evaluation.results
     results = others if methods is None else [evaluation[name] for name in methods]
     held = {result.name for result in results}
-    controls = [result for result in evaluation.results if _is_control(result) and result.name not in held]
+    rest = [result for result in evaluation.results if result.name not in held]
+    controls = [result for result in rest if roles[result.name] == "noise"]
+    companions = [result for result in rest if roles[result.name] in ("blurred", "cheating")]
 
     def lines(of: Sequence[MethodResult]) -> tuple[AuditLine, ...]:
         found: list[AuditLine] = []
@@ -221,14 +228,16 @@ def audit(
     notes: tuple[str, ...] = ()
     if against is not None and max_drop is not None:
         # without a choice, what either evaluation has: one that was left out must not pass
-        also = [] if methods is not None else [r.name for r in against.results if not _is_control(r)]
+        also = (
+            []
+            if methods is not None
+            else [r.name for r in against.results if role_of(r, against.results) == "method"]
+        )
         names = list(dict.fromkeys([*(result.name for result in results), *also]))
         drops, notes = find_drops(evaluation, against, max_drop, names, use)
-    return AuditResult(lines(results), use, lines(controls), drops, notes)
-
-
-def _is_control(result: MethodResult) -> bool:
-    return result.label_free and result.settings.get("method") in CONTROLS
+    bars_asked = bool(by_kind or by_name)
+    explained = tuple(soundness_notes(evaluation, list(held))) if bars_asked else ()
+    return AuditResult(lines(results), use, lines(controls), drops, notes, lines(companions), explained)
 
 
 def _score_name(result: MethodResult, kind: str) -> str:

@@ -202,7 +202,10 @@ def jackknife(statistic: Callable[[Tensor], float], table: Tensor) -> tuple[floa
 def _number(what: str, subject: str, statistic: Callable[[Tensor], float], table: Tensor) -> Number:
     """A correlation or a probability; its interval stays inside what it can be."""
     value, low, high = jackknife(statistic, table)
-    return Number(what, subject, value, low, high if math.isnan(high) else min(high, 1.0), len(table))
+    least = 0.0 if statistic in (_mean, concordance) else -1.0
+    if not math.isnan(low):
+        low, high = max(low, least), min(high, 1.0)
+    return Number(what, subject, value, low, high, len(table))
 
 
 def _metric_numbers(by_score: dict[str, Tensor]) -> list[Number]:

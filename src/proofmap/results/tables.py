@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from proofmap.classifier.outputs import in_words, is_independent
 from proofmap.core.text import counted, csv_lines, one_line
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
+from proofmap.results.controls import soundness_notes
 from proofmap.results.records import BEST_EFFORT, EvaluationRecord
 from proofmap.results.settings_words import (
     certificate_notes,
@@ -69,7 +70,7 @@ def score_notes(evaluation: EvaluationRecord) -> list[str]:
     if any(r.label_free for r in evaluation.results):
         effort = "" if is_independent(settings.get("outputs")) else "sound without effort, "
         quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}see best-effort")
-    return quoted + _run_notes(evaluation) + _counting_notes(evaluation)
+    return quoted + soundness_notes(evaluation) + _run_notes(evaluation) + _counting_notes(evaluation)
 
 
 def subject_words(evaluation: EvaluationRecord) -> str:

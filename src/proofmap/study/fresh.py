@@ -29,7 +29,7 @@ def what_changed(run: Run, device: str = "cpu") -> list[str]:
         )
     versions = sorted(run.manifest.versions - {__version__})
     changed = [f"Proofmap was {' and '.join(versions)}, and is {__version__} now"] if versions else []
-    studies = [_study(run, dict(asked)) for asked in run.manifest.asked if asked["methods"]]
+    studies = [study_of(run, dict(asked)) for asked in run.manifest.asked if asked["methods"]]
     if not studies:
         return [*changed, "the run does not say how its methods can be made again"]
     setup = Setup(
@@ -46,7 +46,7 @@ def what_changed(run: Run, device: str = "cpu") -> list[str]:
     return changed + problems
 
 
-def _study(run: Run, asked: dict[str, Any]) -> Study:
+def study_of(run: Run, asked: dict[str, Any]) -> Study:
     """The settings of one command that worked on the run."""
     kept: Any = run.manifest.study
     names = ("model", "weights", "data", "labels", "label_set", "renormalise", "seed")

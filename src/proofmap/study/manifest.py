@@ -213,6 +213,7 @@ def asked_by(study: Study) -> dict[str, object]:
         key: [entry for entry in getattr(study, key) if _is_plain(entry)] for key in ("methods", "metrics")
     }
     kept |= {"thresholds": study.thresholds, "curve": study.curve, "fit": study.fit}
+    kept |= {"controls": True} if study.controls else {}
     return plain_record(kept)
 
 

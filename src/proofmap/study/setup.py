@@ -74,7 +74,8 @@ class Setup:
             torch.set_num_threads(self.threads)
         dataset = self._dataset()
         classifier = self._classifier()
-        named, (per_image, of_runs) = self.study.named_methods(), split_metrics(self.study.named_metrics())
+        named = self.study.named_methods(classifier.inputs)
+        per_image, of_runs = split_metrics(self.study.named_metrics())
         pinned = self.distractors
         if any(map(names_no_pool, (*named.values(), *per_image.values()))):
             found, pinned = choose_distractors(dataset, classifier.inputs, pinned)

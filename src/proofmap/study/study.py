@@ -5,6 +5,7 @@ data = "imagenette:data/imagenette[val]"
 labels = "top5"
 methods = ["learned-mask", "grad-cam", "random"]        # or tables, see below
 metrics = ["completeness", "soundness", "best-effort"]  # the usual five when left out
+controls = true                                         # noise, the middle, blurred and cheating rows too
 seed = 0
 
 [images]
@@ -31,7 +32,9 @@ from typing import Any, Literal, TypeVar, get_args
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
+from proofmap.core.inputs import Inputs
 from proofmap.core.pictures import Fit
+from proofmap.methods.control_rows import control_rows
 from proofmap.methods.method import Method, MethodLike, make_method
 from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof_scores import default_metrics
@@ -94,6 +97,7 @@ class Study:
         labels: the label rule: ``all``, ``top5``, ``p>=0.01``, or names or indices.
         label_set, renormalise: the labels that count; empty for all outputs.
         methods, metrics: what is judged, and by what.
+        controls: judge noise, the middle, and every method's maps blurred and shown for every label too.
         thresholds, curve: of every metric that has such a setting and does not say otherwise.
         maps: ``none``, ``float16`` (also written ``keep``) or ``float32``: whether and how maps are stored.
         block: images in one unit of work; found from the device when left out.
@@ -110,6 +114,7 @@ class Study:
     fit: Fit | None = None
     methods: Sequence[MethodLike | Mapping[str, Any]] = ()
     metrics: Sequence[str | Metric | Mapping[str, Any]] = ()
+    controls: bool = False
     thresholds: str = "paper"
     curve: str = "paper"
     maps: KeptMaps = "float16"
@@ -134,6 +139,8 @@ class Study:
             raise InputError(f"fit must be one of {', '.join(get_args(Fit))}, not {self.fit!r}")
         if not isinstance(self.renormalise, bool | None):
             raise InputError(f"renormalise must be true or false, not {self.renormalise!r}")
+        if not isinstance(self.controls, bool):
+            raise InputError(f"controls must be true or false, not {self.controls!r}")
         object.__setattr__(self, "maps", _MAPS.get(str(self.maps), self.maps))
         if self.maps not in get_args(KeptMaps):
             raise InputError(f"maps must be none, keep, float16 or float32, not {self.maps!r}")
@@ -178,11 +185,13 @@ class Study:
         _known(selection, Selection, "images")
         return cls(images=Selection(**selection), **given)
 
-    def named_methods(self) -> dict[str, Method]:
-        """The methods under the names that the study knows them by."""
+    def named_methods(self, inputs: Inputs | None = None) -> dict[str, Method]:
+        """The methods under the names that the study knows them by; with the controls for a net with these inputs."""
         made = [_named_or_not(entry, make_method) for entry in self.methods]
         if not made:
             raise InputError("the study names no methods; see: proofmap methods")
+        if self.controls and inputs is not None:
+            made += [("", control) for control in control_rows([method for _, method in made], inputs)]
         return dict(_named("methods", made, lambda method: method.title()))
 
     def named_metrics(self) -> dict[str, Metric]:

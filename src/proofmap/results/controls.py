@@ -1,0 +1,122 @@
+"""What controls say about methods: which rows of an evaluation are controls, and when they explain a method's soundness.
+
+A control is never what somebody proposes. ``noise`` knows nothing of the net (:data:`NOISE`); ``blurred`` and ``cheating`` rows are a
+judged method's own maps, blurred, or those of the top label shown for every label.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.core.text import one_line
+from proofmap.results.paired import paired_intervals
+from proofmap.results.records import SOUNDNESS, EvaluationRecord, MethodResult
+
+NOISE = ("random", "centered-gaussian", "edges")
+"""Methods that know nothing of the net, where one map serves all labels."""
+Role = Literal["method", "noise", "blurred", "cheating"]
+_COMPANIONS: Mapping[object, Role] = {"blurred": "blurred", "top-label": "cheating"}
+
+NEARLY = 0.9
+"""A control explains soundness where it reaches this share of it, and the method is not shown to be above it."""
+FROM_FILL = 0.5
+"""Where more than this share of the least sound label's area is there before anything is shown, the fill explains it."""
+
+
+def role_of(result: MethodResult, results: Sequence[MethodResult]) -> Role:
+    """What a row is: a wrapper is a control where the method inside it is judged beside it."""
+    if result.label_free and result.settings.get("method") in NOISE:
+        return "noise"
+    role = _COMPANIONS.get(result.settings.get("method"))
+    inside = result.settings.get("of")
+    if role is None or not isinstance(inside, Mapping):
+        return "method"
+    return role if any(_is(other, inside) for other in results if other is not result) else "method"
+
+
+def _is(result: MethodResult, record: Mapping[str, object]) -> bool:
+    return all(result.settings.get(key) == value for key, value in record.items())
+
+
+def soundness_notes(evaluation: EvaluationRecord, methods: Sequence[str] | None = None) -> list[str]:
+    """When soundness is no merit of the maps: it is not above that of blurred maps, or of maps that are the same for every
+    label, or what is proved is proved by the fill alone.
+
+    A control explains it where it reaches nine tenths of it on average and the method is not above it: differences are taken image by
+    image, and above means the whole 95 % interval (for one image, the number).
+    """
+    roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
+    own = [
+        result
+        for result in evaluation.results
+        if roles[result.name] == "method"
+        and not result.label_free
+        and (methods is None or result.name in methods)
+    ]
+    smooth = [r for r in evaluation.results if r.settings.get("method") == "blurred" and not r.label_free]
+    free = [r for r in evaluation.results if r.label_free]
+    told = []
+    for controls, words in (
+        (smooth, "explained by blur: not above that of blurred maps"),
+        (free, "had without effort: not above that of maps that are the same for every label"),
+    ):
+        if found := list(_not_above(own, controls)):
+            told.append(f"soundness {words}: {'; '.join(found)}")
+    filled = [(result.name, share) for result in own if (share := _share_of_fill(result)) > FROM_FILL]
+    if filled:
+        names = ", ".join(f"{one_line(name)} ({share:.0%})" for name, share in filled)
+        told.append(
+            f"soundness explained by f of the fill alone: so much of the area of the least sound label is there with nothing shown, on images "
+            f"where it is below 1: {names}; try another fill"
+        )
+    return told
+
+
+def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) -> Iterator[str]:
+    """``grad-cam .81 (random .84)``: a method, and the best control that it is not above."""
+    for result in own:
+        values = _soundness(result)
+        if values is None:
+            continue
+        others = [(c, v) for c in controls if c is not result and (v := _soundness(c)) is not None]
+        equals = [(float(v.nanmean()), c.name) for c, v in others if not _is_above(values, v)]
+        mean = float(values.nanmean())
+        best, name = max(equals, default=(math.nan, ""))
+        if best >= NEARLY * mean:
+            yield f"{one_line(result.name)} {_places(mean)} ({one_line(name)} {_places(best)})"
+
+
+def _soundness(result: MethodResult) -> Tensor | None:
+    score = result.first_score(SOUNDNESS)
+    return None if score is None or not score.n else result.values[score.name].double().cpu()
+
+
+def _is_above(values: Tensor, control: Tensor) -> bool:
+    differences = values - control
+    if int((~differences.isnan()).sum()) < 2:
+        return float(differences.nansum()) > 0
+    return float(paired_intervals(differences[:, None])[0, 0]) > 0
+
+
+def _share_of_fill(result: MethodResult) -> float:
+    """The mean over images that are less than sound of f(fill, a) / AUC(a), at most 1, for the least sound label a; 0 where the curve
+    does not begin with nothing shown, or every image is sound."""
+    pairs, curves = result.pairs_of_kind(SOUNDNESS), result.insertion
+    if pairs is None or int(curves.counts[0]) != 0 or curves.game != "insertion":
+        return 0.0
+    below = pairs.cpu().nan_to_num(nan=torch.inf).min(dim=1)
+    rows = (below.values < 1).nonzero()[:, 0]
+    if len(rows) == 0:
+        return 0.0
+    worst = below.indices[rows]
+    alone, area = curves.probabilities.cpu()[rows, worst, 0], curves.auc.cpu()[rows, worst]
+    return float((alone.double() / area.double()).clamp(0.0, 1.0).nan_to_num(0.0).mean())
+
+
+def _places(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0")
