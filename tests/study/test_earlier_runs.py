@@ -106,4 +106,5 @@ def test_a_damaged_manifest_is_restored_by_the_command_that_its_message_names(
     assert "manifest.json" in capsys.readouterr().out
     assert command(monkeypatch, "verify", str(folder), "--repair") == 0
     assert capsys.readouterr().err.strip() == "restored"
-    assert command(monkeypatch, "audit", str(folder), "--min-soundness", "0", "--method", "random") == 0
+    audit = ["audit", str(folder), "--min-soundness", "0", "--method", "random", "--no-controls"]
+    assert command(monkeypatch, *audit) == 0

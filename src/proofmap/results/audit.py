@@ -122,9 +122,8 @@ class AuditResult:
         """Aligned text, ending in one line that says it all."""
         failed = sum(not line.passes for line in self.held)
         missed = [f"{failed} of {counted(len(self.held), 'bar')} missed"] if failed else []
-        noise = (
-            [f"{' and '.join(self.too_good)} passes, which knows nothing of the net"] if self.too_good else []
-        )
+        verb = "passes, which knows" if len(self.too_good) == 1 else "pass, which know"
+        noise = [f"{' and '.join(self.too_good)} {verb} nothing of the net"] if self.too_good else []
         verdict = "passed" if self.passes else f"failed: {', and '.join([*missed, *noise])}"
         found = [tables.aligned(*cells) for cells in self._tables()]
         return "\n".join(["\n\n".join(found), *self.notes, f"audit {verdict} ({self.rule})"])

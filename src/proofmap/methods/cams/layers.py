@@ -30,8 +30,8 @@ def find_layer(classifier: Classifier) -> Layer:
     """The last module, in order of execution, whose output is a spatial map that the logits depend on.
 
     Spatial means ``(N, C, h, w)`` or ``(N, h, w, C)`` with more than one place and the image's proportions, or tokens
-    ``(N, T, C)`` whose places a gradient probe has proven (:mod:`proofmap.methods.probe`). The logits must depend on
-    more than one place: behind the last attention of a net with a class token they do not. The inside of an attention
+    ``(N, T, C)`` whose places a gradient probe has proven (:mod:`proofmap.methods.probe`). Of tokens the logits must depend
+    on more than one place: behind the last attention of a net with a class token they do not. The inside of an attention
     is passed over.
     """
     with probed(classifier, _WHAT) as probe:
@@ -45,7 +45,7 @@ def find_layer(classifier: Classifier) -> Layer:
             places = probe.places(output)
             if places is None:
                 mixing = mixing or (name if output.ndim == 3 and min(output.shape[1:]) > 1 else "")
-            elif not mixing and _reaches_many(places.of(gradient)):
+            elif not mixing and (places.grid is None or _reaches_many(places.of(gradient))):
                 return Layer(name, places, output.shape[places.channels])
     why = f", and {mixing!r} mixes tokens behind any that has" if mixing else ""
     raise InputError(
