@@ -62,8 +62,8 @@ def soundness_notes(evaluation: EvaluationRecord, methods: Sequence[str] | None 
     free = [r for r in evaluation.results if r.label_free]
     told = []
     for controls, words in (
-        (smooth, "explained by blur: not above that of blurred maps"),
-        (free, "had without effort: not above that of maps that are the same for every label"),
+        (smooth, "explained by blur: not clearly above that of blurred maps"),
+        (free, "had without effort: not clearly above that of maps that are the same for every label"),
     ):
         if found := list(_not_above(own, controls)):
             told.append(f"soundness {words}: {'; '.join(found)}")
