@@ -87,7 +87,9 @@ WORSE = [v - 0.3 - 0.01 * k for k, v in enumerate(GOOD)]
     [
         (
             {"blurred": GOOD},
-            ["explained by blur: not clearly above that of blurred maps: gradient .80 (blurred:gradient .80)"],
+            [
+                "explained by blur: not clearly above that of blurred maps: gradient .80 (blurred:gradient .80)"
+            ],
         ),
         ({"noise": GOOD}, ["the same for every label: gradient .80 (random .80)"]),
         ({"cheating": GOOD}, ["the same for every label: gradient .80 (top-label:gradient .80)"]),
