@@ -33,7 +33,7 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput, check_differentiable
@@ -173,9 +173,6 @@ class ReadyBeliefMask(ReadyMaskMethod):
 
     def problem(self, fast: Classifier) -> BeliefProblem:
         return BeliefProblem(self.settings, self.classifier, fast, self.fills, self.start)
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        return self.each_mask(images, labels, seed=seed, progress=progress)[:, :, 0]
 
 
 class BeliefProblem(Problem):

@@ -83,6 +83,23 @@ class ReadyMaskMethod(ReadyMethod):
         masks[places[:, 0], places[:, 1]] = learned
         return masks
 
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        return self.merged(self.each_mask(images, labels, seed=seed, progress=progress))
+
+    def merged(self, masks: Tensor) -> Tensor:
+        """Maps ``(N, L, *positions)`` of the K masks ``(N, L, K, *positions)`` that were learned: the first, where K is 1."""
+        return masks[:, :, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyFilledMaskMethod(ReadyMaskMethod):
+    """A method that learns masks with one fill, which is ready for its net."""
+
+    fill: ReadyFill
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "fill": self.fill.record()}
+
 
 def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:
     """One row of each image among the slots, and for every row the place of its image among those: what labels share."""
