@@ -32,8 +32,8 @@ from proofmap.methods.propagation.lrp import check_logits
 from proofmap.methods.propagation.rewriting import (
     ELEMENTWISE,
     Rewriting,
-    batch_norm_as_affine,
     elementwise,
+    fixed_batch_norm,
     per_feature,
     with_slopes,
 )
@@ -74,21 +74,11 @@ class Recorded(Rewriting):
         new = self.pooled(x, value, places)
         return (new, places) if _returns_indices(func.__name__, args, kwargs) else new
 
-    def _batch_norm(
-        self,
-        func: Any,
-        x: Tensor,
-        mean: Any = None,
-        var: Any = None,
-        weight: Any = None,
-        bias: Any = None,
-        training: bool = False,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Tensor | None:
-        if func is not F.batch_norm or training or mean is None or var is None:
+    def _batch_norm(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
+        affine = fixed_batch_norm(func, x, *args, **kwargs)
+        if affine is None:
             return None
-        scale, shift = batch_norm_as_affine(mean, var, weight, bias, eps)
+        scale, shift = affine
         return x * per_feature(scale, x) + per_feature(shift, x)
 
     def activated(
