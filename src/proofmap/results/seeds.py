@@ -18,7 +18,7 @@ from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.alike import Entry, shared_metrics, what_differs
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.html_tables import table_html
+from proofmap.results.tabled import Cells, Table
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SeedLine:
 
 
 @dataclass(frozen=True)
-class SeedSpread:
+class SeedSpread(Table):
     """Scores over seeds. Prints as a table."""
 
     lines: tuple[SeedLine, ...]
@@ -64,7 +64,7 @@ class SeedSpread:
                 return line
         raise InputError(f"{method!r} has no score {metric!r} in all of the evaluations")
 
-    def cells(self) -> tuple[list[str], list[list[str]]]:
+    def cells(self) -> Cells:
         """Header and one row of cells per method and score."""
         header = [
             "metric",
@@ -89,13 +89,6 @@ class SeedSpread:
         ]
         return header, rows
 
-    def table(self) -> str:
-        """Aligned text with the notes below."""
-        return "\n".join([tables.aligned(*self.cells()), *self.notes])
-
-    def markdown(self) -> str:
-        return tables.markdown(*self.cells(), self.notes)
-
     def csv(self) -> str:
         """One line per method and score, all decimals."""
         return tables.records_csv([line.record() for line in self.lines])
@@ -103,12 +96,6 @@ class SeedSpread:
     def json(self) -> str:
         """Lines and notes; NaN becomes null."""
         return tables.json_text({"lines": [line.record() for line in self.lines], "notes": list(self.notes)})
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def _repr_html_(self) -> str:
-        return table_html(*self.cells(), self.notes)
 
 
 ENOUGH = 1 / 3
