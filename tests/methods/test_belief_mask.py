@@ -20,7 +20,8 @@ from proofmap.core.progress import Silent
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, names_no_pool, with_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
-from proofmap.methods.masks.belief import BeliefProblem, ReadyBeliefMask, thresholds, top_share
+from proofmap.methods.masks.belief import BeliefProblem, ReadyBeliefMask
+from proofmap.methods.masks.belief_terms import thresholds, top_share
 from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
 from proofmap.metrics.roughness import roughness
