@@ -128,7 +128,11 @@ class BeliefMask(Method):
         return ReadyBeliefMask(self, classifier, dtype, ready, _first_maps(classifier))
 
     def cost(self, labels: int) -> Cost:
-        return Cost(gradient=labels * self.steps * len(self.fills))
+        return self.cost_with(len(self.fills), labels)
+
+    def cost_with(self, fills: int, labels: int) -> Cost:
+        """Where so many of the fills are possible. Two passes begin each label: one says f, one makes the map to start from."""
+        return Cost(forward=2 * labels, gradient=labels * self.steps_with(fills) * fills)
 
 
 def _possible(fills: tuple[Fill, ...], inputs: Inputs) -> tuple[Fill, ...]:
@@ -166,7 +170,7 @@ class ReadyBeliefMask(ReadyMaskMethod):
         return {**super().record(), "fills": fills, "start": start}
 
     def cost(self, labels: int) -> Cost:
-        return Cost(gradient=labels * self.settings.steps_with(len(self.fills)) * len(self.fills))
+        return self.settings.cost_with(len(self.fills), labels)
 
     def problem(self, fast: Classifier) -> BeliefProblem:
         return BeliefProblem(self.settings, self.classifier, fast, self.fills, self.start)
