@@ -104,9 +104,9 @@ class Comparison(Table):
             [
                 f"{d.metric} {'↑' if d.higher_is_better else '↓'}",
                 d.method,
-                _places(d.value),
+                places(d.value),
                 d.baseline,
-                _places(d.baseline_value),
+                places(d.baseline_value),
                 signed(d.difference),
                 "-" if math.isnan(d.low) else f"[{signed(d.low)}, {signed(d.high)}]",
                 str(d.n),
@@ -318,8 +318,13 @@ def _image_notes(method: Entry, against: Entry) -> list[str]:
     ]
 
 
-def _places(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.3f}".removeprefix("0")
+def places(value: float) -> str:
+    """Three decimals, without the leading zero.
+
+    >>> places(0.25), places(-0.5), places(1.25)
+    ('.250', '-.500', '1.250')
+    """
+    return signed(value).removeprefix("+")
 
 
 def signed(value: float) -> str:

@@ -17,6 +17,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.alike import Entry, shared_metrics, what_differs
+from proofmap.results.compare import places
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.tabled import Cells, Table
 
@@ -81,7 +82,7 @@ class SeedSpread(Table):
             [
                 f"{line.metric} {'↑' if line.higher_is_better else '↓'}",
                 line.method,
-                *(_places(v) for v in (line.value, line.spread, line.least, line.greatest, line.per_image)),
+                *(places(v) for v in (line.value, line.spread, line.least, line.greatest, line.per_image)),
                 "-" if math.isnan(line.share) else f"{line.share:.0%}",
                 str(line.n),
             ]
@@ -187,13 +188,3 @@ def _notes(
             f"one seed is not enough for {names}: quote the mean over seeds, or let the method draw more"
         )
     return told
-
-
-def _places(value: float) -> str:
-    return (
-        "-"
-        if math.isnan(value)
-        else f"{value:.3f}".replace("0.", ".", 1)
-        if abs(value) < 1
-        else f"{value:.3f}"
-    )

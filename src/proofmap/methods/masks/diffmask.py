@@ -27,7 +27,7 @@ from proofmap.core import streams
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots, decayed
-from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.precision import Precision
 from proofmap.methods.masks.ready import (
     COMPILE_HELP,
     PRECISION_HELP,
@@ -80,8 +80,7 @@ class DiffMask(Method):
     stochastic = True
 
     def prepare(self, classifier: Classifier) -> ReadyDiffMask:
-        dtype = chosen_precision(classifier, self.precision)
-        return ReadyDiffMask(self, classifier, dtype, self.fill.prepare(classifier))
+        return ReadyDiffMask.of(self, classifier)
 
     def cost(self, labels: int) -> Cost:
         """One pass says what the net believes."""

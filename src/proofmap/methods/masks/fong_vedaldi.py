@@ -35,7 +35,7 @@ from proofmap.fills import Blur, Fill, Median, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots, decayed
 from proofmap.methods.masks.noise import noise_like
-from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.precision import Precision
 from proofmap.methods.masks.ready import (
     COMPILE_HELP,
     PRECISION_HELP,
@@ -114,8 +114,7 @@ class FongVedaldi(Method):
     stochastic = True
 
     def prepare(self, classifier: Classifier) -> ReadyFongVedaldi:
-        dtype = chosen_precision(classifier, self.precision)
-        return ReadyFongVedaldi(self, classifier, dtype, self.fill.prepare(classifier))
+        return ReadyFongVedaldi.of(self, classifier)
 
     def cost(self, labels: int) -> Cost:
         """The discs are shown once for all labels that are learned together; for each where a fill is drawn for each."""

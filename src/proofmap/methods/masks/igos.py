@@ -31,7 +31,7 @@ from proofmap.fills import Blur, Fill, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots
 from proofmap.methods.masks.noise import noise_like
-from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.precision import Precision
 from proofmap.methods.masks.ready import (
     COMPILE_HELP,
     PRECISION_HELP,
@@ -97,8 +97,7 @@ class IGOSPlusPlus(Method):
     stochastic = True
 
     def prepare(self, classifier: Classifier) -> ReadyIGOS:
-        dtype = chosen_precision(classifier, self.precision)
-        return ReadyIGOS(self, classifier, dtype, self.fill.prepare(classifier))
+        return ReadyIGOS.of(self, classifier)
 
     @property
     def trials(self) -> int:

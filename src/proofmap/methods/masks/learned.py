@@ -23,7 +23,7 @@ from proofmap.core.errors import InputError
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots, decayed
-from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.precision import Precision
 from proofmap.methods.masks.ready import COMPILE_HELP, PRECISION_HELP, ReadyFilledMaskMethod, grid_matrices
 from proofmap.methods.masks.terms import (
     Objective,
@@ -113,8 +113,7 @@ class LearnedMask(Method):
         return self.distractors if self.fill.random else 1
 
     def prepare(self, classifier: Classifier) -> ReadyLearnedMask:
-        dtype = chosen_precision(classifier, self.precision)
-        return ReadyLearnedMask(self, classifier, dtype, self.fill.prepare(classifier))
+        return ReadyLearnedMask.of(self, classifier)
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=self.passes(labels))
