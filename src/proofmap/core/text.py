@@ -120,7 +120,7 @@ def _csv_cell(cell: object) -> object:
 def near_names(name: str, known: Iterable[str], most: int = 2) -> str:
     """The known names that one was probably meant to be, in words; empty where none is like it.
 
-    >>> near_names("grad-cm", ["grad-cam", "random"]), near_names("xyz", ["random"])
+    >>> near_names("grad-cm", ["grad-cam", "edges"]), near_names("xyz", ["random"])
     ("'grad-cam'", '')
     """
     return " or ".join(map(repr, difflib.get_close_matches(name, list(known), n=most)))
