@@ -13,11 +13,10 @@ import argparse
 import contextlib
 import copy
 import io
-import time
-from collections.abc import Callable
 
 import numpy as np
 import torch
+from _timing import timed
 
 import proofmap as pm
 
@@ -39,14 +38,6 @@ def import_grad_cam() -> object:
             import_grad_cam.kept.define(schema)  # type: ignore[attr-defined]
         import pytorch_grad_cam
     return pytorch_grad_cam
-
-
-def timed(run: Callable[[], np.ndarray]) -> tuple[np.ndarray, float]:
-    began = time.perf_counter()
-    result = run()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return result, time.perf_counter() - began
 
 
 def agreement(ours: np.ndarray, theirs: np.ndarray) -> float:

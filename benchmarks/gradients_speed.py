@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 
 import torch
+from _timing import timed
 from captum.attr import Saliency
 from torch import Tensor
 
@@ -27,17 +27,9 @@ def alternating(
     """Median seconds of each, alternating, so that what else the machine does meets both; one round to warm up."""
     times: list[tuple[float, float]] = []
     for _ in range(rounds + 1):
-        times.append((seconds(first), seconds(second)))
+        times.append((timed(first)[1], timed(second)[1]))
     one, other = (statistics.median(each) for each in zip(*times[1:], strict=True))
     return one, other
-
-
-def seconds(run: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    run()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter() - began
 
 
 def main() -> None:

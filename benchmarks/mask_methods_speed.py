@@ -10,10 +10,11 @@ turns, and the best of ``--rounds`` counts.
 from __future__ import annotations
 
 import argparse
-import time
+import functools
 from pathlib import Path
 
 import torch
+from _timing import timed
 
 import proofmap as pm
 from proofmap.methods.masks.ready import ReadyMaskMethod
@@ -42,12 +43,6 @@ class Forward:
         return self._call(f, images)
 
 
-def synchronised(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -74,9 +69,8 @@ def main() -> None:
             assert isinstance(method, ReadyMaskMethod), f"{spec} learns no masks"
             cost = method.cost(labels.shape[1])
             assert cost is not None
-            forward.images, began = 0, synchronised(f.device)
-            method(images, labels)
-            took = synchronised(f.device) - began
+            forward.images = 0
+            _, took = timed(functools.partial(method, images, labels))
             rate = (len(images) * cost.gradient + forward.images / 2) / took
             if turn:
                 best[spec] = max(best[spec], rate)

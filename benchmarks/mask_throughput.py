@@ -9,11 +9,11 @@ one label after another. Both learn the same masks on random pictures; the ratio
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from _timing import timed
 
 import proofmap as pm
 
@@ -34,12 +34,6 @@ def plain_loop(
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-
-
-def synchronised(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 def main() -> None:
@@ -73,16 +67,15 @@ def main() -> None:
         compile=cuda and not args.no_compile,
     )
     method(f, images, labels)  # warm up at full shape: compilation, kernel choice, the allocator
-    began = synchronised(f.device)
-    method(f, images, labels)
-    ours = method.passes(pairs) / (synchronised(f.device) - began)
+    _, seconds = timed(lambda: method(f, images, labels))
+    ours = method.passes(pairs) / seconds
 
     eager = f.net.requires_grad_(True)  # our own view, so nobody's net is changed
     few = 200 if cuda else steps
-    plain_loop(eager, f, images[:1], 0, pool.to(f.device).float() / 255, 2)
-    began = synchronised(f.device)
-    plain_loop(eager, f, images[:1], 0, pool.to(f.device).float() / 255, few)
-    plain = few * 10 / (synchronised(f.device) - began)
+    behind = pool.to(f.device).float() / 255
+    plain_loop(eager, f, images[:1], 0, behind, 2)
+    _, seconds = timed(lambda: plain_loop(eager, f, images[:1], 0, behind, few))
+    plain = few * 10 / seconds
     name = torch.cuda.get_device_name() if cuda else "CPU"
     print(f"{args.model} on {name}, torch {torch.__version__}, batches {f.frozen().batches[1].size}")
     print(f"learned-mask ({method.precision}, compile={method.compile}): {ours:,.0f} composites/s")

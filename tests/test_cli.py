@@ -198,6 +198,19 @@ def test_explain_sets_several_methods_side_by_side(
     assert "no method is named 'nothing'" in capsys.readouterr().err and not (folder / "proofs-2").exists()
 
 
+@pytest.mark.parametrize("method", ["real-time-saliency", "gradient,top-label:real-time-saliency"])
+def test_a_method_that_a_net_cannot_have_is_refused_before_any_time_is_told(
+    method: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def too_early(*given: object) -> None:
+        raise AssertionError("the time was measured before the method was refused")
+
+    monkeypatch.setattr("proofmap.cli.explain.worth_telling", too_early)
+    assert run(monkeypatch, "explain", "photos/photo0.png", *MODEL, "--method", method) == 2
+    assert "no masker of the kind dabkowski ships" in capsys.readouterr().err
+    assert not (folder / "proofs").exists()
+
+
 @pytest.mark.parametrize("format", ["table", "md", "csv"])
 def test_every_format_names_every_method(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], format: str

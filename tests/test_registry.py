@@ -80,11 +80,23 @@ def test_a_name_belongs_to_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_name_is_refused_with_what_was_probably_meant(monkeypatch: pytest.MonkeyPatch) -> None:
     things = registry(monkeypatch, Point("s", Saucer))
     with pytest.raises(
-        InputError, match=r"no thing is named 'sauser'\. Did you mean 'saucer'\? Known are: cup, saucer"
+        InputError, match=r"no thing is named 'sauser'\. Did you mean 'saucer'\? Known are: saucer, cup$"
     ):
         things["sauser"]
-    with pytest.raises(InputError, match=r"no thing is named 'xyzzy'\. Known are: cup, saucer"):
+    with pytest.raises(InputError, match=r"no thing is named 'xyzzy'\. Known are: cup, saucer$"):
         things["xyzzy"]
+
+
+def test_of_many_names_those_are_told_that_are_most_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    things = registry(monkeypatch)
+    for k in range(20):
+        things.register(type("Bowl", (), {"name": f"bowl-{k}"}))
+    things.register(type("CupAndSaucer", (), {"name": "cup-and-saucer"}))
+    with pytest.raises(InputError) as told:
+        things["CUP-AND-SPOON"]
+    names, more = str(told.value).split("Known are: ")[1].split(", and ")
+    assert names.split(", ")[0] == "cup-and-saucer" and "cup" in names.split(", ")[1:]
+    assert len(names.split(", ")) == 8 and more == "14 more; proofmap things lists them"
 
 
 def test_an_optional_package_that_is_not_installed_names_the_extra() -> None:

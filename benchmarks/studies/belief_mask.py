@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import time
 from pathlib import Path
 
 import torch
+from given_maps import means_of, timed_maps
 
 import proofmap as pm
 from proofmap.core.ranking import rank
-from proofmap.core.streams import content_keys
 from proofmap.data.photos import find_images
 from proofmap.fills import Fill, with_pool
 
@@ -92,11 +91,7 @@ def table_row(
 ) -> str:
     labels = f.top(images, 5)
     method = with_pool(pm.make_method(spec), learn)
-    began = time.perf_counter()
-    maps = method(f, images, labels)
-    if f.device.type == "cuda":
-        torch.cuda.synchronize()
-    seconds = time.perf_counter() - began
+    maps, seconds = timed_maps(method, f, images, labels)
     metrics = {
         f"{kind} {name}": pm.make_metric(
             {"metric": kind, "fill": with_pool(Fill.make(fill), judge), "draws": 2}
@@ -104,18 +99,7 @@ def table_row(
         for name, fill in JUDGED.items()
         for kind in ("completeness", "soundness", "best-effort")
     }
-    place = {key: i for i, key in enumerate(content_keys(images))}
-    found = pm.evaluate(
-        f,
-        images,
-        methods=[
-            lambda classifier, x, a: maps[[place[key] for key in content_keys(x)]]
-        ],  # as they are, not made again
-        labels=labels,
-        metrics=[*metrics.values(), pm.make_metric("roughness")],
-        keep_maps=0,
-    )
-    values = [score.value for score in found.results[0].scores]
+    values = means_of(maps, f, images, labels, [*metrics.values(), pm.make_metric("roughness")])
     cells = [" / ".join(f"{v:.2f}" for v in values[k : k + 3]) for k in range(0, 3 * len(JUDGED), 3)]
     ranks = rank(maps[:, :2].flatten(0, 1)).double().view(len(images), 2, -1)
     ranks = ranks - ranks.mean(dim=2, keepdim=True)

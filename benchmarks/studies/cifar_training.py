@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import torch
@@ -13,6 +14,15 @@ from proofmap.data.cifar import load_cifar
 from proofmap.models.names import CIFAR10_NAMES
 
 MEAN, STD = (0.491, 0.482, 0.447), (0.247, 0.243, 0.262)
+
+
+def add_training(parser: argparse.ArgumentParser, *, epochs: int) -> None:
+    """What a study that trains is told: how, on what, and where its numbers go."""
+    parser.add_argument("--epochs", type=int, default=epochs)
+    parser.add_argument("--limit", type=int, default=None, help="images to train on, and to test on")
+    parser.add_argument("--width", type=int, default=32, help="channels of the first layers")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, default=None, help="where to write the numbers as JSON")
 
 
 def read_images(

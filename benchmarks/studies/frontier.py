@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from given_maps import means_of, timed_maps
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.core.streams import content_keys
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
 from proofmap.fills import Fill, with_pool
 from proofmap.methods import METHODS
@@ -152,26 +152,13 @@ def row_of(
     labels = torch.tensor(case.label_set).expand(len(images), -1) if case.labels == "all" else None
     labels = f.top(images, int(case.labels[3:])) if labels is None else labels.to(f.device)
     method = pm.make_method(spec)
-    began = time.perf_counter()
-    maps = method(f, images, labels)
-    if f.device.type == "cuda":
-        torch.cuda.synchronize()
-    seconds = time.perf_counter() - began
-    place = {key: i for i, key in enumerate(content_keys(images))}
+    maps, seconds = timed_maps(method, f, images, labels)
     metrics = [
         *metrics_of(case, LEARNED, pool, curve),
         *metrics_of(case, UNSEEN, pool, curve),
         pm.make_metric("roughness"),
     ]
-    found = pm.evaluate(
-        f,
-        images,
-        methods=[lambda classifier, x, a: maps[[place[key] for key in content_keys(x)]]],
-        labels=labels,
-        metrics=metrics,
-        keep_maps=0,
-    )
-    values = [score.value for score in found.results[0].scores]
+    values = means_of(maps, f, images, labels, metrics)
     parts = values[: 3 * len(LEARNED)], values[3 * len(LEARNED) : -1]
     means = [tuple(sum(part[k::3]) / len(part[k::3]) for k in range(3)) for part in parts]
     cost = method.cost(labels.shape[1])

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 import torch
-from cifar_training import accuracy, classifier_of, read_images, small_net, train
+from cifar_training import accuracy, add_training, classifier_of, read_images, small_net, train
 from torch import Tensor
 
 import proofmap as pm
@@ -84,11 +84,7 @@ def main() -> None:
     parser.add_argument("--metrics", default=METRICS)
     parser.add_argument("--images", type=int, default=50)
     parser.add_argument("--labels", type=int, default=4, help="judged for each image, most probable first")
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--limit", type=int, default=None, help="images to train on, and to test on")
-    parser.add_argument("--width", type=int, default=32, help="channels of the first layers")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--out", type=Path, default=None, help="where to write the numbers as JSON")
+    add_training(parser, epochs=10)
     args = parser.parse_args()
     began = time.monotonic()
     if args.data:

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import torch
-from cifar_training import accuracy, classifier_of, read_images, train
+from cifar_training import accuracy, add_training, classifier_of, read_images, train
 from torch import Tensor
 
 import proofmap as pm
@@ -50,11 +50,7 @@ def main() -> None:
     parser.add_argument("--methods", default="grad-cam,gradient,gradient-x-input,edges")
     parser.add_argument("--shares", default="0.1,0.3,0.5,0.7,0.9")
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each kind")
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--limit", type=int, default=None, help="images to train on, and to test on")
-    parser.add_argument("--width", type=int, default=32, help="channels of the first layers")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--out", type=Path, default=None, help="where to write the numbers as JSON")
+    add_training(parser, epochs=8)
     args = parser.parse_args()
     began = time.monotonic()
     (x, y), (test_x, test_y) = read_images(args.data, args.limit, args.device)

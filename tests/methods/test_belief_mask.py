@@ -20,9 +20,11 @@ from proofmap.core.progress import Silent
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, names_no_pool, with_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
-from proofmap.methods.masks.belief import BeliefProblem, ReadyBeliefMask, thresholds, top_share
+from proofmap.methods.masks.belief import BeliefProblem, ReadyBeliefMask
+from proofmap.methods.masks.belief_terms import thresholds, top_share
 from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
+from proofmap.methods.method import Cost
 from proofmap.metrics.roughness import roughness
 from proofmap.plugins.provenance import provenance
 from tests.toys import MEAN, STD, drawn, normal, pixels
@@ -231,7 +233,23 @@ def test_presets_and_passes() -> None:
     assert BeliefMask() == BeliefMask.preset("fast") and BeliefMask().cost(2).passes <= 400
     thorough = make_method("belief-mask:preset=thorough")
     assert isinstance(thorough, BeliefMask) and thorough.steps == 200
-    assert thorough.cost(1).passes == 600
+    assert thorough.cost(1) == Cost(forward=2, gradient=600)
+
+
+def test_the_cost_counts_every_pass_and_those_to_begin() -> None:
+    seen = 0
+
+    def counting(x: Tensor) -> Tensor:
+        nonlocal seen
+        seen += len(x)
+        return x.flatten(2).mean(dim=2)
+
+    ready = BeliefMask(passes=7, fills=("gray", "noise"), grid=4).prepare(
+        Classifier(counting, size=8, batch_size=16)
+    )
+    seen = 0
+    ready(torch.rand(2, 3, 8, 8), torch.tensor([[0, 1], [1, 2]]))
+    assert seen == 2 * ready.cost(2).passes == 4 * (2 + 6)
 
 
 def test_fills_are_written_with_a_plus() -> None:

@@ -211,3 +211,10 @@ def test_the_top_label_is_that_of_the_label_set(images: Tensor) -> None:
 def test_cheating_is_label_free_and_as_random_as_what_it_wraps() -> None:
     assert TopLabel.wrap("gradient").label_free and not TopLabel.wrap("gradient").stochastic
     assert TopLabel.wrap("random").stochastic
+
+
+@pytest.mark.parametrize("name", ["inverse", "blurred", "top-label"])
+def test_a_wrapper_needs_what_the_method_inside_needs(name: str) -> None:
+    assert make_method(f"{name}:random").needs == frozenset()
+    assert make_method(f"{name}:iba").needs == {"gradients", "layer", "distractors"}
+    assert make_method(f"{name}:inverse:chefer").needs == make_method("chefer").needs != frozenset()

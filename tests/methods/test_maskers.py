@@ -17,7 +17,7 @@ from proofmap import InputError
 from proofmap.classifier import Classifier
 from proofmap.core.inputs import Rows
 from proofmap.methods import make_method, train_masker
-from proofmap.methods.maskers.belief import BeliefObjective, belief_errors, standardised_cams
+from proofmap.methods.maskers.belief import BeliefObjective, standardised_cams
 from proofmap.methods.maskers.features import find_scales, read_features
 from proofmap.methods.maskers.file import Header, net_digest, read_header
 from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
@@ -26,6 +26,7 @@ from proofmap.methods.maskers.optimiser import SGD, Adam
 from proofmap.methods.maskers.phang import PhangCA, PhangFix
 from proofmap.methods.maskers.real_time import RealTimeObjective
 from proofmap.methods.maskers.training import KINDS, Training
+from proofmap.methods.masks.belief_terms import belief_errors
 from proofmap.models import load_classifier
 from proofmap.testing.nets import counted_classifier
 from tests.toys import MEAN, STD, conv_classifier, conv_net, drawn, linear_classifier, pixels

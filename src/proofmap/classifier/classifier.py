@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier.fingerprint import fingerprint_of
+from proofmap.classifier.first_look import labels_of, on_noise
 from proofmap.classifier.frozen import freeze
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
+from proofmap.classifier.label_set import chosen_labels, outside_of
 from proofmap.classifier.memory import probe_batch_sizes
 from proofmap.classifier.module import LogitsModule
 from proofmap.classifier.outputs import (
@@ -28,7 +30,7 @@ from proofmap.classifier.view import copied, device_of, dtype_of, state_of, view
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures
-from proofmap.core.labels import LabelRule, label_index
+from proofmap.core.labels import LabelRule
 from proofmap.core.pictures import Fit, Interpolation
 from proofmap.core.text import counted
 
@@ -123,7 +125,7 @@ class Classifier:
         self._fixed_batches = None if batch_size is None else (batch_size, batch_size)
         self._batches: tuple[BatchSize, BatchSize] | None = None
 
-        width = self._probe_outputs()
+        width = labels_of(self, self.inputs, self.device, self.outputs)
         self.names: tuple[str, ...] = names_of(names, width, one_output=self.one_output)
         if isinstance(label_set, str) and label_set != "all":
             raise InputError(f"label_set must be 'all' or a list of names or indices, not {label_set!r}")
@@ -265,7 +267,11 @@ class Classifier:
         out = out.float()
         if not self._checked:
             check_finite(out)
-            check_declaration(out.detach(), self.outputs, self._on_noise)
+            check_declaration(
+                out.detach(),
+                self.outputs,
+                lambda: on_noise(self.net, self.inputs, self.device, self.dtype),
+            )
             self._checked, self.one_output = True, out.shape[1] == 1
         return as_logits(out, self.outputs)
 
@@ -309,35 +315,6 @@ class Classifier:
         """The images on this classifier's device, or an error that says what is wrong with them."""
         self.refresh()
         return self.inputs.check(images).to(self.device, torch.float32)
-
-    def _probe_outputs(self) -> int:
-        with torch.no_grad():
-            try:
-                ramp = self.inputs.probe().to(self.device)
-                pair = self(torch.cat([self.blank(1), ramp]))
-                alone = self(ramp)
-            except ModelError:
-                raise
-            except Exception as error:
-                raise ModelError(
-                    f"the net fails on two {self.inputs.noun} of shape ({', '.join(map(str, self.inputs.shape))}): "
-                    f"{type(error).__name__}: {error}. {self.inputs.shape_hint()}"
-                ) from error
-        if self.outputs == "sigmoid-probabilities":  # a probability near 1 has a logit that rounding moves
-            pair, alone = pair.sigmoid(), alone.sigmoid()
-        if bool((pair[1:] - alone).abs().max() > 0.01 * (1 + alone.abs().max())):
-            raise ModelError(
-                "the net's output for an image depends on the other images of its batch, so f(x, a) is not defined. "
-                "Look for a batch-norm without running statistics (track_running_stats=False)."
-            )
-        return pair.shape[1]
-
-    def _on_noise(self) -> Tensor:
-        """What the net returns for four inputs of loud noise, with its graph."""
-        noise = torch.randn(4, *self.inputs.shape, generator=torch.Generator().manual_seed(0))
-        with torch.enable_grad():
-            out: Tensor = self.net((10 * noise).to(self.device, self.dtype).requires_grad_(True))
-        return out.float()
 
     # ---- faster views ---------------------------------------------------------------------------------------
 
@@ -410,24 +387,9 @@ class Classifier:
         return {**self.__dict__, "_original": None}
 
     def _set_labels(self, label_set: Sequence[int | str], renormalise: bool | None) -> None:
-        members = sorted({label_index(a, self.names) for a in label_set})
-        if not members:
-            raise InputError("label_set is empty; name at least one label")
-        if renormalise is None:
-            renormalise = len(members) < len(self.names) and not self.independent
-        if renormalise and self.independent:
-            raise InputError(
-                f"renormalise is for a softmax: with outputs={self.outputs!r} the labels are independent, and f of one does not "
-                "depend on which others count. Leave renormalise out."
-            )
-        self.label_set: tuple[int, ...] = tuple(members)
-        self.renormalise = renormalise
-        self._outside: Tensor | None = None
-        if renormalise and len(members) < len(self.names):
-            self._outside = torch.full(
-                (len(self.names),), -torch.inf, device=self.device, dtype=torch.float32
-            )
-            self._outside[members] = 0.0
+        self.label_set, self.renormalise = chosen_labels(label_set, self.names, self.outputs, renormalise)
+        outside = outside_of(self.label_set, len(self.names), self.device)
+        self._outside = outside if self.renormalise else None
 
     def __repr__(self) -> str:
         kind = f"{len(self.label_set)} of {counted(len(self.names), 'label')}" + (

@@ -37,6 +37,7 @@ from proofmap.core.pictures import RESULTS
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
 from proofmap.data.specs import photographs
+from proofmap.fills import names_no_pool
 from proofmap.judging import proof_metrics
 from proofmap.metrics.metric import prepare_metrics
 from proofmap.models import DEFAULT_MODEL
@@ -87,6 +88,7 @@ def explain(
         classifier = classifier.fitting(check_fit(fit))
     if label_set is not None:
         classifier = classifier.restricted(split_list(label_set), renormalise=renormalise)
+    _check_methods(classifier, chosen)
     (block,) = load_blocks(photos, classifier, block_size=len(photos))
     if not block.indices:
         raise pm.InputError(block.failures[0].reason)
@@ -149,6 +151,13 @@ def _free_folder(out: Path | None, force: bool) -> Path:
 
 def _has_results(folder: Path) -> bool:
     return any((folder / name).exists() for name in (*RESULTS, "report.html", "maps.safetensors"))
+
+
+def _check_methods(classifier: pm.Classifier, methods: Sequence[pm.Method]) -> None:
+    """Refuse what a method cannot do on this net before any time is told; those with distractors are made ready with them."""
+    for method in methods:
+        if "distractors" not in method.needs and not names_no_pool(method):
+            method.prepare(classifier)
 
 
 def _tell_time(

@@ -84,8 +84,9 @@ def _width() -> int:
 
 def _record(kind: type[Plugin]) -> dict[str, Any]:
     """A plug-in as plain data: what it states about itself, its shortcuts and its settings."""
+    needs = getattr(kind, "needs", ())
     stated = {
-        "needs": sorted(getattr(kind, "needs", ())),
+        "needs": [] if isinstance(needs, property) else sorted(needs),
         "kind": getattr(kind, "kind", "") or None,
         "per": getattr(kind, "per", None),
         "better": {True: "higher", False: "lower"}.get(getattr(kind, "higher_is_better", None)),  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 
@@ -114,3 +115,12 @@ def _csv_cell(cell: object) -> object:
     except ValueError:
         return f"'{cell}"
     return cell
+
+
+def near_names(name: str, known: Iterable[str], most: int = 2) -> str:
+    """The known names that one was probably meant to be, in words; empty where none is like it.
+
+    >>> near_names("grad-cm", ["grad-cam", "edges"]), near_names("xyz", ["random"])
+    ("'grad-cam'", '')
+    """
+    return " or ".join(map(repr, difflib.get_close_matches(name, list(known), n=most)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Pictures
 from proofmap.core.labels import canonical_name
-from proofmap.core.text import counted
+from proofmap.core.text import counted, near_names
 
 
 class Dataset(ABC):
@@ -197,8 +196,8 @@ def choose_names(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     where = {name: i for i, name in enumerate(names)}
     for name in wanted:
         if name not in where:
-            close = difflib.get_close_matches(name, where, n=2)
-            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {_some(names)}"
+            near = near_names(name, where)
+            hint = f"did you mean {near}?" if near else f"there are {_some(names)}"
             raise InputError(f"no picture is named {name!r}; {hint}")
     return [where[name] for name in wanted]
 

@@ -13,7 +13,6 @@ written, brackets and all, is taken as it is written.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.pictures import find_images
+from proofmap.core.text import near_names
 from proofmap.data.arrays import array_file, cifar10, cifar100
 from proofmap.data.dataset import Dataset
 from proofmap.data.folders import ImageFiles, image_csv, image_folder, printable
@@ -201,8 +201,8 @@ def _split_options(rest: str, spec: str) -> tuple[str, dict[str, str]]:
 
 
 def _unknown(kind: str) -> InputError:
-    close = difflib.get_close_matches(kind, _KINDS, n=2)
-    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    near = near_names(kind, _KINDS)
+    hint = f" Did you mean {near}?" if near else ""
     return InputError(f"there is no kind of dataset {kind!r}.{hint} Known are: {', '.join(_KINDS)}")
 
 

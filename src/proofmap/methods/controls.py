@@ -18,13 +18,22 @@ from proofmap.methods.method import METHODS, Cost, Family, Method, ReadyMethod
 from proofmap.plugins.settings import setting
 
 
+@dataclass(frozen=True, kw_only=True)
+class Blind(Method):
+    """A control that never looks at the net."""
+
+    family: ClassVar[Family] = "control"
+
+    def cost(self, labels: int) -> Cost:
+        return Cost()
+
+
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class Random(Method):
+class Random(Blind):
     """Independent standard normal values at every pixel; one map for all labels unless ``per_label``."""
 
     name: ClassVar[str] = "random"
-    family: ClassVar[Family] = "control"
     description: ClassVar[str] = "independent Gaussian noise"
     per_label: bool = setting(False, "a map of its own for each label")
     seed_offset: int = setting(0, "other maps for the same seed")
@@ -34,9 +43,6 @@ class Random(Method):
     @property
     def label_free(self) -> bool:  # type: ignore[override]
         return not self.per_label
-
-    def cost(self, labels: int) -> Cost:
-        return Cost()
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
@@ -53,21 +59,17 @@ class Random(Method):
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class CenteredGaussian(Method):
+class CenteredGaussian(Blind):
     """An isotropic Gaussian bump in the middle: photographers put things there.
 
     Only the order of distances matters for curves; ``sigma``, a share of the shorter side, is for display.
     """
 
     name: ClassVar[str] = "centered-gaussian"
-    family: ClassVar[Family] = "control"
     description: ClassVar[str] = "a bump in the middle of the picture"
     sigma: float = setting(0.25, "width of the bump, a share of the shorter side; for display", above=0)
 
     label_free = True
-
-    def cost(self, labels: int) -> Cost:
-        return Cost()
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
@@ -80,7 +82,7 @@ class CenteredGaussian(Method):
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class Edges(Method):
+class Edges(Blind):
     """Where the input changes: the size of its gradient, by Sobel's filter.
 
         M(p) = sqrt( sum over channels and axes of (D x)^2 ),      D = (1, 0, -1) / 2 along the axis, (1, 2, 1) / 4 across it
@@ -90,7 +92,6 @@ class Edges(Method):
     """
 
     name: ClassVar[str] = "edges"
-    family: ClassVar[Family] = "control"
     reference: ClassVar[str] = "Adebayo et al. 2018"
     description: ClassVar[str] = "an edge detector: where the input changes, whatever the net"
     sigma: float = setting(0.0, "blur before edges are looked for, in positions; 0: none", least=0)
@@ -102,9 +103,6 @@ class Edges(Method):
         if not inputs.has_neighbours:
             raise InputError(f"{inputs.noun} have no edges: their {inputs.position_noun} have no neighbours")
         return super().prepare(classifier)
-
-    def cost(self, labels: int) -> Cost:
-        return Cost()
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress

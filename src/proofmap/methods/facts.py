@@ -96,7 +96,7 @@ def facts_of(kind: type[Method]) -> MethodFacts:
         label_free=_stated(kind, method, "label_free", bool(inner)),
         signed=_stated(kind, method, "signed", bool(inner)),
         stochastic=_stated(kind, method, "stochastic", bool(inner)),
-        needs=tuple(sorted(kind.needs)),
+        needs=_needs(kind),
         reference=kind.reference,
     )
 
@@ -108,6 +108,12 @@ def by_family() -> Iterator[tuple[str, list[MethodFacts]]]:
         members = [facts for facts in known if facts.family == family]
         if members:
             yield title, members
+
+
+def _needs(kind: type[Method]) -> tuple[str, ...]:
+    """What a class needs; nothing of its own where it is that of a method inside."""
+    of_class: object = kind.needs
+    return tuple(sorted(of_class)) if isinstance(of_class, frozenset) else ()
 
 
 def _passes(method: Method, *, wraps: bool) -> Passes | None:

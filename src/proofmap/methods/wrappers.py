@@ -14,7 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.methods.blur import blurred
-from proofmap.methods.method import METHODS, Cost, Family, Method, MethodLike, ReadyMethod, make_method
+from proofmap.methods.method import METHODS, Cost, Family, Method, MethodLike, Need, ReadyMethod, make_method
 from proofmap.plugins.settings import required, setting
 
 
@@ -39,6 +39,10 @@ class Wrapper(Method):
     @property
     def signed(self) -> bool:  # type: ignore[override]
         return self.of.signed
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        return self.of.needs
 
     def prepare(self, classifier: Classifier) -> ReadyWrapper:
         return ReadyWrapper(self, classifier, self.of.prepare(classifier))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from proofmap.metrics.metric import METRICS, RunMetric, RunValue, RunValues
+from proofmap.metrics.metric import METRICS
+from proofmap.metrics.reliability import ScoreMetric
 
 
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
-class RankingAgreement(RunMetric):
+class RankingAgreement(ScoreMetric):
     """Kendall's coefficient of concordance W of each score, with the images as raters of the methods.
 
         W = 12 S / (m^2 (k^3 - k) - m T),    S = sum over methods of (R - mean R)^2
@@ -32,15 +32,8 @@ class RankingAgreement(RunMetric):
     )
     reference: ClassVar[str] = "Kendall and Babington Smith 1939; Tomsett et al. 2020"
 
-    def over_run(self, run: RunValues) -> Sequence[RunValue]:
-        methods = list(run.values.values())
-        scores = [name for name in run.higher_is_better if all(name in values for values in methods)]
-        found = []
-        for name in scores:
-            table = torch.stack([values[name].double().cpu() for values in methods], dim=1)
-            table = table[~table.isnan().any(dim=1)]
-            found.append(RunValue(name, concordance(table), len(table)))
-        return found
+    def of_score(self, values: Tensor) -> float:
+        return concordance(values)
 
 
 def concordance(values: Tensor) -> float:

@@ -57,9 +57,6 @@ class Insertion(GameMetric):
     def pairs(self, judged: Judged) -> Tensor:
         return self.curves(judged).auc
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged)[:, 0]
-
 
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)

@@ -39,9 +39,6 @@ class ConfidenceMetric(Metric):
     def games(self) -> tuple[Game, ...]:
         return (self.game,)
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged)[:, 0]
-
     def pairs(self, judged: Judged) -> Tensor:
         seen = judged.play(self.game)
         return self.compare(seen.f, seen.auc).where(~seen.f.isnan(), torch.nan)

@@ -71,9 +71,6 @@ class SRG(GameMetric):
         least, most = (judged.play(game).auc for game in self.games())
         return least - most
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged)[:, 0]
-
     def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
         drawn = games[self.games()[1]].record()
         return {**drawn, "game": "lerf minus deletion"}

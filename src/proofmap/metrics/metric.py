@@ -51,8 +51,11 @@ class Metric(Plugin):
         return make_metric(spec)
 
     def __call__(self, judged: Judged) -> Tensor:
-        """Values ``(N,)``."""
-        raise NotImplementedError(f"{type(self).__name__} gives no values per image")
+        """Values ``(N,)``; those of each image's first label where :meth:`pairs` alone says them."""
+        values = self.pairs(judged)
+        if values is None:
+            raise NotImplementedError(f"{type(self).__name__} gives no values per image")
+        return values[:, 0]
 
     def pairs(self, judged: Judged) -> Tensor | None:
         """Values ``(N, L)`` behind the per-image ones, where there are any."""

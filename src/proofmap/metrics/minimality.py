@@ -90,9 +90,6 @@ class RegionMetric(Metric):
     def pairs(self, judged: Judged) -> Tensor:
         return self.counts(judged) / judged.inputs.count
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged)[:, 0]
-
     def regions(self, judged: Judged) -> Tensor:
         """The regions themselves ``(N, L, *positions)``, booleans; empty where there is none."""
         keys = streams.image_keys(judged.images, judged.seed, "ties").repeat_interleave(

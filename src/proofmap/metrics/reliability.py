@@ -88,9 +88,22 @@ def two_scores(values: Mapping[str, Tensor], a: str, b: str, run: RunValues) -> 
     return table[~table.isnan().any(dim=1)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScoreMetric(RunMetric):
+    """A metric of a run with one number for each score that all methods have."""
+
+    def over_run(self, run: RunValues) -> Sequence[RunValue]:
+        tables = {name: images_by_methods(run, name) for name in shared_scores(run)}
+        return [RunValue(name, self.of_score(table), len(table)) for name, table in tables.items()]
+
+    def of_score(self, values: Tensor) -> float:
+        """The number for values ``(images, methods)`` of a score, larger = better."""
+        raise NotImplementedError(f"{type(self).__name__} gives no number for a score")
+
+
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
-class InterRater(RunMetric):
+class InterRater(ScoreMetric):
     """Krippendorff's alpha of each score: the images are raters, and rank the methods; see :func:`krippendorff_alpha`."""
 
     name: ClassVar[str] = "inter-rater"
@@ -100,14 +113,13 @@ class InterRater(RunMetric):
     description: ClassVar[str] = "Krippendorff's alpha: whether images rank the methods alike, for each score"
     reference: ClassVar[str] = f"{REFERENCE}; Krippendorff 2004"
 
-    def over_run(self, run: RunValues) -> Sequence[RunValue]:
-        tables = {name: images_by_methods(run, name) for name in shared_scores(run)}
-        return [RunValue(name, inter_rater(table), len(table)) for name, table in tables.items()]
+    def of_score(self, values: Tensor) -> float:
+        return inter_rater(values)
 
 
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
-class InterMethod(RunMetric):
+class InterMethod(ScoreMetric):
     """The mean over pairs of methods of Spearman's correlation of their values over images, for each score.
 
     Near 1, a score is about the images, whichever method made the maps; near 0, it is about the maps.
@@ -120,9 +132,8 @@ class InterMethod(RunMetric):
     description: ClassVar[str] = "Spearman: whether what is easy for one method is for others, for each score"
     reference: ClassVar[str] = REFERENCE
 
-    def over_run(self, run: RunValues) -> Sequence[RunValue]:
-        tables = {name: images_by_methods(run, name) for name in shared_scores(run)}
-        return [RunValue(name, mean_correlation(table), len(table)) for name, table in tables.items()]
+    def of_score(self, values: Tensor) -> float:
+        return mean_correlation(values)
 
 
 @METRICS.register

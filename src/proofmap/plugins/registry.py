@@ -9,8 +9,11 @@ from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
 from proofmap.core.errors import InputError
+from proofmap.core.text import near_names
 
 T = TypeVar("T")
+_SHOWN = 8
+"""Names in a message about one that is not known."""
 
 
 class Registry(Generic[T]):
@@ -48,10 +51,17 @@ class Registry(Generic[T]):
         if name in self._broken:
             raise InputError(self._broken[name])
         if name not in self._known:
-            close = difflib.get_close_matches(name, self._known, n=2)
-            hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
-            raise InputError(f"no {self.kind} is named {name!r}.{hint} Known are: {', '.join(self)}")
+            raise InputError(self._not_known(name))
         return self._known[name]
+
+    def _not_known(self, name: str) -> str:
+        """What was probably meant, and what there is: of many names those that are most alike."""
+        near = near_names(name, self._known)
+        hint = f" Did you mean {near}?" if near else ""
+        nearest = sorted(self, key=lambda known: _unlike(name, known))[:_SHOWN]
+        left = len(self._known) - len(nearest)
+        more = f", and {left} more; proofmap {self.kind}s lists them" if left else ""
+        return f"no {self.kind} is named {name!r}.{hint} Known are: {', '.join(nearest)}{more}"
 
     def __iter__(self) -> Iterator[str]:
         self._ask_plugins()
@@ -73,3 +83,8 @@ class Registry(Generic[T]):
                 if point.name not in self._known:
                     self._broken[point.name] = problem
                 warnings.warn(problem, stacklevel=4)
+
+
+def _unlike(name: str, known: str) -> float:
+    """How little two names have in common, whatever their case: 0 for the same."""
+    return 1 - difflib.SequenceMatcher(None, name.lower(), known.lower()).ratio()

@@ -16,7 +16,6 @@ other plug-ins. The same code reads them from text, from TOML and from Python, c
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +26,7 @@ from types import NoneType
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from proofmap.core.errors import InputError
+from proofmap.core.text import near_names
 from proofmap.plugins.values import READERS, alternatives, fits, number
 
 T = TypeVar("T")
@@ -326,8 +326,8 @@ def check_names(owner: str, given: Iterable[str], known: Sequence[str]) -> None:
     """Refuse settings that are not known, with the nearest one that is."""
     for key in given:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            near = near_names(key, known, most=1)
+            hint = f" Did you mean {near}?" if near else ""
             raise InputError(
                 f"{owner} has no setting {key!r}.{hint} Its settings are: {', '.join(known) or 'none'}"
             )

@@ -35,11 +35,11 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.metrics import proof
 from proofmap.results import tables
-from proofmap.results.html_tables import table_html
 from proofmap.results.records import EvaluationRecord, MethodResult, setting_text
 from proofmap.results.settings_words import distractor_notes
 from proofmap.results.statistics import pooled_interval
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve
+from proofmap.results.tabled import Cells, Table
 
 TARGETS = ("weakest", "strongest")
 """What a method's setting ``target`` says where its areas are a bound."""
@@ -165,10 +165,7 @@ class PairMean:
 
     @property
     def cell(self) -> str:
-        if math.isnan(self.value):
-            return "-"
-        ends = "" if math.isnan(self.low) else f" [{tables.number(self.low)}, {tables.number(self.high)}]"
-        return tables.number(self.value) + ends
+        return tables.with_interval(self.value, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -186,7 +183,7 @@ class MethodBounds:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Bounds(Table):
     """Every method against the bounds, and whether f can be matched. Prints as a table."""
 
     methods: tuple[MethodBounds, ...]
@@ -205,7 +202,7 @@ class Bounds:
             f"no method {method!r} beside the bounds; there are {', '.join(m.method for m in self.methods)}"
         )
 
-    def cells(self) -> tuple[list[str], list[list[str]]]:
+    def cells(self) -> Cells:
         """Header and one row of cells per method."""
         rows = [
             [
@@ -219,13 +216,6 @@ class Bounds:
         ]
         return ["method", "overshoot ↓", "by choice", "shortfall ↓", "by choice"], rows
 
-    def table(self) -> str:
-        """Aligned text with the notes below."""
-        return "\n".join([tables.aligned(*self.cells()), *self.notes])
-
-    def markdown(self) -> str:
-        return tables.markdown(*self.cells(), self.notes)
-
     def csv(self) -> str:
         """One line per method, all decimals."""
         shared = _flat({"matchable": asdict(self.matchable)})
@@ -234,12 +224,6 @@ class Bounds:
     def json(self) -> str:
         """Methods, the share that can be matched, and notes; NaN becomes null."""
         return tables.json_text(asdict(self))
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def _repr_html_(self) -> str:
-        return table_html(*self.cells(), self.notes)
 
 
 def bounds(evaluation: EvaluationRecord, *, seed: int = 0) -> Bounds:

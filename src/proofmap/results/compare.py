@@ -16,7 +16,6 @@ from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.alike import Entry, shared_images, shared_metrics, what_differs
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.html_tables import table_html
 from proofmap.results.paired import (
     fewest_images,
     holm,
@@ -25,6 +24,7 @@ from proofmap.results.paired import (
     sign_flip_p,
     smallest_p,
 )
+from proofmap.results.tabled import Cells, Table
 
 Verdict = Literal["better", "worse", "undecided"]
 
@@ -71,7 +71,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Table):
     """Paired differences, and what to know about them. Prints as a table."""
 
     differences: tuple[Difference, ...]
@@ -83,7 +83,7 @@ class Comparison:
                 return d
         raise InputError(f"{method!r} was not compared with {baseline!r} by {metric!r}")
 
-    def cells(self) -> tuple[list[str], list[list[str]]]:
+    def cells(self) -> Cells:
         """Header and one row of cells per difference."""
         header = [
             "metric",
@@ -104,9 +104,9 @@ class Comparison:
             [
                 f"{d.metric} {'↑' if d.higher_is_better else '↓'}",
                 d.method,
-                _places(d.value),
+                places(d.value),
                 d.baseline,
-                _places(d.baseline_value),
+                places(d.baseline_value),
                 signed(d.difference),
                 "-" if math.isnan(d.low) else f"[{signed(d.low)}, {signed(d.high)}]",
                 str(d.n),
@@ -120,13 +120,6 @@ class Comparison:
         ]
         return header, rows
 
-    def table(self) -> str:
-        """Aligned text with the notes below."""
-        return "\n".join([tables.aligned(*self.cells()), *self.notes])
-
-    def markdown(self) -> str:
-        return tables.markdown(*self.cells(), self.notes)
-
     def csv(self) -> str:
         """One line per difference, all decimals."""
         return tables.records_csv([d.record() for d in self.differences])
@@ -135,12 +128,6 @@ class Comparison:
         """Differences and notes; NaN becomes null."""
         record = {"differences": [d.record() for d in self.differences], "notes": list(self.notes)}
         return tables.json_text(record)
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def _repr_html_(self) -> str:
-        return table_html(*self.cells(), self.notes)
 
 
 def compare(
@@ -331,8 +318,13 @@ def _image_notes(method: Entry, against: Entry) -> list[str]:
     ]
 
 
-def _places(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.3f}".removeprefix("0")
+def places(value: float) -> str:
+    """Three decimals, without the leading zero.
+
+    >>> places(0.25), places(-0.5), places(1.25)
+    ('.250', '-.500', '1.250')
+    """
+    return signed(value).removeprefix("+")
 
 
 def signed(value: float) -> str:

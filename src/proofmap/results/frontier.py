@@ -17,8 +17,8 @@ from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.compare import Comparison, compare
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.html_tables import table_html
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
+from proofmap.results.tabled import Cells, Table
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Frontier:
+class Frontier(Table):
     """Every method with its place. Prints as a table, the frontier first."""
 
     scores: tuple[str, ...]
@@ -48,17 +48,10 @@ class Frontier:
         """The methods that none dominates."""
         return tuple(place.method for place in self.places if place.on_frontier)
 
-    def cells(self) -> tuple[list[str], list[list[str]]]:
+    def cells(self) -> Cells:
         """Header and one row of cells per method."""
         rows = [[p.method, *map(tables.number, p.means), _words(p)] for p in self.places]
         return ["method", *self.scores, "place"], rows
-
-    def table(self) -> str:
-        """Aligned text with the notes below."""
-        return "\n".join([tables.aligned(*self.cells()), *self.notes])
-
-    def markdown(self) -> str:
-        return tables.markdown(*self.cells(), self.notes)
 
     def csv(self) -> str:
         """One line per method, all decimals."""
@@ -67,12 +60,6 @@ class Frontier:
     def json(self) -> str:
         """Methods and notes; NaN becomes null."""
         return tables.json_text(asdict(self))
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def _repr_html_(self) -> str:
-        return table_html(*self.cells(), self.notes)
 
     def _record(self, place: Place) -> dict[str, object]:
         means = dict(zip(self.scores, place.means, strict=True))

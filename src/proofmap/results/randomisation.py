@@ -11,7 +11,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.metrics.similarity import SIMILARITIES
 from proofmap.results import tables
-from proofmap.results.html_tables import table_html
+from proofmap.results.tabled import Cells, Tables
 
 Order = Literal["cascading", "bottom-up", "independent", "last", "labels"]
 Verdict = Literal["passes", "fails", "undecided"]
@@ -49,7 +49,7 @@ class SanityLine:
     n: int
 
     def __str__(self) -> str:
-        return _with_interval(self.value, self.low, self.high)
+        return tables.with_interval(self.value, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class MethodVerdict:
 
 
 @dataclass(frozen=True)
-class SanityChecks:
+class SanityChecks(Tables):
     """What sanity checks found about methods. Prints as two tables.
 
     Attributes:
@@ -114,7 +114,7 @@ class SanityChecks:
             return MethodVerdict(method, "passes", what)
         return MethodVerdict(method, "undecided", f"{what}; more images may tell")
 
-    def tables(self) -> list[tuple[list[str], list[list[str]]]]:
+    def tables(self) -> list[Cells]:
         """Header and rows: every step, with what two images have in common anyway; then the verdicts."""
         rows = []
         for method in self.methods:
@@ -131,14 +131,6 @@ class SanityChecks:
             (["method", "verdict", "why"], verdicts),
         ]
 
-    def table(self) -> str:
-        """Aligned text with the notes below."""
-        return "\n".join(["\n\n".join(tables.aligned(*cells) for cells in self.tables()), *self.notes])
-
-    def markdown(self) -> str:
-        steps, verdicts = self.tables()
-        return "\n\n".join([tables.markdown(*steps), tables.markdown(*verdicts, self.notes)])
-
     def csv(self) -> str:
         """One line per number, all decimals."""
         return tables.records_csv(
@@ -154,13 +146,6 @@ class SanityChecks:
             "notes": list(self.notes),
         }
         return tables.json_text(record)
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def _repr_html_(self) -> str:
-        steps, verdicts = self.tables()
-        return table_html(*steps, ()) + table_html(*verdicts, self.notes)
 
 
 def sanity_notes(
@@ -183,11 +168,3 @@ def sanity_notes(
 def _ends(line: SanityLine) -> tuple[float, float]:
     """The interval; the value itself where one image tells no spread."""
     return (line.value, line.value) if math.isnan(line.low) else (line.low, line.high)
-
-
-def _with_interval(value: float, low: float, high: float) -> str:
-    if math.isnan(value):
-        return "-"
-    return tables.number(value) + (
-        "" if math.isnan(low) else f" [{tables.number(low)}, {tables.number(high)}]"
-    )

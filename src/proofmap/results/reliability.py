@@ -28,7 +28,7 @@ from proofmap.metrics.reliability import (
 )
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.html_tables import table_html
+from proofmap.results.tabled import Cells, Tables
 
 RELIABLE = 0.65
 """An alpha that Tomsett et al. call reliable."""
@@ -47,17 +47,11 @@ class Number:
     n: int
 
     def __str__(self) -> str:
-        if math.isnan(self.value):
-            return "-"
-        interval = "" if math.isnan(self.low) else f" [{tables.number(self.low)}, {tables.number(self.high)}]"
-        return f"{tables.number(self.value)}{interval}"
-
-
-Cells = tuple[list[str], list[list[str]]]
+        return tables.with_interval(self.value, self.low, self.high)
 
 
 @dataclass(frozen=True)
-class Reliability:
+class Reliability(Tables):
     """What a run says about its metrics and the order of its methods. Prints as four tables.
 
     Attributes:
@@ -117,16 +111,6 @@ class Reliability:
             (["wins over", *self.order], duels),
         ]
 
-    def table(self) -> str:
-        """Aligned text with the notes below."""
-        return "\n".join(["\n\n".join(tables.aligned(*cells) for cells in self.tables()), *self.notes])
-
-    def markdown(self) -> str:
-        *first, last = self.tables()
-        return "\n\n".join(
-            [*(tables.markdown(*cells) for cells in first), tables.markdown(*last, self.notes)]
-        )
-
     def csv(self) -> str:
         """One line per number, all decimals."""
         return tables.records_csv([asdict(number) for number in self._numbers()])
@@ -143,13 +127,6 @@ class Reliability:
 
     def _numbers(self) -> tuple[Number, ...]:
         return (*self.metrics, *self.consistency, *self.ranks, *self.wins)
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def _repr_html_(self) -> str:
-        *first, last = self.tables()
-        return "".join([*(table_html(*cells, ()) for cells in first), table_html(*last, self.notes)])
 
 
 def reliability(

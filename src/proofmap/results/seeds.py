@@ -17,8 +17,9 @@ from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.alike import Entry, shared_metrics, what_differs
+from proofmap.results.compare import places
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.html_tables import table_html
+from proofmap.results.tabled import Cells, Table
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class SeedLine:
 
 
 @dataclass(frozen=True)
-class SeedSpread:
+class SeedSpread(Table):
     """Scores over seeds. Prints as a table."""
 
     lines: tuple[SeedLine, ...]
@@ -64,7 +65,7 @@ class SeedSpread:
                 return line
         raise InputError(f"{method!r} has no score {metric!r} in all of the evaluations")
 
-    def cells(self) -> tuple[list[str], list[list[str]]]:
+    def cells(self) -> Cells:
         """Header and one row of cells per method and score."""
         header = [
             "metric",
@@ -81,20 +82,13 @@ class SeedSpread:
             [
                 f"{line.metric} {'↑' if line.higher_is_better else '↓'}",
                 line.method,
-                *(_places(v) for v in (line.value, line.spread, line.least, line.greatest, line.per_image)),
+                *(places(v) for v in (line.value, line.spread, line.least, line.greatest, line.per_image)),
                 "-" if math.isnan(line.share) else f"{line.share:.0%}",
                 str(line.n),
             ]
             for line in self.lines
         ]
         return header, rows
-
-    def table(self) -> str:
-        """Aligned text with the notes below."""
-        return "\n".join([tables.aligned(*self.cells()), *self.notes])
-
-    def markdown(self) -> str:
-        return tables.markdown(*self.cells(), self.notes)
 
     def csv(self) -> str:
         """One line per method and score, all decimals."""
@@ -103,12 +97,6 @@ class SeedSpread:
     def json(self) -> str:
         """Lines and notes; NaN becomes null."""
         return tables.json_text({"lines": [line.record() for line in self.lines], "notes": list(self.notes)})
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def _repr_html_(self) -> str:
-        return table_html(*self.cells(), self.notes)
 
 
 ENOUGH = 1 / 3
@@ -200,13 +188,3 @@ def _notes(
             f"one seed is not enough for {names}: quote the mean over seeds, or let the method draw more"
         )
     return told
-
-
-def _places(value: float) -> str:
-    return (
-        "-"
-        if math.isnan(value)
-        else f"{value:.3f}".replace("0.", ".", 1)
-        if abs(value) < 1
-        else f"{value:.3f}"
-    )

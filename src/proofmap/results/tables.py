@@ -379,11 +379,14 @@ def _without_nan(value: object) -> object:
 
 
 def _score_cell(score: Score, with_n: bool) -> str:
-    if math.isnan(score.value):
-        return "-"
-    # one image has no spread
-    interval = "" if math.isnan(score.low) else f" [{number(score.low)}, {number(score.high)}]"
-    return f"{number(score.value)}{interval}" + (f" n={score.n}" if with_n else "")
+    size = f" n={score.n}" if with_n and not math.isnan(score.value) else ""
+    return with_interval(score.value, score.low, score.high) + size
+
+
+def with_interval(value: float, low: float, high: float) -> str:
+    """``.84 [.80, .88]``; the value alone where there is no interval, as of one image."""
+    interval = "" if math.isnan(value) or math.isnan(low) else f" [{number(low)}, {number(high)}]"
+    return number(value) + interval
 
 
 def number(value: object) -> str:

@@ -21,7 +21,6 @@ name = "smooth mask"
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +33,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Inputs
 from proofmap.core.pictures import Fit
+from proofmap.core.text import near_names
 from proofmap.methods.control_rows import control_rows
 from proofmap.methods.method import Method, MethodLike, make_method
 from proofmap.metrics.metric import Metric, make_metric
@@ -243,8 +243,8 @@ def _known(table: Mapping[str, Any], kind: type, what: str) -> None:
     known = [f.name for f in fields(kind)]
     for key in table:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
+            near = near_names(key, known, most=1)
+            hint = f"; did you mean {near}?" if near else f"; known are {', '.join(known)}"
             raise InputError(f"{what} has no setting {key!r}{hint}")
 
 

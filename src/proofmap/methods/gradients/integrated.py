@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.progress import Progress, Task
-from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.fills import Fill, Gray
+from proofmap.methods.gradients.baseline import DRAWS_HELP, BaselineMethod, ReadyBaselineMethod
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels
 from proofmap.methods.gradients.points import Each, blocks, sums_over_points
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Family, Need
 from proofmap.methods.sum_rule import check_sums
 from proofmap.plugins.settings import setting
 
@@ -39,7 +39,7 @@ def path(rule: Rule, steps: int) -> tuple[Tensor, Tensor]:
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class IntegratedGradients(Method):
+class IntegratedGradients(BaselineMethod):
     """(x - x') * integral over t in [0, 1] of d logit_a / d x at x' + t (x - x') (Sundararajan et al. 2017).
 
     x' is the baseline, any fill: ``gray`` (the mean colour, zero for the net), ``gray:color=0`` (black), ``blur``, ...; a random
@@ -70,17 +70,8 @@ class IntegratedGradients(Method):
     baseline: Fill = setting(Gray(), "where the way begins")
     steps: int = setting(50, "gradients on each way", least=1)
     rule: Rule = setting("gauss-legendre", "where they are taken: Gauss-Legendre, or equal steps")
-    draws: int = setting(1, "baselines drawn, where they are random", least=1)
+    draws: int = setting(1, DRAWS_HELP, least=1)
     channels: Channels = setting("sum", CHANNELS_HELP)
-
-    @property
-    def stochastic(self) -> bool:  # type: ignore[override]
-        return self.baseline.random
-
-    @property
-    def ways(self) -> int:
-        """Baselines of an image; one is enough for a fill that is not random."""
-        return self.draws if self.baseline.random else 1
 
     def prepare(self, classifier: Classifier) -> ReadyIntegratedGradients:
         return ReadyIntegratedGradients(self, classifier, self.baseline.prepare(classifier))
@@ -90,18 +81,14 @@ class IntegratedGradients(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyIntegratedGradients(ReadyMethod):
+class ReadyIntegratedGradients(ReadyBaselineMethod):
     """Integrated gradients of one net, with its baseline ready."""
 
     method: IntegratedGradients
-    baseline: ReadyFill
-
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "baseline": self.baseline.record()}
 
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
         own, ways, inputs = self.method, self.method.ways, self.classifier.inputs
-        keys = [streams.image_keys(images, seed, way, "integrated-gradients") for way in range(ways)]
+        keys = self.keys_of_ways(images, seed)
         maps, sums, changes = [], [], []
         with progress.task(own.name, labels.numel() * own.steps * ways) as task:
             for some in blocks(len(images), self.classifier, own.steps * ways):

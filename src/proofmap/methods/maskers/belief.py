@@ -33,13 +33,20 @@ from proofmap.methods.cams import GradCAM
 from proofmap.methods.maskers.features import Scale
 from proofmap.methods.maskers.nets import BeliefNet, resized
 from proofmap.methods.maskers.objective import Batch, Objective, Recipe
-from proofmap.methods.masks.belief import thresholds, top_share
+from proofmap.methods.masks.belief_terms import (
+    BELIEVED,
+    FORCE,
+    LARGEST,
+    belief_errors,
+    thresholds,
+    top_share,
+    yielding,
+)
 from proofmap.methods.masks.engine import HALF_SCALE
 from proofmap.methods.masks.terms import shrunk, total_variation, upsampling
 from proofmap.methods.method import ReadyMethod
 
 _LIKELY, _SHARES, _FILLS = 3, 4, 3
-_BELIEVED, _FLOOR, _FORCE, _SLACK, _SHARE = 0.01, 0.0005, 0.5, 0.1, 20.0
 _SMOOTH, _TEMPERATURE = 0.02, 0.3
 
 
@@ -99,15 +106,14 @@ class BeliefObjective(Objective):
             now = said.detach().exp()
             areas = now.mean(dim=2).clamp_min(1e-6)
             errors = belief_errors(areas, f)
-            weight = (now / areas[..., None]).clamp_max(_SHARE)
-            losses = (errors.clamp(-_FORCE, _FORCE)[..., None] * weight * said).mean(dim=(1, 2))
+            weight = (now / areas[..., None]).clamp_max(LARGEST)
+            losses = (errors.clamp(-FORCE, FORCE)[..., None] * weight * said).mean(dim=(1, 2))
             far = errors.abs().mean(dim=1)
-            yielding = 1 / (1 + (far / _SLACK) ** 2)
-            losses = losses + _SMOOTH * yielding * total_variation(maps.sigmoid())
+            losses = losses + _SMOOTH * yielding(far) * total_variation(maps.sigmoid())
             (gradient,) = torch.autograd.grad(self.scale * losses.sum(), maps)
         self.told = ("|log A - log f|", far.mean())
         size = gradient.square().mean(dim=(1, 2), keepdim=True).sqrt()
-        wanted = balance(f) * (far / _FORCE).clamp_max(1.0)
+        wanted = balance(f) * (far / FORCE).clamp_max(1.0)
         pull = gradient / size.clamp_min(1e-20) * wanted[:, None, None]
         return pull.where(size.isfinite(), 0.0)  # half precision overflows
 
@@ -134,25 +140,13 @@ class BeliefObjective(Objective):
         return said.gather(1, told[:, None])[:, 0].view(pairs, _FILLS, _SHARES)
 
 
-def belief_errors(areas: Tensor, f: Tensor) -> Tensor:
-    """log A - log f ``(P, K)`` for areas ``(P, K)``; zero for labels that are hardly believed and not proved either.
-
-    >>> belief_errors(torch.tensor([[0.5], [0.001]]), torch.tensor([0.5, 0.005]))
-    tensor([[0.],
-            [0.]])
-    """
-    f = f[:, None]
-    errors = areas.log() - f.clamp_min(_FLOOR).log()
-    return errors.masked_fill((f < _BELIEVED) & (errors < 0), 0.0)
-
-
 def balance(f: Tensor) -> Tensor:
     """Weights ``(P,)`` of mean 1 by which labels that are believed (f >= .01) count as much as all others together.
 
     >>> balance(torch.tensor([0.9, 0.001, 0.001, 0.001]))
     tensor([2.0000, 0.6667, 0.6667, 0.6667])
     """
-    believed = f >= _BELIEVED
+    believed = f >= BELIEVED
     share = believed.float().mean().clamp(1 / (2 * len(f)), 1 - 1 / (2 * len(f)))
     return torch.where(believed, 0.5 / share, 0.5 / (1 - share))
 

@@ -33,10 +33,11 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput, check_differentiable
+from proofmap.methods.masks.belief_terms import FORCE, LARGEST, belief_errors, thresholds, top_share, yielding
 from proofmap.methods.masks.engine import Problem, Slots
 from proofmap.methods.masks.precision import Precision, chosen_precision
 from proofmap.methods.masks.ready import (
@@ -53,10 +54,8 @@ from proofmap.plugins.settings import setting
 
 Target = Literal["f", "strongest", "weakest"]
 
-_BELIEVED, _FLOOR = 0.01, 0.0005
-"""Labels with less than the first are not strengthened; no proof is pushed below the second."""
-_GAIN, _FORCE, _SLACK, _SHARE = 2.0, 0.5, 0.1, 20.0
-"""c_k per error; the largest c_k; the error at which smoothing has half its weight; the largest F_k / A_k."""
+_GAIN = 2.0
+"""c_k per error."""
 _PARTS = 5
 """Equal parts of the curve whose latest values are remembered."""
 _SPREAD = 2.0
@@ -65,8 +64,6 @@ _UNMOVED = 1e-6
 """What f may move by, relatively, where a net ignores its input: rounding."""
 _LEAST_STEPS = 20
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_MANY = 20_000
-"""Positions from which quantiles are taken on every second one along each axis."""
 
 
 @METHODS.register
@@ -135,7 +132,11 @@ class BeliefMask(Method):
         return ReadyBeliefMask(self, classifier, dtype, ready, _first_maps(classifier))
 
     def cost(self, labels: int) -> Cost:
-        return Cost(gradient=labels * self.steps * len(self.fills))
+        return self.cost_with(len(self.fills), labels)
+
+    def cost_with(self, fills: int, labels: int) -> Cost:
+        """Where so many of the fills are possible. Two passes begin each label: one says f, one makes the map to start from."""
+        return Cost(forward=2 * labels, gradient=labels * self.steps_with(fills) * fills)
 
 
 def _possible(fills: tuple[Fill, ...], inputs: Inputs) -> tuple[Fill, ...]:
@@ -173,13 +174,10 @@ class ReadyBeliefMask(ReadyMaskMethod):
         return {**super().record(), "fills": fills, "start": start}
 
     def cost(self, labels: int) -> Cost:
-        return Cost(gradient=labels * self.settings.steps_with(len(self.fills)) * len(self.fills))
+        return self.settings.cost_with(len(self.fills), labels)
 
     def problem(self, fast: Classifier) -> BeliefProblem:
         return BeliefProblem(self.settings, self.classifier, fast, self.fills, self.start)
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        return self.each_mask(images, labels, seed=seed, progress=progress)[:, :, 0]
 
 
 class BeliefProblem(Problem):
@@ -246,7 +244,7 @@ class BeliefProblem(Problem):
         log_p = self.fast.log_f(logits).view(*shares.shape, -1)
         log_f = log_p.gather(2, slots["labels"].view(-1, 1, 1).expand(*shares.shape, 1))[..., 0]
         now = log_f.detach().exp()
-        weight = (now / self.remember(now, shares, slots)).clamp_max(_SHARE)
+        weight = (now / self.remember(now, shares, slots)).clamp_max(LARGEST)
         loss = (self.control(slots) * weight * log_f).mean(dim=1)  # d F = F d log F
         if self.settings.smoothness > 0 and self.settings.target == "f" and self.inputs.has_neighbours:
             rough = total_variation(maps.sigmoid(), axes=len(self.axes))
@@ -276,75 +274,21 @@ class BeliefProblem(Problem):
         """A ``(P, K)``: the mean over the parts of the curve that were seen."""
         return slots["curve"].nanmean(dim=2).nan_to_num().clamp_min(1e-6)
 
+    def errors(self, slots: Slots) -> Tensor:
+        return belief_errors(self.areas(slots), slots["f"])
+
     def control(self, slots: Slots) -> Tensor:
         """c ``(P, K)``: positive where the proof is too strong."""
-        areas = self.areas(slots)
         if self.settings.target != "f":
-            return torch.full_like(areas, _FORCE if self.settings.target == "weakest" else -_FORCE)
-        return (_GAIN * self.errors(areas, slots)).clamp(-_FORCE, _FORCE)
-
-    def errors(self, areas: Tensor, slots: Slots) -> Tensor:
-        """log A - log f ``(P, K)``; zero for labels that are hardly believed and not proved either."""
-        f = slots["f"][:, None]
-        error = areas.log() - f.clamp_min(_FLOOR).log()
-        return error.masked_fill((f < _BELIEVED) & (error < 0), 0.0)
+            return torch.full_like(slots["phase"], FORCE if self.settings.target == "weakest" else -FORCE)
+        return (_GAIN * self.errors(slots)).clamp(-FORCE, FORCE)
 
     def yielding(self, slots: Slots) -> Tensor:
         """y ``(P,)``: the share of its weight that smoothing has."""
-        error = self.errors(self.areas(slots), slots).abs().mean(dim=1)
-        return 1 / (1 + (error / _SLACK) ** 2)
+        return yielding(self.errors(slots).abs().mean(dim=1))
 
     def settled(self, slots: Slots) -> Tensor | None:
         if self.settings.target != "f" or not self.settings.tolerance > 0:
             return None
-        near = self.errors(self.areas(slots), slots).abs().amax(dim=1) <= self.settings.tolerance
+        near = self.errors(slots).abs().amax(dim=1) <= self.settings.tolerance
         return near & (slots["step"] >= _LEAST_STEPS)
-
-
-# ---- the hard mask ----------------------------------------------------------------------------------------------
-
-
-def thresholds(maps: Tensor, shares: Tensor) -> Tensor:
-    """t ``(P, K)`` such that about a share ``(P, K)`` of the positions of maps ``(P, *positions)`` lies above it.
-
-    Large maps are looked at on every second position along each axis, which moves shares by less than a percent.
-
-    >>> thresholds(torch.tensor([[4.0, 1.0, 3.0, 2.0]]), torch.tensor([[0.5, 0.0]]))
-    tensor([[2., 4.]])
-    """
-    if maps[0].numel() > _MANY:
-        maps = maps[(slice(None), *[slice(None, None, 2)] * (maps.ndim - 1))]
-    values = maps.flatten(1).sort(dim=1, descending=True).values
-    place = (shares * values.shape[1]).long().clamp_max(values.shape[1] - 1)
-    return values.gather(1, place)
-
-
-def top_share(maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
-    """Hard masks ``(P, K, *positions)``, one where a map ``(P, *positions)`` is above a threshold ``(P, K)``.
-
-    Their gradient is that of sigmoid((map - threshold) / temperature).
-
-    >>> maps = torch.tensor([[0.0, 1.0]], requires_grad=True)
-    >>> top_share(maps, torch.tensor([[0.5]]), 1.0).sum().backward()
-    >>> maps.grad  # the logistic function's slope half a temperature from its middle, twice
-    tensor([[0.2350, 0.2350]])
-    """
-    return cast(Tensor, _TopShare.apply(maps, threshold, temperature))  # type: ignore[no-untyped-call]
-
-
-class _TopShare(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
-        ctx.save_for_backward(maps, threshold)
-        ctx.temperature = temperature
-        return (_above(maps, threshold) > 0).to(maps.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        maps, threshold = ctx.saved_tensors
-        soft = (_above(maps, threshold) / ctx.temperature).sigmoid()
-        return (gradients[0] * soft * (1 - soft)).sum(dim=1) / ctx.temperature, None, None
-
-
-def _above(maps: Tensor, threshold: Tensor) -> Tensor:
-    return maps[:, None] - threshold.view(*threshold.shape, *[1] * (maps.ndim - 1))

@@ -24,15 +24,14 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
-from proofmap.core.progress import Progress
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots, decayed
-from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.precision import Precision
 from proofmap.methods.masks.ready import (
     COMPILE_HELP,
     PRECISION_HELP,
-    ReadyMaskMethod,
+    ReadyFilledMaskMethod,
     distinct_images,
     fixed_hidden,
     grid_cells,
@@ -81,8 +80,7 @@ class DiffMask(Method):
     stochastic = True
 
     def prepare(self, classifier: Classifier) -> ReadyDiffMask:
-        dtype = chosen_precision(classifier, self.precision)
-        return ReadyDiffMask(self, classifier, dtype, self.fill.prepare(classifier))
+        return ReadyDiffMask.of(self, classifier)
 
     def cost(self, labels: int) -> Cost:
         """One pass says what the net believes."""
@@ -90,23 +88,15 @@ class DiffMask(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyDiffMask(ReadyMaskMethod):
+class ReadyDiffMask(ReadyFilledMaskMethod):
     """The method with what it shows behind closed gates."""
-
-    fill: ReadyFill
 
     @property
     def settings(self) -> DiffMask:
         return cast(DiffMask, self.method)
 
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "fill": self.fill.record()}
-
     def problem(self, fast: Classifier) -> DiffMaskProblem:
         return DiffMaskProblem(self.settings, self.classifier, fast, self.fill)
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        return self.each_mask(images, labels, seed=seed, progress=progress)[:, :, 0]
 
 
 class DiffMaskProblem(Problem):

@@ -32,7 +32,6 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
-from proofmap.core.progress import Progress
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots
 from proofmap.methods.masks.precision import Precision, chosen_precision
@@ -133,8 +132,8 @@ class ReadyExtremalPerturbation(ReadyMaskMethod):
     def problem(self, fast: Classifier) -> ExtremalProblem:
         return ExtremalProblem(self.settings, fast)
 
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        maps = self.each_mask(images, labels, seed=seed, progress=progress).sum(dim=2)
+    def merged(self, masks: Tensor) -> Tensor:
+        maps = masks.sum(dim=2)
         positions = self.classifier.inputs.positions
         sigma = self.settings.smooth * min(positions)
         return enlarged(maps, [smoothing(side, sigma, device=maps.device) for side in positions])

@@ -31,16 +31,15 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
-from proofmap.core.progress import Progress
 from proofmap.fills import Blur, Fill, Median, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots, decayed
 from proofmap.methods.masks.noise import noise_like
-from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.precision import Precision
 from proofmap.methods.masks.ready import (
     COMPILE_HELP,
     PRECISION_HELP,
-    ReadyMaskMethod,
+    ReadyFilledMaskMethod,
     distinct_images,
     fixed_hidden,
     grid_cells,
@@ -115,8 +114,7 @@ class FongVedaldi(Method):
     stochastic = True
 
     def prepare(self, classifier: Classifier) -> ReadyFongVedaldi:
-        dtype = chosen_precision(classifier, self.precision)
-        return ReadyFongVedaldi(self, classifier, dtype, self.fill.prepare(classifier))
+        return ReadyFongVedaldi.of(self, classifier)
 
     def cost(self, labels: int) -> Cost:
         """The discs are shown once for all labels that are learned together; for each where a fill is drawn for each."""
@@ -125,23 +123,15 @@ class FongVedaldi(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyFongVedaldi(ReadyMaskMethod):
+class ReadyFongVedaldi(ReadyFilledMaskMethod):
     """The method with its fill."""
-
-    fill: ReadyFill
 
     @property
     def settings(self) -> FongVedaldi:
         return cast(FongVedaldi, self.method)
 
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "fill": self.fill.record()}
-
     def problem(self, fast: Classifier) -> FongVedaldiProblem:
         return FongVedaldiProblem(self.settings, fast, self.fill)
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        return self.each_mask(images, labels, seed=seed, progress=progress)[:, :, 0]
 
 
 class FongVedaldiProblem(Problem):

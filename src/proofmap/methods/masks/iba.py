@@ -30,13 +30,12 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Progress
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots, decayed
 from proofmap.methods.masks.noise import noise_like
 from proofmap.methods.masks.precision import Precision, chosen_precision
-from proofmap.methods.masks.ready import PRECISION_HELP, ReadyMaskMethod, distinct_images
+from proofmap.methods.masks.ready import PRECISION_HELP, ReadyFilledMaskMethod, distinct_images
 from proofmap.methods.masks.tail import Tail, find_bottleneck
 from proofmap.methods.masks.terms import enlarged, smoothing, upsampling
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need
@@ -88,7 +87,7 @@ class IBA(Method):
         dtype = chosen_precision(classifier, self.precision)
         fill, tail = self.fill.prepare(classifier), Tail(classifier, layer, dtype)
         mean, std = _statistics(tail, fill, self.pool)
-        return ReadyIBA(self, classifier, dtype, layer, fill, tail, mean, std)
+        return ReadyIBA(self, classifier, dtype, fill, layer, tail, mean, std)
 
     def cost(self, labels: int) -> Cost:
         """Passes of the net behind the layer, and one of the whole net for the features."""
@@ -113,11 +112,10 @@ def _statistics(tail: Tail, fill: ReadyFill, draws: int) -> tuple[Tensor, Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyIBA(ReadyMaskMethod):
+class ReadyIBA(ReadyFilledMaskMethod):
     """The method at a layer, with the net behind it and the statistics of its features."""
 
     layer: str
-    fill: ReadyFill
     tail: Tail
     mean: Tensor
     std: Tensor
@@ -127,13 +125,10 @@ class ReadyIBA(ReadyMaskMethod):
         return cast(IBA, self.method)
 
     def record(self) -> dict[str, object]:
-        return {**super().record(), "layer": self.layer, "fill": self.fill.record()}
+        return {**super().record(), "layer": self.layer}
 
     def problem(self, fast: Classifier) -> IBAProblem:
         return IBAProblem(self.settings, self.classifier, self.tail, self.mean, self.std)
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        return self.each_mask(images, labels, seed=seed, progress=progress)[:, :, 0]
 
 
 class IBAProblem(Problem):

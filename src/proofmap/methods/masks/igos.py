@@ -27,16 +27,15 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.core.progress import Progress
 from proofmap.fills import Blur, Fill, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots
 from proofmap.methods.masks.noise import noise_like
-from proofmap.methods.masks.precision import Precision, chosen_precision
+from proofmap.methods.masks.precision import Precision
 from proofmap.methods.masks.ready import (
     COMPILE_HELP,
     PRECISION_HELP,
-    ReadyMaskMethod,
+    ReadyFilledMaskMethod,
     fixed_hidden,
     grid_cells,
     grid_matrices,
@@ -98,8 +97,7 @@ class IGOSPlusPlus(Method):
     stochastic = True
 
     def prepare(self, classifier: Classifier) -> ReadyIGOS:
-        dtype = chosen_precision(classifier, self.precision)
-        return ReadyIGOS(self, classifier, dtype, self.fill.prepare(classifier))
+        return ReadyIGOS.of(self, classifier)
 
     @property
     def trials(self) -> int:
@@ -116,23 +114,15 @@ class IGOSPlusPlus(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyIGOS(ReadyMaskMethod):
+class ReadyIGOS(ReadyFilledMaskMethod):
     """The method with its fill."""
-
-    fill: ReadyFill
 
     @property
     def settings(self) -> IGOSPlusPlus:
         return cast(IGOSPlusPlus, self.method)
 
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "fill": self.fill.record()}
-
     def problem(self, fast: Classifier) -> IGOSProblem:
         return IGOSProblem(self.settings, fast, self.fill)
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        return self.each_mask(images, labels, seed=seed, progress=progress)[:, :, 0]
 
 
 class IGOSProblem(Problem):

@@ -20,12 +20,11 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Progress
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots, decayed
-from proofmap.methods.masks.precision import Precision, chosen_precision
-from proofmap.methods.masks.ready import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, grid_matrices
+from proofmap.methods.masks.precision import Precision
+from proofmap.methods.masks.ready import COMPILE_HELP, PRECISION_HELP, ReadyFilledMaskMethod, grid_matrices
 from proofmap.methods.masks.terms import (
     Objective,
     Variation,
@@ -114,8 +113,7 @@ class LearnedMask(Method):
         return self.distractors if self.fill.random else 1
 
     def prepare(self, classifier: Classifier) -> ReadyLearnedMask:
-        dtype = chosen_precision(classifier, self.precision)
-        return ReadyLearnedMask(self, classifier, dtype, self.fill.prepare(classifier))
+        return ReadyLearnedMask.of(self, classifier)
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=self.passes(labels))
@@ -126,23 +124,17 @@ class LearnedMask(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyLearnedMask(ReadyMaskMethod):
+class ReadyLearnedMask(ReadyFilledMaskMethod):
     """The method with its pool of backgrounds on the net's device."""
-
-    fill: ReadyFill
 
     @property
     def settings(self) -> LearnedMask:
         return cast(LearnedMask, self.method)
 
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "fill": self.fill.record()}
-
     def problem(self, fast: Classifier) -> LearnedMaskProblem:
         return LearnedMaskProblem(self.settings, fast, self.fill)
 
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        masks = self.each_mask(images, labels, seed=seed, progress=progress)
+    def merged(self, masks: Tensor) -> Tensor:
         return masks.amax(dim=2) if self.settings.merge == "max" else masks.sum(dim=2)
 
 

@@ -18,7 +18,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.fills import ReadyFill
 from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, Pairs, Problem, Slots, Snapshot
-from proofmap.methods.masks.precision import chosen_compile
+from proofmap.methods.masks.precision import chosen_compile, chosen_precision
 from proofmap.methods.masks.terms import upsampling
 from proofmap.methods.method import ReadyMethod
 
@@ -82,6 +82,29 @@ class ReadyMaskMethod(ReadyMethod):
         masks = images.new_zeros(*labels.shape, learned.shape[1], *fast.inputs.positions)
         masks[places[:, 0], places[:, 1]] = learned
         return masks
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        return self.merged(self.each_mask(images, labels, seed=seed, progress=progress))
+
+    def merged(self, masks: Tensor) -> Tensor:
+        """Maps ``(N, L, *positions)`` of the K masks ``(N, L, K, *positions)`` that were learned: the first, where K is 1."""
+        return masks[:, :, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyFilledMaskMethod(ReadyMaskMethod):
+    """A method that learns masks with one fill, which is ready for its net."""
+
+    fill: ReadyFill
+
+    @classmethod
+    def of(cls, method: Any, classifier: Classifier) -> Self:
+        """Made from a method with the settings ``precision`` and ``fill``."""
+        dtype = chosen_precision(classifier, method.precision)
+        return cls(method, classifier, dtype, method.fill.prepare(classifier))
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "fill": self.fill.record()}
 
 
 def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:

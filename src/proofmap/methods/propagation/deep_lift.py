@@ -20,20 +20,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
-from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.fills import Fill, Gray
+from proofmap.methods.gradients.baseline import DRAWS_HELP, BaselineMethod, ReadyBaselineMethod
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable, scale_of
 from proofmap.methods.graph import LINEAR, check_operations
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Family, Need
 from proofmap.methods.propagation.lrp import check_logits
 from proofmap.methods.propagation.rewriting import (
     ELEMENTWISE,
     Rewriting,
-    batch_norm_as_affine,
     elementwise,
+    fixed_batch_norm,
     per_feature,
     with_slopes,
 )
@@ -74,21 +74,11 @@ class Recorded(Rewriting):
         new = self.pooled(x, value, places)
         return (new, places) if _returns_indices(func.__name__, args, kwargs) else new
 
-    def _batch_norm(
-        self,
-        func: Any,
-        x: Tensor,
-        mean: Any = None,
-        var: Any = None,
-        weight: Any = None,
-        bias: Any = None,
-        training: bool = False,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Tensor | None:
-        if func is not F.batch_norm or training or mean is None or var is None:
+    def _batch_norm(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
+        affine = fixed_batch_norm(func, x, *args, **kwargs)
+        if affine is None:
             return None
-        scale, shift = batch_norm_as_affine(mean, var, weight, bias, eps)
+        scale, shift = affine
         return x * per_feature(scale, x) + per_feature(shift, x)
 
     def activated(
@@ -165,7 +155,7 @@ def _taken(x: Tensor, places: Tensor) -> Tensor:
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class DeepLIFT(Method):
+class DeepLIFT(BaselineMethod):
     """(x - x') * m, m the multiplier of the logit between the baseline x' and the input x (Shrikumar et al. 2017, rescale).
 
     The rules are in :mod:`proofmap.methods.propagation.deep_lift`. x' is any fill, as for integrated gradients; a random one is
@@ -182,17 +172,8 @@ class DeepLIFT(Method):
     signed = True
 
     baseline: Fill = setting(Gray(), "what the input is compared with")
-    draws: int = setting(1, "baselines drawn, where they are random", least=1)
+    draws: int = setting(1, DRAWS_HELP, least=1)
     channels: Channels = setting("sum", CHANNELS_HELP)
-
-    @property
-    def stochastic(self) -> bool:  # type: ignore[override]
-        return self.baseline.random
-
-    @property
-    def ways(self) -> int:
-        """Baselines of an image; one is enough for a fill that is not random."""
-        return self.draws if self.baseline.random else 1
 
     def prepare(self, classifier: Classifier) -> ReadyDeepLIFT:
         check_logits(self.name, classifier)
@@ -203,18 +184,14 @@ class DeepLIFT(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyDeepLIFT(ReadyMethod):
+class ReadyDeepLIFT(ReadyBaselineMethod):
     """DeepLIFT of one net, with its baseline ready."""
 
     method: DeepLIFT
-    baseline: ReadyFill
-
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "baseline": self.baseline.record()}
 
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
         ways, inputs = self.method.ways, self.classifier.inputs
-        keys = [streams.image_keys(images, seed, way, "deep-lift") for way in range(ways)]
+        keys = self.keys_of_ways(images, seed)
         with progress.task(self.method.name, labels.numel() * ways) as task:
 
             def run(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -32,8 +32,8 @@ from proofmap.methods.propagation.rewriting import (
     ELEMENTWISE,
     Notes,
     Rewriting,
-    batch_norm_as_affine,
     elementwise,
+    fixed_batch_norm,
     is_constant,
     per_feature,
     ratio,
@@ -168,22 +168,11 @@ class Relevance(Rewriting):
         self._layers[out] = layer
         return out
 
-    def _batch_norm(
-        self,
-        func: Any,
-        x: Tensor,
-        mean: Any = None,
-        var: Any = None,
-        weight: Any = None,
-        bias: Any = None,
-        training: bool = False,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Tensor | None:
-        fixed = func is F.batch_norm and not training and mean is not None and var is not None
-        if not fixed or not x.requires_grad:
+    def _batch_norm(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
+        affine = fixed_batch_norm(func, x, *args, **kwargs)
+        if affine is None or not x.requires_grad:
             return None
-        scale, shift = batch_norm_as_affine(mean, var, weight, bias, eps)
+        scale, shift = affine
         before = self._layers[x]
         if before is not None and before.folds:
             folded = before.weight.detach() * scale.view(-1, *[1] * (before.weight.ndim - 1))

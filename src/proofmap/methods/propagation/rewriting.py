@@ -8,10 +8,12 @@ and is refused (:func:`~proofmap.methods.graph.check_operations`).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -118,14 +120,25 @@ def elementwise(func: Any, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, A
     return value.detach(), in_place
 
 
-def batch_norm_as_affine(
-    running_mean: Tensor, running_var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor]:
-    """Scale and shift ``(C,)`` of a batch-norm with fixed statistics: scale * x + shift."""
-    scale = (running_var.detach() + eps).rsqrt()
+def fixed_batch_norm(func: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | None:
+    """Scale and shift ``(C,)`` of a batch-norm with fixed statistics, scale * x + shift, from its call; None for any other call.
+
+    >>> fixed_batch_norm(
+    ...     F.batch_norm, torch.ones(1, 1), torch.tensor([2.0]), running_var=torch.tensor([4.0]), eps=0.0
+    ... )
+    (tensor([0.5000]), tensor([-1.]))
+    """
+    if func is not F.batch_norm:
+        return None
+    call = inspect.signature(func).bind(*args, **kwargs)
+    call.apply_defaults()
+    _, mean, var, weight, bias, training, _, eps = call.args
+    if training or mean is None or var is None:
+        return None
+    scale = (var.detach() + eps).rsqrt()
     if weight is not None:
         scale = scale * weight.detach()
-    shift = -running_mean.detach() * scale
+    shift = -mean.detach() * scale
     return scale, shift if bias is None else shift + bias.detach()
 
 

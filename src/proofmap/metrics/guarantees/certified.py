@@ -78,9 +78,6 @@ class CertifiedPixels(Metric):
         found = judged.once(self, lambda: (self.certified(judged) != 0).flatten(2).float().mean(dim=2))
         return found.masked_fill(judged.labels == NO_LABEL, torch.nan)
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged)[:, 0]
-
 
 def noisy(x: Tensor, noise: Tensor, sigma: float, inputs: Inputs) -> Tensor:
     """Inputs with noise, in their own units and within their limits."""

@@ -66,6 +66,3 @@ class ProofSize(GameMetric):
         shares = (curves.counts / curves.positions).to(curves.probabilities)
         first = (kept.shape[2] - stays).clamp_max(kept.shape[2] - 1)
         return shares[first].masked_fill((stays == 0) | curves.f.isnan(), torch.nan)
-
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged)[:, 0]

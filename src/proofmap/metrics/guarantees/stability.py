@@ -93,9 +93,6 @@ class SoftStability(Metric):
         values[image, place] = stays
         return values
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged)[:, 0]
-
     def _answers(
         self, judged: Judged, regions: Regions, image: Tensor, labels: Tensor, shown: Tensor, keys: Tensor
     ) -> Tensor:

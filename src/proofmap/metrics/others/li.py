@@ -59,9 +59,6 @@ class LiSoundness(GameMetric):
         ratio = ((shown - before) / shown).mean(dim=2)  # 0 / 0 where there is no attribution
         return ratio.float().masked_fill(judged.labels == NO_LABEL, torch.nan)
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged)[:, 0]
-
 
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +86,6 @@ class LiCompleteness(Metric):
 
     def pairs(self, judged: Judged) -> Tensor:
         return judged.once(self, lambda: self._lost(judged))
-
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged)[:, 0]
 
     @torch.no_grad()
     def _lost(self, judged: Judged) -> Tensor:

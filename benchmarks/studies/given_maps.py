@@ -1,0 +1,38 @@
+"""Maps judged as they are, for studies that look at them beside their scores: made once, and not again by the evaluation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.core.streams import content_keys
+
+
+def timed_maps(method: pm.Method, f: pm.Classifier, images: Tensor, labels: Tensor) -> tuple[Tensor, float]:
+    """The method's maps ``(N, L, *positions)``, and the seconds that they took."""
+    began = time.perf_counter()
+    maps = method(f, images, labels)
+    if f.device.type == "cuda":
+        torch.cuda.synchronize()
+    return maps, time.perf_counter() - began
+
+
+def means_of(
+    maps: Tensor, f: pm.Classifier, images: Tensor, labels: Tensor, metrics: Sequence[Any]
+) -> list[float]:
+    """The mean of each metric over the images, for maps ``(N, L, *positions)`` of labels ``(N, L)``."""
+    place = {key: i for i, key in enumerate(content_keys(images))}
+    found = pm.evaluate(
+        f,
+        images,
+        methods=[lambda classifier, x, a: maps[[place[key] for key in content_keys(x)]]],
+        labels=labels,
+        metrics=metrics,
+        keep_maps=0,
+    )
+    return [score.value for score in found.results[0].scores]

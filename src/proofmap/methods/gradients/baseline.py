@@ -1,0 +1,47 @@
+"""What methods have in common that share out the change of a logit from a baseline x' to the input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from proofmap.core import streams
+from proofmap.fills import Fill, ReadyFill
+from proofmap.methods.method import Method, ReadyMethod
+
+DRAWS_HELP = "baselines drawn, where they are random"
+
+
+class BaselineMethod(Method):
+    """A method with a baseline x', any fill, which is drawn ``draws`` times where it is random.
+
+    The settings are declared by each method, among its own: their order is that of titles.
+    """
+
+    baseline: Fill
+    draws: int
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        return self.baseline.random
+
+    @property
+    def ways(self) -> int:
+        """Baselines of an image; one is enough for a fill that is not random."""
+        return self.draws if self.baseline.random else 1
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyBaselineMethod(ReadyMethod):
+    """Such a method for one net, with its baseline ready."""
+
+    method: BaselineMethod
+    baseline: ReadyFill
+
+    def record(self) -> dict[str, object]:
+        return {**super().record(), "baseline": self.baseline.record()}
+
+    def keys_of_ways(self, images: Tensor, seed: int) -> list[Tensor]:
+        """The keys ``(N,)`` that the baselines of each way are drawn with."""
+        return [streams.image_keys(images, seed, way, self.method.name) for way in range(self.method.ways)]
