@@ -10,7 +10,10 @@ DEMO := demo
 TEST := demo,models,oracles,theory,ray,tensorboard,browser,docs,dev
 HELD := torch|torchvision|typer
 
-.PHONY: help demo test lint format docs pictures bench constraints clean
+# Bytecode is kept even where the environment forbids it: the tests start many processes, and each would compile anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest
+
+.PHONY: help demo test lint types style collect format docs pictures bench constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -20,14 +23,24 @@ demo: $(VENV)/demo.stamp  ## explain real photographs and judge the methods; pic
 	$(BIN)/proofmap demo --out demo
 	@echo "Pictures, curves and the table are in $(CURDIR)/demo"
 
-test: lint  ## what must pass before a commit: lint, types, every test, every example, the documentation
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+test: $(VENV)/test.stamp  ## what must pass before a commit: lint, types, every test, every example, the documentation
+	@$(MAKE) --no-print-directory -j $(WORKERS) lint collect
+	$(PYTEST) -n $(WORKERS) --dist worksteal
 
-lint: $(VENV)/test.stamp  ## format, lint and strict types
+lint: types style  ## format, lint and strict types
+
+types: $(VENV)/test.stamp
+	$(BIN)/mypy
+
+style: $(VENV)/test.stamp
 	$(BIN)/ruff format --check --output-format concise .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
+
+# One process compiles the tests here, beside mypy, and not every worker for itself later.
+collect: $(VENV)/test.stamp
+	@mkdir -p build
+	@$(PYTEST) --collect-only -qq > build/collected.txt || { cat build/collected.txt; exit 1; }
 
 format: $(VENV)/test.stamp  ## rewrite the files as lint wants them, where it can
 	$(BIN)/ruff check --fix-only --quiet .
@@ -69,11 +82,13 @@ $(VENV)/made.stamp:
 	@touch $@
 
 # The build backend is pinned like the rest, so the build runs in this environment and not in one of its own.
+# pip would compile one file after the other, and other packages' tests too, which nobody imports here.
 define install
 	@echo "[install] torch"
-	@$(PIP) install -c constraints.txt hatchling torch
+	@$(PIP) install --no-compile -c constraints.txt hatchling torch
 	@echo "[install] proofmap with $(1) (a minute or two)"
-	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[$(1)]'
+	@$(PIP) install --no-compile -c constraints.txt --no-build-isolation -e '.[$(1)]'
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests/' $(VENV)/lib || true
 	@echo "[install] done"
 endef
 

@@ -23,7 +23,6 @@ from proofmap.models.function_file import _moved
 from proofmap.report.html import write_report
 from proofmap.study import Run, Study, run_study
 from tests.data.made_up import save
-from tests.docs.pages import DOCS, blocks
 from tests.toys import MEAN, STD, Linear, conv_net, normal, pixels
 
 NAMES = ["cat", "dog", "cup"]
@@ -305,17 +304,6 @@ def test_a_stored_run_and_its_report_hold_what_evaluate_says(
                 assert a.value == pytest.approx(b.value, rel=1e-3, nan_ok=True)
         page = write_report(stored, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "ndependent labels (sigmoid)" in page
-
-
-def test_on_the_page_the_map_of_one_digit_avoids_the_other() -> None:
-    pytest.importorskip("sklearn")
-    page: dict[str, Any] = {}
-    for block in list(blocks(DOCS / "how-to" / "multi-label.md"))[:4]:
-        if block.language == "python":
-            exec(block.code, page)
-    left, proof = page["left"], page["proof"]
-    assert left[0] > 0.8 and left[1] < 0.2
-    assert proof.result.insertion.f.min() > 0.9 and proof.result.pairs["completeness"].mean() > 0.8
 
 
 def test_contracts_of_methods_hold_for_independent_labels(images: Tensor) -> None:

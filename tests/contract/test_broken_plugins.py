@@ -74,18 +74,6 @@ def run_python(program: str, *options: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_contracts_need_no_pytest() -> None:
-    program = """
-import sys
-sys.modules["pytest"] = None
-from proofmap.data import TensorData
-from proofmap.testing import check_dataset
-check_dataset(TensorData([[1.0], [2.0]], kind="rows"))
-print("passed")
-"""
-    assert run_python(program) == "passed\n"
-
-
 def test_nothing_passes_where_python_removes_assertions() -> None:
     program = f"""
 import runpy

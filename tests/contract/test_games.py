@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from proofmap.metrics import GAMES, Game, make_game
@@ -25,10 +27,13 @@ VARIANTS = [
 ]
 
 
+made = functools.lru_cache(maxsize=1)(make_game)  # so the checks of one variant share what they compute
+
+
 @pytest.mark.parametrize("check", check_game.checks, ids=str)
 @pytest.mark.parametrize("spec", VARIANTS)
 def test_game(spec: str, check: Check[Game]) -> None:
-    check(make_game(spec))
+    check(made(spec))
 
 
 def test_every_game_of_ours_is_among_them() -> None:

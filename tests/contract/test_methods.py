@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -89,19 +90,22 @@ def maskers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+made = functools.lru_cache(maxsize=1)(make_method)  # so the checks of one variant share what they compute
+
+
 @pytest.mark.parametrize("check", check_method.checks, ids=str)
 @pytest.mark.parametrize("spec", VARIANTS)
 def test_method(spec: str, check: Check[Method], request: pytest.FixtureRequest) -> None:
     if MASKERS in spec:
         spec = spec.replace(MASKERS, str(request.getfixturevalue("maskers")))
-    check(make_method(spec))
+    check(made(spec))
 
 
 @pytest.mark.parametrize("check", check_method.checks, ids=str)
 @pytest.mark.parametrize("spec", ADAPTED)
 def test_method_of_another_library(spec: str, check: Check[Method], request: pytest.FixtureRequest) -> None:
     request.getfixturevalue(ADAPTED[spec])
-    check(make_method(spec))
+    check(made(spec))
 
 
 def test_every_registered_method_is_among_them() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,12 +145,6 @@ def test_what_is_missing_is_said_before_anything_is_written(
     with pytest.raises(InputError, match=message):
         figures.draw_figure(name, out=tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
-
-
-def test_records_need_no_matplotlib() -> None:
-    code = "import sys; from proofmap.report import figures; figures.desk().caption(); print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 # ---- curves ------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,19 +15,28 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 import proofmap.study.executors.ray_executor as module
 from proofmap.core.errors import InputError, MissingExtra, ProofmapError
 from proofmap.study.executors.executor import Lost
-from proofmap.study.executors.ray_executor import RayExecutor, _Actor, _Job, _Jobs
-
-LONG = 120.0  # seconds after which something that must happen has not
+from proofmap.study.executors.ray_executor import LARGEST_GROUP, RayExecutor, _Actor, _Job, _Jobs, _Raised
+from proofmap.testing import Check, check_executor, executors
+from proofmap.testing.executors import MakeExecutor, make_squarer, until
 
 
 @pytest.fixture(scope="module")
 def running_ray() -> Iterator[ModuleType]:
     ray = pytest.importorskip("ray")
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="CRITICAL")
+    idle = {"prestart_worker_first_driver": False}  # our actors have an environment of their own
+    ray.init(
+        "local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="CRITICAL",
+        _system_config=idle,
+    )
     yield ray
     ray.shutdown()
 
@@ -38,14 +46,6 @@ def ray(running_ray: ModuleType) -> ModuleType:
     """Ray with a cluster of two cores, none of them taken."""
     assert until(lambda: running_ray.available_resources().get("CPU") == 2)
     return running_ray
-
-
-def until(condition: Callable[[], bool]) -> bool:
-    """Wait for the condition, but not for ever."""
-    end = time.monotonic() + LONG
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
 
 
 def die() -> Any:
@@ -120,6 +120,27 @@ def make_odd() -> Callable[[int], Any]:
     return work
 
 
+# ---- the contract of executors --------------------------------------------------------------------------------------
+
+
+def one_worker() -> RayExecutor:
+    return RayExecutor(workers=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", check_executor.checks, ids=str)
+def test_it_keeps_the_contract(
+    check: Check[MakeExecutor], ray: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And has only a few groups of units ahead."""
+    monkeypatch.setattr(executors, "FAR_AHEAD", 7 * LARGEST_GROUP - 1)
+    check(one_worker)
+
+
+def test_without_units_no_cluster_is_started() -> None:
+    assert list(RayExecutor(address="nobody:1").run(make_squarer, [])) == []
+
+
 # ---- workers that die ---------------------------------------------------------------------------------------------
 
 
@@ -156,10 +177,13 @@ def test_a_process_killed_from_outside_loses_nothing(ray: ModuleType, tmp_path: 
 
 
 @pytest.mark.slow
-def test_workers_that_die_at_the_start_are_given_up(ray: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(ProofmapError, match="Ray workers die while they start, 3 in a row"):
+def test_workers_that_die_at_the_start_are_given_up(
+    ray: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FAILED_STARTS", 2)
+    with pytest.raises(ProofmapError, match="Ray workers die while they start, 2 in a row"):
         list(RayExecutor(workers=1).run(partial(make_stillborn, tmp_path / "births"), range(5)))
-    assert (tmp_path / "births").read_text() == "xxx"
+    assert (tmp_path / "births").read_text() == "xx"
 
 
 @pytest.mark.slow
@@ -202,11 +226,14 @@ def test_a_worker_has_the_modules_of_the_driver_and_its_number_of_threads(
     assert list(RayExecutor(cpus_per_worker=2).run(somebodys_module.make, [1])) == [(1, (2, "2"))]
 
 
-@pytest.mark.slow
-def test_an_error_that_cannot_be_pickled_is_told_all_the_same(ray: ModuleType) -> None:
-    with pytest.raises(RuntimeError, match="Odd: odd error") as caught:
-        list(RayExecutor(workers=1).run(make_odd, [1]))
-    assert "in work" in "".join(caught.value.__notes__)
+def test_an_error_that_cannot_be_pickled_is_told_all_the_same() -> None:
+    """What the actor answers; the contract checks that the driver raises it."""
+    pytest.importorskip("ray")
+    actor: _Actor[int, Any] = _Actor()
+    actor.start(pickle.dumps(make_odd), threads=torch.get_num_threads())
+    raised = pickle.loads(actor.work(pickle.dumps([1])))
+    assert isinstance(raised, _Raised) and type(raised.error) is RuntimeError
+    assert str(raised.error) == "Odd: odd error" and "in work" in "".join(raised.error.__notes__)
 
 
 # ---- clusters ---------------------------------------------------------------------------------------------------
@@ -247,7 +274,7 @@ def test_a_running_cluster_is_left_as_it_was(ray: ModuleType, tmp_path: Path) ->
         def make():
             return lambda box: Box(box.content + 1)
 
-        results = RayExecutor(workers=2, address=sys.argv[1]).run(make, map(Box, range(3)))
+        results = RayExecutor(workers=1, address=sys.argv[1]).run(make, map(Box, range(3)))
         print(sorted((unit.content, result == Box(unit.content + 1)) for unit, result in results))
         """)
     )

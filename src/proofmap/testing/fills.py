@@ -14,12 +14,13 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
 from proofmap.fills import Fill
-from proofmap.testing.nets import KINDS, classifier_of, values
+from proofmap.testing.nets import KINDS, values
 from proofmap.testing.plugins import (
     assert_alike,
     assert_global_randomness_is_not_used,
     may_be_refused,
     plugin_contract,
+    shared_classifier,
 )
 
 check_fill = plugin_contract(Fill)
@@ -45,7 +46,7 @@ class Trial:
 
 def trial(inputs: Inputs) -> Trial:
     images = values(inputs, N)
-    return Trial(classifier_of(inputs), images, streams.image_keys(images, 0, "fill"))
+    return Trial(shared_classifier(inputs), images, streams.image_keys(images, 0, "fill"))
 
 
 def served(fill: Fill) -> list[Trial]:
@@ -64,7 +65,7 @@ def served(fill: Fill) -> list[Trial]:
 def other_net(tried: Trial) -> Classifier:
     """A net of the same shape whose inputs have another mean."""
     inputs = tried.classifier.inputs
-    return classifier_of(dataclasses.replace(inputs, mean=tuple(0.5 * m + 0.1 for m in inputs.mean)))
+    return shared_classifier(dataclasses.replace(inputs, mean=tuple(0.5 * m + 0.1 for m in inputs.mean)))
 
 
 # ---- what it is --------------------------------------------------------------------------------------------------

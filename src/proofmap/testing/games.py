@@ -18,12 +18,14 @@ from proofmap.fills import Gray, Noise
 from proofmap.metrics import Curves, Game, Judged
 from proofmap.metrics.curves import play
 from proofmap.metrics.quadrature import Rule
-from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, counted_classifier, normal, values
+from proofmap.testing.nets import PICTURES, ROWS, SERIES, counted_classifier, normal, values
 from proofmap.testing.plugins import (
     assert_alike,
     assert_global_randomness_is_not_used,
     may_be_refused,
     plugin_contract,
+    remembered,
+    shared_classifier,
 )
 
 check_game = plugin_contract(Game)
@@ -39,8 +41,14 @@ def maps(inputs: Inputs = PICTURES) -> Tensor:
 
 def played(game: Game, classifier: Classifier | None = None, order: Tensor | None = None) -> Curves:
     """The game on pictures, all or some of them in an order."""
-    f, order = classifier or classifier_of(PICTURES), torch.arange(N) if order is None else order
+    f, order = classifier or shared_classifier(PICTURES), torch.arange(N) if order is None else order
     return play(game.prepare(f), f, values(PICTURES, N)[order], maps()[order], LABELS[order])
+
+
+@remembered
+def usual(game: Game) -> Curves:
+    """The game on all pictures, with which others are compared."""
+    return played(game)
 
 
 def assert_same_curves(found: Curves, expected: Curves, when: str, order: Tensor | None = None) -> None:
@@ -54,7 +62,7 @@ def assert_same_curves(found: Curves, expected: Curves, when: str, order: Tensor
 
 @check_game.promise
 def ready_games_of_one_description_are_equal(game: Game) -> None:
-    f = classifier_of(PICTURES)
+    f = shared_classifier(PICTURES)
     one, same = game.prepare(f), dataclasses.replace(game).prepare(f)
     assert one.record() == same.record(), f"two records differ: {one.record()} and {same.record()}"
     assert one == same, "two ready games of one description are not equal"
@@ -63,14 +71,14 @@ def ready_games_of_one_description_are_equal(game: Game) -> None:
 
 @check_game.promise
 def its_record_is_plain_data_and_names_it(game: Game) -> None:
-    record = game.prepare(classifier_of(PICTURES)).record()
+    record = game.prepare(shared_classifier(PICTURES)).record()
     assert record.get("game") == game.name, f"the record is {record}, expected 'game': {game.name!r} in it"
     assert json.loads(json.dumps(record)) == record, f"the record changes when JSON carries it: {record}"
 
 
 @check_game.promise
 def other_settings_make_another_game(game: Game) -> None:
-    f = classifier_of(PICTURES)
+    f = shared_classifier(PICTURES)
     changes: dict[str, Any] = {
         "fill": Gray(color=(0.0, 0.1, 0.2)) if game.fill.random else Noise(sigma=0.3),
         "points": 7 if game.points != 7 else 9,
@@ -134,7 +142,7 @@ def what_is_shown_is_boolean_and_depends_on_ranks_and_count_alone(game: Game) ->
 
 @check_game.promise
 def curves_have_a_finite_value_for_each_step(game: Game) -> None:
-    curves = played(game)
+    curves = usual(game)
     steps = len(game.quadrature.nodes(PICTURES.count).counts)
     expected = (*LABELS.shape, steps)
     found = curves.probabilities
@@ -146,7 +154,7 @@ def curves_have_a_finite_value_for_each_step(game: Game) -> None:
 
 @check_game.promise
 def the_area_is_the_weighted_sum_of_the_curve(game: Game) -> None:
-    curves, weights = played(game), game.quadrature.nodes(PICTURES.count).weights
+    curves, weights = usual(game), game.quadrature.nodes(PICTURES.count).weights
     areas = (curves.probabilities.double() * weights).sum(dim=2).float()
     assert torch.allclose(curves.auc, areas, rtol=1e-5, atol=1e-7), (
         f"areas differ from the weighted sum of the values, by up to {float((curves.auc - areas).abs().max()):.2g}"
@@ -155,7 +163,7 @@ def the_area_is_the_weighted_sum_of_the_curve(game: Game) -> None:
 
 @check_game.promise
 def one_map_for_all_labels_is_read_for_each_as_if_alone(game: Game) -> None:
-    f, x = classifier_of(PICTURES), values(PICTURES, N)
+    f, x = shared_classifier(PICTURES), values(PICTURES, N)
     ready, shared = game.prepare(f), maps()[:, :1].expand_as(maps())
     together = play(ready, f, x, shared, LABELS)
     for j in range(LABELS.shape[1]):
@@ -165,13 +173,13 @@ def one_map_for_all_labels_is_read_for_each_as_if_alone(game: Game) -> None:
 
 @check_game.promise
 def the_same_maps_give_the_same_curves(game: Game) -> None:
-    once, again = played(game), played(game)
+    once, again = usual(game), played(game)
     assert torch.equal(once.probabilities, again.probabilities), "the same maps give two different curves"
 
 
 @check_game.promise
 def places_without_a_label_are_nan_and_disturb_no_other(game: Game) -> None:
-    f, expected, padded = classifier_of(PICTURES), played(game), LABELS.clone()
+    f, expected, padded = shared_classifier(PICTURES), usual(game), LABELS.clone()
     padded[1, 1:], padded[2, 1] = -1, -1
     found = play(game.prepare(f), f, values(PICTURES, N), maps(), padded)
     there = padded >= 0
@@ -181,26 +189,28 @@ def places_without_a_label_are_nan_and_disturb_no_other(game: Game) -> None:
 
 @check_game.promise
 def the_batch_size_changes_nothing(game: Game) -> None:
-    assert_same_curves(played(game, classifier_of(PICTURES, batch_size=5)), played(game), "with batches of 5")
+    assert_same_curves(
+        played(game, shared_classifier(PICTURES, batch_size=5)), usual(game), "with batches of 5"
+    )
 
 
 @check_game.promise
 def the_order_of_images_changes_nothing(game: Game) -> None:
     turned = torch.tensor([2, 0, 1])
-    assert_same_curves(played(game, order=turned), played(game), "with the order", turned)
+    assert_same_curves(played(game, order=turned), usual(game), "with the order", turned)
 
 
 @check_game.promise
 def an_image_alone_gets_the_curve_it_gets_among_others(game: Game) -> None:
     second = torch.tensor([1])
-    assert_same_curves(played(game, order=second), played(game), "when an image is alone", second)
+    assert_same_curves(played(game, order=second), usual(game), "when an image is alone", second)
 
 
 @check_game.promise
 def series_and_rows_are_played_or_refused(game: Game) -> None:
     """A fill may refuse a kind of input with an InputError, and so may a game."""
     for inputs in (SERIES, ROWS):
-        f = classifier_of(inputs)
+        f = shared_classifier(inputs)
         with may_be_refused(inputs):
             curves = play(game.prepare(f), f, values(inputs, N), maps(inputs), LABELS)
             assert bool(curves.auc.isfinite().all()), f"an area of {inputs.noun} is not finite"
@@ -231,7 +241,7 @@ def equal_games_are_played_once(game: Game) -> None:
 
 @check_game.promise
 def images_maps_and_labels_stay_as_they_are(game: Game) -> None:
-    f, x, heat, labels = classifier_of(PICTURES), values(PICTURES, N), maps(), LABELS.clone()
+    f, x, heat, labels = shared_classifier(PICTURES), values(PICTURES, N), maps(), LABELS.clone()
     play(game.prepare(f), f, x, heat, labels)
     assert torch.equal(x, values(PICTURES, N)), "the images were changed"
     assert torch.equal(heat, maps()), "the maps were changed"
@@ -240,5 +250,5 @@ def images_maps_and_labels_stay_as_they_are(game: Game) -> None:
 
 @check_game.promise
 def the_global_random_state_is_not_touched(game: Game) -> None:
-    f = classifier_of(PICTURES)
+    f = shared_classifier(PICTURES)
     assert_global_randomness_is_not_used(lambda: played(game, f).auc, "areas")

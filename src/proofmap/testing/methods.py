@@ -31,6 +31,8 @@ from proofmap.testing.plugins import (
     hooks,
     may_be_refused,
     plugin_contract,
+    remembered,
+    shared_classifier,
 )
 
 check_method = plugin_contract(Method)
@@ -42,7 +44,7 @@ NEEDS, FAMILIES = {*get_args(Need)}, {*get_args(Family)}
 
 def classifier(method: Method, batch_size: int = 64) -> Classifier:
     """A small net that has what the method needs: convolutions, or attention."""
-    return classifier_of(PICTURES, batch_size=batch_size, attention=attends(method))
+    return shared_classifier(PICTURES, batch_size=batch_size, attention=attends(method))
 
 
 def attends(method: Method) -> bool:
@@ -56,6 +58,12 @@ def is_trained(method: Method) -> bool:
 
 def images() -> Tensor:
     return values(PICTURES, N)
+
+
+@remembered
+def usual(method: Method) -> Tensor:
+    """The maps of all images and labels, with which other ones are compared."""
+    return method(classifier(method), images(), LABELS)
 
 
 # ---- what it is --------------------------------------------------------------------------------------------
@@ -76,7 +84,7 @@ def its_family_is_known(method: Method) -> None:
 
 @check_method.promise
 def maps_are_finite_float32_one_per_label(method: Method) -> None:
-    maps = method(classifier(method), images(), LABELS)
+    maps = usual(method)
     expected = (*LABELS.shape, *SIZE)
     assert maps.shape == expected, f"got maps {tuple(maps.shape)}, expected {expected}"
     assert maps.dtype == torch.float32, f"maps are {maps.dtype}"
@@ -87,7 +95,7 @@ def maps_are_finite_float32_one_per_label(method: Method) -> None:
 
 @check_method.promise
 def maps_are_not_constant(method: Method) -> None:
-    maps = method(classifier(method), images(), LABELS).flatten(2)
+    maps = usual(method).flatten(2)
     constant = maps.amax(dim=2) == maps.amin(dim=2)
     assert not bool(constant.any()), f"{int(constant.sum())} of {constant.numel()} maps have one value only"
 
@@ -100,7 +108,7 @@ def one_image_with_one_label_is_enough(method: Method) -> None:
 
 @check_method.promise
 def label_free_means_one_map_for_all_labels(method: Method) -> None:
-    maps = method(classifier(method), images(), LABELS)
+    maps = usual(method)
     same = torch.equal(maps[:, 0], maps[:, 1]) and torch.equal(maps[:, 0], maps[:, 2])
     found = "the same" if same else "different"
     assert same == method.label_free, f"label_free is {method.label_free}, but labels get {found} maps"
@@ -108,7 +116,8 @@ def label_free_means_one_map_for_all_labels(method: Method) -> None:
 
 @check_method.promise
 def stochastic_means_that_the_seed_matters(method: Method) -> None:
-    one, again, other = (method(classifier(method), images(), LABELS, seed=seed) for seed in (0, 0, 1))
+    one = usual(method)
+    again, other = (method(classifier(method), images(), LABELS, seed=seed) for seed in (0, 1))
     assert torch.equal(one, again), "the same seed gives two different maps"
     found = "the same map" if torch.equal(one, other) else "different maps"
     assert torch.equal(one, other) != method.stochastic, (
@@ -118,7 +127,7 @@ def stochastic_means_that_the_seed_matters(method: Method) -> None:
 
 @check_method.promise
 def places_without_a_label_are_zero_and_disturb_no_other(method: Method) -> None:
-    expected = method(classifier(method), images(), LABELS)
+    expected = usual(method)
     padded = LABELS.clone()
     padded[1, 1:], padded[2, 1] = -1, -1
     maps = method(classifier(method), images(), padded)
@@ -130,7 +139,7 @@ def places_without_a_label_are_zero_and_disturb_no_other(method: Method) -> None
 def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
     """A method of pictures alone says so in an InputError."""
     for inputs in (SERIES, ROWS):
-        f, x = classifier_of(inputs), values(inputs, N)
+        f, x = shared_classifier(inputs), values(inputs, N)
         with may_be_refused(inputs):
             maps = method(f, x, LABELS)
             expected = (*LABELS.shape, *inputs.positions)
@@ -147,7 +156,7 @@ def pictures_of_odd_sizes_and_of_1_or_4_channels_get_maps(method: Method) -> Non
         inputs = Pictures(size=size, mean=(0.4,) * channels, std=(0.25,) * channels)
         what = f"pictures of {channels} channels and {size[0]} x {size[1]} pixels"
         with may_be_refused(inputs, what, allowed=channels != 3 or is_trained(method)):
-            maps = method(classifier_of(inputs, attention=attends(method)), values(inputs, N), LABELS)
+            maps = method(shared_classifier(inputs, attention=attends(method)), values(inputs, N), LABELS)
             assert_usable(maps, size, what)
 
 
@@ -183,10 +192,11 @@ def a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused(method: Metho
     with may_be_refused(PICTURES, "a net that ignores the image"):
         blind = blinded(picture_net(PICTURES, attention=attends(method)))
         maps = method(Classifier(blind, inputs=PICTURES, batch_size=64), images(), LABELS)
-        usual = spread(method(classifier(method), images(), LABELS)).max()
-        found = spread(maps).max()
-        most = (0.05 if method.stochastic else 0.001) * usual
-        assert bool(found <= most), f"its map spreads over {found:.2g}, those of a usual net over {usual:.2g}"
+        found, seeing = spread(maps).max(), spread(usual(method)).max()
+        most = (0.05 if method.stochastic else 0.001) * seeing
+        assert bool(found <= most), (
+            f"its map spreads over {found:.2g}, those of a usual net over {seeing:.2g}"
+        )
 
 
 def spread(maps: Tensor) -> Tensor:
@@ -206,7 +216,7 @@ def assert_usable(maps: Tensor, size: tuple[int, ...], what: str) -> None:
 
 @check_method.promise
 def the_batch_size_changes_nothing(method: Method) -> None:
-    expected = method(classifier(method), images(), LABELS)
+    expected = usual(method)
     for batch_size, n in ((1, 1), (5, N)):  # one image is as many batches of one as it has passes
         maps = method(classifier(method, batch_size), images()[:n], LABELS[:n])
         assert_alike(maps, expected[:n], "maps", f"with batches of {batch_size}")
@@ -214,7 +224,7 @@ def the_batch_size_changes_nothing(method: Method) -> None:
 
 @check_method.promise
 def the_order_of_images_and_labels_changes_nothing(method: Method) -> None:
-    expected = method(classifier(method), images(), LABELS)
+    expected = usual(method)
     turned, shuffled = torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])
     maps = method(classifier(method), images()[turned], LABELS[turned][:, shuffled])
     assert_alike(maps, expected[turned][:, shuffled], "maps", "with the order")
@@ -222,7 +232,7 @@ def the_order_of_images_and_labels_changes_nothing(method: Method) -> None:
 
 @check_method.promise
 def an_image_alone_gets_the_map_it_gets_among_others(method: Method) -> None:
-    together = method(classifier(method), images(), LABELS)
+    together = usual(method)
     alone = method(classifier(method), images()[1:2], LABELS[1:2])
     assert_alike(alone, together[1:2], "maps", "when an image is alone")
 
@@ -233,7 +243,8 @@ def it_works_where_gradients_are_switched_off(method: Method) -> None:
     expected = method(classifier(method), images()[:1], labels)
     for off in (torch.no_grad, torch.inference_mode):
         with off():  # where the net and the images are made, too
-            maps = method(classifier(method), images()[:1], labels)
+            f = classifier_of(PICTURES, attention=attends(method))
+            maps = method(f, images()[:1], labels)
             assert not torch.is_grad_enabled(), "gradients are left switched on"
         assert_alike(maps, expected, "maps", f"inside torch.{off.__name__}()")
 
@@ -250,7 +261,7 @@ def the_net_is_afterwards_what_it_was(method: Method) -> None:
 
 @check_method.promise
 def no_hook_is_left_on_the_classifier(method: Method) -> None:
-    f = classifier(method)
+    f = classifier_of(PICTURES, attention=attends(method))
     method(f, images(), LABELS)
     assert isinstance(f.net, nn.Module) and hooks(f.net) == 0, "a hook is left on classifier.net"
 
@@ -266,7 +277,7 @@ def images_and_labels_stay_as_they_are(method: Method) -> None:
 
 @check_method.promise
 def the_global_random_state_is_not_touched(method: Method) -> None:
-    f, x = classifier(method), images()
+    f, x = classifier_of(PICTURES, attention=attends(method)), images()
     assert_global_randomness_is_not_used(lambda: method(f, x, LABELS), "maps")
 
 

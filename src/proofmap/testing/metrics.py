@@ -22,7 +22,7 @@ from proofmap.fills import Gray
 from proofmap.methods import GradientInput, LearnedMask, Method
 from proofmap.metrics import Curves, Game, Judged, Metric, ReadyGame, RunMetric, RunValue, RunValues
 from proofmap.metrics.metric import Per
-from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, counted_classifier, normal, values
+from proofmap.testing.nets import PICTURES, ROWS, SERIES, counted_classifier, normal, values
 from proofmap.testing.plugins import (
     assert_alike,
     assert_global_randomness_is_not_used,
@@ -30,6 +30,8 @@ from proofmap.testing.plugins import (
     is_plain_name,
     may_be_refused,
     plugin_contract,
+    remembered,
+    shared_classifier,
 )
 
 check_metric = plugin_contract(Metric)
@@ -68,7 +70,7 @@ def judged(
     inputs: Inputs = PICTURES,
 ) -> Watched:
     """A method's maps on some of the images, with everything that a metric may ask for."""
-    f, some = classifier or classifier_of(inputs), list(order)
+    f, some = classifier or shared_classifier(inputs), list(order)
     x, ready = values(inputs, N)[some], (method or GradientInput()).prepare(f)
     maps = ready(x, labels[some])
     boxes = [BOXES[i] for i in some] if inputs is PICTURES else ()
@@ -83,6 +85,12 @@ def judged(
         boxes=boxes,
         objects=objects,
     )
+
+
+@remembered
+def usual(metric: Metric) -> Tensor:
+    """The values of all images, with which other ones are compared."""
+    return metric(judged())
 
 
 def per_image(check: Callable[[Metric], None]) -> Callable[[Metric], None]:
@@ -128,7 +136,7 @@ def it_says_its_kind_direction_and_limits(metric: Metric) -> None:
 
 @check_metric.promise
 def its_record_is_plain_data_and_the_same_each_time(metric: Metric) -> None:
-    f = classifier_of(PICTURES)
+    f = shared_classifier(PICTURES)
     record = metric.prepare(f).record()
     assert json.loads(json.dumps(record)) == record, f"the record changes when JSON carries it: {record}"
     again = dataclasses.replace(metric).prepare(f).record()
@@ -140,7 +148,7 @@ def its_record_is_plain_data_and_the_same_each_time(metric: Metric) -> None:
 
 @per_image
 def values_are_one_float_per_image_inside_the_limits_or_nan(metric: Metric) -> None:
-    found = metric(judged())
+    found = usual(metric)
     assert found.shape == (N,), f"values are {tuple(found.shape)}, expected {(N,)}"
     assert found.is_floating_point(), f"values are {found.dtype}, expected floats"
     assert not found.requires_grad, "values still require a gradient; detach them"
@@ -160,25 +168,25 @@ def pairs_are_one_value_per_label_or_none(metric: Metric) -> None:
 
 @per_image
 def the_same_maps_get_the_same_values(metric: Metric) -> None:
-    once, again = (metric(judged()).nan_to_num() for _ in range(2))
-    assert torch.equal(once, again), "the same maps get two different values"
+    once, again = usual(metric), metric(judged())
+    assert torch.equal(once.nan_to_num(), again.nan_to_num()), "the same maps get two different values"
 
 
 @per_image
 def the_batch_size_changes_nothing(metric: Metric) -> None:
-    found = metric(judged(classifier_of(PICTURES, batch_size=5)))
-    assert_alike(found, metric(judged()), "values", "with batches of 5")
+    found = metric(judged(shared_classifier(PICTURES, batch_size=5)))
+    assert_alike(found, usual(metric), "values", "with batches of 5")
 
 
 @per_image
 def the_order_of_images_changes_nothing(metric: Metric) -> None:
     turned = [2, 0, 3, 1]
-    assert_alike(metric(judged(order=turned)), metric(judged())[turned], "values", "with the order")
+    assert_alike(metric(judged(order=turned)), usual(metric)[turned], "values", "with the order")
 
 
 @per_image
 def an_image_alone_gets_the_value_it_gets_among_others(metric: Metric) -> None:
-    together = metric(judged())
+    together = usual(metric)
     for i in (0, 2):
         assert_alike(metric(judged(order=[i])), together[i : i + 1], "values", "when an image is alone")
 
@@ -259,7 +267,7 @@ def the_net_is_afterwards_what_it_was(metric: Metric) -> None:
 
 @per_image
 def the_global_random_state_is_not_touched(metric: Metric) -> None:
-    f = classifier_of(PICTURES)
+    f = shared_classifier(PICTURES)
     assert_global_randomness_is_not_used(lambda: metric(judged(f)), "values")
 
 

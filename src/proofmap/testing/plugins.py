@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,9 +19,10 @@ from proofmap.core.inputs import Inputs
 from proofmap.metrics import Metric
 from proofmap.plugins.settings import Plugin, setting_names
 from proofmap.testing.contract import Contract
-from proofmap.testing.nets import PICTURES, picture_net
+from proofmap.testing.nets import PICTURES, classifier_of, picture_net
 
 P = TypeVar("P", bound=Plugin)
+Answer = TypeVar("Answer")
 
 _SEPARATORS = " :,=()"
 
@@ -80,6 +82,51 @@ def plugin_contract(kind: type[P]) -> Contract[P]:
     contract.promise(it_compares_by_its_settings_and_can_be_a_key)
     contract.promise(it_has_a_name_and_a_description)
     return contract
+
+
+# ---- what promises share ----------------------------------------------------------------------------------------
+
+
+def remembered(function: Callable[[P], Answer]) -> Callable[[P], Answer]:
+    """The function, with its last answer kept: many promises about one plug-in ask for the same maps."""
+    last: list[tuple[P, Answer]] = []
+
+    @functools.wraps(function)
+    def answer(plugin: P) -> Answer:
+        if not last or last[0][0] is not plugin:
+            last[:] = [(plugin, function(plugin))]
+        return last[0][1]
+
+    return answer
+
+
+_shared: dict[tuple[Inputs, int, bool], tuple[Classifier, dict[str, Tensor]]] = {}
+
+
+def shared_classifier(inputs: Inputs, *, batch_size: int = 64, attention: bool = False) -> Classifier:
+    """:func:`classifier_of`, the same one each time while nobody changes it: to make and freeze a net takes longer than
+    most checks."""
+    key = inputs, batch_size, attention
+    if key not in _shared or not _is_untouched(*_shared[key]):
+        f = classifier_of(inputs, batch_size=batch_size, attention=attention)
+        _shared[key] = f, copy.deepcopy(_state(f))
+    return _shared[key][0]
+
+
+def _is_untouched(classifier: Classifier, before: dict[str, Tensor]) -> bool:
+    net, state = classifier.net, _state(classifier)
+    return (
+        isinstance(net, nn.Module)
+        and not any(module.training for module in net.modules())
+        and hooks(net) == 0
+        and state.keys() == before.keys()
+        and all(torch.equal(state[name], before[name]) for name in before)
+    )
+
+
+def _state(classifier: Classifier) -> dict[str, Tensor]:
+    assert isinstance(classifier.net, nn.Module)
+    return classifier.net.state_dict()
 
 
 # ---- results ----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Executors: where the units of a study are computed. This one computes in this process.
 
-Every executor keeps the same contract, which ``tests/contract/test_executors.py`` checks:
+Every executor keeps the same contract, which :func:`proofmap.testing.check_executor` checks:
 
 - ``make_worker`` is called once per process, and not at all when there are no units. It may be slow and its worker
   large, since it loads the net.

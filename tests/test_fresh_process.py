@@ -1,0 +1,70 @@
+"""What only a process that has imported nothing yet can tell, in as few of them as will do: each takes seconds to import torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import json, sys
+sys.modules["pytest"] = None
+told = {}
+
+import proofmap.models
+told["hubs"] = sorted({"torchvision", "timm", "transformers"} & sys.modules.keys())
+
+from proofmap.report import figures
+told["caption"] = figures.desk().caption()
+told["matplotlib"] = "matplotlib" in sys.modules
+
+from proofmap.data import TensorData
+from proofmap.testing import check_dataset
+check_dataset(TensorData([[1.0], [2.0]], kind="rows"))
+told["contract"] = "kept"
+
+from proofmap.plugins.code import code_digest
+def f(x):
+    return x in {"a", "b", "c", "d", "e"}
+told["digest"] = code_digest(f)
+
+print(json.dumps(told))
+"""
+
+
+def told(seed: str, program: str = PROGRAM) -> Any:
+    """What the program prints in a process of its own, whose hashes of strings begin at a seed."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": seed}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def fresh() -> dict[str, Any]:
+    found: dict[str, Any] = told("1")
+    return found
+
+
+def test_importing_the_models_imports_no_hub(fresh: dict[str, Any]) -> None:
+    assert fresh["hubs"] == []
+
+
+def test_records_of_figures_need_no_matplotlib(fresh: dict[str, Any]) -> None:
+    assert fresh["caption"] and not fresh["matplotlib"]
+
+
+def test_the_contracts_need_no_pytest(fresh: dict[str, Any]) -> None:
+    assert fresh["contract"] == "kept"
+
+
+def test_the_digest_of_code_is_the_same_in_every_process(fresh: dict[str, Any]) -> None:
+    """Sets of strings are printed in an order that changes with the hash seed."""
+    start = PROGRAM.index("from proofmap.plugins.code")
+    assert told("2", "import json\ntold = {}\n" + PROGRAM[start:])["digest"] == fresh["digest"]
