@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -165,7 +166,9 @@ def _lines(
     lines = []
     for measure, found in values.items():
         pairs = found.view(labels.shape).masked_fill(labels == NO_LABEL, torch.nan)
-        score = mean_score(measure, pairs.nanmean(dim=1).cpu(), higher_is_better=measure == RISE)
+        means, rise = pairs.nanmean(dim=1).cpu(), measure == RISE
+        limits = (-1.0, math.inf if rise else 1.0)
+        score = mean_score(measure, means, higher_is_better=rise, limits=limits)
         place = (step.order, step.number, step.layers, step.drawn, step.of)
         lines.append(SanityLine(method, *place, measure, score.value, score.low, score.high, score.n))
     return lines
