@@ -7,8 +7,8 @@ Student's distribution with n - 1 degrees of freedom. Two intervals are known, m
     Hall's       h(t) = 3 / a * (cbrt(1 + a (t - a / 6)) - 1),              a = g / sqrt(n)
 
 Hall's (1992) removes the skewness, and goes too far where values pile up at both ends. The ends here lie halfway between
-the two. In simulations that is the one that covers between 92 and 98 % for all shapes of values that scores have, from ten images on; the
-bootstrap's percentiles do so from some fifty on. docs/how-to/statistics.md has the table. Nothing is drawn, so there is no seed.
+the two. In simulations that covers between 92 and 98 % for all shapes of values that scores have from 20 images on, and for nearly all
+from 10 on; the bootstrap's percentiles from some 50 on. docs/how-to/statistics.md has the table. Nothing is drawn, so there is no seed.
 
 Where a value has limits, no end goes beyond them. And n equal values v tell no spread, but something else: had more than a share
 q = 1 - ((1 - level) / 2)^(1/n) of all images another value, n equal ones would be less likely than (1 - level) / 2.
