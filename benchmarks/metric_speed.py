@@ -4,7 +4,7 @@
 
 - ``curves``: insertion and deletion of one map per image, 20 steps each, against torch-cam 0.5's ``DeletionInsertionMetric`` given the
   same maps; where torch-cam is not installed, against a loop of our own that does what its documentation and source say.
-- ``flipping``: deletion in 28 steps against Quantus' ``PixelFlipping`` in as many; without Quantus, against its loop as its definition
+- ``flipping``: deletion in 24 steps against Quantus' ``PixelFlipping`` in as many; without Quantus, against its loop as its definition
   makes it: arrays in NumPy, one step of all images after the other.
 - ``road``: the batched solve against SciPy's sparse solve, image by image; left out without SciPy.
 - ``pair``: completeness and soundness of maps of several labels at 28 points against as many bare passes of the net in the same batches.
@@ -32,7 +32,7 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.fills.road import impute
 from proofmap.metrics import proof
 
-STEPS, POINTS = 20, 28
+STEPS, POINTS, FLIPS = 20, 28, 24
 
 
 class Normalised(nn.Module):
@@ -166,7 +166,7 @@ def flipping_loop(
     """Pixel flipping as Quantus defines it: values of all channels, best first, become black, a step after the other."""
     spread = np.broadcast_to(maps[:, None], x.shape).reshape(len(x), -1)
     order = np.argsort(-spread, axis=1)
-    step, made, scores = -(-spread.shape[1] // POINTS), x.copy(), []
+    step, made, scores = -(-spread.shape[1] // FLIPS), x.copy(), []
     for start in range(0, spread.shape[1], step):
         flat = made.reshape(len(x), -1).copy()
         np.put_along_axis(flat, order[:, start : start + step], flat.min(axis=1, keepdims=True), axis=1)
@@ -183,7 +183,7 @@ def flipping(f: pm.Classifier, args: argparse.Namespace) -> None:
     arrays = (x.cpu().numpy(), maps[:, 0].cpu().numpy(), labels[:, 0].cpu().numpy())
 
     def ours() -> None:
-        pm.deletion(fast, x, maps, labels, points=POINTS).auc.sum().item()
+        pm.deletion(fast, x, maps, labels, points=FLIPS).auc.sum().item()
 
     def loop() -> None:
         flipping_loop(net, *arrays, str(f.device))
@@ -196,9 +196,8 @@ def flipping(f: pm.Classifier, args: argparse.Namespace) -> None:
     try:
         from quantus import PixelFlipping
 
-        values = arrays[0][0].size
         metric = PixelFlipping(
-            features_in_step=values // POINTS,
+            features_in_step=x[0].numel() // FLIPS,
             return_auc_per_sample=True,
             disable_warnings=True,
             normalise=False,
@@ -219,7 +218,7 @@ def flipping(f: pm.Classifier, args: argparse.Namespace) -> None:
         runs["Quantus' PixelFlipping"] = quantus
     except Exception as error:
         print(f"  Quantus is not here ({type(error).__name__}): only its loop")
-    print(f"deletion in {POINTS} steps against pixel flipping in as many")
+    print(f"deletion in {FLIPS} steps against pixel flipping in as many")
     told(medians(args.rounds, runs), "Proofmap", args.images)
 
 
