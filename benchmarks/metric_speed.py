@@ -163,7 +163,7 @@ def steadily(run: Callable[[], object]) -> Callable[[], None]:
 def flipping_loop(
     net: nn.Module, x: np.ndarray, maps: np.ndarray, labels: np.ndarray, device: str
 ) -> np.ndarray:
-    """Pixel flipping as Quantus defines it: values of all channels, best first, become black, a step after the other."""
+    """Pixel flipping as Quantus defines it: values of all channels, best first, become black, a step after the other; the curves."""
     spread = np.broadcast_to(maps[:, None], x.shape).reshape(len(x), -1)
     order = np.argsort(-spread, axis=1)
     step, made, scores = -(-spread.shape[1] // FLIPS), x.copy(), []
@@ -174,7 +174,7 @@ def flipping_loop(
         with torch.no_grad():
             probabilities = net(torch.tensor(made, device=device)).softmax(dim=-1).cpu().numpy()
         scores.append(probabilities[np.arange(len(x)), labels])
-    return np.trapezoid(np.stack(scores, axis=1), axis=1)
+    return np.stack(scores, axis=1)
 
 
 def flipping(f: pm.Classifier, args: argparse.Namespace) -> None:
@@ -198,7 +198,6 @@ def flipping(f: pm.Classifier, args: argparse.Namespace) -> None:
 
         metric = PixelFlipping(
             features_in_step=x[0].numel() // FLIPS,
-            return_auc_per_sample=True,
             disable_warnings=True,
             normalise=False,
         )
@@ -215,9 +214,10 @@ def flipping(f: pm.Classifier, args: argparse.Namespace) -> None:
                 batch_size=len(x),
             )
 
+        quantus()
         runs["Quantus' PixelFlipping"] = quantus
-    except Exception as error:
-        print(f"  Quantus is not here ({type(error).__name__}): only its loop")
+    except Exception as error:  # it does not keep up with every NumPy
+        print(f"  Quantus is not here or does not run ({type(error).__name__}): only its loop")
     print(f"deletion in {FLIPS} steps against pixel flipping in as many")
     told(medians(args.rounds, runs), "Proofmap", args.images)
 
