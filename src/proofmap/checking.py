@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -165,7 +166,11 @@ def _lines(
     lines = []
     for measure, found in values.items():
         pairs = found.view(labels.shape).masked_fill(labels == NO_LABEL, torch.nan)
-        score = mean_score(measure, pairs.nanmean(dim=1).cpu(), higher_is_better=measure == RISE)
+        rise = measure == RISE
+        score = mean_score(measure, pairs.nanmean(dim=1).cpu(), higher_is_better=rise)
+        # similarities of 1 on all images are no accident: maps that do not depend on the net have no interval around it
+        within = (-1.0, math.inf if rise else 1.0)
+        low, high = torch.tensor([score.low, score.high], dtype=torch.float64).clamp(*within).tolist()
         place = (step.order, step.number, step.layers, step.drawn, step.of)
-        lines.append(SanityLine(method, *place, measure, score.value, score.low, score.high, score.n))
+        lines.append(SanityLine(method, *place, measure, score.value, low, high, score.n))
     return lines

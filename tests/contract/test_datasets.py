@@ -36,6 +36,21 @@ def csv(at: Path) -> Dataset:
     return load_dataset(at / "list.csv")
 
 
+def things(at: Path) -> Dataset:
+    saved(at, "a.png", "b.png")
+    (at / "things.csv").write_text(
+        "file,label,x0,y0,x1,y1\na.png,cat,0,1,8,7.5\na.png,dog,1,1,2,2\nb.png,,,,,\n"
+    )
+    return load_dataset(at / "things.csv")
+
+
+def voc(at: Path) -> Dataset:
+    saved(at, "a.png", "b.png")
+    corners = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>8</xmax><ymax>8</ymax></bndbox>"
+    (at / "a.xml").write_text(f"<annotation><object><name>cat</name>{corners}</object></annotation>")
+    return load_dataset(f"voc:{at}")
+
+
 def npz(at: Path) -> Dataset:
     np.savez(at / "a.npz", images=np.stack([noise(i) for i in range(3)]), labels=[2, -1, 1])
     return load_dataset(at / "a.npz")
@@ -110,7 +125,8 @@ def table_rows(at: Path) -> Dataset:
 
 KINDS: dict[str, list[Callable[[Path], Dataset]]] = {
     "folder": [folder, labelled_folder],
-    "csv": [csv],
+    "csv": [csv, things],
+    "voc": [voc],
     "npz": [npz, npy],
     "imagenette": [imagenette],
     "imagenette-corner": [imagenette_corner],

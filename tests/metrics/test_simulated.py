@@ -9,26 +9,42 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.results.paired import (
-    fewest_images,
-    holm,
-    images_needed,
-    paired_intervals,
-    sign_flip_p,
-    smallest_p,
-)
+from proofmap.results.intervals import NO_LIMITS, Limits, mean_intervals, pooled_interval
+from proofmap.results.paired import fewest_images, holm, images_needed, sign_flip_p, smallest_p
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
-DRAWS: dict[str, tuple[Draw, float]] = {
-    "normal": (lambda rng, shape: rng.standard_normal(shape), 0.0),
-    "worst cases": (lambda rng, shape: rng.beta(0.5, 0.3, shape), 0.5 / 0.8),  # many near 0 and 1
-    "skewed": (lambda rng, shape: rng.exponential(1.0, shape), 1.0),
+
+
+def mostly_one(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return np.where(rng.random(shape) < 0.7, 1.0, rng.random(shape))
+
+
+def half_zero(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return np.where(rng.random(shape) < 0.5, 0.0, rng.beta(0.5, 0.5, shape) - rng.beta(2, 2, shape))
+
+
+UNIT, FREE = (0.0, 1.0), NO_LIMITS
+DRAWS: dict[str, tuple[Draw, float, Limits]] = {
+    "normal": (lambda rng, shape: rng.standard_normal(shape), 0.0, FREE),
+    "uniform": (lambda rng, shape: rng.random(shape), 0.5, UNIT),
+    "two ends": (lambda rng, shape: rng.beta(0.5, 0.3, shape), 0.5 / 0.8, UNIT),  # as worst cases are
+    "near zero": (lambda rng, shape: rng.beta(0.5, 2, shape), 0.2, UNIT),
+    "near one": (lambda rng, shape: rng.beta(8, 1.5, shape), 8 / 9.5, UNIT),
+    "mostly one": (mostly_one, 0.85, UNIT),
+    "at zero": (lambda rng, shape: rng.beta(0.3, 3, shape), 1 / 11, UNIT),
+    "exponential": (lambda rng, shape: rng.exponential(1.0, shape), 1.0, FREE),
+    "differences": (
+        lambda rng, shape: rng.beta(2, 2, shape) - rng.beta(0.5, 2, shape),
+        0.3,
+        FREE,
+    ),
+    "half zero": (half_zero, 0.0, FREE),
 }
 
 
 def drawn(name: str, n: int, studies: int, seed: int = 0) -> tuple[Tensor, float]:
     """Values ``(n, studies)`` of as many studies, and the mean that they come from."""
-    draw, mean = DRAWS[name]
+    draw, mean, _ = DRAWS[name]
     return torch.from_numpy(draw(np.random.default_rng(seed), (n, studies))), mean
 
 
@@ -39,17 +55,30 @@ def coverage(ends: Tensor, mean: float) -> float:
 # ---- intervals ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["normal", "worst cases"])
-@pytest.mark.parametrize("n", [30, 100])
-def test_paired_intervals_cover_the_truth_in_95_of_100_studies(name: str, n: int) -> None:
-    """A score's own interval is the same thing: see test_a_columns_interval_is_the_plain_bootstraps."""
-    values, mean = drawn(name, n, 2000)
-    assert 0.92 <= coverage(paired_intervals(values, resamples=500), mean) <= 0.98
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("n", [10, 20, 50])
+def test_intervals_cover_the_truth_in_95_of_100_studies(name: str, n: int) -> None:
+    values, mean = drawn(name, n, 8000)
+    assert 0.92 <= coverage(mean_intervals(values, limits=DRAWS[name][2]), mean) <= 0.98
 
 
-def test_a_skewed_score_is_covered_too_when_there_are_enough_images() -> None:
-    values, mean = drawn("skewed", 100, 2000)
-    assert 0.92 <= coverage(paired_intervals(values, resamples=500), mean) <= 0.98
+@pytest.mark.parametrize("name", ["normal", "uniform", "two ends", "near zero", "near one", "mostly one"])
+def test_five_images_are_enough_where_values_are_not_all_near_zero(name: str) -> None:
+    values, mean = drawn(name, 5, 8000)
+    assert 0.915 <= coverage(mean_intervals(values, limits=DRAWS[name][2]), mean) <= 0.98
+
+
+def test_a_mean_over_pairs_is_covered_too() -> None:
+    """Labels of an image are alike, and images have one to four that count, fewer where values are large."""
+    rng = np.random.default_rng(0)
+    for n in (10, 40):
+        common = rng.beta(0.5, 1, (4_000, n, 1))
+        values = torch.from_numpy(0.7 * common + 0.3 * rng.random((4_000, n, 4)))
+        most = torch.from_numpy(4 - rng.binomial(3, common))
+        values = values.masked_fill(torch.arange(4) >= most, torch.nan)
+        truth = float(values.nansum() / (~values.isnan()).sum())
+        ends = torch.tensor([pooled_interval(study) for study in values[:400]])
+        assert 0.92 <= coverage(ends, truth) <= 0.98
 
 
 # ---- p-values -----------------------------------------------------------------------------------------------------

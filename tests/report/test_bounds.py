@@ -75,7 +75,7 @@ def test_f_is_matchable_between_the_bounds_floors_counted() -> None:
     found = bounds(by_hand())
     assert found.matchable.value == pytest.approx(3 / 5) and found.matchable.n == 5
     assert (found.forced_over, found.forced_under) == (1, 1)
-    assert "on .60 [.50, .67] of 5 pairs; even the weakest proof is too strong on 1, even" in found.notes[0]
+    assert "on .60 [.00, 1.00] of 5 pairs; even the weakest proof is too strong on 1, even" in found.notes[0]
 
 
 @pytest.mark.parametrize("thresholds", ["paper", "released", "appendix"])

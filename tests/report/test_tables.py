@@ -103,7 +103,7 @@ def test_where_methods_count_different_images_every_cell_says_how_many_and_none_
         }
     )
     _, rows = tables.score_cells(found)
-    assert rows[0][1] == ".95 [.90, 1.00] n=2" and rows[1][1].endswith("] n=4") and rows[2][1] == "-"
+    assert rows[0][1] == ".95 [.31, 1.59] n=2" and rows[1][1].endswith("] n=4") and rows[2][1] == "-"
     assert not any("n=" in row[2] for row in rows)
     assert [row[1] for row in tables.best_two(found)] == [False] * 3
     assert [row[2] for row in tables.best_two(found)] == [True, True, True]
@@ -111,9 +111,9 @@ def test_where_methods_count_different_images_every_cell_says_how_many_and_none_
     assert note.startswith("completeness: means over different images (0 to 4 of 4")
     assert note.endswith("compare with: proofmap compare")
     text = tables.latex(found)
-    assert r".95 {\scriptsize [.90, 1.00] n=2}" in text and "column that is over the same images" in text
+    assert r".95 {\scriptsize [.31, 1.59] n=2}" in text and "column that is over the same images" in text
     assert r".95 {\scriptsize n=2}" in tables.latex(found, intervals=False)
-    assert "| .95 [.90, 1.00] n=2 |" in tables.score_markdown(found)
+    assert "| .95 [.31, 1.59] n=2 |" in tables.score_markdown(found)
 
 
 def test_as_many_but_other_images_are_different_images_too() -> None:

@@ -22,10 +22,12 @@ import torch
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.data.photos import load_images
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.intervals import mean_interval
 from proofmap.results.tables import latex, score_markdown
 from proofmap.study import Run, Selection, StoreError, Study, export_run, run_study
 from proofmap.study.manifest import Manifest
 from proofmap.study.store import schema
+from proofmap.study.store.database import Store
 from proofmap.study.verify import verify_run
 from tests.data.made_up import save
 from tests.study.processes import Processes
@@ -562,3 +564,20 @@ def test_names_that_only_look_numbered_stay_whole() -> None:
         schema.migrate(database)
         kinds = [kind for (kind,) in database.execute("SELECT kind FROM metrics ORDER BY id")]
     assert kinds == ["a", "a2", "a-b", "a-2", "7", "-7", "top-5x"]
+
+
+def test_a_run_knows_what_values_its_metrics_can_have(run: Run) -> None:
+    limits = run.store.limits()
+    assert set(limits) == set(run.metrics) and limits["soundness"] == (0.0, 1.0)
+    for result in run.evaluation().results:
+        for score in result.scores:
+            expected = mean_interval(result.values[score.name], limits=limits[score.name])
+            assert (score.low, score.high) == pytest.approx(expected, nan_ok=True)
+
+
+def test_limits_are_added_to_those_that_are_known(tmp_path: Path) -> None:
+    with Store(tmp_path, create=True) as store:
+        assert store.limits() == {}  # a run of an older version
+        store.add_limits({"a": (0.0, 1.0)})
+        store.add_limits({"b": (-math.inf, 0.5)})
+        assert store.limits() == {"a": (0.0, 1.0), "b": (-math.inf, 0.5)}

@@ -18,6 +18,7 @@ from proofmap.data.specs import (
     sample_photos,
 )
 from proofmap.data.tensors import TensorData
+from proofmap.data.voc import pascal_voc
 
 __all__ = [
     "load_dataset",
@@ -29,6 +30,7 @@ __all__ = [
     "Dataset",
     "truths",
     "match_labels",
+    "pascal_voc",
     "random_choice",
     "choose_names",
     "load_blocks",

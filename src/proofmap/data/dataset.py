@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proofmap.core import streams
@@ -56,8 +56,13 @@ class Dataset(ABC):
         """A hash of picture ``i`` as it is stored (32 hexadecimal digits); reads it, but does not decode it."""
 
     def boxes(self, i: int) -> tuple[Box, ...]:
-        """Where the labelled things are, in pixels of the stored picture; none where the dataset does not know."""
+        """Where the things of the true label are, in pixels of the stored picture; none where the dataset does not know."""
         return ()
+
+    def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
+        """The same for each label of which a thing is known, by its index into ``label_names``: the true one has :meth:`boxes`."""
+        label, boxes = self.truth(i), self.boxes(i)
+        return {label: boxes} if label is not None and boxes else {}
 
     def stamp(self, i: int) -> str:
         """What changes when picture ``i`` is stored again, without reading it; empty where there is no such thing.
@@ -152,7 +157,8 @@ def truths(
     ``outputs`` are the classifier's ``names``. A dataset that knows labels, none of which the net has, is an error.
     """
     own = [dataset.truth(i) for i in (range(len(dataset)) if indices is None else indices)]
-    if not dataset.label_names:
+    places = output_places(dataset, outputs)
+    if places is None:
         highest = max((label for label in own if label is not None), default=-1)
         if highest >= len(outputs):
             raise InputError(
@@ -160,7 +166,6 @@ def truths(
                 "choose the net that was trained on these labels"
             )
         return own
-    places = match_labels(dataset.label_names, outputs)
     if all(place is None for place in places):
         raise InputError(
             f"none of the labels of {dataset.title} ({_some(dataset.label_names, 10)}) is an output of the net "
@@ -168,6 +173,11 @@ def truths(
             "class_index; folders named by WordNet ids are read with imagenette:FOLDER or imagenet:FOLDER"
         )
     return [None if label is None else places[label] for label in own]
+
+
+def output_places(dataset: Dataset, outputs: Sequence[str]) -> tuple[int | None, ...] | None:
+    """Where each of a dataset's labels stands among a classifier's outputs; None where labels are outputs' numbers already."""
+    return match_labels(dataset.label_names, outputs) if dataset.label_names else None
 
 
 # ---- selections -----------------------------------------------------------------------------------------------

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -16,11 +14,7 @@ from proofmap.core.files import check_ends
 from proofmap.core.inputs import Box
 from proofmap.core.pictures import SUFFIXES, decode_image, files_below
 from proofmap.data.dataset import Dataset, digest_of
-
-FILE_COLUMNS = ("file", "path", "filename", "image")
-INDEX_COLUMNS = ("class_index",)
-LABEL_COLUMNS = ("label", "class")
-BOX_COLUMNS = ("boxes_xyxy", "boxes")
+from proofmap.data.tables import has_things, labelled_objects, numbered, read_table, read_things
 
 
 class ImageFiles(Dataset):
@@ -32,7 +26,8 @@ class ImageFiles(Dataset):
         labels: one per file, indices into ``label_names``; None for files without one.
         names: what the pictures are called; the files themselves when left out.
         settings: what :meth:`settings` returns.
-        boxes: one JSON list of ``[x0, y0, x1, y1]`` per file, in pixels of the stored picture.
+        boxes: one JSON list of ``[x0, y0, x1, y1]`` per file, in pixels of the stored picture, of the file's label.
+        objects: the boxes of each label, where files show things of several.
     """
 
     def __init__(
@@ -46,10 +41,12 @@ class ImageFiles(Dataset):
         labels: Sequence[int | None] | None = None,
         label_names: Sequence[str] = (),
         boxes: Sequence[str] | None = None,
+        objects: Sequence[Mapping[int, Sequence[Box]]] | None = None,
     ) -> None:
         self.title, self.root, self.label_names = title, str(root), tuple(label_names)
         self.names = [printable(file) for file in files] if names is None else names
         self._files, self._labels, self._boxes = files, labels, boxes
+        self._objects = objects
         self._settings = dict(settings)
 
     def path(self, i: int) -> Path:
@@ -81,6 +78,9 @@ class ImageFiles(Dataset):
 
     def boxes(self, i: int) -> tuple[Box, ...]:
         """Where the label's objects are, ``(x0, y0, x1, y1)`` in pixels of the stored picture; none where unknown."""
+        if self._objects is not None:
+            label = self.truth(i)
+            return () if label is None else tuple(self._objects[i].get(label, ()))
         text = "" if self._boxes is None else self._boxes[i]
         try:
             rows = [tuple(map(float, row)) for row in json.loads(text or "[]")]
@@ -89,6 +89,9 @@ class ImageFiles(Dataset):
         if any(len(row) != 4 for row in rows):
             raise InputError(f"the boxes of {self.names[i]} must be [[x0, y0, x1, y1], ...], not {text!r}")
         return tuple((x0, y0, x1, y1) for x0, y0, x1, y1 in rows)
+
+    def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
+        return super().objects(i) if self._objects is None else self._objects[i]
 
     def settings(self) -> dict[str, object]:
         return dict(self._settings)
@@ -127,10 +130,20 @@ def image_csv(path: str | Path) -> ImageFiles:
     ``filename``, ``image``), relative to the table's folder. Labels are numbers in ``class_index``, or names or
     numbers in ``label`` (or ``class``); an empty one is not known. ``boxes_xyxy`` (or ``boxes``) may hold
     ``[[x0, y0, x1, y1], ...]``. Names become indices into their alphabetical list; numbers stay as they are.
+
+    With the columns ``x0``, ``y0``, ``x1``, ``y1`` (or ``xmin``, ``ymin``, ``xmax``, ``ymax``) a line is one thing with its label and its box,
+    and a file has as many lines as it shows things. Its label is then that of all of them, and not known where they differ.
     """
     table = Path(os.path.abspath(path))
-    files, labels, boxes = read_table(table)
-    numbers, label_names = _numbered(labels, table)
+    numbers: list[int | None] | None
+    boxes, objects = None, None
+    if has_things(table):
+        things = read_things(table)
+        files = list(things)
+        numbers, label_names, objects = labelled_objects(list(things.values()), table)
+    else:
+        files, labels, boxes = read_table(table)
+        numbers, label_names = numbered(labels, table)
     return ImageFiles(
         table.parent,
         files,
@@ -139,71 +152,8 @@ def image_csv(path: str | Path) -> ImageFiles:
         labels=numbers,
         label_names=label_names,
         boxes=boxes,
+        objects=objects,
     )
-
-
-def read_table(path: Path) -> tuple[list[str], list[str], list[str] | None]:
-    """Files, labels (as written; empty where there is none) and boxes of a CSV file."""
-    text = text_of(path)
-    header = text.partition("\n")[0].rstrip("\r")
-    rows = _rows(text, max(",;\t", key=header.count), path)
-    columns = [name.strip().lower() for name in next(rows, (0, []))[1]]
-
-    def column(*accepted: str) -> int | None:
-        return next((columns.index(name) for name in accepted if name in columns), None)
-
-    file_at, box_at = column(*FILE_COLUMNS), column(*BOX_COLUMNS)
-    label_at = column(*INDEX_COLUMNS, *LABEL_COLUMNS)
-    if file_at is None:
-        raise InputError(
-            f"{path} has no column of files: its first row must name one {', '.join(FILE_COLUMNS)}, "
-            f"and is {header[:80]!r}"
-        )
-    lines_of: dict[str, int] = {}
-    labels, boxes = [], []
-    for line, row in rows:
-        if len(row) != len(columns):
-            raise InputError(
-                f"line {line} of {path} has {len(row)} fields, but {len(columns)} columns are named"
-            )
-        file = row[file_at].strip()
-        if not file:
-            raise InputError(f"line {line} of {path} names no file")
-        if file in lines_of:
-            raise InputError(f"{path} names {file} twice, in lines {lines_of[file]} and {line}")
-        lines_of[file] = line
-        labels.append("" if label_at is None else row[label_at].strip())
-        if box_at is not None:
-            boxes.append(row[box_at])
-    if not lines_of:
-        raise InputError(f"{path} names no image: it has a first row and nothing below")
-    return list(lines_of), labels, boxes if box_at is not None else None
-
-
-def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a table that are not empty, and the lines they are in."""
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        yield from ((rows.line_num, row) for row in rows if row)
-    except csv.Error as error:
-        raise InputError(f"line {rows.line_num} of {path} cannot be read: {error}") from None
-
-
-def _numbered(labels: Sequence[str], path: Path) -> tuple[list[int | None] | None, list[str]]:
-    """Labels as numbers, and the names those stand for (none where they were numbers already)."""
-    known = {label for label in labels if label}
-    if not known:
-        return None, []
-    numbers = {label for label in known if label.isdecimal()}
-    if numbers and numbers != known:
-        raise InputError(
-            f"{path} mixes numbers ({min(numbers)!r}) and names ({min(known - numbers)!r}) as labels; use one"
-        )
-    if numbers:
-        return [int(label) if label else None for label in labels], []
-    names = sorted(known)
-    index = {name: k for k, name in enumerate(names)}
-    return [index[label] if label else None for label in labels], names
 
 
 # ---- files ----------------------------------------------------------------------------------------------------
@@ -215,17 +165,6 @@ def existing_folder(path: str | Path) -> Path:
     if not folder.is_dir():
         raise InputError(f"there is no folder {path}" + (" (it is a file)" if folder.exists() else ""))
     return folder
-
-
-def text_of(path: Path) -> str:
-    """A text file in UTF-8, with or without a byte-order mark."""
-    check_ends(path)
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as text in UTF-8: {error}") from None
 
 
 def printable(name: str) -> str:

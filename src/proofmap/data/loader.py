@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -16,6 +16,8 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
 from proofmap.data.dataset import Dataset
+
+Objects = Mapping[int, Sequence[Box]]
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,13 @@ class Block:
         indices: of the pictures that could be read, in the order they were asked for.
         images: those pictures, ``(n, C, H, W)`` in [0, 1] on the classifier's device; n may be 0.
         failures: the others, in the order they were asked for.
-        boxes: where the labelled things are in each of the pictures that could be read, in its own positions.
+        objects: where things are in each of the pictures that could be read, in its own positions, by the dataset's label.
     """
 
     indices: tuple[int, ...]
     images: Tensor
     failures: tuple[Unreadable, ...]
-    boxes: tuple[tuple[Box, ...], ...] = ()
+    objects: tuple[Objects, ...] = ()
 
 
 def load_blocks(
@@ -117,13 +119,17 @@ class _Reader:
 
     def __call__(
         self, index: int, place: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-    ) -> tuple[Box, ...] | Unreadable:
-        """The item's boxes, once its values are in place; or why it could not be read."""
+    ) -> Objects | Unreadable:
+        """Where the item's things are, once its values are in place; or why it could not be read."""
         try:
             item, cropped = self.dataset.read(index), self.dataset.cropped
             # copied by numpy: torch would start a team of its own threads in each of ours
             np.copyto(place, self.inputs.prepare(item, cropped=cropped).numpy())
-            return self.inputs.moved_boxes(self.dataset.boxes(index), item, cropped=cropped)
+            moved = {
+                label: self.inputs.moved_boxes(boxes, item, cropped=cropped)
+                for label, boxes in self.dataset.objects(index).items()
+            }
+            return {label: boxes for label, boxes in moved.items() if boxes}
         except Exception as error:
             reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             return Unreadable(index, self.dataset.names[index], reason)
@@ -136,7 +142,7 @@ class _Reading:
         self.reader, self.members = reader, members
         shape = (len(members), *reader.inputs.shape)
         self.images = torch.empty(shape, pin_memory=reader.device.type == "cuda")
-        self.tasks: list[Future[tuple[Box, ...] | Unreadable]] = [
+        self.tasks: list[Future[Objects | Unreadable]] = [
             pool.submit(reader, index, place)
             for index, place in zip(members, self.images.numpy(), strict=True)
         ]
@@ -156,7 +162,7 @@ class _Reading:
             tuple(i for i, _ in read),
             images.to(self.reader.device, non_blocking=True),
             failures,
-            tuple(boxes for _, boxes in read),
+            tuple(objects for _, objects in read),
         )
 
 

@@ -29,6 +29,7 @@ from proofmap.data.folders import ImageFiles, image_csv, image_folder, printable
 from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
 from proofmap.data.samples import SAMPLE, SAMPLES, sample_path
+from proofmap.data.voc import pascal_voc
 
 _WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
 _PARTS = re.compile(
@@ -218,8 +219,15 @@ _KINDS: dict[str, _Kind] = dict(
         _kind(
             "csv",
             "csv:FILE",
-            "columns file and label (a name) or class_index; may have boxes_xyxy",
+            "columns file and label (a name) or class_index; may have boxes_xyxy, or x0, y0, x1, y1 in a line for each thing",
             image_csv,
+        ),
+        _kind(
+            "voc",
+            "voc:FOLDER[SPLIT]",
+            "photos with Pascal VOC's XML files: boxes of several labels",
+            pascal_voc,
+            split=str,
         ),
         _kind(
             "npz",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,13 +32,14 @@ class ScoreInfo:
     higher_is_better: bool
     settings: Mapping[str, object]
     kind: str = ""
+    limits: tuple[float, float] = (-math.inf, math.inf)
 
 
 def score_infos(metrics: Sequence[ReadyMetric]) -> list[ScoreInfo]:
     """One for each metric, under distinct names: a metric may be asked for with several settings."""
     names = distinct_names([m.metric.name for m in metrics])
     return [
-        ScoreInfo(name, m.higher_is_better, m.record(), m.kind)
+        ScoreInfo(name, m.higher_is_better, m.record(), m.kind, m.metric.limits)
         for name, m in zip(names, metrics, strict=True)
     ]
 

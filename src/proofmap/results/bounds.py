@@ -35,9 +35,9 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.metrics import proof
 from proofmap.results import tables
+from proofmap.results.intervals import Limits, pooled_interval
 from proofmap.results.records import EvaluationRecord, MethodResult, setting_text
 from proofmap.results.settings_words import distractor_notes
-from proofmap.results.statistics import pooled_interval
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve
 from proofmap.results.tabled import Cells, Table
 
@@ -156,7 +156,7 @@ def _smallest(areas: Sequence[Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class PairMean:
-    """A mean over n pairs, with its 95 % bootstrap interval over images."""
+    """A mean over n pairs, with its 95 % interval over images."""
 
     value: float
     low: float
@@ -226,15 +226,15 @@ class Bounds(Table):
         return tables.json_text(asdict(self))
 
 
-def bounds(evaluation: EvaluationRecord, *, seed: int = 0) -> Bounds:
+def bounds(evaluation: EvaluationRecord) -> Bounds:
     """Overshoot, shortfall and the parts of them that were a method's choice, for every method but the bounds themselves.
 
     The evaluation must have judged ``belief-mask:target=weakest`` and ``belief-mask:target=strongest``; of several, the
     farthest counts. Pairs without both bounds, or without an area of the method, do not count.
     """
     found = reach(evaluation)
-    methods = tuple(_method(found, result, seed) for result in found.others)
-    matchable = _pair_mean(found.matchable(), seed)
+    methods = tuple(_method(found, result) for result in found.others)
+    matchable = _pair_mean(found.matchable(), (0.0, 1.0))
     over, under = int(found.forced_over().sum()), int(found.forced_under().sum())
     notes = (
         _matchable_note(matchable, over, under),
@@ -244,16 +244,16 @@ def bounds(evaluation: EvaluationRecord, *, seed: int = 0) -> Bounds:
     return Bounds(methods, matchable, over, under, notes)
 
 
-def _method(found: Reach, result: MethodResult, seed: int) -> MethodBounds:
+def _method(found: Reach, result: MethodResult) -> MethodBounds:
     areas, f, e1, e2 = found.areas(result), found.f, found.e1, found.e2
     disbelieved = f < e1
 
     def overshoot(target: Tensor) -> PairMean:
-        return _pair_mean(-proof.soundness(areas, target, e2).log(), seed)
+        return _pair_mean(-proof.soundness(areas, target, e2).log())
 
     def shortfall(target: Tensor) -> PairMean:
         lost = -proof.completeness(areas, target, e1).log()
-        return _pair_mean(lost.masked_fill(disbelieved, torch.nan), seed)
+        return _pair_mean(lost.masked_fill(disbelieved, torch.nan))
 
     return MethodBounds(
         result.name,
@@ -266,10 +266,10 @@ def _method(found: Reach, result: MethodResult, seed: int) -> MethodBounds:
     )
 
 
-def _pair_mean(values: Tensor, seed: int) -> PairMean:
+def _pair_mean(values: Tensor, limits: Limits = (0.0, math.inf)) -> PairMean:
     there = values[~values.isnan()] + 0.0  # -log 1 is -0.0
     mean = float(there.mean()) if len(there) else math.nan
-    return PairMean(mean, *pooled_interval(values, seed=seed), len(there))
+    return PairMean(mean, *pooled_interval(values, limits=limits), len(there))
 
 
 # ---- what it depends on, in words --------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def _meaning_notes(evaluation: EvaluationRecord, found: Reach) -> list[str]:
         "factor of two. By choice: the part that the weakest proof (of overshoot) or the strongest (of shortfall) does not have",
         f"bounds of {'; '.join(map(_search_words, found.bounding))}: found, not proven. Further searches can only widen "
         "them, so the parts by choice and the share that can be matched can only grow",
-        f"{tables.subject_words(evaluation)}; means over pairs, 95 % bootstrap intervals over images",
+        f"{tables.subject_words(evaluation)}; means over pairs, 95 % intervals over images",
         f"thresholds e1 = {found.e1:g}, e2 = {found.e2:g}; insertion curve: fill {curve.get('fill')}, "
         f"{curve.get('points')} points",
         *distractor_notes(evaluation),

@@ -16,11 +16,11 @@ from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.alike import Entry, shared_images, shared_metrics, what_differs
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.intervals import mean_interval
 from proofmap.results.paired import (
     fewest_images,
     holm,
     images_needed,
-    paired_intervals,
     sign_flip_p,
     smallest_p,
 )
@@ -187,7 +187,7 @@ def _test_notes(differences: Sequence[Difference], detect: float | None) -> list
     lines = len(differences)
     one_of = "a difference of its size" if detect is None else f"a difference of {detect:g}"
     told = [
-        "differences are taken image by image; 95 % bootstrap intervals over images; a verdict needs a p below .05, "
+        "differences are taken image by image; 95 % intervals over images; a verdict needs a p below .05, "
         f"corrected for the {counted(lines, 'line')} (Holm): of twenty tables without any difference one has a decided line",
         f"images needed: so many decide a line in four of five cases, for {one_of} and the spread that was found",
     ]
@@ -263,33 +263,28 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
 
 
 def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
-    """Columns of equal length are resampled together, which costs little more than one."""
-    ends: dict[int, list[float]] = {}
+    """Signs are drawn for all columns of one length together, which costs little more than one."""
     p = torch.full((len(columns),), torch.nan, dtype=torch.float64)
     for n in {len(column.values) for column in columns}:
         alike = [k for k, column in enumerate(columns) if len(column.values) == n]
         d = torch.stack([columns[k].values - columns[k].baseline_values for k in alike], dim=1)
-        ends |= dict(zip(alike, paired_intervals(d, seed=seed).tolist(), strict=True))
         p[alike] = sign_flip_p(d, resamples=_resamples(len(columns)), seed=seed)
     both = zip(p.tolist(), holm(p).tolist(), strict=True)
     return [
-        _difference(column, (ends[k][0], ends[k][1]), tested, detect, len(columns))
-        for k, (column, tested) in enumerate(zip(columns, both, strict=True))
+        _difference(column, tested, detect, len(columns))
+        for column, tested in zip(columns, both, strict=True)
     ]
 
 
 def _difference(
-    column: _Column,
-    interval: tuple[float, float],
-    tested: tuple[float, float],
-    detect: float | None,
-    comparisons: int,
+    column: _Column, tested: tuple[float, float], detect: float | None, comparisons: int
 ) -> Difference:
     d = column.values - column.baseline_values
     known = d[~d.isnan()]
     better = known if column.higher_is_better else -known
     mean = float(known.mean())
     spread = float(known.std()) if len(known) > 1 else math.nan
+    low, high = mean_interval(known)
     return Difference(
         metric=column.metric,
         higher_is_better=column.higher_is_better,
@@ -298,8 +293,8 @@ def _difference(
         value=float(column.values.nanmean()),
         baseline_value=float(column.baseline_values.nanmean()),
         difference=mean,
-        low=interval[0],
-        high=interval[1],
+        low=low,
+        high=high,
         n=len(known),
         p=tested[0],
         wins=((better > 0).double() + 0.5 * (better == 0).double()).mean().item(),

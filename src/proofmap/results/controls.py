@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.text import one_line
-from proofmap.results.paired import paired_intervals
+from proofmap.results.intervals import mean_interval
 from proofmap.results.records import SOUNDNESS, EvaluationRecord, MethodResult
 
 NOISE = ("random", "centered-gaussian", "edges")
@@ -100,7 +100,7 @@ def _is_above(values: Tensor, control: Tensor) -> bool:
     differences = values - control
     if int((~differences.isnan()).sum()) < 2:
         return float(differences.nansum()) > 0
-    return float(paired_intervals(differences[:, None])[0, 0]) > 0
+    return mean_interval(differences)[0] > 0
 
 
 def _share_of_fill(result: MethodResult) -> float:

@@ -1,4 +1,4 @@
-"""Two methods on the same images: the mean of their differences, an interval for it, and how easily chance does as much.
+"""Two methods on the same images: how easily chance gives as large a mean difference, and how many images decide.
 
 Images differ far more than methods do, so a difference is taken image by image before anything is averaged.
 """
@@ -15,29 +15,6 @@ from torch import Tensor
 _BLOCK = 2_000_000  # numbers drawn at once
 _EXACT = 12
 """Up to so many images all sign patterns are tried; beyond, ``resamples`` random ones."""
-
-
-def paired_intervals(
-    differences: Tensor, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> Tensor:
-    """Percentile bootstrap intervals ``(K, 2)`` of the means of K columns of differences ``(N, K)``.
-
-    Each resample draws images, with replacement, among those that the column counts (the others hold NaN). The same
-    draws serve all columns that count the same images. NaN for columns that count fewer than two.
-
-    >>> paired_intervals(torch.tensor([[0.1, 1.0], [0.1, torch.nan]]))
-    tensor([[0.1000, 0.1000],
-            [   nan,    nan]], dtype=torch.float64)
-    """
-    ends = torch.full((differences.shape[1], 2), torch.nan, dtype=torch.float64)
-    tail = (1 - level) / 2
-    quantiles = torch.tensor([tail, 1 - tail], dtype=torch.float64)
-    for counted, columns in _by_counted_images(differences):
-        values = differences[counted][:, columns].double().cpu()
-        if len(values) >= 2:
-            means = _resampled_means(values, resamples, seed)
-            ends[columns] = torch.quantile(means, quantiles, dim=0).T
-    return ends
 
 
 def sign_flip_p(differences: Tensor, *, resamples: int = 10_000, seed: int = 0) -> Tensor:
@@ -122,29 +99,6 @@ def images_needed(
     both = z + NormalDist().inv_cdf(power)
     n = (both * spread / difference) ** 2 + z**2 / 2
     return max(math.ceil(n), fewest_images(comparisons, level=level))
-
-
-def _by_counted_images(differences: Tensor) -> Iterator[tuple[Tensor, list[int]]]:
-    """The columns, grouped by the images ``(N,)`` that they count."""
-    groups: dict[bytes, list[int]] = {}
-    counted = ~differences.isnan().cpu()
-    for column in range(differences.shape[1]):
-        groups.setdefault(counted[:, column].numpy().tobytes(), []).append(column)
-    for columns in groups.values():
-        yield counted[:, columns[0]], columns
-
-
-def _resampled_means(values: Tensor, resamples: int, seed: int) -> Tensor:
-    """Means ``(R, K)`` of resamples of the rows of ``(n, K)``; one matrix product serves all columns."""
-    n, generator = len(values), torch.Generator().manual_seed(seed)
-    means = []
-    block = max(1, min(resamples, _BLOCK // n))
-    for start in range(0, resamples, block):
-        drawn = torch.randint(n, (min(block, resamples - start), n), generator=generator)
-        times = torch.zeros(drawn.shape, dtype=torch.float64)
-        times.scatter_add_(1, drawn, torch.ones_like(times))
-        means.append(times @ values / n)
-    return torch.cat(means)
 
 
 def _sign_patterns(n: int, resamples: int, seed: int) -> Iterator[Tensor]:

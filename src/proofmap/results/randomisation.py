@@ -153,7 +153,7 @@ def sanity_notes(
 ) -> list[str]:
     """How the numbers were made, and what is missing."""
     told = [
-        f"{counted(images, 'image')}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % bootstrap intervals over images; "
+        f"{counted(images, 'image')}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % intervals over images; "
         f"{', '.join(SIMILARITIES)}: 1 where maps stay as they are; {RISE}: above 0 where they lose what they said; "
         f"{FLOOR}: maps of two images of the net as it is"
     ]

@@ -202,7 +202,7 @@ def method_result(
                 **info.settings,
                 **{k: context[k] for k in ("label_set", "renormalise", "outputs", "labels")},
             },
-            seed=int(str(context["seed"])),
+            limits=info.limits,
         )
         for info in infos
     )

@@ -59,7 +59,7 @@ def score_notes(evaluation: EvaluationRecord) -> list[str]:
     thresholds = thresholds_words(evaluation)
     error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
     quoted = [
-        f"{subject_words(evaluation)}; 95 % bootstrap intervals over images",
+        f"{subject_words(evaluation)}; 95 % intervals over images",
         f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {curve['fill']}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"step error of an AUC about {error:.3f} or less (its change when every second step is left out)",

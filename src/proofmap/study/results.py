@@ -19,6 +19,7 @@ from proofmap.data.dataset import Dataset
 from proofmap.metrics.block import BlockResult, ScoreInfo
 from proofmap.metrics.curves import Curves
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.intervals import NO_LIMITS
 from proofmap.results.records import MethodResult, method_result
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
@@ -276,7 +277,11 @@ class Run:
                 columns[metric][place[image], at] = np.nan if value is None else value
         pairs = {name_of[metric]: torch.from_numpy(column) for metric, column in columns.items()}
         ((seconds,),) = self.store.rows("SELECT sum(seconds) FROM units WHERE method = ?", method.id)
-        infos = [ScoreInfo(m.name, m.flag, m.settings, m.kind) for m in self.metrics.values()]
+        limits = self.store.limits()
+        infos = [
+            ScoreInfo(m.name, m.flag, m.settings, m.kind, limits.get(m.name, NO_LIMITS))
+            for m in self.metrics.values()
+        ]
         ordered = {name: pairs[name] for name in self.metrics if name in pairs}
         return method_result(
             method.name,

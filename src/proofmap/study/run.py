@@ -277,6 +277,7 @@ class _Run:
         replace_corrected(self.store, self.ready)
         for kind, things in registrations(self.ready).items():
             self.store.register(kind, things)
+        self.store.add_limits({name: m.metric.limits for name, m in self.ready.metrics.items()})
         methods, metrics = (self.store.registered(kind) for kind in ("methods", "metrics"))
         # what earlier runs judged stays; this run computes what its own study names
         return (

@@ -17,10 +17,9 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import ProofmapError
-from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL
-from proofmap.data.dataset import Dataset
-from proofmap.data.loader import load_listed
+from proofmap.data.dataset import Dataset, output_places
+from proofmap.data.loader import Objects, load_listed
 from proofmap.methods.made_maps import MadeMaps
 from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.block import BlockResult, Subjects, judge_block
@@ -105,6 +104,7 @@ class Worker:
         self.classifier.fix_batches(*self.batches)
         self._environment = environment(self.classifier.device)
         self._made = MadeMaps(self.methods.values())
+        self._places = output_places(self.dataset, self.classifier.names)
         self._index = {name: i for i, name in enumerate(self.dataset.names)}
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="proofmap-block")
         self._loading: tuple[tuple[Subject, ...], Future[_Loaded]] | None = None
@@ -128,7 +128,7 @@ class Worker:
                 loaded.images,
                 label_table([subject.labels for subject in judged]).to(self.classifier.device),
                 truth_table([subject.truth for subject in judged]),
-                loaded.boxes,
+                objects=loaded.objects,
             )
             maps = self._stored(unit, [subject.name for subject in judged])
             parts = self._judged(unit, places, subjects, maps, failures)
@@ -226,15 +226,22 @@ class Worker:
         )
         place_of = {index: place for place, index in chosen}
         failures |= {place_of[failure.index]: failure.reason for failure in block.failures}
-        return _Loaded(block.images, block.boxes, failures)
+        return _Loaded(block.images, [self._among_outputs(objects) for objects in block.objects], failures)
+
+    def _among_outputs(self, objects: Objects) -> Objects:
+        """By outputs of the net; labels that it does not have are left out."""
+        places = self._places
+        if places is None:
+            return objects
+        return {at: boxes for label, boxes in objects.items() if (at := places[label]) is not None}
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """The images that could be read, in order, with their boxes, and why the others could not, by place."""
+    """The images that could be read, in order, with what is known to be in them, and why the others could not, by place."""
 
     images: Tensor
-    boxes: tuple[tuple[Box, ...], ...]
+    objects: Sequence[Objects]
     failures: Mapping[int, str]
 
 

@@ -187,7 +187,8 @@ def a_label_is_unknown_or_has_a_name(dataset: Dataset) -> None:
 def boxes_lie_inside_their_picture(dataset: Dataset) -> None:
     items, _ = read_some(dataset)
     for i, item in items.items():
-        for box in dataset.boxes(i):
+        objects = [box for boxes in dataset.objects(i).values() for box in boxes]
+        for box in [*dataset.boxes(i), *objects]:
             assert len(box) == 4, f"a box of {dataset.names[i]!r} is {box}, expected (x0, y0, x1, y1)"
             wide, high = item.size if dataset.kind == Pictures.kind else (math.inf, math.inf)
             x0, y0, x1, y1 = box

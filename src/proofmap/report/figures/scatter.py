@@ -83,7 +83,7 @@ class ScatterFigure(Figure):
             else ""
         )
         return (
-            "Worst-case completeness against worst-case soundness with 95 % bootstrap intervals; upper right is best."
+            "Worst-case completeness against worst-case soundness with 95 % intervals; upper right is best."
             f"{right}{hollow} {self.settings}"
         )
 

@@ -28,6 +28,8 @@ from proofmap.study.store.records import (
 from proofmap.study.store.schema import seal_of
 
 FILE = "scores.sqlite"
+LIMITS = "limits of metrics"
+"""The note of what values metrics can have."""
 SEALED = {
     "labels": ("label", "name"),
     "notes": ("key", "value"),
@@ -92,6 +94,24 @@ class Store(Connection):
                 f"VALUES (?{', ?' * len(columns)})",
                 [(*row, seal_of(row)) for row in rows],
             )
+
+    def limits(self) -> dict[str, tuple[float, float]]:
+        """The least and the greatest value of each metric, by name; runs of older versions do not know them."""
+        stored: Any = self.note(LIMITS) or {}
+        return {
+            name: (-math.inf if low is None else low, math.inf if high is None else high)
+            for name, (low, high) in stored.items()
+        }
+
+    def add_limits(self, limits: Mapping[str, tuple[float, float]]) -> None:
+        """Add what is known of metrics to it."""
+        known = self.limits()
+        if any(known.get(name) != ends for name, ends in limits.items()):
+            finite = {
+                n: [None if math.isinf(end) else end for end in ends]
+                for n, ends in {**known, **limits}.items()
+            }
+            self.set_note(LIMITS, finite)
 
     def run_scores(self) -> list[RunScore]:
         """Numbers about the run as a whole, as its end left them."""

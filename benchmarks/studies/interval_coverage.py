@@ -1,0 +1,229 @@
+"""Which interval of a mean covers the truth? Nine of them, on the shapes that scores have, over many simulated studies.
+
+    python benchmarks/studies/interval_coverage.py [--studies 4000] [--real FILE.npz]
+
+Prints two tables: the coverage and mean width of the product's interval for each shape and number of images, and for each
+interval the smallest and largest coverage over all shapes. ``--real`` adds shapes: each array of the file is a population of values
+per image, from which studies are drawn with replacement. Values of scores lie in [0, 1], and all intervals are cut to that.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy import stats
+
+from proofmap.results.intervals import NO_LIMITS, Limits, mean_intervals
+
+Ends = tuple[np.ndarray, np.ndarray]
+IMAGES = (3, 5, 10, 20, 50, 200)
+UNIT = (0.0, 1.0)
+RESAMPLES = 500
+
+
+def shapes() -> dict[str, tuple[Callable[..., np.ndarray], float, Limits]]:
+    """How a study's values are drawn, their mean, and their limits."""
+
+    def mass(share: float) -> Callable[..., np.ndarray]:
+        return lambda rng, s: np.where(rng.random(s) < share, 1.0, rng.random(s))
+
+    def half_zero(rng: np.random.Generator, s: tuple[int, int]) -> np.ndarray:
+        return np.where(rng.random(s) < 0.5, 0.0, rng.beta(0.5, 0.5, s) - rng.beta(2, 2, s))
+
+    return {
+        "uniform": (lambda rng, s: rng.random(s), 0.5, UNIT),
+        "near 0 and 1: beta(.5, .3)": (lambda rng, s: rng.beta(0.5, 0.3, s), 0.625, UNIT),
+        "near 1: beta(8, 1.5)": (lambda rng, s: rng.beta(8, 1.5, s), 8 / 9.5, UNIT),
+        "near 0: beta(.5, 2)": (lambda rng, s: rng.beta(0.5, 2, s), 0.2, UNIT),
+        "most at 0: beta(.3, 3)": (lambda rng, s: rng.beta(0.3, 3, s), 1 / 11, UNIT),
+        "40 % are 1, others uniform": (mass(0.4), 0.7, UNIT),
+        "70 % are 1, others uniform": (mass(0.7), 0.85, UNIT),
+        "normal": (lambda rng, s: rng.standard_normal(s), 0.0, NO_LIMITS),
+        "exponential": (lambda rng, s: rng.exponential(1, s), 1.0, NO_LIMITS),
+        "difference of beta(2, 2) and beta(.5, 2)": (
+            lambda rng, s: rng.beta(2, 2, s) - rng.beta(0.5, 2, s),
+            0.3,
+            NO_LIMITS,
+        ),
+        "difference, half are 0": (half_zero, 0.0, NO_LIMITS),
+    }
+
+
+def real_shapes(path: Path) -> dict[str, tuple[Callable[..., np.ndarray], float, Limits]]:
+    def of(values: np.ndarray) -> tuple[Callable[..., np.ndarray], float, Limits]:
+        known = values[~np.isnan(values)].astype(float)
+        inside = known.min() >= 0 and known.max() <= 1
+        return lambda rng, s: rng.choice(known, s), float(known.mean()), UNIT if inside else NO_LIMITS
+
+    stored = np.load(path)
+    return {name: of(stored[name]) for name in stored.files}
+
+
+# ---- intervals of studies (K, n) ----------------------------------------------------------------------------------
+
+
+def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, standard error and skewness."""
+    mean, away = x.mean(axis=1), x - x.mean(axis=1, keepdims=True)
+    spread = away.std(axis=1)
+    known = spread > 1e-12
+    skewness = np.where(known, (away**3).mean(axis=1) / np.where(known, spread, 1) ** 3, 0)
+    return mean, x.std(axis=1, ddof=1) / np.sqrt(x.shape[1]), skewness
+
+
+def student(x: np.ndarray) -> Ends:
+    mean, error, _ = moments(x)
+    t = stats.t.ppf(0.975, x.shape[1] - 1)
+    return mean - t * error, mean + t * error
+
+
+def johnson(x: np.ndarray) -> Ends:
+    """Student's, moved by Johnson's (1978) term for the skewness."""
+    mean, error, skewness = moments(x)
+    t = stats.t.ppf(0.975, x.shape[1] - 1)
+    moved = mean + skewness * error / (6 * np.sqrt(x.shape[1])) * (1 + 2 * t**2)
+    return moved - t * error, moved + t * error
+
+
+def hall(x: np.ndarray) -> Ends:
+    mean, error, skewness = moments(x)
+    t = stats.t.ppf(0.975, x.shape[1] - 1)
+    a = np.where(np.abs(skewness) < 1e-6, 1e-6, skewness) / np.sqrt(x.shape[1])
+    low, high = (mean - error * 3 / a * (np.cbrt(1 + a * (q - a / 6)) - 1) for q in (t, -t))
+    return low, high
+
+
+def resamples(x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Weights ``(R, n)`` of resamples, the same for all studies, and their means ``(K, R)``."""
+    n = x.shape[1]
+    weights = rng.multinomial(n, np.full(n, 1 / n), RESAMPLES) / n
+    return weights, x @ weights.T
+
+
+def percentile(x: np.ndarray, rng: np.random.Generator, tail: float = 0.025) -> Ends:
+    low, high = np.quantile(resamples(x, rng)[1], [tail, 1 - tail], axis=1)
+    return low, high
+
+
+def expanded(x: np.ndarray, rng: np.random.Generator) -> Ends:
+    """Percentiles farther out, as Student's quantile is beyond the normal one (Hesterberg 2015)."""
+    n = x.shape[1]
+    return percentile(x, rng, float(stats.norm.cdf(np.sqrt(n / (n - 1)) * stats.t.ppf(0.025, n - 1))))
+
+
+def corrected(x: np.ndarray, rng: np.random.Generator) -> Ends:
+    """BCa: percentiles corrected for bias and acceleration (Efron 1987)."""
+    means = np.sort(resamples(x, rng)[1], axis=1)
+    mean, _, skewness = moments(x)
+    below = ((means < mean[:, None]).mean(axis=1) + (means <= mean[:, None]).mean(axis=1)) / 2
+    bias = stats.norm.ppf(below.clip(1 / (RESAMPLES + 1), RESAMPLES / (RESAMPLES + 1)))
+    a, ends = skewness / (6 * np.sqrt(x.shape[1])), []
+    for tail in (0.025, 0.975):
+        z = bias + stats.norm.ppf(tail)
+        at = (stats.norm.cdf(bias + z / (1 - a * z)) * (RESAMPLES - 1)).round().astype(int)
+        ends.append(means[np.arange(len(x)), at.clip(0, RESAMPLES - 1)])
+    return ends[0], ends[1]
+
+
+def bootstrap_t(x: np.ndarray, rng: np.random.Generator) -> Ends:
+    """The studentised bootstrap; a resample of equal values has an infinite statistic."""
+    weights, means = resamples(x, rng)
+    mean, error, _ = moments(x)
+    away = x - mean[:, None]
+    spread = np.sqrt(np.maximum(away**2 @ weights.T - (away @ weights.T) ** 2, 0) / (x.shape[1] - 1))
+    moved, equal = means - mean[:, None], spread <= 1e-7
+    t = np.where(equal, np.sign(moved) * 1e9, moved / np.where(equal, 1, spread))
+    t = np.sort(np.where(np.abs(moved) < 1e-12, 0, t), axis=1)
+    return mean - t[:, round(0.975 * (RESAMPLES - 1))] * error, mean - t[
+        :, round(0.025 * (RESAMPLES - 1))
+    ] * error
+
+
+def empirical_likelihood(x: np.ndarray) -> Ends:
+    """Owen's (1988) means whose likelihood ratio is above the quantile of F(1, n - 1), by bisection."""
+    n, limit = x.shape[1], stats.f.ppf(0.95, 1, x.shape[1] - 1)
+
+    def ratio(mean: np.ndarray) -> np.ndarray:
+        z = x - mean[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = (1 / n - 1) / z.max(axis=1), (1 / n - 1) / z.min(axis=1)
+            for _ in range(25):
+                middle = (low + high) / 2
+                rising = (z / (1 + middle[:, None] * z)).sum(axis=1) > 0
+                low, high = np.where(rising, middle, low), np.where(rising, high, middle)
+            return 2 * np.log(np.maximum(1 + ((low + high) / 2)[:, None] * z, 1e-300)).sum(axis=1)
+
+    ends = []
+    for end in (x.min(axis=1), x.max(axis=1)):
+        inner, outer = x.mean(axis=1), end
+        for _ in range(14):
+            middle = (inner + outer) / 2
+            inside = ratio(middle) < limit
+            inner, outer = np.where(inside, middle, inner), np.where(inside, outer, middle)
+        ends.append(inner)
+    return ends[0], ends[1]
+
+
+def ours(x: np.ndarray, limits: Limits) -> Ends:
+    low, high = mean_intervals(torch.from_numpy(x.T), limits=limits).numpy().T
+    return low, high
+
+
+# ---- the tables ---------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--studies", type=int, default=4000)
+    parser.add_argument(
+        "--real", type=Path, help="an .npz file, one array of values per image for each shape"
+    )
+    args = parser.parse_args()
+    every = shapes() | (real_shapes(args.real) if args.real else {})
+    found: dict[str, dict[int, list[tuple[float, float]]]] = {}
+    print(f"{args.studies} studies each: coverage in % (mean width)\n")
+    print("| values | " + " | ".join(f"n = {n}" for n in IMAGES) + " |\n|---|" + "---|" * len(IMAGES))
+    for shape, (draw, truth, limits) in every.items():
+        cells = []
+        for n in IMAGES:
+            rng = np.random.default_rng(n)
+            x = draw(rng, (args.studies, n))
+            intervals = {
+                "Proofmap": ours(x, limits),
+                "Student's t": student(x),
+                "Johnson's t": johnson(x),
+                "Hall's t": hall(x),
+                "bootstrap, percentiles": percentile(x, rng),
+                "bootstrap, expanded percentiles": expanded(x, rng),
+                "bootstrap, BCa": corrected(x, rng),
+                "bootstrap-t": bootstrap_t(x, rng),
+                "empirical likelihood": empirical_likelihood(x[:500]),  # slow
+            }
+            for name, (low, high) in intervals.items():
+                covered = float(((low <= truth) & (truth <= high)).mean())
+                width = float((high.clip(*limits) - low.clip(*limits)).mean())
+                found.setdefault(name, {}).setdefault(n, []).append((100 * covered, width))
+            covered, width = found["Proofmap"][n][-1]
+            cells.append(f"{covered:.1f} ({width:.2f})")
+        print(f"| {shape} | " + " | ".join(cells) + " |", flush=True)
+    print(
+        "\nSmallest and largest coverage over all shapes; in brackets the width, as the median ratio to Proofmap's\n"
+    )
+    print("| interval | " + " | ".join(f"n = {n}" for n in IMAGES) + " |\n|---|" + "---|" * len(IMAGES))
+    for name, by_n in found.items():
+        cells = []
+        for n in IMAGES:
+            covered = [c for c, _ in by_n[n]]
+            wide = np.median([w / o for (_, w), (_, o) in zip(by_n[n], found["Proofmap"][n], strict=True)])
+            cells.append(f"{min(covered):.0f} to {max(covered):.0f} ({wide:.2f})")
+        print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""The interval of a mean: against scipy, against its formula written out, and at its edges."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean, stdev
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from proofmap.results.intervals import mean_interval, mean_intervals, pooled_interval, student_quantile
+from tests.toys import normal
+
+NAN = math.nan
+
+
+def written_out(values: list[float], level: float = 0.95) -> tuple[float, float]:
+    """Halfway between Student's and Hall's ends, for one list of numbers, by solving Hall's cubic for its statistic."""
+    n, mean = len(values), fmean(values)
+    error = stdev(values) / math.sqrt(n)
+    a = float(scipy.stats.skew(values)) / math.sqrt(n)
+    q = float(scipy.stats.t.ppf((1 + level) / 2, n - 1))
+
+    def hall(t: float) -> float:  # z + a z^2 / 3 + a^2 z^3 / 27 + a / 6 = t is monotone in z
+        roots = np.roots([a**2 / 27, a / 3, 1, a / 6 - t])
+        return float(roots[np.abs(roots.imag).argmin()].real)
+
+    low, high = (mean - error * (t + hall(t)) / 2 for t in (q, -q))
+    return low, high
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 19, 200, 999, 1000, 1001, 30_000])
+def test_students_quantiles_are_scipys(freedom: int) -> None:
+    for p in (0.6, 0.9, 0.975, 0.9995):
+        assert student_quantile(p, freedom) == pytest.approx(scipy.stats.t.ppf(p, freedom), rel=1e-7)
+    assert math.isnan(student_quantile(0.975, 0))
+
+
+@pytest.mark.parametrize("n", [3, 5, 12, 60])
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_the_interval_is_its_formula_written_out(n: int, level: float) -> None:
+    values = np.random.default_rng(n).beta(0.3, 1.5, n).tolist()
+    found = mean_interval(torch.tensor(values, dtype=torch.float64), level=level)
+    assert found == pytest.approx(written_out(values, level), rel=1e-6)
+
+
+def test_without_skewness_it_is_students_interval() -> None:
+    values = torch.tensor([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0])
+    student = scipy.stats.ttest_1samp(values.numpy(), 0.0).confidence_interval(0.95)
+    assert mean_interval(values) == pytest.approx((student.low, student.high), rel=1e-6)
+
+
+def test_the_longer_side_is_that_of_the_longer_tail_and_follows_scale_and_sign() -> None:
+    values = torch.tensor([0.01, 0.02, 0.02, 0.05, 0.6], dtype=torch.float64)
+    (low, high), mean = mean_interval(values), float(values.mean())
+    assert high - mean > 1.5 * (mean - low)
+    assert mean_interval(-values) == pytest.approx((-high, -low))
+    assert mean_interval(3 * values + 1) == pytest.approx((3 * low + 1, 3 * high + 1))
+
+
+def test_many_images_have_the_normal_interval() -> None:
+    values = torch.from_numpy(np.random.default_rng(0).beta(0.5, 0.3, 20_000))
+    mean, half = values.mean().item(), 1.96 * values.std().item() / math.sqrt(20_000)
+    assert mean_interval(values) == pytest.approx((mean - half, mean + half), abs=0.01 * half)
+
+
+def test_each_column_has_the_interval_it_has_alone() -> None:
+    d = normal(30, 3).double()
+    d[::3, 1] = NAN
+    d[1:, 2] = NAN
+    both = mean_intervals(d)
+    torch.testing.assert_close(both[0], mean_intervals(d[:, :1])[0])
+    assert tuple(both[1].tolist()) == pytest.approx(mean_interval(d[~d[:, 1].isnan(), 1]))
+    assert both[2].isnan().all()  # one image tells no spread
+
+
+def test_equal_values_tell_how_many_others_there_may_be() -> None:
+    low, high = mean_interval(torch.ones(5), limits=(0.0, 1.0))
+    exact = scipy.stats.binomtest(5, 5).proportion_ci(method="exact")
+    assert (low, high) == pytest.approx((exact.low, exact.high))
+    low, high = mean_interval(torch.full((5,), 0.3), limits=(0.0, 1.0))
+    assert (low, high) == pytest.approx((0.3 * exact.low, 0.3 + 0.7 * (1 - exact.low)))
+    assert mean_interval(torch.full((5,), 0.3)) == pytest.approx(
+        (0.3, 0.3)
+    )  # nothing is known of other values
+    assert mean_interval(torch.zeros(5), limits=(0.0, math.inf)) == (0.0, 0.0)
+
+
+def test_no_images_and_infinite_values_have_no_interval() -> None:
+    for values in (
+        torch.zeros(0),
+        torch.tensor([0.3]),
+        torch.tensor([NAN, 0.3]),
+        torch.tensor([0.1, math.inf]),
+    ):
+        assert all(map(math.isnan, mean_interval(values)))
+    assert mean_intervals(torch.zeros(3, 0)).shape == (0, 2)
+
+
+# ---- pooled -------------------------------------------------------------------------------------------------------
+
+
+def test_a_pooled_interval_is_that_of_the_ratios_jackknife_values() -> None:
+    """The linear values are the jackknife's pseudo-values up to terms of the order 1 / n."""
+    rng = np.random.default_rng(0)
+    values = rng.random((400, 4))
+    values[rng.random((400, 4)) < 0.4] = NAN
+    sums, counts = np.nansum(values, axis=1), (~np.isnan(values)).sum(axis=1)
+    sums, counts = sums[counts > 0], counts[counts > 0]
+    n, ratio = len(sums), sums.sum() / counts.sum()
+    pseudo = n * ratio - (n - 1) * (sums.sum() - sums) / (counts.sum() - counts)
+    low, high = written_out(pseudo.tolist())
+    assert pooled_interval(torch.from_numpy(values)) == pytest.approx((low, high), abs=0.02 * (high - low))
+
+
+def test_labels_of_an_image_are_not_counted_as_images() -> None:
+    column = torch.linspace(0, 1, 20)[:, None] ** 2
+    once, often = pooled_interval(column), pooled_interval(column.expand(20, 50))
+    assert often == pytest.approx(once) and once == pytest.approx(mean_interval(column[:, 0]))
+    assert all(map(math.isnan, pooled_interval(column[:1].expand(1, 50))))
+    assert all(map(math.isnan, pooled_interval(torch.tensor([[0.1], [math.inf]]))))
+    assert all(map(math.isnan, pooled_interval(torch.full((3, 2), NAN))))
