@@ -15,7 +15,7 @@ Claims about rows: see proofmap.reproduce.claims.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ from proofmap.methods.method import Method
 from proofmap.report.runs import save_run
 from proofmap.reproduce.beside import epsilon_table, rows_table, score_tables
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
-from proofmap.reproduce.outcome import Job, Outcome, Work
+from proofmap.reproduce.outcome import Job, Outcome, Table, Work
 from proofmap.reproduce.pictured import figures_of
 from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.tuned import tuned
 from proofmap.results.evaluation import Evaluation
 from proofmap.study import Run, run_study
 from proofmap.study.outcome import Outcome as Finished
@@ -58,6 +59,8 @@ class Judged:
     notes: tuple[str, ...]
     files: tuple[Path, ...]
     work: Work
+    tables: tuple[Table, ...] = ()
+    """Those about how it was judged."""
 
 
 def run(job: Job) -> Outcome:
@@ -75,7 +78,9 @@ def judge(job: Job) -> Judged:
                 found.append(save_run(opened, pictures=False))
         return found[0][1] if found else []
 
-    study, last = study_of(job), _Last()
+    thresholds, last = tuned(job), _Last()
+    settings = job.settings if thresholds is None else thresholds.settings(job.settings)
+    study = study_of(replace(job, settings=settings))
     finished = run_study(
         study,
         job.folder,
@@ -96,10 +101,13 @@ def judge(job: Job) -> Judged:
     work = Work(
         len(evaluation),
         evaluation.labels.shape[1],
-        last.status.passes_done,
+        last.status.passes_done + (0 if thresholds is None else thresholds.passes),
         whole=last.status.units_before == 0,
     )
-    return Judged(evaluation, study.named_methods(), tuple(notes), tuple(written), work)
+    if thresholds is not None:
+        evaluation = thresholds.applied(evaluation)
+    more = () if thresholds is None else (thresholds.table(),)
+    return Judged(evaluation, study.named_methods(), tuple(notes), tuple(written), work, more)
 
 
 def outcome_of(found: Judged, settings: Mapping[str, Any]) -> Outcome:
@@ -112,6 +120,7 @@ def outcome_of(found: Judged, settings: Mapping[str, Any]) -> Outcome:
             *score_tables(evaluation, settings),
             *([] if fitting is None else [fitting]),
             *([orderings_table(compared)] if compared else []),
+            *found.tables,
             rows_table(evaluation, found.methods),
         ),
         tuple(claims_of(evaluation, settings, compared)),
