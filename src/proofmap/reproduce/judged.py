@@ -124,7 +124,7 @@ def outcome_of(found: Judged, settings: Mapping[str, Any]) -> Outcome:
             rows_table(evaluation, found.methods),
         ),
         tuple(claims_of(evaluation, settings, compared)),
-        tuple(figures_of(evaluation, settings)),
+        figures_of(evaluation, settings),
         found.notes,
         found.files,
         found.work,
