@@ -1,8 +1,7 @@
 """The experiment ``sanity``: the last layer of the net is drawn anew, as in the paper, and then more of them.
 
 [settings]
-orders = ["last", "cascading"]  # see proofmap.checking
-groups = 3                      # of layers
+groups = 3                      # layers are drawn anew in so many steps; the first is the last layer alone
 pictured = 3                    # images in the figure
 rows = ["TV 0"]                 # the paper's own, about which it says something
 
@@ -48,8 +47,8 @@ def run(job: Job) -> Outcome:
             here.classifier,
             here.images,
             methods=list(here.methods.values()),
-            labels=here.labels,
-            orders=settings["orders"],
+            labels=settings["study"]["labels"],
+            orders=["cascading"],
             groups=settings["groups"],
             seed=job.seed,
             progress=job.progress,
@@ -64,7 +63,7 @@ def run(job: Job) -> Outcome:
         here.labels[:pictured, 0],
         {row: (a[:pictured], b[:pictured]) for row, (a, b) in maps.items() if row in settings["rows"]},
         layers="the last layer",
-        settings=f"Settings: {checks.notes[0]}.",
+        settings=f"Settings: {checks.notes[0].partition(';')[0]}.",
     )
     rough = dict(_roughness(maps))
     header, rows = checks.tables()[0]
@@ -73,7 +72,7 @@ def run(job: Job) -> Outcome:
         tuple(header),
         tuple(map(tuple, rows)),
         tuple(
-            {"method": line.method, "order": line.order, "layers": line.layers, "score": line.measure}
+            {"method": line.method, "layers": line.layers, "score": line.measure}
             | {"value": line.value, "low": line.low, "high": line.high, "n": line.n}
             for line in checks.lines
         ),
@@ -131,7 +130,7 @@ def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> Table:
             low, high = bootstrap_interval(values)
             cells.append(f"{number(float(values.mean()))} [{number(low)}, {number(high)}]")
             told = {"value": float(values.mean()), "low": low, "high": high, "n": len(values)}
-            records.append({"method": row, "order": "last", "layers": when, "score": "roughness", **told})
+            records.append({"method": row, "layers": when, "score": "roughness", **told})
         mean, low, high = _rise(*both)
         rows.append((row, *cells, f"{signed(mean)} [{signed(low)}, {signed(high)}]", str(len(both[0]))))
     header = ("method", "trained", "last layer drawn anew", "difference", "n")
@@ -149,7 +148,7 @@ def _claims(
             f"roughness {signed(mean)} [{signed(low)}, {signed(high)}], n = {len(rough[row][0])}",
         )
     for row in rows:
-        line = checks.find(row, "last", 1, "rank")
+        line = checks.find(row, "cascading", 1, "rank")
         yield Claim(
             f"{row}: they are other maps, with a rank correlation below {BAR:g}",
             True if line.high < BAR else False if line.low > BAR else None,
