@@ -13,7 +13,7 @@ from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
-from proofmap.methods.method import Method, ReadyMethod
+from proofmap.methods.method import Method
 from proofmap.models import load_classifier
 from proofmap.reproduce.outcome import Job
 from proofmap.reproduce.rows import study_of
@@ -21,13 +21,12 @@ from proofmap.reproduce.rows import study_of
 
 @dataclass(frozen=True)
 class Opened:
-    """``labels`` ``(N, L)`` are those of the study's rule. While ``ready`` is held, pools of distractors are made once."""
+    """``labels`` ``(N, L)`` are those of the study's rule."""
 
     classifier: Classifier
     images: Tensor
     labels: Tensor
     methods: Mapping[str, Method]
-    ready: tuple[ReadyMethod, ...]
 
 
 def opened(job: Job) -> Opened:
@@ -43,6 +42,4 @@ def opened(job: Job) -> Opened:
     images = classifier.check_images(block.images)
     f = classifier.frozen().probabilities(images)
     labels = LabelRule.parse(study.labels, classifier.names).choose(f, classifier.label_set)
-    methods = study.named_methods()
-    ready = tuple(method.prepare(classifier) for method in methods.values())
-    return Opened(classifier, images, labels, methods, ready)
+    return Opened(classifier, images, labels, study.named_methods())

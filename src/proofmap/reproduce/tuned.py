@@ -19,7 +19,6 @@ from proofmap.core.text import counted
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
-from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.saliency.sweep import DELTAS, SaliencySweep, saliency_sweep
 from proofmap.models import load_classifier
 from proofmap.reproduce.outcome import Job, Table
@@ -37,8 +36,6 @@ class Tuned:
 
     sweeps: Mapping[str, SaliencySweep]
     passes: int
-    ready: tuple[ReadyMethod, ...] = ()
-    """Held, so that the study finds pools of distractors that are made already."""
 
     def settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The recipe's settings with one saliency metric for each distinct threshold."""
@@ -99,7 +96,6 @@ def tuned(job: Job) -> Tuned | None:
     (block,) = load_blocks(dataset, classifier, indices, block_size=len(indices))
     sweeps = {}
     methods = study.named_methods()
-    ready = tuple(method.prepare(classifier) for method in methods.values())
     with job.progress.task("thresholds of the saliency metric", len(methods)) as task:
         for name, method in methods.items():
             sweeps[name] = saliency_sweep(
@@ -109,7 +105,7 @@ def tuned(job: Job) -> Tuned | None:
     costs = [method.cost(1) for method in methods.values()]
     made = sum(cost.passes for cost in costs if cost is not None)
     judged = sum(len(sweep.rows) for sweep in sweeps.values())
-    return Tuned(sweeps, len(indices) * (made + judged), ready)
+    return Tuned(sweeps, len(indices) * (made + judged))
 
 
 def _name(delta: float) -> str:
