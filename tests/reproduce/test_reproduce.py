@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from safetensors.torch import save_file
-from torch import nn
 
-import proofmap as pm
-from proofmap.models import registry
 from proofmap.reproduce import Claim, Outcome, Recipe, Table, linear_case, recipe_names, reproduce, run
 from proofmap.reproduce.outcome import Job
+from proofmap.reproduce.rows import study_of
 from proofmap.results.tables import number
 from tests.command import run as command
-from tests.data.made_up import cifar_batch
+from tests.reproduce.small_world import small_data, small_maskers, small_nets
 
 pytestmark = pytest.mark.usefixtures("small_world")
 FILES = {"paper.html", "paper.md", "paper.csv", "paper.json", "recipe.toml"}
@@ -25,26 +21,10 @@ FILES = {"paper.html", "paper.md", "paper.csv", "paper.json", "recipe.toml"}
 
 @pytest.fixture
 def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures that are quick to fill, and a tiny net under the name of the ResNet-56."""
+    """Figures that are quick to fill, and tiny nets under the names of large ones."""
     pytest.importorskip("matplotlib")
     monkeypatch.setattr("proofmap.report.figures.drawing.DPI", 40)
-    name = "cifar10-resnet56"
-    monkeypatch.setitem(registry._OWN, name, replace(registry._OWN[name], build=_tiny_net, renamed=dict))
-
-
-def _tiny_net() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(3, 4, 5, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10)
-    )
-
-
-def _data(folder: Path) -> Path:
-    """What the recipes need, as little as possible of it."""
-    cifar_batch(folder / "cifar-10-batches-py" / "test_batch", 6)
-    cifar_batch(folder / "cifar-10-batches-py" / "data_batch_1", 8, seed=1)
-    (folder / "weights").mkdir()
-    save_file(_tiny_net().state_dict(), folder / "weights" / "cifar10_resnet56.safetensors")
-    return folder
+    small_nets(monkeypatch)
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -52,7 +32,11 @@ def test_every_recipe_runs_quickly(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    data = _data(tmp_path / "mine") if any(n.path for n in Recipe.named(name).needs) else tmp_path / "none"
+    data = (
+        small_data(tmp_path / "mine") if any(n.path for n in Recipe.named(name).needs) else tmp_path / "none"
+    )
+    if name == "imagenette":
+        small_maskers(data)
     assert command(monkeypatch, "reproduce", name, "--quick", "--data", str(data), "-q") == 0
     shown = capsys.readouterr().out
     folder = tmp_path / "reproduced" / f"{name}-quick"
@@ -62,6 +46,7 @@ def test_every_recipe_runs_quickly(
     assert str(tmp_path) not in (folder / "paper.json").read_text() + (folder / "paper.html").read_text()
     rows = list(csv.DictReader((folder / "paper.csv").read_text().splitlines()))
     assert len(rows) == len(told["numbers"]) > 0
+    assert "s end to end on" in shown and "s end to end on" in (folder / "paper.md").read_text()
     for claim in told["claims"]:
         assert claim["statement"] in shown and claim["statement"] in (folder / "paper.md").read_text()
     page = (folder / "paper.html").read_text()
@@ -70,25 +55,49 @@ def test_every_recipe_runs_quickly(
         and "made with --quick" in shown
         and "<table>" in page
         and "data:image/png;base64," in page
-    )
+    ) or name in ("imagenette", "imagenette-corner")  # tables alone
     assert not list(tmp_path.rglob(".*.part*"))
-    if Recipe.named(name).experiment == "study":
+    if Recipe.named(name).experiment in ("study", "corner"):
+        assert (folder / "report.html").exists() and 'href="report.html"' in page
+    if name in ("cifar10-tv", "two-labels"):
         _check_study(name, folder, data)
 
 
 def _check_study(name: str, folder: Path, data: Path) -> None:
-    """Its folder is a run, too, which can be continued and has the paper's numbers beside its own."""
-    assert (folder / "report.html").exists() and 'href="report.html"' in (folder / "paper.html").read_text()
+    """Its folder is a run, too, which can be continued; the paper's numbers stand beside its own."""
     written = (folder / "paper.csv").read_bytes()
     again = reproduce(name, folder, data=data, quick=True)
     assert (folder / "paper.csv").read_bytes() == written
-    method, *cells = again.outcome.tables[0].rows[0]
-    printed = Recipe.named(name).settings["paper"][method]
-    for metric, cell in zip(again.outcome.tables[0].header[1:], cells, strict=True):
-        assert "[" in cell and cell.endswith(f"(paper {number(float(printed[metric]))})")
-    assert len(again.outcome.claims) == 1 + len(Recipe.named(name).settings["trends"])
-    with pm.Run(folder) as opened:
-        assert "[train]" in str(opened.methods[method])  # distractors are training images
+    settings = Recipe.named(name).settings
+    paper = settings.get("paper", {})
+    table = again.outcome.tables[0]
+    for method, *cells in table.rows:
+        for metric, cell in zip(table.header[1:], cells, strict=True):
+            printed = paper.get(method, {}).get(metric)
+            assert "[" in cell
+            assert printed is None or cell.endswith(f"(paper {number(float(printed))})")
+    assert len(again.outcome.claims) >= len(settings.get("trends", ())) + len(settings.get("orderings", ()))
+    effort = json.loads((folder / "paper.json").read_text())["effort"]
+    assert effort["images"] == 2 and effort["labels"] >= 2 and effort["seconds"] > 0 and effort["device"]
+    assert not effort["whole"] and effort["passes"] == 0  # all was there from the first time
+
+
+def test_rows_without_a_masker_are_left_out_with_a_note(tmp_path: Path) -> None:
+    data = small_data(tmp_path / "mine")
+    settings = Recipe.named("two-labels").with_variant(data)
+    job = Job(settings, settings.chosen(data=data), tmp_path, missing=["Phang et al."], data=data)
+    assert "Phang et al." not in study_of(job).named_methods()
+    (note,) = job.left_out()
+    assert note.startswith("left out: Phang et al., which needs") and "train-masker --kind phang-ca" in note
+
+
+def test_distractors_are_training_images(tmp_path: Path) -> None:
+    for name in ("cifar10-tv", "imagenette", "imagenette-corner"):
+        methods = study_of(
+            Job(Recipe.named(name), Recipe.named(name).chosen(data=tmp_path), tmp_path)
+        ).named_methods()
+        learned = [method for method in methods.values() if method.name == "learned-mask"]
+        assert learned and all("[train]" in str(m.settings()) or "gray" in str(m.settings()) for m in learned)
 
 
 def test_missing_data_is_named_and_nothing_is_written(
@@ -109,7 +118,7 @@ def test_the_list_says_what_is_ready_and_what_to_supply(
     monkeypatch.chdir(tmp_path)
     assert command(monkeypatch, "reproduce") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:4]] == recipe_names()
+    assert [line.split()[0] for line in lines[1 : len(recipe_names()) + 1]] == recipe_names()
     assert any(line.startswith("cifar10-tv") and "lacks data" in line for line in lines)
     assert any(line.startswith("desk") and "ready" in line for line in lines)
     assert "  cifar10-tv: data/cifar-10-batches-py: CIFAR-10" in "\n".join(lines)
@@ -124,8 +133,12 @@ def test_check_fails_where_a_claim_does_not_hold(
     found = Outcome((table,), (Claim("pigs fly", False, "0 of 3"),))
     monkeypatch.setattr(run, "EXPERIMENTS", {"desk": lambda job: found})
     assert command(monkeypatch, "reproduce", "desk", "-q") == 0
-    assert "DOES NOT HOLD: pigs fly (0 of 3)" in capsys.readouterr().out
+    assert "contradicted: pigs fly (0 of 3)" in capsys.readouterr().out
     assert command(monkeypatch, "reproduce", "desk", "--check", "-q") == 1
+    told = (Claim("pigs fly", False, "0 of 3", checked=False), Claim("pigs swim", None, "1 of 2"))
+    monkeypatch.setattr(run, "EXPERIMENTS", {"desk": lambda job: Outcome((table,), told)})
+    assert command(monkeypatch, "reproduce", "desk", "--check", "-q") == 0
+    assert "undecided: pigs swim (1 of 2)" in capsys.readouterr().out
 
 
 def test_claims_about_the_theorem_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

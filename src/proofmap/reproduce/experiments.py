@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from proofmap.reproduce import desk, judged, linear_case
+from proofmap.reproduce import corner, desk, ensembling, judged, linear_case, sanity
 from proofmap.reproduce.outcome import Job, Outcome
 
 EXPERIMENTS: Mapping[str, Callable[[Job], Outcome]] = {
+    "corner": corner.run,
     "desk": desk.run,
+    "ensembling": ensembling.run,
+    "sanity": sanity.run,
     "study": judged.run,
     "theory": linear_case.run,
 }
+WITHOUT_IMAGES = {"desk", "theory"}
+"""Those that --images does not concern."""
