@@ -9,9 +9,9 @@ import pytest
 from proofmap.core.errors import InputError
 from proofmap.reproduce import Need, Recipe, recipe_names
 from proofmap.reproduce.experiments import EXPERIMENTS
-from proofmap.reproduce.judged import study_of
 from proofmap.reproduce.outcome import Job
 from proofmap.reproduce.recipe import merged
+from proofmap.reproduce.rows import study_of
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -19,8 +19,9 @@ def test_every_recipe_is_whole(name: str) -> None:
     recipe = Recipe.named(name)
     assert recipe.title and recipe.paper and recipe.experiment in EXPERIMENTS
     assert set(recipe.quick) <= set(recipe.settings) | {"each_method", "each_metric"}
-    for need in recipe.needs:
-        assert bool(need.path) != bool(need.module) and need.what
+    for need in (*recipe.needs, *(need for variant in recipe.variants for need in variant.needs)):
+        assert (need.path or need.module) and need.what
+    assert not recipe.variants or not recipe.variants[0].by_name
 
 
 @pytest.mark.parametrize("quick", [False, True])

@@ -62,6 +62,7 @@ def test_every_recipe_runs_quickly(
     assert str(tmp_path) not in (folder / "paper.json").read_text() + (folder / "paper.html").read_text()
     rows = list(csv.DictReader((folder / "paper.csv").read_text().splitlines()))
     assert len(rows) == len(told["numbers"]) > 0
+    assert "s end to end on" in shown and "s end to end on" in (folder / "paper.md").read_text()
     for claim in told["claims"]:
         assert claim["statement"] in shown and claim["statement"] in (folder / "paper.md").read_text()
     page = (folder / "paper.html").read_text()
@@ -87,6 +88,9 @@ def _check_study(name: str, folder: Path, data: Path) -> None:
     for metric, cell in zip(again.outcome.tables[0].header[1:], cells, strict=True):
         assert "[" in cell and cell.endswith(f"(paper {number(float(printed[metric]))})")
     assert len(again.outcome.claims) == 1 + len(Recipe.named(name).settings["trends"])
+    effort = json.loads((folder / "paper.json").read_text())["effort"]
+    assert effort["images"] == 2 and effort["labels"] == 2 and effort["seconds"] > 0 and effort["device"]
+    assert not effort["whole"] and effort["passes"] == 0  # all was there from the first time
     with pm.Run(folder) as opened:
         assert "[train]" in str(opened.methods[method])  # distractors are training images
 
@@ -124,8 +128,12 @@ def test_check_fails_where_a_claim_does_not_hold(
     found = Outcome((table,), (Claim("pigs fly", False, "0 of 3"),))
     monkeypatch.setattr(run, "EXPERIMENTS", {"desk": lambda job: found})
     assert command(monkeypatch, "reproduce", "desk", "-q") == 0
-    assert "DOES NOT HOLD: pigs fly (0 of 3)" in capsys.readouterr().out
+    assert "contradicted: pigs fly (0 of 3)" in capsys.readouterr().out
     assert command(monkeypatch, "reproduce", "desk", "--check", "-q") == 1
+    told = (Claim("pigs fly", False, "0 of 3", checked=False), Claim("pigs swim", None, "1 of 2"))
+    monkeypatch.setattr(run, "EXPERIMENTS", {"desk": lambda job: Outcome((table,), told)})
+    assert command(monkeypatch, "reproduce", "desk", "--check", "-q") == 0
+    assert "undecided: pigs swim (1 of 2)" in capsys.readouterr().out
 
 
 def test_claims_about_the_theorem_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,12 @@ def reproduce(
         bool, typer.Option("--quick", help="The same code on very little, in seconds; no numbers to quote.")
     ] = False,
     images: Annotated[int | None, typer.Option(min=1, help="So many images, at random.")] = None,
+    variant: Annotated[
+        str | None,
+        typer.Option(help="Which variant, such as another net; the first whose data and weights are here."),
+    ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit code 1 where something that the paper says does not hold.")
+        bool, typer.Option("--check", help="Exit code 1 where something that the paper says is contradicted.")
     ] = False,
     device: Device = None,
     seed: Seed = 0,
@@ -43,13 +47,16 @@ def reproduce(
         data=data,
         quick=quick,
         images=images,
+        variant=variant,
         seed=seed,
         device=device_named(device),
         progress=progress_for(stderr, quiet),
         watchers=[watcher_for(stderr, quiet)],
         command=command_line(),
     )
-    print_result(f"{found.recipe.title}\nThe paper's {found.recipe.paper}.\n\n{found.outcome.text()}")
+    print_result(
+        f"{found.recipe.title}\nThe paper's {found.recipe.paper}.\n\n{found.outcome.text()}\n{found.effort}"
+    )
     print_written(found.files)
     if check and not found.outcome.holds:
         raise typer.Exit(1)
@@ -59,12 +66,27 @@ def recipe_list(data: Path) -> str:
     """All recipes, and what to supply for each."""
     rows, lacking = [], []
     for recipe in map(Recipe.named, recipe_names()):
-        missing = recipe.missing(data)
-        required = [need for need in missing if not need.gives]
-        state = "lacks data" if required else "in part" if missing else "ready"
+        state, missing = _state(recipe, data)
         rows.append([recipe.name, state, f"{recipe.title} ({recipe.paper})"])
-        lacking += [f"  {recipe.name}: {need.words(data)}" for need in missing]
+        lacking += [f"  {recipe.name}: {words}" for words in missing]
     shown = [tables.aligned(["recipe", "", "what it is"], rows)]
     if lacking:
         shown.append("\n".join(["What is not here (name another folder with --data):", *lacking]))
     return "\n\n".join(shown)
+
+
+def _state(recipe: Recipe, data: Path) -> tuple[str, list[str]]:
+    """Whether it can be run, and what is not here: of the recipe itself, and of each variant up to the first that is."""
+    missing = [need.words(data) for need in recipe.missing(data)]
+    required, ready = bool(recipe.lacks(data)), recipe.ready_variant(data)
+    for variant in (v for v in recipe.variants if not v.by_name):
+        if variant is ready:
+            optional = [need for need in variant.needs if not need.is_there(data)]
+            missing += [f"({variant.name}) {need.words(data)}" for need in optional]
+            break
+        missing += [f"({variant.name}) {need.words(data)}" for need in variant.lacks(data)]
+    if required or (recipe.variants and ready is None):
+        return "lacks data", missing
+    if ready is not None and ready is not recipe.variants[0]:
+        return f"with {ready.name}", missing
+    return "in part" if missing else "ready", missing

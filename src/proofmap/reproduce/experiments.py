@@ -12,3 +12,5 @@ EXPERIMENTS: Mapping[str, Callable[[Job], Outcome]] = {
     "study": judged.run,
     "theory": linear_case.run,
 }
+WITHOUT_IMAGES = {"desk", "theory"}
+"""Those that --images does not concern."""

@@ -21,11 +21,7 @@ def run(job: Job) -> Outcome:
         tables=(_cells_table(cells), _curves_table(curves)),
         claims=_claims(cells, curves),
         figures=(TheoremFigure(tuple(curves)),),
-        notes=tuple(
-            f"left out: {need.gives}, which needs {need.words(job.folder)}"
-            for need in job.recipe.needs
-            if need.gives in job.missing
-        ),
+        notes=tuple(job.left_out()),
     )
 
 

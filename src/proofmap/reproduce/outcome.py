@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from proofmap.core.progress import Progress, Silent
+from proofmap.core.text import counted
 from proofmap.report.figures import Figure
 from proofmap.reproduce.recipe import Recipe
 from proofmap.results import tables
 from proofmap.study.watchers.status import Watcher
+
+Verdict = Literal["reproduced", "contradicted", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -32,14 +35,59 @@ class Table:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that the paper says, and whether it held here; ``found`` has the numbers."""
+    """Something that the paper says, and whether it held here; ``found`` has the numbers.
+
+    ``holds`` is None where the numbers decide neither way. ``checked`` is False for what is told but is no reason to
+    fail a check: what is known to be otherwise on the net at hand.
+    """
 
     statement: str
-    holds: bool
+    holds: bool | None
     found: str
+    checked: bool = True
+
+    @property
+    def verdict(self) -> Verdict:
+        return "undecided" if self.holds is None else "reproduced" if self.holds else "contradicted"
 
     def text(self) -> str:
-        return f"{'holds' if self.holds else 'DOES NOT HOLD'}: {self.statement} ({self.found})"
+        return f"{self.verdict}: {self.statement} ({self.found})"
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much was computed: images, labels of each, and passes of the net; ``whole`` is False where a run was continued."""
+
+    images: int
+    labels: int
+    passes: int
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What it took from reading the recipe to the last number.
+
+    >>> print(Effort(62.04, "NVIDIA H200", Work(200, 10, 1_500_000)))
+    62.0 s end to end on NVIDIA H200: 200 images x 10 labels, 1,500,000 passes of the net
+    """
+
+    seconds: float
+    device: str
+    work: Work | None = None
+
+    def __str__(self) -> str:
+        told = f"{self.seconds:.1f} s end to end on {self.device}"
+        if self.work is None:
+            return told
+        images, labels = counted(self.work.images, "image"), counted(self.work.labels, "label")
+        rest = "" if self.work.whole else "; the rest was there from an earlier run"
+        return f"{told}: {images} x {labels}, {counted(self.work.passes, 'pass')} of the net{rest}"
+
+    def record(self) -> dict[str, object]:
+        """As plain data."""
+        work = {} if self.work is None else asdict(self.work)
+        return {"seconds": round(self.seconds, 3), "device": self.device, **work}
 
 
 @dataclass(frozen=True)
@@ -52,10 +100,12 @@ class Outcome:
     notes: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     """What the experiment itself wrote to the run directory."""
+    work: Work | None = None
 
     @property
     def holds(self) -> bool:
-        return all(claim.holds for claim in self.claims)
+        """Whether nothing that is checked was contradicted."""
+        return all(claim.holds is not False for claim in self.claims if claim.checked)
 
     def text(self) -> str:
         parts = [table.text() for table in self.tables]
@@ -72,9 +122,19 @@ class Job:
     folder: Path
     missing: Sequence[str] = ()
     """The ``gives`` of optional needs that are not there: what is left out."""
+    data: Path = Path()
+    """The folder with the files that the recipe needs."""
     images: int | None = None
     seed: int = 0
     device: str | None = None
     progress: Progress = field(default_factory=Silent)
     watchers: Sequence[Watcher] = ()
     command: str = ""
+
+    def left_out(self) -> list[str]:
+        """A note for each optional part that is left out: what it needs, and where that goes."""
+        return [
+            f"left out: {need.gives}, which needs {need.words(self.data)}"
+            for need in self.recipe.needs
+            if need.gives in self.missing
+        ]

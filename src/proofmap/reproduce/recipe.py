@@ -11,7 +11,14 @@ what = "CIFAR-10, the Python version, unpacked"
 [[needs]]
 module = "sklearn"              # or a Python package
 what = "scikit-learn: pip install 'proofmap[theory]'"
-gives = "digits"                # optional: without it only this part is left out
+gives = "digits"                # optional: without it only this part (of a study: this row) is left out
+
+[[variants]]                    # ways to run it, the paper's own first; the first whose needs are met runs
+name = "resnet50"
+what = "ResNet-50, as in the paper"
+by_name = false                 # true: only where --variant names it
+needs = [{ path = "weights/resnet50.pth", what = "..." }]
+settings = { study = { model = "..." } }    # merged into the settings; likewise quick
 
 [settings]                      # the experiment's own; {data} in a text stands for the folder of --data
 
@@ -23,31 +30,57 @@ from __future__ import annotations
 import importlib.util
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError
 
-_KNOWN = {"title", "paper", "experiment", "needs", "settings", "quick"}
+_KNOWN = {"title", "paper", "experiment", "needs", "variants", "settings", "quick"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """Something that a recipe cannot do without: a file or folder below the data folder, or a Python package."""
+    """Something that a recipe cannot do without: a file or folder below the data folder, or a Python package.
+
+    Where both are named, or a file that ships inside this package (``shipped``), one of them is enough.
+    """
 
     what: str
     path: str = ""
     module: str = ""
+    shipped: str = ""
     gives: str = ""
 
     def is_there(self, data: Path) -> bool:
-        return (data / self.path).exists() if self.path else importlib.util.find_spec(self.module) is not None
+        return (
+            (bool(self.path) and (data / self.path).exists())
+            or (bool(self.module) and importlib.util.find_spec(self.module) is not None)
+            or (bool(self.shipped) and (_package() / self.shipped).is_file())
+        )
 
     def words(self, data: Path) -> str:
         """What to supply, and where it goes."""
-        return f"{data / self.path}: {self.what}" if self.path else f"the package {self.module}: {self.what}"
+        package = f"the package {self.module}" if self.module else ""
+        place = f"{data / self.path}" if self.path else ""
+        return f"{' or '.join(filter(None, [place, package]))}: {self.what}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One way to run a recipe: with what the paper used, or with the nearest thing that is at hand."""
+
+    name: str
+    what: str
+    by_name: bool = False
+    needs: tuple[Need, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    quick: Mapping[str, Any] = field(default_factory=dict)
+
+    def lacks(self, data: Path) -> list[Need]:
+        """What it cannot do without and is not there."""
+        return [need for need in self.needs if not need.gives and not need.is_there(data)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +96,9 @@ class Recipe:
     quick: Mapping[str, Any]
     text: str
     """The file as it is."""
+    variants: tuple[Variant, ...] = ()
+    """The paper's own first."""
+    chosen_variant: str = ""
 
     @classmethod
     def named(cls, name: str) -> Recipe:
@@ -79,13 +115,14 @@ class Recipe:
         wrong = sorted(set(table) - _KNOWN) or sorted({"title", "paper", "experiment"} - set(table))
         if wrong:
             raise InputError(f"the recipe {name} is not as it should be: see {', '.join(wrong)}")
-        needs = tuple(Need(**need) for need in table.get("needs", ()))
+        variants = tuple(Variant(**{**entry, "needs": _needs(entry)}) for entry in table.get("variants", ()))
         return cls(
             name=name,
             title=table["title"],
             paper=table["paper"],
             experiment=table["experiment"],
-            needs=needs,
+            needs=_needs(table),
+            variants=variants,
             settings=table.get("settings", {}),
             quick=table.get("quick", {}),
             text=text,
@@ -94,19 +131,65 @@ class Recipe:
     def missing(self, data: Path) -> list[Need]:
         return [need for need in self.needs if not need.is_there(data)]
 
+    def lacks(self, data: Path) -> list[Need]:
+        """What it cannot do without, whatever the variant, and is not there."""
+        return [need for need in self.missing(data) if not need.gives]
+
     def check_needs(self, data: Path) -> list[Need]:
         """The optional needs that are not there; an error that says what to supply where others are not."""
-        missing = self.missing(data)
-        required = [need for need in missing if not need.gives]
+        required = self.lacks(data)
         if required:
-            listed = "".join(f"\n  {need.words(data)}" for need in required)
-            data_too = (
-                "\nAnother folder in place of " + f"{data} is named with --data"
-                if _any_path(required)
-                else ""
-            )
-            raise InputError(f"the recipe {self.name} needs what is not here. Supply{listed}{data_too}")
-        return missing
+            raise self._lacking(data, [_listed(required, data)], required)
+        return self.missing(data)
+
+    def ready_variant(self, data: Path) -> Variant | None:
+        """The first variant whose needs are met, of those that need not be named."""
+        return next((v for v in self.variants if not v.by_name and not v.lacks(data)), None)
+
+    def with_variant(self, data: Path, name: str | None = None) -> Recipe:
+        """The recipe as one of its variants has it: the one of this name, or the first whose needs are met."""
+        if name is not None and name not in [variant.name for variant in self.variants]:
+            known = ", ".join(variant.name for variant in self.variants) or "none"
+            raise InputError(f"the recipe {self.name} has no variant {name!r}; it has {known}")
+        if not self.variants:
+            return self
+        variant = next((v for v in self.variants if v.name == name), None) or self.ready_variant(data)
+        if variant is None:
+            required = self.lacks(data)
+            offered = [v for v in self.variants if not v.by_name]
+            each = [f"  for {v.name} ({v.what}):\n{_listed(v.lacks(data), data, 4)}" for v in offered]
+            told = ([_listed(required, data)] if required else []) + ["one of these:", *each]
+            raise self._lacking(data, told, [*required, *(need for v in offered for need in v.lacks(data))])
+        return replace(
+            self,
+            needs=(*self.needs, *variant.needs),
+            settings=merged(self.settings, variant.settings),
+            quick=merged(self.quick, variant.quick),
+            chosen_variant=variant.name,
+        )
+
+    def variant_note(self, data: Path) -> str:
+        """Which variant it is, and what to supply for the paper's own; nothing where there are none."""
+        if not self.chosen_variant:
+            return ""
+        own, chosen = (
+            self.variants[0],
+            next(v for v in self.variants if v.name == self.chosen_variant),
+        )
+        told = f"variant {chosen.name}: {chosen.what}"
+        if chosen is own:
+            return told
+        lacking = own.lacks(data)
+        how = (
+            f"supply {'; '.join(need.words(data) for need in lacking)}" if lacking else "everything is there"
+        )
+        return f"{told}. For {own.what}: {how}; --variant {own.name}"
+
+    def _lacking(self, data: Path, told: list[str], needs: list[Need]) -> InputError:
+        elsewhere = f"\nAnother folder in place of {data} is named with --data" if _any_path(needs) else ""
+        return InputError(
+            f"the recipe {self.name} needs what is not here. Supply\n" + "\n".join(told) + elsewhere
+        )
 
     def chosen(self, *, data: Path, quick: bool = False) -> dict[str, Any]:
         """The settings, with those of ``quick`` where it is asked for, and the data folder in its place."""
@@ -137,7 +220,19 @@ def merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
 
 def _folder() -> Any:
-    return files("proofmap.reproduce") / "recipes"
+    return _package() / "reproduce" / "recipes"
+
+
+def _package() -> Any:
+    return files("proofmap")
+
+
+def _needs(table: Mapping[str, Any]) -> tuple[Need, ...]:
+    return tuple(Need(**need) for need in table.get("needs", ()))
+
+
+def _listed(needs: list[Need], data: Path, indent: int = 2) -> str:
+    return "\n".join(" " * indent + need.words(data) for need in needs)
 
 
 def _any_path(needs: list[Need]) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,8 +26,8 @@ from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import check_output, write_text, written_together
 from proofmap.core.progress import Progress, Silent
 from proofmap.report.figures import draw
-from proofmap.reproduce.experiments import EXPERIMENTS
-from proofmap.reproduce.outcome import Job, Outcome
+from proofmap.reproduce.experiments import EXPERIMENTS, WITHOUT_IMAGES
+from proofmap.reproduce.outcome import Effort, Job, Outcome
 from proofmap.reproduce.recipe import Recipe
 from proofmap.results.sharing import shared_settings, without_folders
 from proofmap.results.tables import json_text, records_csv
@@ -45,6 +46,7 @@ class Reproduction:
     recipe: Recipe
     outcome: Outcome
     files: tuple[Path, ...]
+    effort: Effort
 
 
 def reproduce(
@@ -54,6 +56,7 @@ def reproduce(
     data: str | Path = DATA,
     quick: bool = False,
     images: int | None = None,
+    variant: str | None = None,
     seed: int = 0,
     device: str | None = None,
     progress: Progress | None = None,
@@ -66,10 +69,12 @@ def reproduce(
         data: the folder with the files that the recipe needs.
         quick: the same code on as little as possible; the numbers mean nothing then.
         images: so many images in place of the recipe's number.
+        variant: which of the recipe's variants; the first whose needs are met when left out.
     """
-    recipe = Recipe.named(name)
+    began = time.perf_counter()
+    recipe = Recipe.named(name).with_variant(Path(data), variant)
     missing = recipe.check_needs(Path(data))
-    if images is not None and recipe.experiment != "study":
+    if images is not None and recipe.experiment in WITHOUT_IMAGES:
         raise InputError(f"the recipe {name} has no images; leave out --images")
     folder = check_output(out)
     job = Job(
@@ -77,6 +82,7 @@ def reproduce(
         recipe.chosen(data=Path(data), quick=quick),
         folder,
         missing=[need.gives for need in missing],
+        data=Path(data),
         images=images,
         seed=seed,
         device=device,
@@ -85,15 +91,17 @@ def reproduce(
         command=command,
     )
     outcome = EXPERIMENTS[recipe.experiment](job)
-    if quick:
-        outcome = replace(outcome, notes=(QUICK, *outcome.notes))
+    first = [note for note in (QUICK if quick else "", recipe.variant_note(Path(data))) if note]
+    outcome = replace(outcome, notes=(*first, *outcome.notes))
+    machine = environment(torch.device(device or "cpu"))
+    effort = Effort(time.perf_counter() - began, str(machine["device_name"]), outcome.work)
     with written_together(folder) as part:
-        written = _write(job, outcome, part, quick)
+        written = _write(job, outcome, part, quick, effort)
     files = (*(folder / path.name for path in written), *outcome.files)
-    return Reproduction(recipe, outcome, files)
+    return Reproduction(recipe, outcome, files, effort)
 
 
-def _write(job: Job, outcome: Outcome, part: Path, quick: bool) -> list[Path]:
+def _write(job: Job, outcome: Outcome, part: Path, quick: bool, effort: Effort) -> list[Path]:
     recipe, notes = job.recipe, [without_folders(note) for note in outcome.notes]
     pictures = []
     for figure in outcome.figures:
@@ -107,7 +115,9 @@ def _write(job: Job, outcome: Outcome, part: Path, quick: bool) -> list[Path]:
         "recipe": recipe.name,
         "title": recipe.title,
         "paper": recipe.paper,
+        "variant": recipe.chosen_variant,
         "command": without_folders(job.command),
+        "effort": effort.record(),
         "quick": quick,
         "seed": job.seed,
         "settings": shared_settings(job.settings),
@@ -115,19 +125,23 @@ def _write(job: Job, outcome: Outcome, part: Path, quick: bool) -> list[Path]:
     }
     heading = f"# {recipe.title}\n\nThe paper's {recipe.paper}."
     told = [f"- {claim.text()}" for claim in outcome.claims] + [f"- note: {note}" for note in notes]
+    told.append(f"- {effort}")
     write_text(
         part / "paper.md",
         "\n\n".join([heading, *(t.markdown() for t in outcome.tables), "\n".join(told)]) + "\n",
     )
     records = [{"table": t.title, **record} for t in outcome.tables for record in t.records]
-    claims = [{"statement": c.statement, "holds": c.holds, "found": c.found} for c in outcome.claims]
+    claims = [
+        {"statement": c.statement, "verdict": c.verdict, "found": c.found, "checked": c.checked}
+        for c in outcome.claims
+    ]
     write_text(part / "paper.csv", records_csv(records))
     write_text(
         part / "paper.json",
         json_text({**about, "claims": claims, "notes": notes, "numbers": records}) + "\n",
     )
     write_text(part / "recipe.toml", recipe.text)
-    write_text(part / "paper.html", _page(about, outcome, notes, part))
+    write_text(part / "paper.html", _page(about, outcome, [*notes, str(effort)], part))
     return sorted(part.iterdir())
 
 

@@ -1,0 +1,99 @@
+"""Scores beside those that the paper printed: [settings.paper."ROW"] holds them by metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from proofmap.core.text import counted
+from proofmap.reproduce.outcome import Table
+from proofmap.reproduce.rows import FLOORS, by_epsilons
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.statistics import Score
+from proofmap.results.tables import number
+
+
+def score_tables(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Table]:
+    """A table of the scores, and one for each metric that stands at several thresholds."""
+    several, paper = by_epsilons(settings), settings.get("paper", {})
+    apart = {name for names in several.values() for name in names}
+    all_names = [score.name for score in evaluation.results[0].scores]
+    title = f"{evaluation.settings['model']}, {counted(len(evaluation), 'image')}, labels {evaluation.settings['labels']}"
+    plain = [name for name in all_names if name not in apart]
+    made = [_table(evaluation, title, {name: name for name in plain}, paper)] if plain else []
+    for metric, names in several.items():
+        floor = FLOORS[evaluation.results[0].score(names[0]).kind]
+        headers = {
+            name: f"{preset}, {floor} = {pair[floor]:g}"
+            for name, (preset, pair) in zip(names, settings["epsilons"].items(), strict=True)
+        }
+        printed = {
+            row: {name: cells[metric] for name in names if metric in cells} for row, cells in paper.items()
+        }
+        made.append(_table(evaluation, f"{metric}: {title}", headers, printed))
+    return made
+
+
+def _table(
+    evaluation: Evaluation, title: str, headers: Mapping[str, str], paper: Mapping[str, Mapping[str, float]]
+) -> Table:
+    rows, records = [], []
+    for result in evaluation.results:
+        printed = paper.get(result.name, {})
+        rows.append((result.name, *(_cell(result.score(name), printed.get(name)) for name in headers)))
+        for name in headers:
+            score = result.score(name)
+            numbers = {"value": score.value, "low": score.low, "high": score.high, "n": score.n}
+            records.append({"method": result.name, "score": name, **numbers, "paper": printed.get(name, "")})
+    return Table(title, ("method", *headers.values()), tuple(rows), tuple(records))
+
+
+def _cell(score: Score, printed: float | None) -> str:
+    beside = "" if printed is None else f" (paper {number(float(printed))})"
+    return f"{number(score.value)} [{number(score.low)}, {number(score.high)}]{beside}"
+
+
+def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> Table | None:
+    """Which thresholds come nearest to the printed numbers: the mean distance of the rows that have any."""
+    several, paper = by_epsilons(settings), settings.get("paper", {})
+    there = {result.name: result for result in evaluation.results}
+    away: dict[str, dict[str, float]] = {}
+    rows_used = 0
+    for metric, names in several.items():
+        for preset, name in zip(settings["epsilons"], names, strict=True):
+            gaps = [
+                abs(there[row].score(name).value - cells[metric])
+                for row, cells in paper.items()
+                if row in there and metric in cells
+            ]
+            if gaps:
+                away.setdefault(metric, {})[preset] = fmean(gaps)
+                rows_used = max(rows_used, len(gaps))
+    if not away:
+        return None
+    header = ("thresholds", "e1", "e2", *away)
+    rows = [
+        (preset, f"{pair['e1']:g}", f"{pair['e2']:g}", *(number(away[metric][preset]) for metric in away))
+        for preset, pair in settings["epsilons"].items()
+    ]
+    records = [
+        {"thresholds": preset, **pair, **{f"{metric}_away": away[metric][preset] for metric in away}}
+        for preset, pair in settings["epsilons"].items()
+    ]
+    title = (
+        f"How far from the printed numbers each pair of thresholds is, mean of {counted(rows_used, 'row')}"
+    )
+    return Table(title, header, tuple(rows), tuple(records))
+
+
+def distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> Sequence[tuple[float, str, str]]:
+    """How far each printed number is from the one found: (distance, row, metric), of metrics at one threshold."""
+    there = {result.name: result for result in evaluation.results}
+    several = by_epsilons(settings)
+    return [
+        (abs(there[row].score(metric).value - printed), row, metric)
+        for row, cells in settings.get("paper", {}).items()
+        for metric, printed in cells.items()
+        if row in there and metric not in several
+    ]

@@ -1,0 +1,161 @@
+"""What the paper says of several rows, and whether it held.
+
+[settings]
+tolerance = 0.07                # how far a cell may be from the paper's
+
+[[settings.trends]]             # a metric rises or falls along rows
+metric = "completeness, gray"
+direction = "falls"
+methods = ["TV 0", "TV .001"]
+
+[[settings.orderings]]          # rows are better than others by a metric
+says = "our method is more complete than the others"
+metric = "completeness"         # one that stands at several thresholds makes one claim for each
+better = ["Ours"]
+than = ["Gradient x Input", "iGOS++"]
+margin = 0.0                    # above 0: better, or worse by no more than this
+check = true                    # false: told, but no reason for --check to fail
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proofmap.reproduce.beside import distances
+from proofmap.reproduce.outcome import Claim, Table, Verdict
+from proofmap.reproduce.rows import by_epsilons
+from proofmap.results.compare import signed
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.paired import paired_intervals
+from proofmap.results.tables import number
+
+
+def claims_of(
+    evaluation: Evaluation, settings: Mapping[str, Any], compared: Sequence[Ordering]
+) -> Iterator[Claim]:
+    """The claims of a recipe about an evaluation, whose orderings were compared already."""
+    away = distances(evaluation, settings)
+    if away and "tolerance" in settings:
+        largest, method, name = max(away)
+        yield Claim(
+            f"every cell is within {settings['tolerance']:g} of the paper's",
+            largest <= settings["tolerance"],
+            f"the largest difference is {largest:.3f}: {name} of {method}",
+        )
+    for trend in settings.get("trends", ()):
+        values = [evaluation[method].score(trend["metric"]).value for method in trend["methods"]]
+        yield Claim(
+            f"{trend['metric']} {trend['direction']} from {trend['methods'][0]} to {trend['methods'][-1]}",
+            values == sorted(values, reverse=trend["direction"] == "falls"),
+            ", ".join(map(number, values)),
+        )
+    yield from (ordering.claim() for ordering in compared)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One row less another, image by image, so that above zero the first is better; with its 95 % interval."""
+
+    metric: str
+    better: str
+    than: str
+    difference: float
+    low: float
+    high: float
+    n: int
+    margin: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """Reproduced where the whole interval lies above -margin, contradicted where it lies below."""
+        if self.low > -self.margin:
+            return "reproduced"
+        return "contradicted" if self.high < -self.margin else "undecided"
+
+    def words(self) -> str:
+        return f"{self.better} against {self.than} {signed(self.difference)} [{signed(self.low)}, {signed(self.high)}]"
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """A statement about pairs of rows: reproduced where every pair is, contradicted where one is."""
+
+    says: str
+    pairs: tuple[Pair, ...]
+    check: bool = True
+
+    def claim(self) -> Claim:
+        by = {verdict: [p for p in self.pairs if p.verdict == verdict] for verdict in _VERDICTS}
+        holds = False if by["contradicted"] else True if len(by["reproduced"]) == len(self.pairs) else None
+        told = by["contradicted"] or by["undecided"] or [min(self.pairs, key=lambda p: p.low)]
+        several = f"{len(by['reproduced'])} of {len(self.pairs)} comparisons; " if len(self.pairs) > 1 else ""
+        found = f"{several}{'; '.join(p.words() for p in told[:3])}, n = {self.pairs[0].n}"
+        return Claim(self.says, holds, found, self.check)
+
+
+_VERDICTS: tuple[Verdict, ...] = ("reproduced", "contradicted", "undecided")
+
+
+def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ordering]:
+    """The orderings that a recipe names, on the rows that are there; one for each pair of thresholds."""
+    there, several = [r.name for r in evaluation.results], by_epsilons(settings)
+    made = []
+    for entry in settings.get("orderings", ()):
+        couples = [(b, t) for b in entry["better"] for t in entry["than"] if b in there and t in there]
+        metrics = several.get(entry["metric"], [entry["metric"]])
+        for metric in metrics if couples else ():
+            at = (
+                f", at the {metric.removeprefix(entry['metric'] + ', ')} thresholds"
+                if len(metrics) > 1
+                else ""
+            )
+            pairs = tuple(
+                _pair(evaluation, metric, better, than, entry.get("margin", 0.0)) for better, than in couples
+            )
+            made.append(Ordering(entry["says"] + at, pairs, entry.get("check", True)))
+    return made
+
+
+def _pair(evaluation: Evaluation, metric: str, better: str, than: str, margin: float) -> Pair:
+    one, other = evaluation[better], evaluation[than]
+    sign = 1 if one.score(metric).higher_is_better else -1
+    differences = sign * (one.values[metric] - other.values[metric]).double()
+    (low, high), n = paired_intervals(differences[:, None])[0].tolist(), int((~differences.isnan()).sum())
+    mean = float(differences.nanmean()) if n else math.nan
+    return Pair(metric, better, than, mean, low, high, n, margin)
+
+
+def orderings_table(compared: Sequence[Ordering]) -> Table:
+    """A line for each pair of rows; differences are such that above zero the first row is better."""
+    pairs = list(dict.fromkeys(pair for ordering in compared for pair in ordering.pairs))
+    rows = tuple(
+        (
+            p.metric,
+            p.better,
+            p.than,
+            signed(p.difference),
+            f"[{signed(p.low)}, {signed(p.high)}]",
+            str(p.n),
+            f"margin {p.margin:g}: {p.verdict}" if p.margin else p.verdict,
+        )
+        for p in pairs
+    )
+    records = tuple(
+        {
+            "score": p.metric,
+            "method": p.better,
+            "than": p.than,
+            "value": p.difference,
+            "low": p.low,
+            "high": p.high,
+            "n": p.n,
+            "margin": p.margin,
+            "verdict": p.verdict,
+        }
+        for p in pairs
+    )
+    header = ("metric", "better, says the paper", "than", "difference", "95 % interval", "n", "verdict")
+    return Table("Orderings: paired differences, above 0 where the paper is right", header, rows, records)

@@ -1,0 +1,94 @@
+"""The study of a recipe: its rows and metrics, written out from what they share.
+
+[settings.study]                    # a study, as proofmap evaluate takes it
+
+[settings.of_method.learned-mask]   # settings of every row of this method that does not say otherwise
+[settings.of_metric.insertion]      # and of every metric of this kind
+[settings.each_method]              # settings of all methods, whatever each says
+[settings.each_metric]              # and of all metrics
+
+[settings.epsilons]                 # completeness, soundness and best effort at each of these, side by side
+printed = { e1 = 0.01, e2 = 0.001 }
+released = { e1 = 0.1, e2 = 0.1 }
+
+A row whose name is what a missing need ``gives`` is left out. A ``weights`` file that is not there is left to the net or
+method, which then takes those of an installed package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from proofmap.reproduce.outcome import Job
+from proofmap.study import Study
+
+FLOORS: Mapping[str, str] = {"completeness": "e1", "soundness": "e2", "best-effort": "e1"}
+"""The metrics of the paper's definition, and the threshold that each uses."""
+
+
+def study_of(job: Job) -> Study:
+    """The study of a recipe: what holds for all methods and metrics is put into each."""
+    settings = job.settings
+    table = _with_weights_there(settings["study"])
+    of_method, of_metric = settings.get("of_method", {}), settings.get("of_metric", {})
+    table["methods"] = [
+        {**_row(entry, of_method), **settings.get("each_method", {})}
+        for entry in table["methods"]
+        if entry.get("name") not in job.missing
+    ]
+    table["metrics"] = [
+        {**of_metric.get(metric["metric"], {}), **metric, **settings.get("each_metric", {})}
+        for entry in table["metrics"]
+        for metric in at_epsilons(entry, settings.get("epsilons", {}))
+    ]
+    study = replace(Study.from_table(table), seed=job.seed)
+    return study if job.images is None else replace(study, images=replace(study.images, number=job.images))
+
+
+def at_epsilons(metric: Mapping[str, Any], epsilons: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A metric once for each pair of thresholds; as it is where it has none or names its own.
+
+    >>> [m["name"] for m in at_epsilons({"metric": "soundness"}, {"printed": {"e1": 0.01, "e2": 0.001}})]
+    ['soundness, printed']
+    """
+    floor = FLOORS.get(metric["metric"])
+    if floor is None or floor in metric or not epsilons:
+        yield dict(metric)
+        return
+    for preset, pair in epsilons.items():
+        yield {**metric, "name": at_preset(metric_name(metric), preset), floor: pair[floor]}
+
+
+def at_preset(name: str, preset: str) -> str:
+    """What a metric is called at one of several pairs of thresholds."""
+    return f"{name}, {preset}"
+
+
+def metric_name(metric: Mapping[str, Any]) -> str:
+    return str(metric.get("name", metric["metric"]))
+
+
+def by_epsilons(settings: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The metrics of a study that stand at several thresholds: name in the recipe -> names in the study."""
+    epsilons = settings.get("epsilons", {})
+    several: dict[str, list[str]] = {}
+    for metric in settings["study"]["metrics"]:
+        names = [metric_name(found) for found in at_epsilons(metric, epsilons)]
+        if names != [metric_name(metric)]:
+            several[metric_name(metric)] = names
+    return several
+
+
+def _row(entry: Mapping[str, Any], of_method: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A method with what its kind shares, also inside a wrapper such as ``top-label``."""
+    row = _with_weights_there({**of_method.get(entry.get("method", ""), {}), **entry})
+    return {**row, "of": _row(row["of"], of_method)} if isinstance(row.get("of"), Mapping) else row
+
+
+def _with_weights_there(table: Mapping[str, Any]) -> dict[str, Any]:
+    weights = table.get("weights")
+    there = weights is None or Path(weights).exists()
+    return {key: value for key, value in table.items() if there or key != "weights"}

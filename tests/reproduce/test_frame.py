@@ -1,0 +1,240 @@
+"""What recipes are made of: variants, rows with what they share, thresholds side by side, and orderings with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from proofmap.core.errors import InputError
+from proofmap.reproduce import Recipe
+from proofmap.reproduce.beside import epsilon_table, score_tables
+from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
+from proofmap.reproduce.outcome import Job
+from proofmap.reproduce.rows import study_of
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import MethodResult
+from proofmap.results.statistics import mean_score
+
+RECIPE = """
+title = "t"
+paper = "p"
+experiment = "study"
+
+[[needs]]
+path = "photos"
+what = "some photos"
+
+[[variants]]
+name = "own"
+what = "the paper's net"
+needs = [{ path = "weights/big.pth", what = "weights of the paper's net" }]
+settings = { study = { model = "big" } }
+
+[[variants]]
+name = "small"
+what = "a small net in place of the paper's"
+needs = [{ path = "weights/small.pth", module = "no_such_package_here", what = "small weights" }]
+settings = { study = { model = "small" } }
+
+[[variants]]
+name = "long"
+what = "as long as in the paper"
+by_name = true
+
+[settings.study]
+model = "none"
+methods = []
+"""
+
+
+def test_the_first_variant_whose_needs_are_met_is_taken_and_says_so(tmp_path: Path) -> None:
+    recipe = Recipe.from_text("made-up", RECIPE)
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "small.pth").touch()
+    small = recipe.with_variant(tmp_path)
+    assert small.settings["study"]["model"] == "small" and small.chosen_variant == "small"
+    note = small.variant_note(tmp_path)
+    assert note.startswith("variant small: a small net in place of the paper's. For the paper's net: supply")
+    assert f"{tmp_path}/weights/big.pth: weights of the paper's net" in note and "--variant own" in note
+    with pytest.raises(InputError, match="some photos"):
+        small.check_needs(tmp_path)
+    (tmp_path / "weights" / "big.pth").touch()
+    own = recipe.with_variant(tmp_path)
+    assert (
+        own.settings["study"]["model"] == "big"
+        and own.variant_note(tmp_path) == "variant own: the paper's net"
+    )
+    assert recipe.with_variant(tmp_path, "small").variant_note(tmp_path).endswith("there; --variant own")
+    assert recipe.with_variant(tmp_path, "long").settings["study"]["model"] == "none"
+    assert recipe.settings["study"]["model"] == "none"  # as it was
+
+
+def test_where_nothing_is_at_hand_everything_to_supply_is_named(tmp_path: Path) -> None:
+    recipe = Recipe.from_text("made-up", RECIPE)
+    with pytest.raises(InputError) as told:
+        recipe.with_variant(tmp_path)
+    text = str(told.value)
+    assert f"  {tmp_path}/photos: some photos\none of these:\n  for own (the paper's net):" in text
+    assert f"    {tmp_path}/weights/small.pth or the package no_such_package_here: small weights" in text
+    assert "long" not in text and "--data" in text
+    with pytest.raises(InputError, match=r"weights/big\.pth"):
+        recipe.with_variant(tmp_path, "own").check_needs(tmp_path)
+    with pytest.raises(InputError, match="has no variant 'huge'; it has own, small, long"):
+        recipe.with_variant(tmp_path, "huge")
+    with pytest.raises(InputError, match="the recipe desk has no variant 'own'; it has none"):
+        Recipe.named("desk").with_variant(tmp_path, "own")
+
+
+def test_rows_take_what_their_method_shares_also_inside_a_wrapper(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "study": {
+            "data": "photos",
+            "weights": str(tmp_path / "not-there.pth"),
+            "methods": [
+                {"name": "ours", "method": "learned-mask"},
+                {"name": "ours, s 1", "method": "learned-mask", "scale": 1.0},
+                {"name": "cheating", "method": "top-label", "of": {"method": "learned-mask"}},
+                {"name": "left out", "method": "random"},
+            ],
+            "metrics": [
+                {"metric": "insertion"},
+                {"metric": "soundness"},
+                {"metric": "completeness", "e1": 0.3},
+            ],
+        },
+        "of_method": {"learned-mask": {"scale": 4.0, "steps": 3}},
+        "of_metric": {"insertion": {"points": 7}},
+        "epsilons": {"a": {"e1": 0.01, "e2": 0.001}, "b": {"e1": 0.1, "e2": 0.1}},
+    }
+    recipe = Recipe.from_text("made-up", RECIPE)
+    study = study_of(Job(recipe, settings, tmp_path, missing=["left out"]))
+    methods, metrics = study.named_methods(), study.named_metrics()
+    assert list(methods) == ["ours", "ours, s 1", "cheating"] and study.weights is None
+    assert methods["ours"].scale == 4.0 and methods["ours, s 1"].scale == 1.0  # type: ignore[attr-defined]
+    assert methods["cheating"].of == methods["ours"]  # type: ignore[attr-defined]
+    assert list(metrics) == ["insertion", "soundness, a", "soundness, b", "completeness"]
+    assert metrics["insertion"].points == 7  # type: ignore[attr-defined]
+    assert [metrics[f"soundness, {p}"].e2 for p in "ab"] == [0.001, 0.1]  # type: ignore[attr-defined]
+    assert metrics["completeness"].e1 == 0.3  # type: ignore[attr-defined]
+
+
+def _judged(values: Mapping[str, Mapping[str, list[float]]]) -> Evaluation:
+    """An evaluation that has these values of each image, by method and metric."""
+    results = []
+    for name, scores in values.items():
+        tensors = {metric: torch.tensor(some) for metric, some in scores.items()}
+        means = tuple(
+            mean_score(metric, some, higher_is_better=metric != "deletion", kind=metric.partition(",")[0])
+            for metric, some in tensors.items()
+        )
+        results.append(
+            MethodResult(
+                name,
+                {},
+                False,
+                means,
+                tensors,
+                {},
+                torch.empty(0),
+                None,
+                0.0,
+                image_names=(),
+                label_names=(),  # type: ignore[arg-type]
+            )
+        )
+    n = len(next(iter(next(iter(values.values())).values())))
+    names = tuple(map(str, range(n)))
+    about = {"model": "net", "labels": "all"}
+    return Evaluation(
+        tuple(results), torch.empty(0), names, torch.zeros(n, 1), ("x",), torch.zeros(n, 1), about
+    )
+
+
+NOISE = torch.randn(40, generator=torch.Generator().manual_seed(0)) / 10
+
+
+def _settings(**more: Any) -> dict[str, Any]:
+    return {"study": {"metrics": [{"metric": "deletion"}, {"metric": "soundness"}]}, **more}
+
+
+@pytest.mark.parametrize(
+    "gap, margin, verdict",
+    [
+        (0.2, 0.0, "reproduced"),
+        (-0.2, 0.0, "contradicted"),
+        (0.0, 0.0, "undecided"),
+        (-0.05, 0.2, "reproduced"),
+    ],
+)
+@pytest.mark.parametrize("metric", ["soundness", "deletion"])
+def test_orderings_go_by_the_interval_of_the_paired_difference(
+    gap: float, margin: float, verdict: str, metric: str
+) -> None:
+    base = torch.linspace(0, 1, 40)
+    centred = NOISE - NOISE.mean()
+    sign = -1 if metric == "deletion" else 1
+    found = _judged({"a": {metric: (base + sign * gap + centred).tolist()}, "b": {metric: base.tolist()}})
+    entry = {
+        "says": "a beats b",
+        "metric": metric,
+        "better": ["a"],
+        "than": ["b", "not there"],
+        "margin": margin,
+    }
+    (ordering,) = orderings_of(found, _settings(orderings=[entry]))
+    (pair,) = ordering.pairs
+    assert pair.verdict == verdict == ordering.claim().verdict and pair.n == 40
+    assert pair.difference == pytest.approx(gap, abs=1e-6)
+    half = (
+        1.96 * float(centred.std()) / math.sqrt(40)
+    )  # the normal interval, which the bootstrap's is near to
+    assert pair.low == pytest.approx(gap - half, abs=0.01) and pair.high == pytest.approx(
+        gap + half, abs=0.01
+    )
+    assert orderings_table([ordering]).records[0]["verdict"] == verdict
+
+
+def test_one_contradicted_pair_contradicts_the_statement_and_is_named() -> None:
+    base = torch.linspace(0, 1, 40)
+    found = _judged(
+        {
+            "ours": {"soundness": (base + NOISE).tolist()},
+            "worse": {"soundness": (base - 1).tolist()},
+            "better": {"soundness": (base + 1).tolist()},
+        }
+    )
+    entry = {"says": "ours is best", "metric": "soundness", "better": ["ours"], "than": ["worse", "better"]}
+    (ordering,) = orderings_of(found, _settings(orderings=[{**entry, "check": False}]))
+    claim = ordering.claim()
+    assert claim.holds is False and not claim.checked
+    assert claim.found.startswith("1 of 2 comparisons; ours against better -")
+    (about,) = claims_of(found, _settings(), [ordering])
+    assert about == claim
+
+
+def test_thresholds_stand_side_by_side_with_the_printed_number_and_the_nearest_is_told() -> None:
+    values = {"deletion": [0.1, 0.3], "soundness, a": [0.2, 0.4], "soundness, b": [0.8, 0.9]}
+    found = _judged({"ours": values})
+    pairs = {"a": {"e1": 0.01, "e2": 0.001}, "b": {"e1": 0.1, "e2": 0.1}}
+    entry = {"says": "ours is as good as itself", "metric": "soundness", "better": ["ours"], "than": ["ours"]}
+    settings = _settings(
+        epsilons=pairs, paper={"ours": {"soundness": 0.84, "deletion": 0.5}}, orderings=[entry], tolerance=0.1
+    )
+    other, soundness = score_tables(found, settings)
+    assert other.header == ("method", "deletion") and other.rows[0][1].endswith("(paper .50)")
+    assert soundness.header == ("method", "a, e2 = 0.001", "b, e2 = 0.1")
+    assert soundness.rows[0][1:] == (".30 [.20, .40] (paper .84)", ".85 [.80, .90] (paper .84)")
+    table = epsilon_table(found, settings)
+    assert table is not None and table.rows == (("a", "0.01", "0.001", ".54"), ("b", "0.1", "0.1", ".01"))
+    claims = list(claims_of(found, settings, orderings_of(found, settings)))
+    assert [c.holds for c in claims] == [
+        False,
+        None,
+        None,
+    ]  # deletion is .3 away; twice the same is undecided
+    assert claims[2].statement == "ours is as good as itself, at the b thresholds"
