@@ -18,7 +18,7 @@ from proofmap.reproduce.rows import study_of
 def test_every_recipe_is_whole(name: str) -> None:
     recipe = Recipe.named(name)
     assert recipe.title and recipe.paper and recipe.experiment in EXPERIMENTS
-    assert set(recipe.quick) <= set(recipe.settings) | {"each_method", "each_metric"}
+    assert set(recipe.quick) <= set(recipe.settings) | {"each_method", "each_metric", "of_method"}
     for need in (*recipe.needs, *(need for variant in recipe.variants for need in variant.needs)):
         assert (need.path or need.module) and need.what
     assert not recipe.variants or not recipe.variants[0].by_name
@@ -28,13 +28,18 @@ def test_every_recipe_is_whole(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in recipe_names() if Recipe.named(n).experiment == "study"])
 def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(name: str, quick: bool) -> None:
     recipe = Recipe.named(name)
+    if recipe.variants:
+        recipe = recipe.with_variant(Path("here"), recipe.variants[0].name)
     settings = recipe.chosen(data=Path("here"), quick=quick)
     study = study_of(Job(recipe, settings, Path("out"), images=7, seed=3))
     assert study.images.number == 7 and study.seed == 3 and "{data}" not in str(study)
     methods, metrics = set(study.named_methods()), set(study.named_metrics())
-    assert set(settings["paper"]) <= methods
-    assert {metric for cells in settings["paper"].values() for metric in cells} <= metrics
-    for trend in settings["trends"]:
+    if "saliency_holdout" in settings:
+        metrics.add("saliency metric")
+    paper = settings.get("paper", {})
+    assert set(paper) <= methods
+    assert {metric for cells in paper.values() for metric in cells} <= metrics
+    for trend in settings.get("trends", ()):
         assert set(trend["methods"]) <= methods and trend["metric"] in metrics
         assert trend["direction"] in ("rises", "falls")
 
@@ -42,13 +47,15 @@ def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(name: 
 def test_what_is_missing_is_said_with_its_place(tmp_path: Path) -> None:
     recipe = Recipe.named("cifar10-tv")
     with pytest.raises(InputError) as told:
-        recipe.check_needs(tmp_path)
+        recipe.with_variant(tmp_path)
     assert f"{tmp_path}/cifar-10-batches-py: CIFAR-10" in str(told.value)
-    assert "weights/cifar10_resnet56.safetensors: weights of" in str(told.value) and "--data" in str(
-        told.value
-    )
-    (tmp_path / "cifar-10-batches-py").mkdir()
-    assert [need.path for need in recipe.missing(tmp_path)] == ["weights/cifar10_resnet56.safetensors"]
+    assert "weights/cifar10_resnet56.safetensors: weights of" in str(told.value)
+    assert "for resnet164 (ResNet-164, as in the paper)" in str(told.value) and "--data" in str(told.value)
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "cifar10_resnet56.safetensors").touch()
+    chosen = recipe.with_variant(tmp_path)
+    assert chosen.chosen_variant == "resnet56"
+    assert [need.path for need in chosen.missing(tmp_path)] == ["cifar-10-batches-py"]
 
 
 def test_what_is_optional_is_left_out_only() -> None:
@@ -91,5 +98,5 @@ def test_a_recipe_that_is_not_one_is_refused(text: str, message: str) -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match="no recipe is named 'table-9'; known are cifar10-tv, desk, theory"):
+    with pytest.raises(InputError, match="no recipe is named 'table-9'; known are cifar10-artifacts, "):
         Recipe.named("table-9")

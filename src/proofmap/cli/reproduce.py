@@ -30,6 +30,10 @@ def reproduce(
         str | None,
         typer.Option(help="Which variant, such as another net; the first whose data and weights are here."),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", help="Run of another recipe: maps that are the same are not made again."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit code 1 where something that the paper says is contradicted.")
     ] = False,
@@ -48,6 +52,7 @@ def reproduce(
         quick=quick,
         images=images,
         variant=variant,
+        start=start,
         seed=seed,
         device=device_named(device),
         progress=progress_for(stderr, quiet),

@@ -16,15 +16,17 @@ pictured = 4                    # images in the figure
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from proofmap.metrics.roughness import Roughness
 from proofmap.report.figures.learned import Artifacts, artifacts_of, blended
+from proofmap.reproduce import judged
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.judged import judge
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
+from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
 from proofmap.results.statistics import pooled_interval
 from proofmap.results.tables import number
@@ -41,20 +43,15 @@ _KINDS = ("other labels", "top label")
 
 def run(job: Job) -> Outcome:
     """Masks of every label, as a study; then what they show of labels that are not there."""
-    finished = judge(job)
-    stored = Stored.open(job.folder, finished.study, job.device)
+    outcome, study = judged.run(job), study_of(job)
+    stored = Stored.open(job.folder, study, job.device)
     tvs: Mapping[str, float] = job.settings["tvs"]
-    found = {
-        row: {key: _split(value) for key, value in measured(stored, row).items()}
-        for row in tvs
-    }
-    return Outcome(
-        (_table(stored, found), *finished.tables),
-        (*_claims(found), *finished.claims),
-        (_figure(stored, tvs, job), *finished.figures),
-        finished.notes,
-        finished.files,
-        finished.work,
+    found = {row: {key: _split(value) for key, value in measured(stored, row).items()} for row in tvs}
+    return replace(
+        outcome,
+        tables=(_table(stored, found), *outcome.tables),
+        claims=(*_claims(found), *outcome.claims),
+        figures=(_figure(stored, tvs, job), *outcome.figures),
     )
 
 
@@ -75,7 +72,10 @@ def _split(values: Tensor) -> dict[str, Tensor]:
     """Values ``(N, L)`` of the top label and of the others, NaN elsewhere; labels are in the order of their probability."""
     top = torch.zeros_like(values, dtype=torch.bool)
     top[:, 0] = True
-    return {"top label": values.masked_fill(~top, torch.nan), "other labels": values.masked_fill(top, torch.nan)}
+    return {
+        "top label": values.masked_fill(~top, torch.nan),
+        "other labels": values.masked_fill(top, torch.nan),
+    }
 
 
 def _table(stored: Stored, found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Table:
@@ -89,7 +89,15 @@ def _table(stored: Stored, found: Mapping[str, Mapping[str, Mapping[str, Tensor]
                 cells.append(f"{number(mean)} [{number(low)}, {number(high)}]")
                 n = int((~values.isnan()).sum())
                 records.append(
-                    {"method": row, "labels": kind, "score": name, "value": mean, "low": low, "high": high, "n": n}
+                    {
+                        "method": row,
+                        "labels": kind,
+                        "score": name,
+                        "value": mean,
+                        "low": low,
+                        "high": high,
+                        "n": n,
+                    }
                 )
             rows.append((row, kind, *cells))
     n, labels = stored.labels.shape
@@ -130,11 +138,13 @@ def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator
 
 
 def _figure(stored: Stored, tvs: Mapping[str, float], job: Job) -> Artifacts:
-    """The figure of the first images, a column per label."""
+    """The figure of the first images; a column is a label where all images have the same ones."""
     some = slice(job.settings["pictured"])
     labels, order = stored.labels[some].sort(dim=1)
+    if not bool((labels == labels[:1]).all()):
+        labels, order = stored.labels[some], torch.arange(labels.shape[1]).expand_as(labels)
     maps = {}
     for row, tv in tvs.items():
         own = stored.maps(row)[some]
-        maps[tv] = own.gather(1, order[:, :, None, None].expand_as(own))
+        maps[tv] = own.gather(1, order.to(own.device)[:, :, None, None].expand_as(own))
     return artifacts_of(stored.classifier, stored.images[some], labels, maps, stored.about(), seed=job.seed)

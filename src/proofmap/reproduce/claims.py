@@ -24,6 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from proofmap.reproduce.beside import distances
 from proofmap.reproduce.outcome import Claim, Table, Verdict
 from proofmap.reproduce.rows import by_epsilons
@@ -53,6 +55,14 @@ def claims_of(
             ", ".join(map(number, values)),
         )
     yield from (ordering.claim() for ordering in compared)
+
+
+def compared(says: str, differences: Tensor, what: str) -> Claim:
+    """A statement about differences ``(N,)``, one for each image: that their mean is above zero."""
+    (low, high), n = paired_intervals(differences[:, None])[0].tolist(), int((~differences.isnan()).sum())
+    holds = True if low > 0 else False if high < 0 else None
+    mean = signed(float(differences.double().nanmean()))
+    return Claim(says, holds, f"{what} {mean} [{signed(low)}, {signed(high)}], n = {n}")
 
 
 @dataclass(frozen=True)

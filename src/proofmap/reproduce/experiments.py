@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from proofmap.reproduce import desk, judged, linear_case
+from proofmap.reproduce import artifacts, desk, judged, linear_case, tv_curves
 from proofmap.reproduce.outcome import Job, Outcome
 
 EXPERIMENTS: Mapping[str, Callable[[Job], Outcome]] = {
+    "artifacts": artifacts.run,
+    "curves": tv_curves.run,
     "desk": desk.run,
     "study": judged.run,
     "theory": linear_case.run,

@@ -2,7 +2,7 @@
 
 [settings]
 figures = ["curves"]            # of the evaluation
-
+saliency_holdout = 100          # the saliency metric too, tuned on so many images: see proofmap.reproduce.tuned
 
 [settings.study]                # see proofmap.reproduce.rows
 
@@ -21,10 +21,13 @@ from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.report.figures import make_figure
 from proofmap.report.runs import save_run
+from proofmap.reproduce.begun import asked_for, begun
 from proofmap.reproduce.beside import epsilon_table, score_tables
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
 from proofmap.reproduce.outcome import Job, Outcome, Work
 from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.stored import Stored
+from proofmap.reproduce.tuned import with_saliency_metric
 from proofmap.results.evaluation import Evaluation
 from proofmap.study import Run, run_study
 from proofmap.study.outcome import Outcome as Finished
@@ -56,15 +59,16 @@ def run(job: Job) -> Outcome:
                 found.append(save_run(opened, pictures=False))
         return found[0][1] if found else []
 
-    last = _Last()
-    finished = run_study(
-        study_of(job),
-        job.folder,
-        device=job.device,
-        watchers=[*job.watchers, last, ProgressFile(job.folder / "progress.json")],
-        on_end=write,
-        command=job.command,
-    )
+    last, study = _Last(), study_of(job)
+    with begun(job.start, job.folder):
+        finished = run_study(
+            study,
+            job.folder,
+            device=job.device,
+            watchers=[*job.watchers, last, ProgressFile(job.folder / "progress.json")],
+            on_end=write,
+            command=job.command,
+        )
     if not found:
         raise InputError(f"no method gave a result; proofmap report {job.folder} says why")
     evaluation, written = found[0]
@@ -75,6 +79,12 @@ def run(job: Job) -> Outcome:
             f"{counted(finished.failed + finished.unreadable, 'thing')} failed; report.html says which"
         )
     settings, status = job.settings, last.status
+    evaluation = asked_for(evaluation, study)
+    if "saliency_holdout" in settings:
+        evaluation, told = with_saliency_metric(
+            Stored.open(job.folder, study, job.device), settings["saliency_holdout"]
+        )
+        notes += told
     compared = orderings_of(evaluation, settings)
     fitting = epsilon_table(evaluation, settings)
     return Outcome(

@@ -17,7 +17,9 @@ from proofmap.core.errors import InputError
 from proofmap.metrics.context import Judged
 from proofmap.metrics.games import Game, ReadyGame
 from proofmap.report.figures.drawing import evaluation_settings
+from proofmap.reproduce.begun import asked_for
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.sharing import shared
 from proofmap.study import Run, Study
 from proofmap.study.setup import Setup
 
@@ -39,7 +41,7 @@ class Stored:
                 f"the maps of {len(evaluation) - len(evaluation.pictured)} of {len(evaluation)} images are not in {folder}; "
                 "choose another --out"
             )
-        return cls(Setup(study=study, device=device).net(), evaluation)
+        return cls(Setup(study=study, device=device).net(), asked_for(evaluation, study))
 
     @property
     def images(self) -> Tensor:
@@ -77,4 +79,4 @@ class Stored:
 
     def about(self) -> str:
         """What figures of the maps depend on, as a sentence for their captions."""
-        return evaluation_settings(self.evaluation, thresholds=False)
+        return evaluation_settings(shared(self.evaluation), thresholds=False)

@@ -31,7 +31,9 @@ def with_saliency_metric(stored: Stored, holdout: int) -> tuple[Evaluation, list
     n = len(stored.evaluation)
     held = min(holdout, max(1, n // 3))
     if n < 2:
-        return stored.evaluation, [f"no {NAME}: its threshold is tuned on other images, and there is one only"]
+        return stored.evaluation, [
+            f"no {NAME}: its threshold is tuned on other images, and there is one only"
+        ]
     results, chosen, tiny = [], [], []
     for result in stored.evaluation.results:
         sweep = sweep_of(stored.judged(result.name, images=slice(held), labels=1))

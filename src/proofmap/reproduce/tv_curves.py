@@ -15,13 +15,15 @@ gray = "insertion, gray"
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from proofmap.metrics.areas import GameMetric
 from proofmap.metrics.curves import Curves
 from proofmap.report.figures.learned import TVCurves, panels_by_fill
+from proofmap.reproduce import judged
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.judged import judge
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
+from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
 from proofmap.results.statistics import mean_score
 from proofmap.results.tables import number
@@ -34,16 +36,14 @@ LABELS = ("top label", "second label")
 
 def run(job: Job) -> Outcome:
     """Learn the masks, as a study; then play the game with each fill."""
-    finished = judge(job)
-    stored = Stored.open(job.folder, finished.study, job.device)
-    found = played(stored, finished.study, job.settings["lines"], job.settings["panels"])
-    return Outcome(
-        (areas_table(stored, found), *finished.tables),
-        (*area_claims(found), *finished.claims),
-        (figure(stored, found, job.settings["lines"]), *finished.figures),
-        finished.notes,
-        finished.files,
-        finished.work,
+    outcome, study = judged.run(job), study_of(job)
+    stored = Stored.open(job.folder, study, job.device)
+    found = played(stored, study, job.settings["lines"], job.settings["panels"])
+    return replace(
+        outcome,
+        tables=(areas_table(stored, found), *outcome.tables),
+        claims=(*area_claims(found), *outcome.claims),
+        figures=(figure(stored, found, job.settings["lines"]), *outcome.figures),
     )
 
 
@@ -81,7 +81,8 @@ def areas_table(stored: Stored, found: Found) -> Table:
 def area_claims(found: Found) -> Iterator[Claim]:
     """What the paper says of the curves, of the most regularised row beside the least."""
     for fill, lines in found.items():
-        first, last = list(lines)[0], list(lines)[-1]
+        names = list(lines)
+        first, last = names[0], names[-1]
         down = (lines[first].auc - lines[last].auc).cpu()
         yield compared(
             f"total variation makes it harder to find a mask for the second label, {fill} behind",

@@ -188,11 +188,11 @@ def artifacts_of(
     """The figure from masks ``(N, L, *positions)`` that are there, by their weight of the total variation.
 
     Args:
-        table: the labels ``(N, L)``; every row the same.
+        table: the labels ``(N, L)``; where rows differ, their names stand above the pictures.
         settings: how the masks were learned, as a sentence for the caption.
     """
     at = proof.thresholds(thresholds)
-    inputs = classifier.inputs
+    inputs, alike = classifier.inputs, bool((table == table[:1]).all())
     rows: list[tuple[Shown | None, ...]] = []
     for masks in maps.values():
         curves = insertion(classifier.frozen(), images, masks, table, seed=seed, progress=progress)
@@ -204,10 +204,12 @@ def artifacts_of(
             row = [shown_photo(image, inputs, "")]
             for j in range(table.shape[1]):
                 cell = shown_proof(photo(blends[i, j], inputs), auc[i][j], complete[i][j], sound[i][j])
-                row.append(replace(cell, above=f"f {tiny(f[i][j])}"))
+                name = "" if alike else f"{one_line(classifier.names[int(table[i, j])])}\n"
+                row.append(replace(cell, above=f"{name}f {tiny(f[i][j])}"))
             rows.append(tuple(row))
+    names = [classifier.names[a] if alike else "" for a in table[0].tolist()]
     return Artifacts(
-        headings=(input_word(inputs), *(classifier.names[a] for a in table[0].tolist())),
+        headings=(input_word(inputs), *names),
         rows=tuple(rows),
         settings=f"{settings} e1 = {at.e1:g}, e2 = {at.e2:g}.",
         titles=tuple(f"TV {tv:g}" for tv in maps for _ in images),
