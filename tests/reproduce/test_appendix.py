@@ -18,7 +18,7 @@ from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
 from proofmap.reproduce.tuned import NAME, with_saliency_metric
 from tests.command import run as command
-from tests.reproduce.tiny_appendix import APPENDIX, tiny_data, tiny_nets
+from tests.reproduce.small_world import APPENDIX, small_data, small_nets
 
 FIGURES = {
     "artifacts": ["artifact"],
@@ -32,12 +32,12 @@ FIGURES = {
 def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setattr("proofmap.report.figures.drawing.DPI", 40)
-    tiny_nets(monkeypatch)
+    small_nets(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_data(tmp_path_factory.mktemp("data"))
+    return small_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.mark.parametrize("name", APPENDIX)
@@ -59,7 +59,7 @@ def test_every_recipe_of_the_appendix_runs_quickly(
     for row, cells in settings.get("paper", {}).items():
         for metric, printed in cells.items():
             (number,) = (
-                n for n in told["numbers"] if (n.get("method"), n["score"]) == (row, metric) and "paper" in n
+                n for n in told["numbers"] if (n.get("method"), n.get("score")) == (row, metric) and "paper" in n
             )
             assert number["paper"] == printed and number["n"] >= 2
     statements = [claim.statement for claim in found.outcome.claims]
@@ -73,7 +73,7 @@ def test_every_recipe_of_the_appendix_runs_quickly(
 def learned(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     """A run of ``cifar10-tv``."""
     with pytest.MonkeyPatch.context() as patch:
-        tiny_nets(patch)
+        small_nets(patch)
         patch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)
         patch.setattr("proofmap.reproduce.run.draw", lambda _, path: path)
         folder = tmp_path_factory.mktemp("runs") / "tv"

@@ -237,4 +237,4 @@ def test_thresholds_stand_side_by_side_with_the_printed_number_and_the_nearest_i
         None,
         None,
     ]  # deletion is .3 away; twice the same is undecided
-    assert claims[2].statement == "ours is as good as itself, at the b thresholds"
+    assert claims[2].statement == "ours is as good as itself, e2 = 0.1 (b)"

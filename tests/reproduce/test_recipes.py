@@ -11,37 +11,55 @@ from proofmap.reproduce import Need, Recipe, recipe_names
 from proofmap.reproduce.experiments import EXPERIMENTS
 from proofmap.reproduce.outcome import Job
 from proofmap.reproduce.recipe import merged
-from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.rows import by_epsilons, study_of
 
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_is_whole(name: str) -> None:
     recipe = Recipe.named(name)
     assert recipe.title and recipe.paper and recipe.experiment in EXPERIMENTS
-    assert set(recipe.quick) <= set(recipe.settings) | {"each_method", "each_metric", "of_method"}
+    shared = {"each_method", "each_metric", "of_method", "of_metric", "figures"}
+    assert set(recipe.quick) <= set(recipe.settings) | shared
     for need in (*recipe.needs, *(need for variant in recipe.variants for need in variant.needs)):
         assert (need.path or need.module) and need.what
     assert not recipe.variants or not recipe.variants[0].by_name
 
 
 @pytest.mark.parametrize("quick", [False, True])
-@pytest.mark.parametrize("name", [n for n in recipe_names() if Recipe.named(n).experiment == "study"])
-def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(name: str, quick: bool) -> None:
-    recipe = Recipe.named(name)
-    if recipe.variants:
-        recipe = recipe.with_variant(Path("here"), recipe.variants[0].name)
+@pytest.mark.parametrize(
+    "name, variant",
+    [
+        (name, variant)
+        for name in recipe_names()
+        if "study" in Recipe.named(name).settings
+        for variant in [v.name for v in Recipe.named(name).variants] or [None]
+    ],
+)
+def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(
+    name: str, variant: str | None, quick: bool
+) -> None:
+    recipe = Recipe.named(name).with_variant(Path("here"), variant)
     settings = recipe.chosen(data=Path("here"), quick=quick)
     study = study_of(Job(recipe, settings, Path("out"), images=7, seed=3))
     assert study.images.number == 7 and study.seed == 3 and "{data}" not in str(study)
-    methods, metrics = set(study.named_methods()), set(study.named_metrics())
+    methods = set(study.named_methods())
+    all_rows = "alone" not in str(variant) and not (quick and "methods" in recipe.quick.get("study", {}))
+    assert {need.gives for need in recipe.needs if need.gives} <= methods or not all_rows
+    several = by_epsilons(settings) if "metrics" in settings["study"] else {}
+    metrics = set(study.named_metrics()) | set(several)
     if "saliency_holdout" in settings:
         metrics.add("saliency metric")
-    paper = settings.get("paper", {})
-    assert set(paper) <= methods
-    assert {metric for cells in paper.values() for metric in cells} <= metrics
+    if all_rows:
+        assert set(settings.get("paper", {})) <= methods and set(settings.get("rows", ())) <= methods
+    assert {metric for cells in settings.get("paper", {}).values() for metric in cells} <= metrics
     for trend in settings.get("trends", ()):
         assert set(trend["methods"]) <= methods and trend["metric"] in metrics
         assert trend["direction"] in ("rises", "falls")
+    also = {f"{row}, whole photos" for row in settings.get("whole", {}).get("methods", ())}
+    for ordering in settings.get("orderings", ()):
+        assert ordering["metric"] in metrics and ordering["says"]
+        assert {*ordering["better"], *ordering["than"]} <= methods | also or not all_rows
+        assert set(ordering) <= {"says", "metric", "better", "than", "margin", "check"}
 
 
 def test_what_is_missing_is_said_with_its_place(tmp_path: Path) -> None:
@@ -98,5 +116,5 @@ def test_a_recipe_that_is_not_one_is_refused(text: str, message: str) -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match="no recipe is named 'table-9'; known are cifar10-artifacts, "):
+    with pytest.raises(InputError, match=r"no recipe is named 'table-9'; known are .*desk, .*theory"):
         Recipe.named("table-9")

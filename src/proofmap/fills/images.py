@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -64,14 +65,18 @@ class Images(Fill):
     def prepare(self, classifier: Classifier) -> ReadyImages:
         from proofmap.data import distractors  # when it is first needed: datasets take a while to import
 
-        inputs = classifier.inputs
+        inputs, device = classifier.inputs, classifier.device
+        made = _MADE.get((self, inputs, device))
+        if made is not None:
+            return made
         pool = self._pool(inputs)
         digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
         told = distractors.words(pool, self.source, inputs.noun)
-        device = classifier.device
-        return ReadyImages(
+        made = ReadyImages(
             self, inputs, pool.pictures.to(device), pool.marks.to(device), digest.hexdigest(), told
         )
+        _MADE[self, inputs, device] = made
+        return made
 
     def _pool(self, inputs: Inputs) -> Pool:
         from proofmap.data import distractors, pool
@@ -158,6 +163,10 @@ class ReadyImages(ReadyFill):
 
     def record(self) -> dict[str, object]:
         return {**self.fill.settings(), "pool": self.told, "digest": self.digest}
+
+
+_MADE: WeakValueDictionary[tuple[Images, Inputs, torch.device], ReadyImages] = WeakValueDictionary()
+"""Pools in use: methods and metrics that draw from equal ones share one, which takes seconds to make."""
 
 
 def names_no_pool(plugin: Plugin) -> bool:

@@ -7,9 +7,11 @@ from statistics import fmean
 from typing import Any
 
 from proofmap.core.text import counted
+from proofmap.methods.method import Method
 from proofmap.reproduce.outcome import Table
 from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.sharing import without_folders
 from proofmap.results.statistics import Score
 from proofmap.results.tables import number
 
@@ -97,3 +99,13 @@ def distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> Sequence[t
         for metric, printed in cells.items()
         if row in there and metric not in several
     ]
+
+
+def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> Table:
+    """What each row is, and the seconds that its maps and their judging took."""
+    rows, records = [], []
+    for result in evaluation.results:
+        what = without_folders(methods[result.name].title())
+        rows.append((result.name, what, f"{result.seconds:.1f}"))
+        records.append({"method": result.name, "what": what})
+    return Table("What each row is", ("method", "what", "seconds"), tuple(rows), tuple(records))

@@ -24,14 +24,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from proofmap.reproduce.beside import distances
 from proofmap.reproduce.outcome import Claim, Table, Verdict
-from proofmap.reproduce.rows import by_epsilons
+from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.compare import signed
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.paired import paired_intervals
+from proofmap.results.records import MethodResult
 from proofmap.results.tables import number
 
 
@@ -111,31 +113,45 @@ _VERDICTS: tuple[Verdict, ...] = ("reproduced", "contradicted", "undecided")
 
 def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ordering]:
     """The orderings that a recipe names, on the rows that are there; one for each pair of thresholds."""
-    there, several = [r.name for r in evaluation.results], by_epsilons(settings)
-    made = []
+    there, several = {r.name: r for r in evaluation.results}, by_epsilons(settings)
+    wanted, columns = [], []
     for entry in settings.get("orderings", ()):
         couples = [(b, t) for b in entry["better"] for t in entry["than"] if b in there and t in there]
         metrics = several.get(entry["metric"], [entry["metric"]])
-        for metric in metrics if couples else ():
-            at = (
-                f", at the {metric.removeprefix(entry['metric'] + ', ')} thresholds"
-                if len(metrics) > 1
-                else ""
-            )
-            pairs = tuple(
-                _pair(evaluation, metric, better, than, entry.get("margin", 0.0)) for better, than in couples
-            )
-            made.append(Ordering(entry["says"] + at, pairs, entry.get("check", True)))
-    return made
+        for place, metric in enumerate(metrics if couples else ()):
+            at = ""
+            if len(metrics) > 1:
+                preset, pair = list(settings["epsilons"].items())[place]
+                floor = FLOORS[there[couples[0][0]].score(metric).kind]
+                at = f", {floor} = {pair[floor]:g} ({preset})"
+            wanted.append((entry, metric, entry["says"] + at, couples))
+            columns += [_differences(there[better], there[than], metric) for better, than in couples]
+    if not columns:
+        return []
+    differences = torch.stack(columns, dim=1)
+    ends = iter(zip(columns, paired_intervals(differences).tolist(), strict=True))
+    return [
+        Ordering(
+            says,
+            tuple(_pair(metric, couple, *next(ends), entry.get("margin", 0.0)) for couple in couples),
+            entry.get("check", True),
+        )
+        for entry, metric, says, couples in wanted
+    ]
 
 
-def _pair(evaluation: Evaluation, metric: str, better: str, than: str, margin: float) -> Pair:
-    one, other = evaluation[better], evaluation[than]
-    sign = 1 if one.score(metric).higher_is_better else -1
-    differences = sign * (one.values[metric] - other.values[metric]).double()
-    (low, high), n = paired_intervals(differences[:, None])[0].tolist(), int((~differences.isnan()).sum())
+def _differences(better: MethodResult, than: MethodResult, metric: str) -> Tensor:
+    """Image by image ``(N,)``, above zero where the first is better; NaN where one of them does not count."""
+    sign = 1 if better.score(metric).higher_is_better else -1
+    return sign * (better.values[metric] - than.values[metric]).double()
+
+
+def _pair(
+    metric: str, couple: tuple[str, str], differences: Tensor, ends: list[float], margin: float
+) -> Pair:
+    n = int((~differences.isnan()).sum())
     mean = float(differences.nanmean()) if n else math.nan
-    return Pair(metric, better, than, mean, low, high, n, margin)
+    return Pair(metric, *couple, mean, ends[0], ends[1], n, margin)
 
 
 def orderings_table(compared: Sequence[Ordering]) -> Table:

@@ -15,16 +15,19 @@ Claims about rows: see proofmap.reproduce.claims.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
-from proofmap.report.figures import make_figure
+from proofmap.methods.method import Method
 from proofmap.report.runs import save_run
 from proofmap.reproduce.begun import asked_for, begun
-from proofmap.reproduce.beside import epsilon_table, score_tables
+from proofmap.reproduce.beside import epsilon_table, rows_table, score_tables
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
 from proofmap.reproduce.outcome import Job, Outcome, Work
+from proofmap.reproduce.pictured import figures_of
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
 from proofmap.reproduce.tuned import with_saliency_metric
@@ -49,8 +52,24 @@ class _Last:
     end = update
 
 
+@dataclass(frozen=True)
+class Judged:
+    """A finished study: its numbers, what its rows are, and what to know about it."""
+
+    evaluation: Evaluation
+    methods: Mapping[str, Method]
+    notes: tuple[str, ...]
+    files: tuple[Path, ...]
+    work: Work
+
+
 def run(job: Job) -> Outcome:
     """The study in the run directory, continued if it was stopped; its scores beside the paper's."""
+    return outcome_of(judge(job), job.settings)
+
+
+def judge(job: Job) -> Judged:
+    """Run the study of a recipe in the job's folder, or what is left of it to do."""
     found: list[tuple[Evaluation, list[Path]]] = []
 
     def write(finished: Finished) -> list[Path]:
@@ -78,13 +97,23 @@ def run(job: Job) -> Outcome:
         notes.append(
             f"{counted(finished.failed + finished.unreadable, 'thing')} failed; report.html says which"
         )
-    settings, status = job.settings, last.status
     evaluation = asked_for(evaluation, study)
-    if "saliency_holdout" in settings:
-        evaluation, told = with_saliency_metric(
-            Stored.open(job.folder, study, job.device), settings["saliency_holdout"]
-        )
+    if "saliency_holdout" in job.settings:
+        stored = Stored.open(job.folder, study, job.device)
+        evaluation, told = with_saliency_metric(stored, job.settings["saliency_holdout"])
         notes += told
+    work = Work(
+        len(evaluation),
+        evaluation.labels.shape[1],
+        last.status.passes_done,
+        whole=last.status.units_before == 0,
+    )
+    return Judged(evaluation, study.named_methods(), tuple(notes), tuple(written), work)
+
+
+def outcome_of(found: Judged, settings: Mapping[str, Any]) -> Outcome:
+    """Tables, claims and figures of a study."""
+    evaluation = found.evaluation
     compared = orderings_of(evaluation, settings)
     fitting = epsilon_table(evaluation, settings)
     return Outcome(
@@ -92,10 +121,11 @@ def run(job: Job) -> Outcome:
             *score_tables(evaluation, settings),
             *([] if fitting is None else [fitting]),
             *([orderings_table(compared)] if compared else []),
+            rows_table(evaluation, found.methods),
         ),
         tuple(claims_of(evaluation, settings, compared)),
-        tuple(make_figure(name, evaluation=evaluation) for name in settings.get("figures", ())),
-        tuple(notes),
-        tuple(written),
-        Work(len(evaluation), evaluation.labels.shape[1], status.passes_done, whole=status.units_before == 0),
+        tuple(figures_of(evaluation, settings)),
+        found.notes,
+        found.files,
+        found.work,
     )

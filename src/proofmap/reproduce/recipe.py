@@ -3,6 +3,7 @@
 title = "Completeness and soundness by total variation, CIFAR-10"
 paper = "appendix, table 5"
 experiment = "study"            # what runs it, see proofmap.reproduce.experiments
+like = "imagenette"             # needs, variants and settings of another recipe, less what the paper says of it
 
 [[needs]]                       # what must be there; each names one thing
 path = "cifar-10-batches-py"    # below the folder of --data
@@ -17,6 +18,7 @@ gives = "digits"                # optional: without it only this part (of a stud
 name = "resnet50"
 what = "ResNet-50, as in the paper"
 by_name = false                 # true: only where --variant names it
+like = "..."                    # needs and settings of an earlier variant, before its own
 needs = [{ path = "weights/resnet50.pth", what = "..." }]
 settings = { study = { model = "..." } }    # merged into the settings; likewise quick
 
@@ -33,6 +35,7 @@ train = "cifar10:{data}/cifar-10-batches-py[train]"
 from __future__ import annotations
 
 import importlib.util
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -42,7 +45,9 @@ from typing import Any
 
 from proofmap.core.errors import InputError
 
-_KNOWN = {"title", "paper", "experiment", "needs", "variants", "places", "settings", "quick"}
+_KNOWN = {"title", "paper", "experiment", "like", "needs", "variants", "places", "settings", "quick"}
+_SAID = {"paper", "tolerance", "trends", "orderings", "figures"}
+"""Settings that are about one table or figure; a recipe that is like another has its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,18 +127,34 @@ class Recipe:
         wrong = sorted(set(table) - _KNOWN) or sorted({"title", "paper", "experiment"} - set(table))
         if wrong:
             raise InputError(f"the recipe {name} is not as it should be: see {', '.join(wrong)}")
-        variants = tuple(Variant(**{**entry, "needs": _needs(entry)}) for entry in table.get("variants", ()))
-        return cls(
+        variants: dict[str, Variant] = {}
+        for entry in table.get("variants", ()):
+            variants[entry["name"]] = _variant(entry, variants)
+        made = cls(
             name=name,
             title=table["title"],
             paper=table["paper"],
             experiment=table["experiment"],
             needs=_needs(table),
-            variants=variants,
+            variants=tuple(variants.values()),
             settings=table.get("settings", {}),
             quick=table.get("quick", {}),
             places=table.get("places", {}),
             text=text,
+        )
+        return made._like(cls.named(table["like"])) if "like" in table else made
+
+    def _like(self, other: Recipe) -> Recipe:
+        """This recipe, with all of another that it does not say itself."""
+        shared = {key: value for key, value in other.settings.items() if key not in _SAID}
+        return replace(
+            self,
+            needs=self.needs or other.needs,
+            variants=self.variants or other.variants,
+            places={**other.places, **self.places},
+            settings=merged(shared, self.settings),
+            quick=merged(other.quick, self.quick),
+            text=f"{self.text}\n# ---- like {other.name}:\n" + re.sub("(?m)^", "# ", other.text),
         )
 
     def missing(self, data: Path) -> list[Need]:
@@ -234,6 +255,19 @@ def _folder() -> Any:
 
 def _package() -> Any:
     return files("proofmap")
+
+
+def _variant(table: Mapping[str, Any], earlier: Mapping[str, Variant]) -> Variant:
+    own = Variant(**{key: v for key, v in table.items() if key not in ("like", "needs")}, needs=_needs(table))
+    if "like" not in table:
+        return own
+    other = earlier[table["like"]]
+    return replace(
+        own,
+        needs=(*other.needs, *own.needs),
+        settings=merged(other.settings, own.settings),
+        quick=merged(other.quick, own.quick),
+    )
 
 
 def _needs(table: Mapping[str, Any]) -> tuple[Need, ...]:

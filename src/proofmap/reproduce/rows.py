@@ -41,7 +41,7 @@ def study_of(job: Job) -> Study:
     ]
     table["metrics"] = [
         {**of_metric.get(metric["metric"], {}), **metric, **settings.get("each_metric", {})}
-        for entry in table["metrics"]
+        for entry in table.get("metrics", ())
         for metric in at_epsilons(entry, settings.get("epsilons", {}))
     ]
     study = replace(Study.from_table(table), seed=job.seed)

@@ -1,0 +1,63 @@
+"""The experiment ``corner``: a study of photos cut to a corner, and some of its rows on the same photos as they are.
+
+[settings.whole]                # the study of the whole photos
+data = "imagenette:..."
+methods = ["Random"]            # rows of the study, which get a second one: "Random, whole photos"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from proofmap.reproduce.judged import Judged, judge, outcome_of
+from proofmap.reproduce.outcome import Job, Outcome, Work
+from proofmap.results.records import MethodResult
+
+
+def run(job: Job) -> Outcome:
+    """Both studies, the second in the folder ``whole``; rows are compared photo by photo, by name."""
+    return outcome_of(_together(judge(job), judge(_whole(job))), job.settings)
+
+
+def _whole(job: Job) -> Job:
+    study, whole = job.settings["study"], job.settings["whole"]
+    rows = [row for row in study["methods"] if row["name"] in whole["methods"]]
+    settings = {**job.settings, "study": {**study, "data": whole["data"], "methods": rows}}
+    return replace(job, settings=settings, folder=job.folder / "whole")
+
+
+def _together(cut: Judged, whole: Judged) -> Judged:
+    names = cut.evaluation.image_names
+    added = [_beside(result, whole.evaluation.image_names, names) for result in whole.evaluation.results]
+    methods = {f"{name}, whole photos": method for name, method in whole.methods.items()}
+    work = Work(
+        cut.work.images,
+        cut.work.labels,
+        cut.work.passes + whole.work.passes,
+        cut.work.whole and whole.work.whole,
+    )
+    return replace(
+        cut,
+        evaluation=replace(cut.evaluation, results=(*cut.evaluation.results, *added)),
+        methods={**cut.methods, **methods},
+        work=work,
+    )
+
+
+def _beside(result: MethodResult, own: Sequence[str], wanted: Sequence[str]) -> MethodResult:
+    """The row with its values in the order of these images; NaN for those that it has not."""
+    place = {name: i for i, name in enumerate(own)}
+    return replace(
+        result,
+        name=f"{result.name}, whole photos",
+        values={name: _ordered(values, place, wanted) for name, values in result.values.items()},
+    )
+
+
+def _ordered(values: Tensor, place: Mapping[str, int], wanted: Sequence[str]) -> Tensor:
+    found = [float(values[place[name]]) if name in place else torch.nan for name in wanted]
+    return torch.tensor(found, dtype=values.dtype)

@@ -1,0 +1,181 @@
+"""The experiment ``ensembling``: K masks learned together, each of which must show the label by itself.
+
+[settings]
+ks = [1, 2, 4]
+share = 0.3                     # of the positions that a mask shows
+pictured = 4                    # images in the figure
+
+[settings.study]                # net, data, images; its one method is the learned mask, whose K is varied
+
+The paper asks that each mask validates the label alone, and that they are as disjoint as possible. Both become numbers:
+
+    alone     f of the label when the top ``share`` of one mask is shown on gray; the weakest of the K masks counts
+    overlap   |A and B| / |A| of the top positions A and B of two masks, mean over pairs; ``share`` for masks drawn at random
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.ranking import keep_top
+from proofmap.methods.masks.learned import LearnedMask
+from proofmap.report.figures.learned import masks_by_k
+from proofmap.reproduce.opened import Opened, opened
+from proofmap.reproduce.outcome import Claim, Job, Outcome, Table, Work
+from proofmap.results.compare import signed
+from proofmap.results.paired import paired_intervals
+from proofmap.results.statistics import bootstrap_interval
+from proofmap.results.tables import number
+
+
+@dataclass(frozen=True)
+class Found:
+    """For one K and each image ``(N,)``: f of the weakest and of the mean mask alone, and the overlap (NaN for one mask)."""
+
+    weakest: Tensor
+    mean: Tensor
+    overlap: Tensor
+
+
+def run(job: Job) -> Outcome:
+    """A row for each K, a row for positions at random, and the masks of some images."""
+    settings, here = job.settings, opened(job)
+    ks, share = settings["ks"], settings["share"]
+    (method,) = here.methods.values()
+    if not isinstance(method, LearnedMask):
+        raise InputError("ensembling is about learned masks: its one method must be learned-mask")
+    found = {k: _found(here, replace(method, masks=k), share, job) for k in ks}
+    chance = _alone(here, _noise(here, job.seed), share)[:, 0]
+    f = here.classifier.frozen().probabilities(here.images).gather(1, here.labels[:, :1])[:, 0].cpu()
+    figure = masks_by_k(
+        here.classifier,
+        here.images[: settings["pictured"]],
+        ks=ks,
+        share=share,
+        method=method,
+        seed=job.seed,
+        progress=job.progress,
+    )
+    passes = sum(ks) * method.steps * method.distractors * (len(here.images) + settings["pictured"])
+    return Outcome(
+        (_table(found, chance, f, share),),
+        tuple(_claims(found, chance, share)),
+        (figure,),
+        (
+            *job.left_out(),
+            "in the released code all K masks start equal and stay so, bit by bit; here a small random start tells them apart",
+        ),
+        work=Work(len(here.images), 1, passes),
+    )
+
+
+def _found(here: Opened, method: LearnedMask, share: float, job: Job) -> Found:
+    ready = method.prepare(here.classifier)
+    masks = ready.each_mask(here.images, here.labels[:, :1], seed=job.seed, progress=job.progress)[:, 0]
+    alone = _alone(here, masks, share)
+    return Found(alone.amin(dim=1), alone.mean(dim=1), overlap(masks, share))
+
+
+def overlap(masks: Tensor, share: float) -> Tensor:
+    """Mean over pairs of K masks ``(N, K, *positions)`` of the share of one's top positions that the other has too: ``(N,)``.
+
+    >>> left, right = torch.eye(2)[None, :, None]  # two masks of a picture of one row and two columns
+    >>> overlap(torch.stack([left, left], 1), 0.5), overlap(torch.stack([left, right], 1), 0.5)
+    (tensor([1.], dtype=torch.float64), tensor([0.], dtype=torch.float64))
+    """
+    n, k = masks.shape[:2]
+    top = keep_top(masks.flatten(0, 1), share).view(n, k, -1).double()
+    both = top @ top.mT / top.sum(dim=2).clamp_min(1)[:, :, None]
+    others = ~torch.eye(k, dtype=torch.bool, device=masks.device)
+    return both.masked_fill(~others, torch.nan).flatten(1).nanmean(dim=1).cpu()
+
+
+@torch.no_grad()
+def _alone(here: Opened, masks: Tensor, share: float) -> Tensor:
+    """f ``(N, K)`` of the first label when only the top positions of each mask are shown on gray."""
+    classifier, fast = here.classifier, here.classifier.frozen()
+    columns = []
+    for k in range(masks.shape[1]):
+        seen = classifier.inputs.composite(
+            keep_top(masks[:, k], share), here.images, classifier.blank(len(masks))
+        )
+        columns.append(fast.probabilities(seen).gather(1, here.labels[:, :1])[:, 0])
+    return torch.stack(columns, dim=1).double().cpu()
+
+
+def _noise(here: Opened, seed: int) -> Tensor:
+    """A random map for each image, as one mask: ``(N, 1, *positions)``."""
+    keys = streams.image_keys(here.images, seed, "positions at random")
+    inputs = here.classifier.inputs
+    return streams.normal(keys, inputs.count).view(len(here.images), 1, *inputs.positions)
+
+
+def _table(found: Mapping[int, Found], chance: Tensor, f: Tensor, share: float) -> Table:
+    rows, records = [], []
+    for k, some in found.items():
+        cells = {"weakest mask": some.weakest, "mean mask": some.mean, "overlap": some.overlap}
+        rows.append((f"K = {k}", *map(_cell, cells.values())))
+        records += [_record(f"K = {k}", name, values) for name, values in cells.items()]
+    rows.append(("positions at random", _cell(chance), _cell(chance), number(share)))
+    rows.append(("whole image", _cell(f), _cell(f), "-"))
+    records += [
+        _record("positions at random", "weakest mask", chance),
+        _record("whole image", "weakest mask", f),
+    ]
+    title = f"f of the top label when {share:.0%} of the positions are shown on gray, {len(f)} images"
+    return Table(
+        title, ("masks", "the weakest mask", "mean of masks", "overlap"), tuple(rows), tuple(records)
+    )
+
+
+def _claims(found: Mapping[int, Found], chance: Tensor, share: float) -> Iterator[Claim]:
+    for k, some in found.items():
+        mean, low, high = _difference(some.weakest, chance)
+        yield Claim(
+            f"K = {k}: even the weakest mask shows the label by itself, better than positions at random",
+            _decided(low, high),
+            f"f {signed(mean)} [{signed(low)}, {signed(high)}], n = {len(chance)}",
+        )
+    for k, some in found.items():
+        if k > 1:
+            mean, low, high = _difference(torch.full_like(some.overlap, share), some.overlap)
+            yield Claim(
+                f"K = {k}: the masks are more disjoint than if they were drawn at random",
+                _decided(low, high),
+                f"overlap {number(share - mean)} [{number(share - high)}, {number(share - low)}], {number(share)} at random",
+            )
+
+
+def _difference(a: Tensor, b: Tensor) -> tuple[float, float, float]:
+    difference = (a - b).double()
+    low, high = paired_intervals(difference[:, None])[0].tolist()
+    return float(difference.mean()), low, high
+
+
+def _decided(low: float, high: float) -> bool | None:
+    return True if low > 0 else False if high < 0 else None
+
+
+def _cell(values: Tensor) -> str:
+    low, high = bootstrap_interval(values)
+    mean = float(values.double().nanmean())
+    return number(mean) if low != low else f"{number(mean)} [{number(low)}, {number(high)}]"
+
+
+def _record(row: str, score: str, values: Tensor) -> dict[str, object]:
+    low, high = bootstrap_interval(values)
+    n = int((~values.isnan()).sum())
+    return {
+        "method": row,
+        "score": score,
+        "value": float(values.double().nanmean()),
+        "low": low,
+        "high": high,
+        "n": n,
+    }

@@ -1,0 +1,45 @@
+"""The net, the images and the rows of a recipe, for experiments that are no studies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.labels import LabelRule
+from proofmap.data.dataset import random_choice
+from proofmap.data.loader import load_blocks
+from proofmap.data.specs import open_data
+from proofmap.methods.method import Method
+from proofmap.models import load_classifier
+from proofmap.reproduce.outcome import Job
+from proofmap.reproduce.rows import study_of
+
+
+@dataclass(frozen=True)
+class Opened:
+    """``labels`` ``(N, L)`` are those of the study's rule."""
+
+    classifier: Classifier
+    images: Tensor
+    labels: Tensor
+    methods: Mapping[str, Method]
+
+
+def opened(job: Job) -> Opened:
+    """What ``[settings.study]`` describes: so many images of its data, at random, or all of them where there are fewer."""
+    study = study_of(job)
+    dataset = open_data(study.data)
+    classifier = load_classifier(study.model, weights=study.weights, device=job.device)
+    number = min(study.images.number or len(dataset), len(dataset))
+    indices = random_choice(dataset.names, number, seed=study.images.seed)
+    (block,) = load_blocks(dataset, classifier, indices, block_size=max(1, number))
+    if block.failures:
+        raise InputError(block.failures[0].reason)
+    images = classifier.check_images(block.images)
+    f = classifier.frozen().probabilities(images)
+    labels = LabelRule.parse(study.labels, classifier.names).choose(f, classifier.label_set)
+    return Opened(classifier, images, labels, study.named_methods())

@@ -1,0 +1,165 @@
+"""The experiment ``sanity``: the last layer of the net is drawn anew, as in the paper, and then more of them.
+
+[settings]
+orders = ["last", "cascading"]  # see proofmap.checking
+groups = 3                      # of layers
+pictured = 3                    # images in the figure
+rows = ["TV 0"]                 # the paper's own, about which it says something
+
+[settings.study]                # net, data and methods; its images and labels
+
+The paper looks: the maps are "less visually coherent". Here coherence is the roughness of the top 30 % of a map
+(:class:`~proofmap.metrics.roughness.Roughness`), and the difference is taken map by map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from torch import Tensor
+
+from proofmap.checking import sanity_checks
+from proofmap.classifier import Classifier
+from proofmap.classifier.randomised import layers_of, randomised
+from proofmap.core.files import distinct_names
+from proofmap.core.ranking import keep_top
+from proofmap.metrics.roughness import roughness
+from proofmap.report.figures.randomised import randomised_maps
+from proofmap.report.figures.sanity import sanity_figure
+from proofmap.reproduce.opened import Opened, opened
+from proofmap.reproduce.outcome import Claim, Job, Outcome, Table, Work
+from proofmap.results.compare import signed
+from proofmap.results.paired import paired_intervals
+from proofmap.results.randomisation import BAR, SanityChecks
+from proofmap.results.statistics import bootstrap_interval
+from proofmap.results.tables import number
+
+SHARE = 0.3
+Maps = Mapping[str, tuple[Tensor, Tensor]]
+"""By row: maps ``(N, *positions)`` of the top label, before and after."""
+
+
+def run(job: Job) -> Outcome:
+    """Similarities before and after, roughness before and after, and the maps side by side."""
+    settings, here = job.settings, opened(job)
+    checks = _with_row_names(
+        sanity_checks(
+            here.classifier,
+            here.images,
+            methods=list(here.methods.values()),
+            labels=here.labels,
+            orders=settings["orders"],
+            groups=settings["groups"],
+            seed=job.seed,
+            progress=job.progress,
+        ),
+        here,
+    )
+    maps = _maps(here, job)
+    pictured = settings["pictured"]
+    grid = randomised_maps(
+        here.classifier,
+        here.images[:pictured],
+        here.labels[:pictured, 0],
+        {row: (a[:pictured], b[:pictured]) for row, (a, b) in maps.items() if row in settings["rows"]},
+        layers="the last layer",
+        settings=f"Settings: {checks.notes[0]}.",
+    )
+    rough = dict(_roughness(maps))
+    header, rows = checks.tables()[0]
+    similar = Table(
+        "Maps before and after layers were drawn anew: 1 where they stay as they are",
+        tuple(header),
+        tuple(map(tuple, rows)),
+        tuple(
+            {"method": line.method, "order": line.order, "layers": line.layers, "score": line.measure}
+            | {"value": line.value, "low": line.low, "high": line.high, "n": line.n}
+            for line in checks.lines
+        ),
+    )
+    return Outcome(
+        (_roughness_table(rough), similar),
+        tuple(_claims(checks, rough, settings["rows"])),
+        (grid, sanity_figure(checks)),
+        (*job.left_out(), *checks.notes),
+        work=Work(len(here.images), here.labels.shape[1], _passes(here, checks)),
+    )
+
+
+def _with_row_names(checks: SanityChecks, here: Opened) -> SanityChecks:
+    """The same, with methods by the names of the rows."""
+    titles = distinct_names([method.title() for method in here.methods.values()])
+    row = dict(zip(titles, here.methods, strict=True))
+    lines, floors = (
+        tuple(replace(line, method=row[line.method]) for line in some)
+        for some in (checks.lines, checks.floors)
+    )
+    return replace(checks, lines=lines, floors=floors)
+
+
+def _maps(here: Opened, job: Job) -> Maps:
+    """Each row's maps of the net, and of the net with its last layer drawn anew as the checks draw it."""
+    last = layers_of(here.classifier)[-1]
+    other = randomised(here.classifier, last, seed=job.seed)
+    labels = here.labels[:, :1]
+
+    def made(name: str, net: Classifier) -> Tensor:
+        ready = here.methods[name].prepare(net)
+        return ready(here.images, labels, seed=job.seed, progress=job.progress)[:, 0]
+
+    return {name: (made(name, here.classifier), made(name, other)) for name in here.methods}
+
+
+def _roughness(maps: Maps) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
+    for row, both in maps.items():
+        before, after = (roughness(keep_top(some, SHARE)).double().cpu() for some in both)
+        yield row, (before, after)
+
+
+def _rise(before: Tensor, after: Tensor) -> tuple[float, float, float]:
+    difference = after - before
+    low, high = paired_intervals(difference[:, None])[0].tolist()
+    return float(difference.mean()), low, high
+
+
+def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> Table:
+    rows, records = [], []
+    for row, both in rough.items():
+        cells = []
+        for when, values in zip(("trained", "drawn anew"), both, strict=True):
+            low, high = bootstrap_interval(values)
+            cells.append(f"{number(float(values.mean()))} [{number(low)}, {number(high)}]")
+            told = {"value": float(values.mean()), "low": low, "high": high, "n": len(values)}
+            records.append({"method": row, "order": "last", "layers": when, "score": "roughness", **told})
+        mean, low, high = _rise(*both)
+        rows.append((row, *cells, f"{signed(mean)} [{signed(low)}, {signed(high)}]", str(len(both[0]))))
+    header = ("method", "trained", "last layer drawn anew", "difference", "n")
+    return Table(f"Roughness of the top {SHARE:.0%} of the maps", header, tuple(rows), tuple(records))
+
+
+def _claims(
+    checks: SanityChecks, rough: Mapping[str, tuple[Tensor, Tensor]], rows: list[str]
+) -> Iterator[Claim]:
+    for row in rows:
+        mean, low, high = _rise(*rough[row])
+        yield Claim(
+            f"{row}: maps are less coherent once the last layer is drawn anew",
+            True if low > 0 else False if high < 0 else None,
+            f"roughness {signed(mean)} [{signed(low)}, {signed(high)}], n = {len(rough[row][0])}",
+        )
+    for row in rows:
+        line = checks.find(row, "last", 1, "rank")
+        yield Claim(
+            f"{row}: they are other maps, with a rank correlation below {BAR:g}",
+            True if line.high < BAR else False if line.low > BAR else None,
+            f"rank correlation {line}, n = {line.n}",
+        )
+
+
+def _passes(here: Opened, checks: SanityChecks) -> int:
+    """Passes of the net: each row's maps of the net, of each net drawn anew, and twice more for the figure."""
+    nets = 3 + len({(line.order, line.step) for line in checks.lines})
+    costs = [method.cost(here.labels.shape[1]) for method in here.methods.values()]
+    each = sum(cost.forward + cost.gradient for cost in costs if cost is not None)
+    return nets * each * len(here.images)

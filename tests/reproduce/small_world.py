@@ -1,0 +1,69 @@
+"""As little as possible of what recipes need: tiny nets under the names of large ones, and tiny data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from proofmap.models import registry
+from proofmap.models.names import imagenet_names
+from tests.data.made_up import cifar_batch, imagenette_at, noise, save
+
+SIDE = 32
+APPENDIX = [
+    *(f"cifar10-{part}" for part in ("artifacts", "curves", "metrics", "range")),
+    *(f"cifar100-{part}" for part in ("artifacts", "curves", "metrics", "range", "tv")),
+    "imagenet",
+    "imagenet-metrics",
+]
+"""The recipes that are run in ``test_appendix.py``, the others in ``test_reproduce.py``."""
+
+
+def small_nets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny nets under the names of the ResNet-56 of both CIFARs, and of EfficientNet-Lite0."""
+    own = registry._OWN
+    small = {"size": SIDE, "resize": SIDE, "names": imagenet_names()}
+    for name, outputs in (("cifar10-resnet56", 10), ("cifar100-resnet56", 100), ("efficientnet-lite0", 1000)):
+        arguments = own[name].arguments if outputs < 1000 else lambda: dict(small)
+        changed = replace(own[name], build=_net(outputs), arguments=arguments, renamed=dict)
+        monkeypatch.setitem(own, name, changed)
+
+
+def small_data(folder: Path) -> Path:
+    """What the recipes need, below one folder."""
+    cifar_batch(folder / "cifar-10-batches-py" / "test_batch", 6)
+    cifar_batch(folder / "cifar-10-batches-py" / "data_batch_1", 8, seed=1)
+    cifar_batch(folder / "cifar-100-python" / "test", 6, key="fine_labels")
+    cifar_batch(folder / "cifar-100-python" / "train", 8, seed=1, key="fine_labels")
+    imagenette_at(folder / "imagenette", each=1, size=(SIDE, SIDE))
+    for k in range(2):
+        save(folder, f"two_objects/elephant_zebra_{k}.png", noise(k, SIDE, SIDE))
+    for k in range(3):
+        save(folder, f"imagenet_val/{k:04d}.png", noise(10 + k, SIDE, SIDE))
+    (folder / "imagenet_val" / "labels.csv").write_text(
+        "file,class_index\n" + "".join(f"{k:04d}.png,{k}\n" for k in range(3))
+    )
+    (folder / "weights").mkdir()
+    for outputs in (10, 100):
+        save_file(_net(outputs)().state_dict(), folder / "weights" / f"cifar{outputs}_resnet56.safetensors")
+    torch.save(_net(1000)().state_dict(), folder / "weights" / "efficientnet_lite0.pth")
+    return folder
+
+
+def _net(outputs: int) -> Callable[[], nn.Module]:
+    def build() -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(3, 4, 5, stride=4),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(4, outputs),
+        )
+
+    return build
