@@ -116,24 +116,24 @@ def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator
     yield compared(
         f"for most images some mask makes a label the first that is not there ({rows[0]})",
         fooled - 0.5,
-        f"{number(float(fooled.mean()))} of the images",
+        f"{number(float(fooled.mean()))} of the images; above one half by",
     )
     for row in rows[1:]:
         yield compared(
             f"total variation makes such masks rarer: {row} against {rows[0]}",
             mean(rows[0], "first", "other labels") - mean(row, "first", "other labels"),
-            "share of the other labels made the first",
+            "the share of other labels made the first falls by",
         )
         yield compared(
             f"total variation lowers what other labels' masks reach: {row} against {rows[0]}",
             mean(rows[0], "f on x~", "other labels") - mean(row, "f on x~", "other labels"),
-            "f on the masked image",
+            "f on the masked image falls by",
         )
     for row in rows:
         yield compared(
             f"masks of other labels are more ragged than those of the top label ({row})",
             mean(row, "roughness", "other labels") - mean(row, "roughness", "top label"),
-            "roughness",
+            "roughness is larger by",
         )
 
 
@@ -147,4 +147,13 @@ def _figure(stored: Stored, tvs: Mapping[str, float], job: Job) -> Artifacts:
     for row, tv in tvs.items():
         own = stored.maps(row)[some]
         maps[tv] = own.gather(1, order.to(own.device)[:, :, None, None].expand_as(own))
-    return artifacts_of(stored.classifier, stored.images[some], labels, maps, stored.about(), seed=job.seed)
+    result = stored.evaluation.results[0]
+    return artifacts_of(
+        stored.classifier,
+        stored.images[some],
+        labels,
+        maps,
+        stored.about(),
+        thresholds=(result.threshold("e1"), result.threshold("e2")),
+        seed=job.seed,
+    )
