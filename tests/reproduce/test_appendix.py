@@ -16,7 +16,7 @@ from proofmap.reproduce.claims import compared
 from proofmap.reproduce.outcome import Job
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
-from proofmap.reproduce.tuned import NAME, with_saliency_metric
+from proofmap.reproduce.holdout import NAME, with_saliency_metric
 from tests.command import run as command
 from tests.reproduce.small_world import APPENDIX, small_data, small_nets
 

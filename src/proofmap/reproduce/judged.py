@@ -2,7 +2,7 @@
 
 [settings]
 figures = ["curves"]            # of the evaluation
-saliency_holdout = 100          # the saliency metric too, tuned on so many images: see proofmap.reproduce.tuned
+saliency_holdout = 100          # the saliency metric too, tuned on so many images: see proofmap.reproduce.holdout
 
 [settings.study]                # see proofmap.reproduce.rows
 
@@ -30,7 +30,7 @@ from proofmap.reproduce.outcome import Job, Outcome, Work
 from proofmap.reproduce.pictured import figures_of
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
-from proofmap.reproduce.tuned import with_saliency_metric
+from proofmap.reproduce.holdout import with_saliency_metric
 from proofmap.results.evaluation import Evaluation
 from proofmap.study import Run, run_study
 from proofmap.study.outcome import Outcome as Finished
