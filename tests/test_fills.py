@@ -134,6 +134,20 @@ def test_a_gray_belongs_to_the_net_it_was_made_ready_for(images: Tensor, keys: T
     assert here != there and gray == Gray()
 
 
+def test_equal_pools_are_made_once_while_they_are_in_use(tmp_path: Path) -> None:
+    for k, picture in enumerate(pictures()):
+        Image.fromarray(picture).save(tmp_path / f"{k}.png")
+    source = str(tmp_path)
+    first = Images(source=source, crop="none").prepare(classifier())
+    assert Images(source=source, crop="none").prepare(classifier()) is first
+    assert Images(source=source, crop="none", size=3).prepare(classifier()) is not first
+    assert Images(source=source).prepare(classifier(8)) is not first
+    known = first.digest
+    del first
+    (tmp_path / "0.png").unlink()
+    assert Images(source=source, crop="none").prepare(classifier()).digest != known  # read again
+
+
 def test_pools_of_equal_content_are_equal() -> None:
     one, same = (Images(source=pictures(), crop="none").prepare(classifier()) for _ in range(2))
     assert one == same and one != Images(source=pictures(6), crop="none").prepare(classifier())

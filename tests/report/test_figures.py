@@ -349,6 +349,8 @@ def test_two_objects_are_the_same_for_every_image(f: pm.Classifier, images: Tens
 
 def test_two_objects_show_each_thing_for_each_method(f: pm.Classifier, images: Tensor) -> None:
     record = figures.two_objects_of(f, images, ["dog", "cat"], methods=["gradient", "random"])
+    first = record.rows[0][0]
+    assert first is not None and [line.split(" ")[0] for line in first.below.split("\n")] == ["dog", "cat"]
     assert record.headings == ("photo", "dog", "cat", "dog", "cat")
     assert record.spans == ((1, 2, "gradient"), (3, 4, "random*"))
     first = record.rows[0]

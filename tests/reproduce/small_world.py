@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from proofmap.models import registry
+from proofmap.methods.maskers.training import train_masker
+from proofmap.models import load_classifier, registry
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import cifar_batch, imagenette_at, noise, save
 
@@ -61,9 +62,21 @@ def _net(outputs: int) -> Callable[[], nn.Module]:
         return nn.Sequential(
             nn.Conv2d(3, 4, 5, stride=4),
             nn.ReLU(),
+            nn.Conv2d(4, 4, 3, stride=2, padding=1),
+            nn.ReLU(),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
             nn.Linear(4, outputs),
         )
 
     return build
+
+
+def small_maskers(data: Path) -> None:
+    """Maskers of the tiny net, trained for one step."""
+    classifier = load_classifier("efficientnet-lite0", weights=data / "weights" / "efficientnet_lite0.pth")
+    images = torch.rand(2, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+    for kind in ("dabkowski", "phang-ca"):
+        out = data / "maskers" / f"efficientnet-lite0.{kind}.safetensors"
+        out.parent.mkdir(exist_ok=True)
+        train_masker(kind, classifier, images, out=out, steps=1, batch=2, width=4)

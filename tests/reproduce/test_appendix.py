@@ -13,10 +13,10 @@ from proofmap.core.errors import InputError
 from proofmap.metrics.saliency.box import SaliencyMetric
 from proofmap.reproduce import Recipe, artifacts, recipe_names, reproduce
 from proofmap.reproduce.claims import compared
+from proofmap.reproduce.holdout import NAME, with_saliency_metric
 from proofmap.reproduce.outcome import Job
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
-from proofmap.reproduce.holdout import NAME, with_saliency_metric
 from tests.command import run as command
 from tests.reproduce.small_world import APPENDIX, small_data, small_nets
 
@@ -51,7 +51,7 @@ def test_every_recipe_of_the_appendix_runs_quickly(
     told = json.loads((tmp_path / "out" / "paper.json").read_text())
     assert told["numbers"] and told["variant"] in ("resnet56", "efficientnet-lite0")
     assert any("in place of the paper's" in note for note in found.outcome.notes)
-    figures = [figure.name for figure in found.outcome.figures]
+    figures = list(found.outcome.named_figures)
     assert figures == FIGURES.get(name.rpartition("-")[2], [])
     if name in ("cifar10-artifacts", "cifar10-curves"):
         assert (tmp_path / "out" / f"{figures[0]}.png").exists()

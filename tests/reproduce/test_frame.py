@@ -123,7 +123,7 @@ def test_rows_take_what_their_method_shares_also_inside_a_wrapper(tmp_path: Path
     assert metrics["completeness"].e1 == 0.3  # type: ignore[attr-defined]
 
 
-def _judged(values: Mapping[str, Mapping[str, list[float]]]) -> Evaluation:
+def made_up_evaluation(values: Mapping[str, Mapping[str, list[float]]]) -> Evaluation:
     """An evaluation that has these values of each image, by method and metric."""
     results = []
     for name, scores in values.items():
@@ -178,7 +178,9 @@ def test_orderings_go_by_the_interval_of_the_paired_difference(
     base = torch.linspace(0, 1, 40)
     centred = NOISE - NOISE.mean()
     sign = -1 if metric == "deletion" else 1
-    found = _judged({"a": {metric: (base + sign * gap + centred).tolist()}, "b": {metric: base.tolist()}})
+    found = made_up_evaluation(
+        {"a": {metric: (base + sign * gap + centred).tolist()}, "b": {metric: base.tolist()}}
+    )
     entry = {
         "says": "a beats b",
         "metric": metric,
@@ -201,7 +203,7 @@ def test_orderings_go_by_the_interval_of_the_paired_difference(
 
 def test_one_contradicted_pair_contradicts_the_statement_and_is_named() -> None:
     base = torch.linspace(0, 1, 40)
-    found = _judged(
+    found = made_up_evaluation(
         {
             "ours": {"soundness": (base + NOISE).tolist()},
             "worse": {"soundness": (base - 1).tolist()},
@@ -219,7 +221,7 @@ def test_one_contradicted_pair_contradicts_the_statement_and_is_named() -> None:
 
 def test_thresholds_stand_side_by_side_with_the_printed_number_and_the_nearest_is_told() -> None:
     values = {"deletion": [0.1, 0.3], "soundness, a": [0.2, 0.4], "soundness, b": [0.8, 0.9]}
-    found = _judged({"ours": values})
+    found = made_up_evaluation({"ours": values})
     pairs = {"a": {"e1": 0.01, "e2": 0.001}, "b": {"e1": 0.1, "e2": 0.1}}
     entry = {"says": "ours is as good as itself", "metric": "soundness", "better": ["ours"], "than": ["ours"]}
     settings = _settings(

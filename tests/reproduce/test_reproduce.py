@@ -13,7 +13,7 @@ from proofmap.reproduce.outcome import Job
 from proofmap.reproduce.rows import study_of
 from proofmap.results.tables import number
 from tests.command import run as command
-from tests.reproduce.small_world import APPENDIX, small_data, small_nets
+from tests.reproduce.small_world import APPENDIX, small_data, small_maskers, small_nets
 
 pytestmark = pytest.mark.usefixtures("small_world")
 FILES = {"paper.html", "paper.md", "paper.csv", "paper.json", "recipe.toml"}
@@ -35,6 +35,8 @@ def test_every_recipe_runs_quickly(
     data = (
         small_data(tmp_path / "mine") if any(n.path for n in Recipe.named(name).needs) else tmp_path / "none"
     )
+    if name == "imagenette":
+        small_maskers(data)
     assert command(monkeypatch, "reproduce", name, "--quick", "--data", str(data), "-q") == 0
     shown = capsys.readouterr().out
     folder = tmp_path / "reproduced" / f"{name}-quick"
@@ -80,6 +82,15 @@ def _check_study(name: str, folder: Path, data: Path) -> None:
     assert not effort["whole"] and effort["passes"] == 0  # all was there from the first time
 
 
+def test_rows_without_a_masker_are_left_out_with_a_note(tmp_path: Path) -> None:
+    data = small_data(tmp_path / "mine")
+    settings = Recipe.named("two-labels").with_variant(data)
+    job = Job(settings, settings.chosen(data=data), tmp_path, missing=["Phang et al."], data=data)
+    assert "Phang et al." not in study_of(job).named_methods()
+    (note,) = job.left_out()
+    assert note.startswith("left out: Phang et al., which needs") and "train-masker --kind phang-ca" in note
+
+
 def test_distractors_are_training_images(tmp_path: Path) -> None:
     for name in ("cifar10-tv", "imagenette", "imagenette-corner"):
         methods = study_of(
@@ -110,7 +121,8 @@ def test_the_list_says_what_is_ready_and_what_to_supply(
     assert [line.split()[0] for line in lines[1 : len(recipe_names()) + 1]] == recipe_names()
     assert any(line.startswith("cifar10-tv") and "lacks data" in line for line in lines)
     assert any(line.startswith("desk") and "ready" in line for line in lines)
-    assert "  cifar10-tv: data/cifar-10-batches-py: CIFAR-10" in "\n".join(lines)
+    (told,) = (line for line in lines if "data/cifar-10-batches-py: CIFAR-10" in line)
+    assert told.startswith("  cifar10-artifacts, ") and "cifar10-tv: data/" in told
 
 
 def test_check_fails_where_a_claim_does_not_hold(

@@ -69,14 +69,17 @@ def reproduce(
 
 def recipe_list(data: Path) -> str:
     """All recipes, and what to supply for each."""
-    rows, lacking = [], []
+    rows: list[list[str]] = []
+    lacking: dict[str, list[str]] = {}  # what is not here, and the recipes that lack it
     for recipe in map(Recipe.named, recipe_names()):
         state, missing = _state(recipe, data)
         rows.append([recipe.name, state, f"{recipe.title} ({recipe.paper})"])
-        lacking += [f"  {recipe.name}: {words}" for words in missing]
+        for words in missing:
+            lacking.setdefault(words, []).append(recipe.name)
     shown = [tables.aligned(["recipe", "", "what it is"], rows)]
     if lacking:
-        shown.append("\n".join(["What is not here (name another folder with --data):", *lacking]))
+        told = [f"  {', '.join(names)}: {words}" for words, names in lacking.items()]
+        shown.append("\n".join(["What is not here (name another folder with --data):", *told]))
     return "\n\n".join(shown)
 
 

@@ -51,7 +51,7 @@ def run(job: Job) -> Outcome:
         outcome,
         tables=(_table(stored, found), *outcome.tables),
         claims=(*_claims(found), *outcome.claims),
-        figures=(_figure(stored, tvs, job), *outcome.figures),
+        figures=(_figure(stored, tvs, job), *outcome.named_figures.values()),
     )
 
 

@@ -57,7 +57,7 @@ def asked_for(evaluation: Evaluation, study: Study) -> Evaluation:
     """The rows and scores of this study alone: a run that was begun with another's has those, too."""
     rows, scores = study.named_methods(evaluation.inputs), study.named_metrics()
     results = tuple(
-        replace(result, scores=tuple(result.score(name) for name in scores))
+        replace(result, scores=tuple(score for score in result.scores if score.name in scores))
         for name in rows
         for result in evaluation.results
         if result.name == name

@@ -2,6 +2,7 @@
 
 [settings.whole]                # the study of the whole photos
 data = "imagenette:..."
+holdout = "imagenette:..."      # of [settings.tuned]
 methods = ["Random"]            # rows of the study, which get a second one: "Random, whole photos"
 """
 
@@ -26,7 +27,11 @@ def run(job: Job) -> Outcome:
 def _whole(job: Job) -> Job:
     study, whole = job.settings["study"], job.settings["whole"]
     rows = [row for row in study["methods"] if row["name"] in whole["methods"]]
-    settings = {**job.settings, "study": {**study, "data": whole["data"], "methods": rows}}
+    settings = {
+        **job.settings,
+        "study": {**study, "data": whole["data"], "methods": rows},
+        "tuned": {**job.settings["tuned"], "data": whole["holdout"]},
+    }
     return replace(job, settings=settings, folder=job.folder / "whole")
 
 

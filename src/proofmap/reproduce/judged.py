@@ -15,7 +15,7 @@ Claims about rows: see proofmap.reproduce.claims.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,12 @@ from proofmap.report.runs import save_run
 from proofmap.reproduce.begun import asked_for, begun
 from proofmap.reproduce.beside import epsilon_table, rows_table, score_tables
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
-from proofmap.reproduce.outcome import Job, Outcome, Work
+from proofmap.reproduce.holdout import with_saliency_metric
+from proofmap.reproduce.outcome import Job, Outcome, Table, Work
 from proofmap.reproduce.pictured import figures_of
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
-from proofmap.reproduce.holdout import with_saliency_metric
+from proofmap.reproduce.tuned import tuned
 from proofmap.results.evaluation import Evaluation
 from proofmap.study import Run, run_study
 from proofmap.study.outcome import Outcome as Finished
@@ -61,6 +62,8 @@ class Judged:
     notes: tuple[str, ...]
     files: tuple[Path, ...]
     work: Work
+    tables: tuple[Table, ...] = ()
+    """Those about how it was judged."""
 
 
 def run(job: Job) -> Outcome:
@@ -78,7 +81,9 @@ def judge(job: Job) -> Judged:
                 found.append(save_run(opened, pictures=False))
         return found[0][1] if found else []
 
-    last, study = _Last(), study_of(job)
+    thresholds, last = tuned(job), _Last()
+    settings = job.settings if thresholds is None else thresholds.settings(job.settings)
+    study = study_of(replace(job, settings=settings))
     with begun(job.start, job.folder):
         finished = run_study(
             study,
@@ -105,10 +110,13 @@ def judge(job: Job) -> Judged:
     work = Work(
         len(evaluation),
         evaluation.labels.shape[1],
-        last.status.passes_done,
+        last.status.passes_done + (0 if thresholds is None else thresholds.passes),
         whole=last.status.units_before == 0,
     )
-    return Judged(evaluation, study.named_methods(), tuple(notes), tuple(written), work)
+    if thresholds is not None:
+        evaluation = thresholds.applied(evaluation)
+    more = () if thresholds is None else (thresholds.table(),)
+    return Judged(evaluation, study.named_methods(), tuple(notes), tuple(written), work, more)
 
 
 def outcome_of(found: Judged, settings: Mapping[str, Any]) -> Outcome:
@@ -121,10 +129,11 @@ def outcome_of(found: Judged, settings: Mapping[str, Any]) -> Outcome:
             *score_tables(evaluation, settings),
             *([] if fitting is None else [fitting]),
             *([orderings_table(compared)] if compared else []),
+            *found.tables,
             rows_table(evaluation, found.methods),
         ),
         tuple(claims_of(evaluation, settings, compared)),
-        tuple(figures_of(evaluation, settings)),
+        figures_of(evaluation, settings),
         found.notes,
         found.files,
         found.work,

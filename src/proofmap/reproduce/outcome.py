@@ -96,11 +96,18 @@ class Outcome:
 
     tables: tuple[Table, ...]
     claims: tuple[Claim, ...] = ()
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[Figure, ...] | Mapping[str, Figure] = ()
+    """With the names of their files where these are not their own."""
     notes: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     """What the experiment itself wrote to the run directory."""
     work: Work | None = None
+
+    @property
+    def named_figures(self) -> Mapping[str, Figure]:
+        """The figures by the names of their files."""
+        figures = self.figures
+        return figures if isinstance(figures, Mapping) else {figure.name: figure for figure in figures}
 
     @property
     def holds(self) -> bool:

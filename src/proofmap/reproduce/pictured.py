@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,16 +12,19 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 
 
-def figures_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> Iterator[Figure]:
-    """What ``[settings] figures`` names; a scatter is drawn once for each pair of thresholds."""
+def figures_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> dict[str, Figure]:
+    """What ``[settings] figures`` names, by the names of their files; a scatter for each pair of thresholds."""
+    found: dict[str, Figure] = {}
     for name in settings.get("figures", ()):
         if name == "two-objects":
-            yield two_objects(shared(evaluation))
+            found[name] = two_objects(shared(evaluation))
         elif name == "scatter" and settings.get("epsilons"):
-            for place in range(len(settings["epsilons"])):
-                yield make_figure(name, evaluation=_at_one(evaluation, settings, place))
+            for place, preset in enumerate(settings["epsilons"]):
+                one = _at_one(evaluation, settings, place)
+                found[f"{name}-{preset}"] = make_figure(name, evaluation=one)
         else:
-            yield make_figure(name, evaluation=evaluation)
+            found[name] = make_figure(name, evaluation=evaluation)
+    return found
 
 
 def _at_one(evaluation: Evaluation, settings: Mapping[str, Any], place: int) -> Evaluation:

@@ -46,8 +46,8 @@ from typing import Any
 from proofmap.core.errors import InputError
 
 _KNOWN = {"title", "paper", "experiment", "like", "needs", "variants", "places", "settings", "quick"}
-_SAID = {"paper", "tolerance", "trends", "orderings", "figures"}
-"""Settings that are about one table or figure; a recipe that is like another has its own."""
+_SAID = {"paper", "tolerance", "trends", "orderings", "figures", "tuned"}
+"""Settings of one table or figure alone; a recipe that is like another has its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,7 @@ class Recipe:
             variants=self.variants or other.variants,
             places={**other.places, **self.places},
             settings=merged(shared, self.settings),
-            quick=merged(other.quick, self.quick),
+            quick=merged({key: v for key, v in other.quick.items() if key not in _SAID}, self.quick),
             text=f"{self.text}\n# ---- like {other.name}:\n" + re.sub("(?m)^", "# ", other.text),
         )
 

@@ -23,9 +23,9 @@ import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from proofmap.core.errors import InputError, MissingExtra
-from proofmap.core.files import check_output, distinct_names, write_text, written_together
+from proofmap.core.files import check_output, write_text, written_together
 from proofmap.core.progress import Progress, Silent
-from proofmap.report.figures import Figure, draw
+from proofmap.report.figures import draw
 from proofmap.reproduce.experiments import EXPERIMENTS, WITHOUT_IMAGES
 from proofmap.reproduce.outcome import Effort, Job, Outcome
 from proofmap.reproduce.recipe import Recipe
@@ -108,7 +108,7 @@ def reproduce(
 
 def _write(job: Job, outcome: Outcome, part: Path, quick: bool, effort: Effort) -> list[Path]:
     recipe, notes = job.recipe, [without_folders(note) for note in outcome.notes]
-    for name, figure in named_figures(outcome).items():
+    for name, figure in outcome.named_figures.items():
         try:
             for kind in ("png", "pdf"):
                 draw(figure, part / f"{name}.{kind}")
@@ -150,11 +150,6 @@ def _write(job: Job, outcome: Outcome, part: Path, quick: bool, effort: Effort) 
     return sorted(part.iterdir())
 
 
-def named_figures(outcome: Outcome) -> dict[str, Figure]:
-    """The figures by the names of their files."""
-    return dict(zip(distinct_names([f.name for f in outcome.figures]), outcome.figures, strict=True))
-
-
 def _page(about: dict[str, object], outcome: Outcome, notes: Sequence[str], part: Path) -> str:
     """One file that needs nothing else: pictures are put into it."""
     environment_ = Environment(
@@ -169,7 +164,7 @@ def _page(about: dict[str, object], outcome: Outcome, notes: Sequence[str], part
             "caption": figure.caption(),
             "data": base64.b64encode((part / f"{name}.png").read_bytes()).decode(),
         }
-        for name, figure in named_figures(outcome).items()
+        for name, figure in outcome.named_figures.items()
         if (part / f"{name}.png").exists()
     ]
     settings = json.dumps(about["settings"], indent=1, default=str)

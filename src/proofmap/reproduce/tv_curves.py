@@ -43,7 +43,7 @@ def run(job: Job) -> Outcome:
         outcome,
         tables=(areas_table(stored, found), *outcome.tables),
         claims=(*area_claims(found), *outcome.claims),
-        figures=(figure(stored, found, job.settings["lines"]), *outcome.figures),
+        figures=(figure(stored, found, job.settings["lines"]), *outcome.named_figures.values()),
     )
 
 

@@ -17,9 +17,9 @@ from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.report.figures.drawing import evaluation_settings
-from proofmap.report.figures.grid import READING, GridFigure, Shown, shown_photo, shown_proof
+from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof
 from proofmap.report.hidden import hidden_of
-from proofmap.report.pictures import input_word, kept
+from proofmap.report.pictures import input_word, kept, photo
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
 
@@ -114,7 +114,7 @@ def two_objects(evaluation: Evaluation, *, share: float = SHARE) -> TwoObjects:
     for i in evaluation.pictured[:MOST_ROWS]:
         beliefs = [float(evaluation.f[i, j]) for j in range(len(labels))]
         text = "\n".join(f"{n} {f:.2f}".replace(" 0.", " .") for n, f in zip(names, beliefs, strict=True))
-        row = [shown_photo(evaluation.image_of(i), evaluation.inputs, text)]
+        row = [shown(photo(evaluation.image_of(i), evaluation.inputs), text)]
         for k in range(len(evaluation.results)):
             row += [_kept_by_each(evaluation, i, j, share)[k] for j in range(len(labels))]
         rows.append(tuple(row))
