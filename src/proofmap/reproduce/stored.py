@@ -38,8 +38,8 @@ class Stored:
             evaluation = run.evaluation(pictured=len(run.images))
         if len(evaluation.pictured) < len(evaluation):
             raise InputError(
-                f"the maps of {len(evaluation) - len(evaluation.pictured)} of {len(evaluation)} images are not in {folder}; "
-                "choose another --out"
+                f"{folder} lacks the maps of {len(evaluation) - len(evaluation.pictured)} of {len(evaluation)} images: a method "
+                f"failed on them, or the pictures were moved. See {folder / 'report.html'}, then use another --out"
             )
         return cls(Setup(study=study, device=device).net(), asked_for(evaluation, study))
 
