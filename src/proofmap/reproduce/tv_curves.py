@@ -25,6 +25,7 @@ from proofmap.reproduce.claims import compared
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
+from proofmap.results.compare import signed
 from proofmap.results.statistics import mean_score
 from proofmap.results.tables import number
 from proofmap.study import Study
@@ -92,7 +93,7 @@ def area_claims(found: Found) -> Iterator[Claim]:
         yield compared(
             f"it costs the top label less than it takes from the second, {fill} behind",
             down[:, 1] - down[:, 0],
-            f"the second label's area falls more than the top label's, which falls by {number(float(down[:, 0].mean()))}, by",
+            f"the top label's area changes by {signed(-float(down[:, 0].mean()))}, and the second's falls more, by",
         )
     if len(found) > 1:
         (one, lines), (other, others) = list(found.items())[:2]
