@@ -55,11 +55,16 @@ def _copy(start: Path, folder: Path) -> list[Path]:
 
 def asked_for(evaluation: Evaluation, study: Study) -> Evaluation:
     """The rows and scores of this study alone: a run that was begun with another's has those, too."""
-    rows, scores = study.named_methods(evaluation.inputs), study.named_metrics()
+    rows, scores = study.named_methods(evaluation.inputs), list(study.named_metrics())
+    there = {result.name: result for result in evaluation.results}
     results = tuple(
-        replace(result, scores=tuple(score for score in result.scores if score.name in scores))
-        for name in rows
-        for result in evaluation.results
-        if result.name == name
+        replace(
+            there[row],
+            scores=tuple(
+                sorted((s for s in there[row].scores if s.name in scores), key=lambda s: scores.index(s.name))
+            ),
+        )
+        for row in rows
+        if row in there
     )
     return replace(evaluation, results=results)
