@@ -17,14 +17,21 @@ from proofmap.models.names import imagenet_names
 from tests.data.made_up import cifar_batch, imagenette_at, noise, save
 
 SIDE = 32
+APPENDIX = [
+    *(f"cifar10-{part}" for part in ("artifacts", "curves", "metrics", "range")),
+    *(f"cifar100-{part}" for part in ("artifacts", "curves", "metrics", "range", "tv")),
+    "imagenet",
+    "imagenet-metrics",
+]
+"""The recipes that are run in ``test_appendix.py``, the others in ``test_reproduce.py``."""
 
 
 def small_nets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tiny net under the name of the ResNet-56, and one under that of EfficientNet-Lite0."""
+    """Tiny nets under the names of the ResNet-56 of both CIFARs, and of EfficientNet-Lite0."""
     own = registry._OWN
     small = {"size": SIDE, "resize": SIDE, "names": imagenet_names()}
-    for name, outputs in (("cifar10-resnet56", 10), ("efficientnet-lite0", 1000)):
-        arguments = own[name].arguments if outputs == 10 else lambda: dict(small)
+    for name, outputs in (("cifar10-resnet56", 10), ("cifar100-resnet56", 100), ("efficientnet-lite0", 1000)):
+        arguments = own[name].arguments if outputs < 1000 else lambda: dict(small)
         changed = replace(own[name], build=_net(outputs), arguments=arguments, renamed=dict)
         monkeypatch.setitem(own, name, changed)
 
@@ -33,6 +40,8 @@ def small_data(folder: Path) -> Path:
     """What the recipes need, below one folder."""
     cifar_batch(folder / "cifar-10-batches-py" / "test_batch", 6)
     cifar_batch(folder / "cifar-10-batches-py" / "data_batch_1", 8, seed=1)
+    cifar_batch(folder / "cifar-100-python" / "test", 6, key="fine_labels")
+    cifar_batch(folder / "cifar-100-python" / "train", 8, seed=1, key="fine_labels")
     imagenette_at(folder / "imagenette", each=1, size=(SIDE, SIDE))
     for k in range(2):
         save(folder, f"two_objects/elephant_zebra_{k}.png", noise(k, SIDE, SIDE))
@@ -42,7 +51,8 @@ def small_data(folder: Path) -> Path:
         "file,class_index\n" + "".join(f"{k:04d}.png,{k}\n" for k in range(3))
     )
     (folder / "weights").mkdir()
-    save_file(_net(10)().state_dict(), folder / "weights" / "cifar10_resnet56.safetensors")
+    for outputs in (10, 100):
+        save_file(_net(outputs)().state_dict(), folder / "weights" / f"cifar{outputs}_resnet56.safetensors")
     torch.save(_net(1000)().state_dict(), folder / "weights" / "efficientnet_lite0.pth")
     return folder
 

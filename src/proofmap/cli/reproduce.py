@@ -30,6 +30,10 @@ def reproduce(
         str | None,
         typer.Option(help="Which variant, such as another net; the first whose data and weights are here."),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", help="Run of another recipe: maps that are the same are not made again."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit code 1 where something that the paper says is contradicted.")
     ] = False,
@@ -48,6 +52,7 @@ def reproduce(
         quick=quick,
         images=images,
         variant=variant,
+        start=start,
         seed=seed,
         device=device_named(device),
         progress=progress_for(stderr, quiet),
@@ -64,14 +69,17 @@ def reproduce(
 
 def recipe_list(data: Path) -> str:
     """All recipes, and what to supply for each."""
-    rows, lacking = [], []
+    rows: list[list[str]] = []
+    lacking: dict[str, list[str]] = {}  # what is not here, and the recipes that lack it
     for recipe in map(Recipe.named, recipe_names()):
         state, missing = _state(recipe, data)
         rows.append([recipe.name, state, f"{recipe.title} ({recipe.paper})"])
-        lacking += [f"  {recipe.name}: {words}" for words in missing]
+        for words in missing:
+            lacking.setdefault(words, []).append(recipe.name)
     shown = [tables.aligned(["recipe", "", "what it is"], rows)]
     if lacking:
-        shown.append("\n".join(["What is not here (name another folder with --data):", *lacking]))
+        told = [f"  {', '.join(names)}: {words}" for words, names in lacking.items()]
+        shown.append("\n".join(["What is not here (name another folder with --data):", *told]))
     return "\n\n".join(shown)
 
 

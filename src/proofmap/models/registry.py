@@ -177,8 +177,11 @@ _OWN = {
     model.info.name: model
     for model in (
         *(_efficientnet(number) for number in efficientnet_lite.VARIANTS),
-        *(_cifar(depth, 10) for depth in (*cifar_resnet.BASIC_DEPTHS, cifar_resnet.BOTTLENECK_DEPTH)),
-        _cifar(cifar_resnet.BOTTLENECK_DEPTH, 100),
+        *(
+            _cifar(depth, classes)
+            for classes in (10, 100)
+            for depth in (*cifar_resnet.BASIC_DEPTHS, cifar_resnet.BOTTLENECK_DEPTH)
+        ),
         _CIFAR_VIT,
     )
 }

@@ -32,7 +32,7 @@ from proofmap.reproduce.outcome import Claim, Table, Verdict
 from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.compare import signed
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.paired import paired_intervals
+from proofmap.results.paired import fewest_images, paired_intervals
 from proofmap.results.records import MethodResult
 from proofmap.results.tables import number
 
@@ -57,6 +57,14 @@ def claims_of(
             ", ".join(map(number, values)),
         )
     yield from (ordering.claim() for ordering in compared)
+
+
+def compared(says: str, differences: Tensor, what: str) -> Claim:
+    """A statement about differences ``(N,)``, one for each image: that their mean is above zero. Few images decide nothing."""
+    (low, high), n = paired_intervals(differences[:, None])[0].tolist(), int((~differences.isnan()).sum())
+    holds = None if n < fewest_images() else True if low > 0 else False if high < 0 else None
+    mean = signed(float(differences.double().nanmean()))
+    return Claim(says, holds, f"{what} {mean} [{signed(low)}, {signed(high)}], n = {n}")
 
 
 @dataclass(frozen=True)

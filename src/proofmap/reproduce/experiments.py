@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from proofmap.reproduce import corner, desk, ensembling, judged, linear_case, sanity
+from proofmap.reproduce import artifacts, corner, desk, ensembling, judged, linear_case, sanity, tv_curves
 from proofmap.reproduce.outcome import Job, Outcome
 
 EXPERIMENTS: Mapping[str, Callable[[Job], Outcome]] = {
+    "artifacts": artifacts.run,
     "corner": corner.run,
+    "curves": tv_curves.run,
     "desk": desk.run,
     "ensembling": ensembling.run,
     "sanity": sanity.run,

@@ -2,7 +2,7 @@
 
 [settings]
 figures = ["curves"]            # of the evaluation
-
+saliency_holdout = 100          # the saliency metric too, tuned on so many images: see proofmap.reproduce.holdout
 
 [settings.study]                # see proofmap.reproduce.rows
 
@@ -23,11 +23,14 @@ from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.methods.method import Method
 from proofmap.report.runs import save_run
+from proofmap.reproduce.begun import asked_for, begun
 from proofmap.reproduce.beside import epsilon_table, rows_table, score_tables
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
+from proofmap.reproduce.holdout import with_saliency_metric
 from proofmap.reproduce.outcome import Job, Outcome, Table, Work
 from proofmap.reproduce.pictured import figures_of
 from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.stored import Stored
 from proofmap.reproduce.tuned import tuned
 from proofmap.results.evaluation import Evaluation
 from proofmap.study import Run, run_study
@@ -81,14 +84,15 @@ def judge(job: Job) -> Judged:
     thresholds, last = tuned(job), _Last()
     settings = job.settings if thresholds is None else thresholds.settings(job.settings)
     study = study_of(replace(job, settings=settings))
-    finished = run_study(
-        study,
-        job.folder,
-        device=job.device,
-        watchers=[*job.watchers, last, ProgressFile(job.folder / "progress.json")],
-        on_end=write,
-        command=job.command,
-    )
+    with begun(job.start, job.folder):
+        finished = run_study(
+            study,
+            job.folder,
+            device=job.device,
+            watchers=[*job.watchers, last, ProgressFile(job.folder / "progress.json")],
+            on_end=write,
+            command=job.command,
+        )
     if not found:
         raise InputError(f"no method gave a result; proofmap report {job.folder} says why")
     evaluation, written = found[0]
@@ -98,6 +102,11 @@ def judge(job: Job) -> Judged:
         notes.append(
             f"{counted(finished.failed + finished.unreadable, 'thing')} failed; report.html says which"
         )
+    evaluation = asked_for(evaluation, study)
+    if "saliency_holdout" in job.settings:
+        stored = Stored.open(job.folder, study, job.device)
+        evaluation, told = with_saliency_metric(stored, job.settings["saliency_holdout"])
+        notes += told
     work = Work(
         len(evaluation),
         evaluation.labels.shape[1],

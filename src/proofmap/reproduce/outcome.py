@@ -132,6 +132,8 @@ class Job:
     data: Path = Path()
     """The folder with the files that the recipe needs."""
     images: int | None = None
+    start: Path | None = None
+    """A run that this one begins with: see :mod:`proofmap.reproduce.begun`."""
     seed: int = 0
     device: str | None = None
     progress: Progress = field(default_factory=Silent)

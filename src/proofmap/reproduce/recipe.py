@@ -22,6 +22,11 @@ like = "..."                    # needs and settings of an earlier variant, befo
 needs = [{ path = "weights/resnet50.pth", what = "..." }]
 settings = { study = { model = "..." } }    # merged into the settings; likewise quick
 
+extends = ["cifar10"]           # files of recipes/parts that this one adds to: tables are merged, all else replaced
+
+[places]                        # names for texts: {train} below stands for this
+train = "cifar10:{data}/cifar-10-batches-py[train]"
+
 [settings]                      # the experiment's own; {data} in a text stands for the folder of --data
 
 [quick]                         # what --quick changes in them
@@ -40,7 +45,7 @@ from typing import Any
 
 from proofmap.core.errors import InputError
 
-_KNOWN = {"title", "paper", "experiment", "like", "needs", "variants", "settings", "quick"}
+_KNOWN = {"title", "paper", "experiment", "like", "needs", "variants", "places", "settings", "quick"}
 _SAID = {"paper", "tolerance", "trends", "orderings", "figures", "tuned"}
 """Settings of one table or figure alone; a recipe that is like another has its own."""
 
@@ -100,7 +105,9 @@ class Recipe:
     settings: Mapping[str, Any]
     quick: Mapping[str, Any]
     text: str
-    """The file as it is."""
+    """The file as it is, and those that it extends."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """What names in braces stand for."""
     variants: tuple[Variant, ...] = ()
     """The paper's own first."""
     chosen_variant: str = ""
@@ -116,7 +123,7 @@ class Recipe:
     @classmethod
     def from_text(cls, name: str, text: str) -> Recipe:
         """The recipe that a TOML text describes."""
-        table = tomllib.loads(text)
+        table, text = _extended(text)
         wrong = sorted(set(table) - _KNOWN) or sorted({"title", "paper", "experiment"} - set(table))
         if wrong:
             raise InputError(f"the recipe {name} is not as it should be: see {', '.join(wrong)}")
@@ -132,6 +139,7 @@ class Recipe:
             variants=tuple(variants.values()),
             settings=table.get("settings", {}),
             quick=table.get("quick", {}),
+            places=table.get("places", {}),
             text=text,
         )
         return made._like(cls.named(table["like"])) if "like" in table else made
@@ -143,6 +151,7 @@ class Recipe:
             self,
             needs=self.needs or other.needs,
             variants=self.variants or other.variants,
+            places={**other.places, **self.places},
             settings=merged(shared, self.settings),
             quick=merged({key: v for key, v in other.quick.items() if key not in _SAID}, self.quick),
             text=f"{self.text}\n# ---- like {other.name}:\n" + re.sub("(?m)^", "# ", other.text),
@@ -212,9 +221,10 @@ class Recipe:
         )
 
     def chosen(self, *, data: Path, quick: bool = False) -> dict[str, Any]:
-        """The settings, with those of ``quick`` where it is asked for, and the data folder in its place."""
+        """The settings, with those of ``quick`` where it is asked for, and names in braces in their place."""
         settings = merged(self.settings, self.quick) if quick else dict(self.settings)
-        return {key: _placed(value, data) for key, value in settings.items()}
+        places = {**self.places, "data": str(data)}  # the folder last: places lie in it
+        return {key: _placed(value, places) for key, value in settings.items()}
 
 
 def recipe_names() -> list[str]:
@@ -272,9 +282,25 @@ def _any_path(needs: list[Need]) -> bool:
     return any(need.path for need in needs)
 
 
-def _placed(value: Any, data: Path) -> Any:
+def _extended(text: str) -> tuple[dict[str, Any], str]:
+    """A recipe's table with those that it extends, later ones before earlier ones; and all their texts, its own first."""
+    own = tomllib.loads(text)
+    table: dict[str, Any] = {}
+    texts = [text]
+    for part in own.pop("extends", ()):
+        added = (_folder() / "parts" / f"{part}.toml").read_text(encoding="utf-8")
+        table = merged(table, tomllib.loads(added))
+        texts.append(
+            f"# ---- {part} ----\n" + "".join(f"# {line}".rstrip() + "\n" for line in added.splitlines())
+        )
+    return merged(table, own), "\n".join(texts)
+
+
+def _placed(value: Any, places: Mapping[str, str]) -> Any:
     if isinstance(value, str):
-        return value.replace("{data}", str(data))
+        for name, place in places.items():
+            value = value.replace(f"{{{name}}}", place)
+        return value
     if isinstance(value, Mapping):
-        return {key: _placed(inner, data) for key, inner in value.items()}
-    return [_placed(inner, data) for inner in value] if isinstance(value, list) else value
+        return {key: _placed(inner, places) for key, inner in value.items()}
+    return [_placed(inner, places) for inner in value] if isinstance(value, list) else value

@@ -57,6 +57,7 @@ def reproduce(
     quick: bool = False,
     images: int | None = None,
     variant: str | None = None,
+    start: str | Path | None = None,
     seed: int = 0,
     device: str | None = None,
     progress: Progress | None = None,
@@ -70,12 +71,15 @@ def reproduce(
         quick: the same code on as little as possible; the numbers mean nothing then.
         images: so many images in place of the recipe's number.
         variant: which of the recipe's variants; the first whose needs are met when left out.
+        start: the run of another recipe, whose maps are taken where they are the same.
     """
     began = time.perf_counter()
     recipe = Recipe.named(name).with_variant(Path(data), variant)
     missing = recipe.check_needs(Path(data))
     if images is not None and recipe.experiment in WITHOUT_IMAGES:
         raise InputError(f"the recipe {name} has no images; leave out --images")
+    if start is not None and recipe.experiment in WITHOUT_IMAGES:
+        raise InputError(f"the recipe {name} has no maps; leave out --from")
     folder = check_output(out)
     job = Job(
         recipe,
@@ -84,6 +88,7 @@ def reproduce(
         missing=[need.gives for need in missing],
         data=Path(data),
         images=images,
+        start=None if start is None else Path(start),
         seed=seed,
         device=device,
         progress=progress or Silent(),

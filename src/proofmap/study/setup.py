@@ -73,7 +73,7 @@ class Setup:
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         dataset = self._dataset()
-        classifier = self._classifier()
+        classifier = self.net()
         named = self.study.named_methods(classifier.inputs)
         per_image, of_runs = split_metrics(self.study.named_metrics())
         pinned = self.distractors
@@ -91,7 +91,8 @@ class Setup:
             return open_data(self.study.data)
         return self.dataset if isinstance(self.dataset, Dataset) else rebuild_dataset(self.dataset)
 
-    def _classifier(self) -> Classifier:
+    def net(self) -> Classifier:
+        """The study's net alone, with its label set."""
         study = self.study
         classifier = self.classifier or load_classifier(
             study.model, weights=study.weights, device=self.device

@@ -96,7 +96,13 @@ def saliency_sweep(
         chosen = rule.choose(frozen.probabilities(images), classifier.label_set)
     chosen = chosen[:, :1]
     maps = make_method(method)(classifier, images, chosen, seed=seed)
-    judged = Judged(frozen, images, chosen, maps, seed=seed)
+    return sweep_of(Judged(frozen, images, chosen, maps, seed=seed), metric=metric, deltas=deltas)
+
+
+def sweep_of(
+    judged: Judged, *, metric: SaliencyMetric | None = None, deltas: Sequence[float] = DELTAS
+) -> SaliencySweep:
+    """The same for maps that are there: every threshold, for the first label of each image."""
     base = metric or SaliencyMetric()
     rows = []
     for delta in deltas:
@@ -105,4 +111,4 @@ def saliency_sweep(
         value, confidence = one(judged), one.confidence(judged)[:, 0]
         tiny = (area < LEAST_AREA).float()
         rows.append(SweepRow(delta, *(float(v.mean()) for v in (value, area, confidence, tiny))))
-    return SaliencySweep(tuple(rows), base, len(images))
+    return SaliencySweep(tuple(rows), base, len(judged.images))

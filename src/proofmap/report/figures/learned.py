@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from proofmap.core.text import counted, one_line
 from proofmap.fills import Fill, make_fill
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics import proof
-from proofmap.metrics.curves import insertion
+from proofmap.metrics.curves import Curves, insertion
 from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_top
 from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, escaped
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof, tiny
@@ -103,24 +103,29 @@ def tv_curves(
         raise InputError("tv-curves shows the second label; the classifier has a label set of one")
     base = method or LearnedMask()
     backgrounds = [make_fill(fill) for fill in fills]
-    found: dict[tuple[int, int], list[Any]] = {}
+    found: dict[str, dict[str, Curves]] = {fill_name(fill): {} for fill in backgrounds}
     for tv in tvs:
         maps = replace(base, tv=tv)(classifier, images, labels, seed=seed, progress=progress)
-        for column, fill in enumerate(backgrounds):
-            curves = insertion(
+        for fill in backgrounds:
+            found[fill_name(fill)][f"{tv:g}"] = insertion(
                 classifier.frozen(), images, maps, labels, fill=fill, seed=seed, progress=progress
             )
-            for place in range(2):
-                found.setdefault((place, column), []).append(mean_line(f"{tv:g}", curves, place))
-    rows = [
+    settings = learned_settings(classifier, base, len(images), seed, varied=("tv",))
+    return TVCurves(panels_by_fill(found), settings, classifier.inputs.position_noun)
+
+
+def panels_by_fill(found: Mapping[str, Mapping[str, Curves]]) -> tuple[tuple[Panel, ...], ...]:
+    """The rows of :class:`TVCurves` from curves of the top two labels, by the fill's name and the line's."""
+    return tuple(
         tuple(
-            Panel(f"{label}, {_fill_name(fill)} behind", tuple(found[place, column]))
-            for column, fill in enumerate(backgrounds)
+            Panel(
+                f"{label}, {fill} behind",
+                tuple(mean_line(name, curves, place) for name, curves in lines.items()),
+            )
+            for fill, lines in found.items()
         )
         for place, label in enumerate(_PLACES)
-    ]
-    settings = learned_settings(classifier, base, len(images), seed, varied=("tv",))
-    return TVCurves(tuple(rows), settings, classifier.inputs.position_noun)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,38 +166,64 @@ def artifacts(
         table = table.sort(dim=1).values  # so that a column is a label
     elif not bool((table == table[:1]).all()):
         raise InputError("artifact has a column per label: give a list of labels, or 'all'")
-    at = proof.thresholds(thresholds)
     base = method or LearnedMask()
-    inputs, gray = classifier.inputs, classifier.blank(1)[0]
+    maps = {tv: replace(base, tv=tv)(classifier, images, table, seed=seed, progress=progress) for tv in tvs}
+    settings = learned_settings(classifier, base, len(images), seed, varied=("tv",))
+    return artifacts_of(
+        classifier, images, table, maps, settings, thresholds=thresholds, seed=seed, progress=progress
+    )
+
+
+def artifacts_of(
+    classifier: Classifier,
+    images: Tensor,
+    table: Tensor,
+    maps: Mapping[float, Tensor],
+    settings: str,
+    *,
+    thresholds: str | tuple[float, float] | proof.Thresholds = "paper",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Artifacts:
+    """The figure from masks ``(N, L, *positions)`` that are there, by their weight of the total variation.
+
+    Args:
+        table: the labels ``(N, L)``; where rows differ, their names stand above the pictures.
+        settings: how the masks were learned, as a sentence for the caption.
+    """
+    at = proof.thresholds(thresholds)
+    inputs, alike = classifier.inputs, bool((table == table[:1]).all())
     rows: list[tuple[Shown | None, ...]] = []
-    titles: list[str] = []
-    for tv in tvs:
-        maps = replace(base, tv=tv)(classifier, images, table, seed=seed, progress=progress)
-        curves = insertion(classifier.frozen(), images, maps, table, seed=seed, progress=progress)
+    for masks in maps.values():
+        curves = insertion(classifier.frozen(), images, masks, table, seed=seed, progress=progress)
         f, auc = curves.f.tolist(), curves.auc.tolist()
         complete = proof.completeness(curves.auc, curves.f, at.e1).tolist()
         sound = proof.soundness(curves.auc, curves.f, at.e2).tolist()
+        blends = blended(classifier, images, masks)
         for i, image in enumerate(images):
             row = [shown_photo(image, inputs, "")]
             for j in range(table.shape[1]):
-                blend = photo(inputs.composite(maps[i, j], image, gray), inputs)
-                cell = shown_proof(blend, auc[i][j], complete[i][j], sound[i][j])
-                row.append(replace(cell, above=f"f {tiny(f[i][j])}"))
+                cell = shown_proof(photo(blends[i, j], inputs), auc[i][j], complete[i][j], sound[i][j])
+                name = "" if alike else f"{one_line(classifier.names[int(table[i, j])])}\n"
+                row.append(replace(cell, above=f"{name}f {tiny(f[i][j])}"))
             rows.append(tuple(row))
-            titles.append(f"TV {tv:g}")
-    names = [classifier.names[a] for a in table[0].tolist()]
-    e = f" e1 = {at.e1:g}, e2 = {at.e2:g}."
+    names = [classifier.names[a] if alike else "" for a in table[0].tolist()]
     return Artifacts(
         headings=(input_word(inputs), *names),
         rows=tuple(rows),
-        settings=learned_settings(classifier, base, len(images), seed, varied=("tv",)) + e,
-        titles=tuple(titles),
+        settings=f"{settings} e1 = {at.e1:g}, e2 = {at.e2:g}.",
+        titles=tuple(f"TV {tv:g}" for tv in maps for _ in images),
         gaps=(1,),
-        breaks=tuple(len(images) * k for k in range(1, len(tvs))),
-        tvs=tuple(tvs),
+        breaks=tuple(len(images) * k for k in range(1, len(maps))),
+        tvs=tuple(maps),
         noun=input_word(inputs),
         positions=inputs.position_noun,
     )
+
+
+def blended(classifier: Classifier, images: Tensor, masks: Tensor) -> Tensor:
+    """Images ``(N, *shape)`` hidden in part: M x + (1 - M) gray for masks M ``(N, L, *positions)``; ``(N, L, *shape)``."""
+    return classifier.inputs.composite(masks, images[:, None], classifier.blank(1)[None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +302,7 @@ def learned_settings(
     l1 = "1 / (H W)" if method.l1 is None else f"{method.l1:g}"
     return one_line(
         f"Settings: net {classifier.name} ({in_words(classifier.settings())}); {counted(n, 'image')}; learned mask with {learning}, l1 {l1}, on "
-        f"{_fill_name(method.fill)}; seed {seed}."
+        f"{fill_name(method.fill)}; seed {seed}."
     )
 
 
@@ -290,5 +321,6 @@ def _probability(classifier: Classifier, image: Tensor, mask: Tensor, label: int
     return float(classifier.frozen().probabilities(shown)[0, label])
 
 
-def _fill_name(fill: Fill) -> str:
+def fill_name(fill: Fill) -> str:
+    """What captions call a fill."""
     return {"images": "random images", "blur": "blurred", "noise": "noise"}.get(fill.name, fill.name)

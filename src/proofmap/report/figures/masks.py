@@ -43,6 +43,13 @@ class MaskGrid(GridFigure):
         )
 
 
+@dataclass(frozen=True, eq=False)
+class WrongMaskGrid(MaskGrid):
+    """The same for a label that the net does not put first."""
+
+    name: ClassVar[str] = "mask-grid-wrong"
+
+
 def mask_grid(
     evaluation: Evaluation,
     *,
@@ -62,7 +69,7 @@ def mask_grid(
     if any(_label(evaluation, i, place) == NO_LABEL for i in chosen):
         raise InputError(f"not every chosen image has a label in place {place}")
     rows = [(_photo(evaluation, i, place), *_kept_by_each(evaluation, i, place, share)) for i in chosen]
-    return MaskGrid(
+    return (MaskGrid if place == 0 else WrongMaskGrid)(
         headings=(
             input_word(evaluation.inputs),
             *(r.name + ("*" if r.label_free else "") for r in evaluation.results),

@@ -1,0 +1,159 @@
+"""The experiment ``artifacts``: what masks of labels that are not there make the net see.
+
+A mask M hides an image in part: x~ = M x + (1 - M) gray. For the top label and for the others, at each weight of the total
+variation: f of the label on x and on x~, how often x~ makes the label the net's first, how ragged the mask is, and its area.
+
+[settings]
+pictured = 4                    # images in the figure
+
+[settings.tvs]                  # rows of the study, without regularisation first, and their weights of the total variation
+"TV 0" = 0.0
+"TV .01" = 0.01
+
+[settings.study]                # labels = "all", maps = "float32"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from proofmap.metrics.roughness import Roughness
+from proofmap.report.figures.learned import Artifacts, artifacts_of, blended
+from proofmap.reproduce import judged
+from proofmap.reproduce.claims import compared
+from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
+from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.stored import Stored
+from proofmap.results.statistics import pooled_interval
+from proofmap.results.tables import number
+
+MEASURES = {
+    "f": "f, whole image",
+    "f on x~": "f, masked image",
+    "first": "made the first label",
+    "roughness": "roughness of the mask",
+    "area": "area of the mask",
+}
+_KINDS = ("other labels", "top label")
+
+
+def run(job: Job) -> Outcome:
+    """Masks of every label, as a study; then what they show of labels that are not there."""
+    outcome, study = judged.run(job), study_of(job)
+    stored = Stored.open(job.folder, study, job.device)
+    tvs: Mapping[str, float] = job.settings["tvs"]
+    found = {row: {key: _split(value) for key, value in measured(stored, row).items()} for row in tvs}
+    return replace(
+        outcome,
+        tables=(_table(stored, found), *outcome.tables),
+        claims=(*_claims(found), *outcome.claims),
+        figures=(_figure(stored, tvs, job), *outcome.named_figures.values()),
+    )
+
+
+def measured(stored: Stored, row: str) -> dict[str, Tensor]:
+    """What :data:`MEASURES` names, for every image and label ``(N, L)``."""
+    net, masks, labels = stored.classifier.frozen(), stored.maps(row), stored.labels
+    seen = net.probabilities(blended(net, stored.images, masks).flatten(0, 1)).view(*labels.shape, -1)
+    return {
+        "f": stored.evaluation.f,
+        "f on x~": seen.gather(2, labels[:, :, None])[:, :, 0].cpu(),
+        "first": (seen.argmax(dim=2) == labels).float().cpu(),
+        "roughness": Roughness().pairs(stored.judged(row)).cpu(),
+        "area": masks.flatten(2).mean(dim=2).cpu(),
+    }
+
+
+def _split(values: Tensor) -> dict[str, Tensor]:
+    """Values ``(N, L)`` of the top label and of the others, NaN elsewhere; labels are in the order of their probability."""
+    top = torch.zeros_like(values, dtype=torch.bool)
+    top[:, 0] = True
+    return {
+        "top label": values.masked_fill(~top, torch.nan),
+        "other labels": values.masked_fill(top, torch.nan),
+    }
+
+
+def _table(stored: Stored, found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Table:
+    rows, records = [], []
+    for row, measures in found.items():
+        for kind in _KINDS:
+            cells = []
+            for key, name in MEASURES.items():
+                values = measures[key][kind]
+                mean, (low, high) = float(values.nanmean()), pooled_interval(values)
+                cells.append(f"{number(mean)} [{number(low)}, {number(high)}]")
+                n = int((~values.isnan()).sum())
+                records.append(
+                    {
+                        "method": row,
+                        "labels": kind,
+                        "score": name,
+                        "value": mean,
+                        "low": low,
+                        "high": high,
+                        "n": n,
+                    }
+                )
+            rows.append((row, kind, *cells))
+    n, labels = stored.labels.shape
+    title = f"Masks of {labels} labels of {n} images; intervals draw images with all their labels"
+    return Table(title, ("method", "labels", *MEASURES.values()), tuple(rows), tuple(records))
+
+
+def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator[Claim]:
+    """What the figure's caption and the text say, on means over each image's labels."""
+    rows = list(found)
+
+    def mean(row: str, measure: str, kind: str) -> Tensor:
+        return found[row][measure][kind].nanmean(dim=1)
+
+    fooled = (found[rows[0]]["first"]["other labels"].nan_to_num(0.0) > 0).any(dim=1).float()
+    yield compared(
+        f"for most images some mask makes a label the first that is not there ({rows[0]})",
+        fooled - 0.5,
+        f"{number(float(fooled.mean()))} of the images; above one half by",
+    )
+    for row in rows[1:]:
+        yield compared(
+            f"total variation makes such masks rarer: {row} against {rows[0]}",
+            mean(rows[0], "first", "other labels") - mean(row, "first", "other labels"),
+            "the share of other labels made the first falls by",
+        )
+        yield compared(
+            f"total variation lowers what other labels' masks reach: {row} against {rows[0]}",
+            mean(rows[0], "f on x~", "other labels") - mean(row, "f on x~", "other labels"),
+            "f on the masked image falls by",
+        )
+    for row in rows:
+        yield compared(
+            f"masks of other labels are more ragged than those of the top label ({row})",
+            mean(row, "roughness", "other labels") - mean(row, "roughness", "top label"),
+            "roughness is larger by",
+        )
+
+
+def _figure(stored: Stored, tvs: Mapping[str, float], job: Job) -> Artifacts:
+    """The figure of the first images; a column is a label where all images have the same ones."""
+    some = slice(job.settings["pictured"])
+    labels, order = stored.labels[some].sort(dim=1)
+    if not bool((labels == labels[:1]).all()):
+        labels, order = stored.labels[some], torch.arange(labels.shape[1]).expand_as(labels)
+    maps = {}
+    for row, tv in tvs.items():
+        own = stored.maps(row)[some]
+        maps[tv] = own.gather(1, order.to(own.device)[:, :, None, None].expand_as(own))
+    result = stored.evaluation.results[0]
+    return artifacts_of(
+        stored.classifier,
+        stored.images[some],
+        labels,
+        maps,
+        stored.about(),
+        thresholds=(result.threshold("e1"), result.threshold("e2")),
+        seed=job.seed,
+    )

@@ -1,0 +1,70 @@
+"""Begin with the maps of another recipe's run: ``proofmap reproduce cifar10-curves --from reproduced/cifar10-tv``.
+
+The run is copied, and its study continued as that of this recipe: rows with the same name and settings keep their maps, and
+only what they lack is computed. A run of other images, another net or another seed is refused.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from proofmap.core.errors import InputError, ProofmapError
+from proofmap.results.evaluation import Evaluation
+from proofmap.study import Run, Study
+from proofmap.study.manifest import FILE as MANIFEST
+from proofmap.study.store.database import FILE as SCORES
+from proofmap.study.store.maps import FOLDER as MAPS
+from proofmap.study.store.snapshot import log_of
+
+
+@contextmanager
+def begun(start: Path | None, folder: Path) -> Iterator[None]:
+    """While a study runs in this folder, begun with a copy of the run ``start``; one that is refused leaves nothing."""
+    if start is None or (folder / MANIFEST).exists():
+        yield
+        return
+    with Run(start) as run:
+        run.check()
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    copied = _copy(start, folder)
+    try:
+        yield
+    except ProofmapError as error:
+        for path in [folder] if folder in made else copied:
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        for path in made[1:]:
+            path.rmdir()
+        raise InputError(f"the recipe cannot begin with {start}: {error}. Leave out --from") from error
+
+
+def _copy(start: Path, folder: Path) -> list[Path]:
+    files = [start / MANIFEST, start / SCORES, log_of(start / SCORES)]
+    there = [file for file in files if file.exists()]
+    for file in there:
+        shutil.copyfile(file, folder / file.name)
+    if (start / MAPS).is_dir():
+        there.append(start / MAPS)
+        shutil.copytree(start / MAPS, folder / MAPS)
+    return [folder / path.name for path in there]
+
+
+def asked_for(evaluation: Evaluation, study: Study) -> Evaluation:
+    """The rows and scores of this study alone: a run that was begun with another's has those, too."""
+    rows, scores = study.named_methods(evaluation.inputs), list(study.named_metrics())
+    there = {result.name: result for result in evaluation.results}
+    results = tuple(
+        replace(
+            there[row],
+            scores=tuple(
+                sorted((s for s in there[row].scores if s.name in scores), key=lambda s: scores.index(s.name))
+            ),
+        )
+        for row in rows
+        if row in there
+    )
+    return replace(evaluation, results=results)

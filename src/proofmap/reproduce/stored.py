@@ -1,0 +1,82 @@
+"""The images and maps of a finished run, for what a recipe reads off them beyond the run's own metrics.
+
+What is found so costs no map: masks that took an hour are looked at again in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.metrics.context import Judged
+from proofmap.metrics.games import Game, ReadyGame
+from proofmap.report.figures.drawing import evaluation_settings
+from proofmap.reproduce.begun import asked_for
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.sharing import shared
+from proofmap.study import Run, Study
+from proofmap.study.setup import Setup
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An evaluation with the pixels and maps of all its images, and the net that judged them."""
+
+    classifier: Classifier
+    evaluation: Evaluation
+
+    @classmethod
+    def open(cls, folder: Path, study: Study, device: str | None) -> Stored:
+        """The run of this study in this folder; it must have kept its maps (``maps = "float32"``)."""
+        with Run(folder) as run:
+            evaluation = run.evaluation(pictured=len(run.images))
+        if len(evaluation.pictured) < len(evaluation):
+            raise InputError(
+                f"{folder} lacks the maps of {len(evaluation) - len(evaluation.pictured)} of {len(evaluation)} images: a method "
+                f"failed on them, or the pictures were moved. See {folder / 'report.html'}, then use another --out"
+            )
+        return cls(Setup(study=study, device=device).net(), asked_for(evaluation, study))
+
+    @property
+    def images(self) -> Tensor:
+        return self.evaluation.images.to(self.classifier.device)
+
+    @property
+    def labels(self) -> Tensor:
+        return self.evaluation.labels.to(self.classifier.device)
+
+    def maps(self, row: str) -> Tensor:
+        """Maps ``(N, L, *positions)`` of one method for all images and labels."""
+        return self.evaluation.maps_of(self.evaluation[row]).to(self.classifier.device, torch.float32)
+
+    def judged(
+        self,
+        row: str,
+        games: Mapping[Game, ReadyGame] | None = None,
+        *,
+        images: slice = slice(None),
+        labels: int | None = None,
+    ) -> Judged:
+        """What a metric is given: one method's maps of some images, for their first so many labels."""
+        return Judged(
+            self.classifier.frozen(),
+            self.images[images],
+            self.labels[images, :labels],
+            self.maps(row)[images, :labels],
+            seed=self.seed,
+            games=games or {},
+        )
+
+    @property
+    def seed(self) -> int:
+        return int(str(self.evaluation.settings["seed"]))
+
+    def about(self) -> str:
+        """What figures of the maps depend on, as a sentence for their captions."""
+        return evaluation_settings(shared(self.evaluation), thresholds=False)

@@ -1,0 +1,111 @@
+"""The experiment ``curves``: the net's probability while the pixels of learned masks are shown, with several fills.
+
+The masks are those of a study of the top two labels, and the insertion game is played on them again as metrics of the study
+play it. The figure has the mean curves, the table the areas under them: large for the top label is complete, small for the
+second one is sound.
+
+[settings.lines]                # rows of the study from the least regularised on, and what the figure calls them
+"TV 0" = "0"
+"TV .1" = ".1"
+
+[settings.panels]               # what the figure calls a fill, and the study's metric of the insertion game with it
+gray = "insertion, gray"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from proofmap.metrics.areas import GameMetric
+from proofmap.metrics.curves import Curves
+from proofmap.report.figures.learned import TVCurves, panels_by_fill
+from proofmap.reproduce import judged
+from proofmap.reproduce.claims import compared
+from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
+from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.stored import Stored
+from proofmap.results.compare import signed
+from proofmap.results.statistics import mean_score
+from proofmap.results.tables import number
+from proofmap.study import Study
+
+Found = Mapping[str, Mapping[str, Curves]]
+"""Curves ``(N, 2)`` by fill and row."""
+LABELS = ("top label", "second label")
+
+
+def run(job: Job) -> Outcome:
+    """Learn the masks, as a study; then play the game with each fill."""
+    outcome, study = judged.run(job), study_of(job)
+    stored = Stored.open(job.folder, study, job.device)
+    found = played(stored, study, job.settings["lines"], job.settings["panels"])
+    return replace(
+        outcome,
+        tables=(areas_table(stored, found), *outcome.tables),
+        claims=(*area_claims(found), *outcome.claims),
+        figures=(figure(stored, found, job.settings["lines"]), *outcome.named_figures.values()),
+    )
+
+
+def played(stored: Stored, study: Study, rows: Sequence[str], panels: Mapping[str, str]) -> Found:
+    """The games of these metrics on the maps of these rows."""
+    metrics = study.named_metrics()
+    found: dict[str, dict[str, Curves]] = {}
+    for fill, name in panels.items():
+        metric = metrics[name]
+        assert isinstance(metric, GameMetric), "the recipe names a metric of the insertion game"
+        game = metric.game.prepare(stored.classifier.frozen())
+        found[fill] = {row: stored.judged(row, {metric.game: game}).play(metric.game) for row in rows}
+    return found
+
+
+def areas_table(stored: Stored, found: Found) -> Table:
+    """The area under the curve of each label, with each fill."""
+    columns = [(place, fill) for place in range(len(LABELS)) for fill in found]
+    rows, records = [], []
+    for row in next(iter(found.values())):
+        cells = []
+        for place, fill in columns:
+            score = mean_score(
+                f"{LABELS[place]}, {fill}", found[fill][row].auc[:, place].cpu(), higher_is_better=place == 0
+            )
+            cells.append(f"{number(score.value)} [{number(score.low)}, {number(score.high)}]")
+            numbers = {"value": score.value, "low": score.low, "high": score.high, "n": score.n}
+            records.append({"method": row, "score": score.name, **numbers})
+        rows.append((row, *cells))
+    title = f"Areas under the curves, {len(stored.evaluation)} images"
+    header = ("method", *(f"{LABELS[place]}, {fill}" for place, fill in columns))
+    return Table(title, header, tuple(rows), tuple(records))
+
+
+def area_claims(found: Found) -> Iterator[Claim]:
+    """What the paper says of the curves, of the most regularised row beside the least."""
+    for fill, lines in found.items():
+        names = list(lines)
+        first, last = names[0], names[-1]
+        down = (lines[first].auc - lines[last].auc).cpu()
+        yield compared(
+            f"total variation makes it harder to find a mask for the second label, {fill} behind",
+            down[:, 1],
+            f"its area falls from {first} to {last} by",
+        )
+        yield compared(
+            f"it costs the top label less than it takes from the second, {fill} behind",
+            down[:, 1] - down[:, 0],
+            f"the top label's area changes by {signed(-float(down[:, 0].mean()))}, and the second's falls more, by",
+        )
+    if len(found) > 1:
+        (one, lines), (other, others) = list(found.items())[:2]
+        for row in lines:
+            yield compared(
+                f"{other} behind is more pessimistic than {one} ({row})",
+                (lines[row].auc - others[row].auc)[:, 0].cpu(),
+                "the top label's area is smaller by",
+            )
+
+
+def figure(stored: Stored, found: Found, lines: Mapping[str, str]) -> TVCurves:
+    """The paper's figure: a row per label, a panel per fill."""
+    named = {fill: {lines[row]: curves for row, curves in own.items()} for fill, own in found.items()}
+    return TVCurves(panels_by_fill(named), stored.about(), stored.classifier.inputs.position_noun)

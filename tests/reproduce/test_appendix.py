@@ -1,0 +1,216 @@
+"""The recipes of the appendix: CIFAR-10, CIFAR-100 and ImageNet, each on tiny data, and what they add to the frame."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.metrics.saliency.box import SaliencyMetric
+from proofmap.reproduce import Recipe, artifacts, recipe_names, reproduce
+from proofmap.reproduce.claims import compared
+from proofmap.reproduce.holdout import NAME, with_saliency_metric
+from proofmap.reproduce.outcome import Job
+from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.stored import Stored
+from tests.command import run as command
+from tests.reproduce.small_world import APPENDIX, small_data, small_nets
+
+FIGURES = {
+    "artifacts": ["artifact"],
+    "curves": ["tv-curves"],
+    "tv": ["curves"],
+    "imagenet": ["curves", "mask-grid", "mask-grid-wrong"],
+}
+
+
+@pytest.fixture(autouse=True)
+def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("proofmap.report.figures.drawing.DPI", 40)
+    small_nets(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.mark.parametrize("name", APPENDIX)
+def test_every_recipe_of_the_appendix_runs_quickly(
+    name: str, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)  # a second each
+    if name not in ("cifar10-artifacts", "cifar10-curves"):  # the others' figures are drawn elsewhere
+        monkeypatch.setattr("proofmap.reproduce.run.draw", lambda _, path: path)
+    found = reproduce(name, tmp_path / "out", data=data, quick=True)
+    told = json.loads((tmp_path / "out" / "paper.json").read_text())
+    assert told["numbers"] and told["variant"] in ("resnet56", "efficientnet-lite0")
+    assert any("in place of the paper's" in note for note in found.outcome.notes)
+    figures = list(found.outcome.named_figures)
+    assert figures == FIGURES.get(name.rpartition("-")[2], [])
+    if name in ("cifar10-artifacts", "cifar10-curves"):
+        assert (tmp_path / "out" / f"{figures[0]}.png").exists()
+    settings = found.recipe.settings
+    for row, cells in settings.get("paper", {}).items():
+        for metric, printed in cells.items():
+            (number,) = (
+                n
+                for n in told["numbers"]
+                if (n.get("method"), n.get("score")) == (row, metric) and "paper" in n
+            )
+            assert number["paper"] == printed and number["n"] >= 2
+    statements = [claim.statement for claim in found.outcome.claims]
+    assert all(entry["says"] in statements for entry in settings.get("orderings", ()))
+
+
+# ---- maps of another recipe ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    """A run of ``cifar10-tv``."""
+    with pytest.MonkeyPatch.context() as patch:
+        small_nets(patch)
+        patch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)
+        patch.setattr("proofmap.reproduce.run.draw", lambda _, path: path)
+        folder = tmp_path_factory.mktemp("runs") / "tv"
+        reproduce("cifar10-tv", folder, data=data, quick=True)
+    return folder
+
+
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No page and no figures; and an error where a mask is learned."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a mask is learned again")
+
+    monkeypatch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)
+    monkeypatch.setattr("proofmap.reproduce.run.draw", lambda _, path: path)
+    monkeypatch.setattr("proofmap.methods.masks.learned.ReadyLearnedMask.compute", refuse)
+
+
+def test_masks_of_another_recipe_are_not_learned_again(
+    tmp_path: Path, data: Path, learned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _quick(monkeypatch)
+    before = {path.name: path.read_bytes() for path in learned.iterdir() if path.is_file()}
+    found = reproduce("cifar10-curves", tmp_path / "out", data=data, quick=True, start=learned)
+    rows, scores = zip(*((n["method"], n["score"]) for n in found.outcome.tables[1].records), strict=True)
+    assert list(dict.fromkeys(rows)) == ["TV 0", "TV .001", "TV .01", "TV .1"]  # not the others of the run
+    assert set(scores) == {"insertion, gray", "insertion, random image"}
+    assert before == {path.name: path.read_bytes() for path in learned.iterdir() if path.is_file()}
+    areas = {(n["method"], n["score"]): n["value"] for n in found.outcome.tables[0].records}
+    for record in found.outcome.tables[1].records:  # the curves are those of the study's metrics
+        fill = str(record["score"]).removeprefix("insertion, ")
+        assert areas[record["method"], f"top label, {fill}"] == pytest.approx(record["value"], abs=1e-6)
+
+
+def test_a_run_of_other_labels_is_refused_and_nothing_is_left(
+    tmp_path: Path,
+    data: Path,
+    learned: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ("reproduce", "cifar10-range", "--quick", "--data", str(data), "-q", "--from")
+    assert command(monkeypatch, *asked, str(learned)) == 2
+    told = capsys.readouterr().err
+    assert "cannot begin with" in told and "labels" in told and "Leave out --from" in told
+    assert command(monkeypatch, *asked, str(tmp_path)) == 2
+    assert command(monkeypatch, "reproduce", "desk", "--from", str(learned)) == 2
+    assert not list(tmp_path.iterdir())
+
+
+# ---- what is read off the maps ---------------------------------------------------------------------------------
+
+
+def _stored(name: str, folder: Path, data: Path) -> Stored:
+    recipe = Recipe.named(name).with_variant(data)
+    study = study_of(Job(recipe, recipe.chosen(data=data, quick=True), folder))
+    return Stored.open(folder, study, None)
+
+
+def test_the_saliency_metric_is_tuned_on_images_that_it_does_not_count(learned: Path, data: Path) -> None:
+    stored = _stored("cifar10-tv", learned, data)
+    evaluation, notes = with_saliency_metric(stored, holdout=100)
+    assert "chosen on 1 image that it does not count" in notes[0]
+    for result in evaluation.results[:2]:
+        values = {
+            delta: SaliencyMetric(delta=delta)(stored.judged(result.name))
+            for delta in [round(0.2 * k, 1) for k in range(26)]
+        }
+        best = min(values, key=lambda delta: float(values[delta][0]))
+        assert f"{best:g} for {result.name}" in notes[0]
+        score = result.score(NAME)
+        assert score.n == 1 and score.value == pytest.approx(float(values[best][1]), abs=1e-5)
+        assert result.values[NAME].isnan().tolist() == [True, False]
+
+
+def test_what_masked_images_make_the_net_see_is_what_a_plain_loop_finds(learned: Path, data: Path) -> None:
+    stored = _stored("cifar10-tv", learned, data)
+    found = artifacts.measured(stored, "TV 0")
+    net, gray = stored.classifier, torch.tensor(stored.classifier.mean)[:, None, None]
+    for i in range(2):
+        for j in range(2):
+            mask, label = stored.maps("TV 0")[i, j], int(stored.labels[i, j])
+            p = net.probabilities((mask * stored.images[i] + (1 - mask) * gray)[None])[0]
+            assert float(found["f on x~"][i, j]) == pytest.approx(float(p[label]), abs=1e-5)
+            assert bool(found["first"][i, j]) == (int(p.argmax()) == label)
+            assert float(found["area"][i, j]) == pytest.approx(float(mask.mean()), abs=1e-5)
+            whole = net.probabilities(stored.images[i : i + 1])[0, label]
+            assert float(found["f"][i, j]) == pytest.approx(float(whole), abs=1e-5)
+
+
+def test_a_mean_of_differences_decides_or_does_not() -> None:
+    above = torch.tensor([0.1, 0.2, 0.3, 0.2]).repeat(2)
+    assert [compared("s", d, "by").verdict for d in (above, -above, above - 0.2)] == [
+        "reproduced",
+        "contradicted",
+        "undecided",
+    ]
+    assert compared("s", above[:5], "by").verdict == "undecided"  # as few images could do so by chance
+    assert compared("s", above[:4], "by").found == "by +.200 [+.125, +.275], n = 4"
+
+
+# ---- the recipes' files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [n for n in APPENDIX if n.startswith("cifar")])
+def test_recipes_of_one_data_name_nothing_of_the_other(name: str) -> None:
+    recipe = Recipe.named(name)
+    data, other = ("cifar100", "cifar10:") if name.startswith("cifar100") else ("cifar10", "cifar100")
+    for variant in recipe.variants:
+        settings = recipe.with_variant(Path("here"), variant.name).chosen(data=Path("here"))
+        assert f"{data}:here" in str(settings) and f"{data}-resnet" in str(settings)
+        assert other not in str(settings) and "{" not in settings["study"]["data"]
+    assert f"# ---- {data} ----" in recipe.text  # what it extends is in recipe.toml, too
+
+
+def test_without_data_the_message_says_what_to_supply_for_each_net(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as told:
+        reproduce("cifar100-metrics", tmp_path / "out", data=tmp_path)
+    for part in ("cifar-100-python: CIFAR-100", "cifar100_resnet164.pth", "cifar100_resnet56.safetensors"):
+        assert f"{tmp_path}/" in str(told.value) and part in str(told.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_short_variant_is_asked_for_by_name_and_costs_a_tenth() -> None:
+    recipe, at = Recipe.named("cifar10-tv"), Path("here")
+    passes = {}
+    for variant in ("resnet56", "resnet56-short"):
+        chosen = recipe.with_variant(at, variant)
+        methods = study_of(Job(chosen, chosen.chosen(data=at), Path("out"))).named_methods()
+        passes[variant] = {name: m.passes(1) for name, m in methods.items() if isinstance(m, pm.LearnedMask)}
+    assert passes["resnet56"]["TV .01"] == passes["resnet56"]["printed objective, TV 0"] == 20_000
+    assert passes["resnet56-short"]["TV .01"] == passes["resnet56-short"]["printed objective, TV 0"] == 2_000
+    assert passes["resnet56"]["fast, TV .1"] == passes["resnet56-short"]["fast, TV .1"] == 200
+
+
+def test_all_recipes_of_the_appendix_are_there() -> None:
+    assert set(APPENDIX) <= set(recipe_names())
