@@ -28,7 +28,7 @@ from proofmap.reproduce.claims import compared
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
-from proofmap.results.statistics import pooled_interval
+from proofmap.results.intervals import pooled_interval
 from proofmap.results.tables import number
 
 MEASURES = {

@@ -32,7 +32,8 @@ from proofmap.reproduce.outcome import Claim, Table, Verdict
 from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.compare import signed
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.paired import fewest_images, paired_intervals
+from proofmap.results.intervals import mean_interval, mean_intervals
+from proofmap.results.paired import fewest_images
 from proofmap.results.records import MethodResult
 from proofmap.results.tables import number
 
@@ -61,7 +62,7 @@ def claims_of(
 
 def compared(says: str, differences: Tensor, what: str) -> Claim:
     """A statement about differences ``(N,)``, one for each image: that their mean is above zero. Few images decide nothing."""
-    (low, high), n = paired_intervals(differences[:, None])[0].tolist(), int((~differences.isnan()).sum())
+    (low, high), n = mean_interval(differences), int((~differences.isnan()).sum())
     holds = None if n < fewest_images() else True if low > 0 else False if high < 0 else None
     mean = signed(float(differences.double().nanmean()))
     return Claim(says, holds, f"{what} {mean} [{signed(low)}, {signed(high)}], n = {n}")
@@ -82,7 +83,9 @@ class Pair:
 
     @property
     def verdict(self) -> Verdict:
-        """Reproduced where the whole interval lies above -margin, contradicted where it lies below."""
+        """Reproduced where the whole interval lies above -margin, contradicted where it lies below; few images decide nothing."""
+        if self.n < fewest_images():
+            return "undecided"
         if self.low > -self.margin:
             return "reproduced"
         return "contradicted" if self.high < -self.margin else "undecided"
@@ -129,7 +132,7 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
     if not columns:
         return []
     differences = torch.stack(columns, dim=1)
-    ends = iter(zip(columns, paired_intervals(differences).tolist(), strict=True))
+    ends = iter(zip(columns, mean_intervals(differences).tolist(), strict=True))
     return [
         Ordering(
             says,

@@ -29,8 +29,7 @@ from proofmap.report.figures.learned import masks_by_k
 from proofmap.reproduce.opened import Opened, opened
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table, Work
 from proofmap.results.compare import signed
-from proofmap.results.paired import paired_intervals
-from proofmap.results.statistics import bootstrap_interval
+from proofmap.results.intervals import mean_interval
 from proofmap.results.tables import number
 
 
@@ -154,7 +153,7 @@ def _claims(found: Mapping[int, Found], chance: Tensor, share: float) -> Iterato
 
 def _difference(a: Tensor, b: Tensor) -> tuple[float, float, float]:
     difference = (a - b).double()
-    low, high = paired_intervals(difference[:, None])[0].tolist()
+    low, high = mean_interval(difference)
     return float(difference.mean()), low, high
 
 
@@ -163,13 +162,13 @@ def _decided(low: float, high: float) -> bool | None:
 
 
 def _cell(values: Tensor) -> str:
-    low, high = bootstrap_interval(values)
+    low, high = mean_interval(values)
     mean = float(values.double().nanmean())
     return number(mean) if low != low else f"{number(mean)} [{number(low)}, {number(high)}]"
 
 
 def _record(row: str, score: str, values: Tensor) -> dict[str, object]:
-    low, high = bootstrap_interval(values)
+    low, high = mean_interval(values)
     n = int((~values.isnan()).sum())
     return {
         "method": row,

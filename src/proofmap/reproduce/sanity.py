@@ -29,9 +29,8 @@ from proofmap.report.figures.sanity import sanity_figure
 from proofmap.reproduce.opened import Opened, opened
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table, Work
 from proofmap.results.compare import signed
-from proofmap.results.paired import paired_intervals
+from proofmap.results.intervals import mean_interval
 from proofmap.results.randomisation import BAR, SanityChecks
-from proofmap.results.statistics import bootstrap_interval
 from proofmap.results.tables import number
 
 SHARE = 0.3
@@ -118,7 +117,7 @@ def _roughness(maps: Maps) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
 
 def _rise(before: Tensor, after: Tensor) -> tuple[float, float, float]:
     difference = after - before
-    low, high = paired_intervals(difference[:, None])[0].tolist()
+    low, high = mean_interval(difference)
     return float(difference.mean()), low, high
 
 
@@ -127,7 +126,7 @@ def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> Table:
     for row, both in rough.items():
         cells = []
         for when, values in zip(("trained", "drawn anew"), both, strict=True):
-            low, high = bootstrap_interval(values)
+            low, high = mean_interval(values)
             cells.append(f"{number(float(values.mean()))} [{number(low)}, {number(high)}]")
             told = {"value": float(values.mean()), "low": low, "high": high, "n": len(values)}
             records.append({"method": row, "layers": when, "score": "roughness", **told})
