@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
-from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -66,16 +67,17 @@ class Images(Fill):
         from proofmap.data import distractors  # when it is first needed: datasets take a while to import
 
         inputs, device = classifier.inputs, classifier.device
-        made = _MADE.get((self, inputs, device))
-        if made is not None:
-            return made
+        shared = _SHARED.get()
+        if shared is not None and (self, inputs, device) in shared:
+            return shared[self, inputs, device]
         pool = self._pool(inputs)
         digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
         told = distractors.words(pool, self.source, inputs.noun)
         made = ReadyImages(
             self, inputs, pool.pictures.to(device), pool.marks.to(device), digest.hexdigest(), told
         )
-        _MADE[self, inputs, device] = made
+        if shared is not None:
+            shared[self, inputs, device] = made
         return made
 
     def _pool(self, inputs: Inputs) -> Pool:
@@ -165,8 +167,20 @@ class ReadyImages(ReadyFill):
         return {**self.fill.settings(), "pool": self.told, "digest": self.digest}
 
 
-_MADE: WeakValueDictionary[tuple[Images, Inputs, torch.device], ReadyImages] = WeakValueDictionary()
-"""Pools in use: methods and metrics that draw from equal ones share one, which takes seconds to make."""
+_SHARED: ContextVar[dict[tuple[Images, Inputs, torch.device], ReadyImages] | None] = ContextVar(
+    "pools", default=None
+)
+
+
+@contextmanager
+def shared_pools() -> Iterator[None]:
+    """Within this, equal pools are made once, which takes seconds, and shared; inside another such, with that one."""
+    token = None if _SHARED.get() is not None else _SHARED.set({})
+    try:
+        yield
+    finally:
+        if token is not None:
+            _SHARED.reset(token)
 
 
 def names_no_pool(plugin: Plugin) -> bool:

@@ -25,6 +25,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import check_output, write_text, written_together
 from proofmap.core.progress import Progress, Silent
+from proofmap.fills.images import shared_pools
 from proofmap.report.figures import draw
 from proofmap.reproduce.experiments import EXPERIMENTS, WITHOUT_IMAGES
 from proofmap.reproduce.outcome import Effort, Job, Outcome
@@ -95,7 +96,8 @@ def reproduce(
         watchers=watchers,
         command=command,
     )
-    outcome = EXPERIMENTS[recipe.experiment](job)
+    with shared_pools():
+        outcome = EXPERIMENTS[recipe.experiment](job)
     first = [note for note in (QUICK if quick else "", recipe.variant_note(Path(data))) if note]
     outcome = replace(outcome, notes=(*first, *outcome.notes))
     machine = environment(torch.device(device or "cpu"))

@@ -20,7 +20,7 @@ from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_record, record_of
 from proofmap.data.specs import open_data, rebuild_dataset
 from proofmap.fills import names_no_pool, with_pool
-from proofmap.fills.images import OWN
+from proofmap.fills.images import OWN, shared_pools
 from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics, split_metrics
 from proofmap.models import load_classifier
@@ -82,8 +82,9 @@ class Setup:
             source = OWN if found is None else found
             named = {name: with_pool(method, source) for name, method in named.items()}
             per_image = {name: with_pool(metric, source) for name, metric in per_image.items()}
-        methods = {name: method.prepare(classifier) for name, method in named.items()}
-        metrics = dict(zip(per_image, prepare_metrics(per_image.values(), classifier), strict=True))
+        with shared_pools():
+            methods = {name: method.prepare(classifier) for name, method in named.items()}
+            metrics = dict(zip(per_image, prepare_metrics(per_image.values(), classifier), strict=True))
         return Ready(classifier, dataset, methods, metrics, pinned, of_runs)
 
     def _dataset(self) -> Dataset:
