@@ -220,7 +220,7 @@ def test_one_contradicted_pair_contradicts_the_statement_and_is_named() -> None:
 
 
 def test_thresholds_stand_side_by_side_with_the_printed_number_and_the_nearest_is_told() -> None:
-    values = {"deletion": [0.1, 0.3], "soundness, a": [0.2, 0.4], "soundness, b": [0.8, 0.9]}
+    values = {"deletion": [0.1, 0.3], "soundness, a": [0.3, 0.3], "soundness, b": [0.85, 0.85]}
     found = made_up_evaluation({"ours": values})
     pairs = {"a": {"e1": 0.01, "e2": 0.001}, "b": {"e1": 0.1, "e2": 0.1}}
     entry = {"says": "ours is as good as itself", "metric": "soundness", "better": ["ours"], "than": ["ours"]}
@@ -230,7 +230,7 @@ def test_thresholds_stand_side_by_side_with_the_printed_number_and_the_nearest_i
     other, soundness = score_tables(found, settings)
     assert other.header == ("method", "deletion") and other.rows[0][1].endswith("(paper .50)")
     assert soundness.header == ("method", "a, e2 = 0.001", "b, e2 = 0.1")
-    assert soundness.rows[0][1:] == (".30 [.20, .40] (paper .84)", ".85 [.80, .90] (paper .84)")
+    assert soundness.rows[0][1:] == (".30 [.30, .30] (paper .84)", ".85 [.85, .85] (paper .84)")
     table = epsilon_table(found, settings)
     assert table is not None and table.rows == (("a", "0.01", "0.001", ".54"), ("b", "0.1", "0.1", ".01"))
     claims = list(claims_of(found, settings, orderings_of(found, settings)))
