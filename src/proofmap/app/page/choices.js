@@ -46,7 +46,10 @@ export class Choices {
   tidy() {
     const used = this.rows.filter(({ select }) => select.value).length;
     if (used === this.rows.length && used < this.most) this.addRow("");
-    this.rows.forEach(({ node, select }, place) => { node.hidden = place > used && !select.value; });
+    this.rows.forEach(({ node, select, settings }, place) => {
+      node.hidden = place > used && !select.value;
+      settings.hidden = !select.value;
+    });
     const first = this.rows.filter(({ select }) => select.value).map(({ select }) => select.value);
     const about = (name) => this.about.methods.find((method) => method.name === name);
     byId("method-words").replaceChildren(...first.map((name) => {

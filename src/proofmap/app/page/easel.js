@@ -42,7 +42,7 @@ export class Easel {
     return document.querySelector("[name=tool]:checked").value === "erase";
   }
 
-  /** The radius in pixels of the net: the tool's size is its width in thousandths of the photo's longer side, times five. */
+  /** The radius in pixels of the net; the tool's size is its width, where the photo's longer side is 200. */
   get radius() {
     return (Number(byId("size").value) / 200) * Math.max(this.photo.size.width, this.photo.size.height) / 2 + 0.5;
   }
@@ -102,6 +102,8 @@ export class Easel {
     this.place = [inside(from[0] + right * far, width), inside(from[1] + down * far, height)];
     if (this.held) this.stroke(from, this.place);
     else this.draw();
+    const where = (value, most) => `${Math.round((100 * value) / most)} %`;
+    byId("brush-place").textContent = `${where(this.place[0], width)} from the left, ${where(this.place[1], height)} from the top`;
   }
 
   switchTool() {

@@ -34,7 +34,10 @@ class Page {
     this.follower = new Follower({
       told: (answer) => this.hear(answer),
       lost: () => this.offerAgain(),
-      silent: (problem) => this.notice(`${problem.message} This page goes on when it does.`),
+      silent: (problem) => {
+        this.unheard = true;
+        this.notice(`${problem.message} This page goes on when it does.`);
+      },
     });
     setUpPhotos(about, (source) => this.tried(() => this.take(source)), (words) => this.notice(words));
     byId("fill").addEventListener("change", () => this.tried(() => this.changeFill()));
@@ -74,52 +77,69 @@ class Page {
   async take(source) {
     this.leaveJob();
     byId("photo-words").textContent = "Reading the photo …";
+    this.newest = source;
+    let photo;
     try {
-      this.photo = await Photo.sent(source);
+      photo = await Photo.sent(source);
     } finally {
-      byId("photo-words").textContent = "";
+      byId("photo-words").textContent = this.photo?.name ?? "";
     }
-    await this.show();
-    await this.run();
+    if (this.newest !== source) return; // another one came meanwhile
+    this.photo = photo;
+    if (await this.show()) await this.run();
   }
 
-  /** A photo with the choices as they are; `labels` are those to prove, otherwise the first ones and a wrong one. */
+  /** The photo with the choices as they are; `labels` are those to prove, otherwise the first ones and a wrong one.
+   *
+   * Answers whether it is still the photo and the net that are wanted.
+   */
   async show(labels = null) {
     const { photo } = this;
     const { net } = this.choices;
     this.labels.search.net = net;
-    byId("photo-words").textContent = photo.name;
+    const wanted = () => photo === this.photo && net === this.choices.net;
+    byId("photo-words").textContent = `${photo.name}: asking the net …`;
     document.body.classList.add("has-photo");
     const beliefs = photo.beliefs(net, labels ?? []).then((told) => {
+      if (!wanted()) return;
       this.labels.show(told, labels);
+      byId("photo-words").textContent = photo.name;
       for (const id of ["believed", "choices"]) byId(id).hidden = false;
     });
-    await Promise.all([beliefs, this.loadPictures(photo, net)]);
-    this.startDuel();
+    const [, pictures] = await Promise.all([beliefs, this.loadPictures(photo, net)]);
+    if (!wanted()) return false;
+    this.place(pictures);
+    return true;
   }
 
   /** What the net sees and what hides it, as pixels. */
   async loadPictures(photo, net) {
     const [image, fill] = await Promise.all([photo.view(net), photo.fill(net, this.choices.fill)]);
     const size = { width: image.naturalWidth, height: image.naturalHeight };
-    this.pictures = { image, size, view: pixelsOf(image, size), fill: pixelsOf(fill, size) };
+    return { image, size, view: pixelsOf(image, size), fill: pixelsOf(fill, size) };
+  }
+
+  /** Show the pictures, and paint on them. */
+  place(pictures) {
+    this.pictures = pictures;
     const canvas = byId("view");
-    Object.assign(canvas, size);
-    canvas.getContext("2d").drawImage(image, 0, 0);
+    Object.assign(canvas, pictures.size);
+    canvas.getContext("2d").drawImage(pictures.image, 0, 0);
     canvas.hidden = false;
+    this.startDuel();
   }
 
   async changeNet() {
     if (!this.photo) return;
     this.leaveJob();
-    await this.show();
-    await this.run();
+    if (await this.show()) await this.run();
   }
 
   async changeFill() {
-    if (!this.photo) return;
-    await this.loadPictures(this.photo, this.choices.net);
-    this.startDuel();
+    const { photo } = this;
+    const { net, fill } = this.choices;
+    const pictures = photo && await this.loadPictures(photo, net);
+    if (photo && photo === this.photo && net === this.choices.net && fill === this.choices.fill) this.place(pictures);
   }
 
   startDuel() {
@@ -169,7 +189,8 @@ class Page {
 
   /** What the server says of the job. */
   async hear(answer) {
-    this.notice("");
+    if (this.unheard) this.notice("");
+    this.unheard = false;
     const { state, events } = answer;
     const open = state === "waiting" || state === "running";
     if (state !== this.state || state === "waiting") byId("state").textContent = stateWords(answer);
@@ -183,9 +204,11 @@ class Page {
     }
     this.state = state;
     for (const event of events) await this.proofs.hear(event);
+    if (this.job !== answer.job) return;
     if (events.some(({ kind }) => kind === "scored")) this.startDuel();
     if (state === "done") this.offerFiles(answer);
-    if (!open || !(Date.now() - this.queued < 1500)) {
+    else if (!open) this.proofs.giveUp();
+    if (!open || (!document.hidden && !(Date.now() - this.queued < 1500))) {
       this.queued = Date.now();
       await this.queue.refresh(this.job);
     }
@@ -213,8 +236,7 @@ class Page {
     const { request, photo_name: name } = told;
     this.choices.set(request);
     this.photo = new Photo({ photo: request.photo, name }, recall(job)?.source ?? null);
-    await this.show(request.labels);
-    this.begin(job, request);
+    if (await this.show(request.labels)) this.begin(job, request);
   }
 
   /** The server does not know the job: it was restarted, or the job is too old. */
@@ -231,8 +253,7 @@ class Page {
   async again({ request, source }) {
     this.choices.set(request);
     this.photo = await Photo.sent(source);
-    await this.show(request.labels);
-    await this.run();
+    if (await this.show(request.labels)) await this.run();
   }
 }
 

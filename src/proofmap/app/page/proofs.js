@@ -138,6 +138,11 @@ export class Proofs {
     this.follow();
   }
 
+  /** The job is over, and these maps will not come. */
+  giveUp() {
+    for (const cell of this.cells.flat()) if (!cell.scores) cell.reading.textContent = "not finished";
+  }
+
   get scored() {
     return this.cells.flat().filter(({ scores }) => scores);
   }
