@@ -36,7 +36,7 @@ async function asked(path, options) {
 export const get = (path, query) => asked(address(path, query));
 export const remove = (path) => asked(path, { method: "DELETE" });
 export const send = (path, blob) =>
-  asked(path, { method: "POST", body: blob, headers: { "Content-Type": blob.type || "image/unknown" } });
+  asked(address(path, { name: blob.name }), { method: "POST", body: blob, headers: { "Content-Type": blob.type || "image/unknown" } });
 export const post = (path, value) =>
   asked(path, { method: "POST", body: JSON.stringify(value), headers: { "Content-Type": "application/json" } });
 

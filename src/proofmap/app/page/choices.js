@@ -2,6 +2,12 @@
 
 import { byId, make } from "./shared.js";
 
+/** Choose a value; one that another program asked for may be none of the list. */
+function choose(select, value) {
+  if (![...select.options].some((option) => option.value === value)) select.append(make("option", { value }, value));
+  select.value = value;
+}
+
 export class Choices {
   constructor(about, { changedNet, run }) {
     this.about = about;
@@ -34,8 +40,8 @@ export class Choices {
   }
 
   set({ net, methods, fill }) {
-    byId("net").value = net;
-    byId("fill").value = fill;
+    choose(byId("net"), net);
+    choose(byId("fill"), fill);
     this.rows = [];
     byId("methods").replaceChildren();
     for (const method of methods.slice(0, this.most)) this.addRow(method);
@@ -62,7 +68,8 @@ export class Choices {
 
   addRow(method) {
     const place = this.rows.length;
-    const [name, ...rest] = method.split(":");
+    const listed = this.about.methods.some((m) => m.name === method);
+    const [name, ...rest] = listed ? [method] : method.split(":");
     const families = Map.groupBy
       ? Map.groupBy(this.about.methods, ({ family }) => family)
       : this.about.methods.reduce((all, m) => all.set(m.family, [...(all.get(m.family) ?? []), m]), new Map());
@@ -71,8 +78,7 @@ export class Choices {
       ...(place ? [make("option", { value: "" }, "none")] : []),
       ...[...families].map(([family, members]) => make("optgroup", { label: family },
         ...members.map((m) => make("option", { value: m.name, title: m.about }, m.live ? `${m.name} · live` : m.name)))));
-    if (name && !this.about.methods.some((m) => m.name === name)) select.append(make("option", { value: name }, name));
-    select.value = name;
+    choose(select, name);
     const settings = make("input", {
       type: "text", "aria-label": `Settings of the ${which.toLowerCase()}`, placeholder: "settings, such as steps=100", autocomplete: "off", spellcheck: "false",
     });

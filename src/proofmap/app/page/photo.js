@@ -13,7 +13,7 @@ export class Photo {
 
   static async sent(source) {
     const told = source.sample ? await post("api/photos", { sample: source.sample }) : await send("api/photos", source.blob);
-    return new Photo({ ...told, name: source.sample ?? source.blob.name ?? told.name }, source);
+    return new Photo(told, source);
   }
 
   /** Do something with the photo; a server that was restarted is given it once more. */
