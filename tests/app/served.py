@@ -20,7 +20,8 @@ from proofmap.app.security import Access
 from proofmap.app.server import Server, create_app
 from proofmap.classifier import Classifier
 
-SAMPLE_NAMES = "astronaut", "rocket"
+METHOD = "learned-mask:steps=20,fill=gray"
+"""Quick, and watched."""
 
 
 class Served:
@@ -35,7 +36,8 @@ class Served:
             Choices(),
             access=Access("127.0.0.1", self.port),
         )
-        server_module.DEFAULT_METHOD = "belief-mask:steps=60"
+        self.server.nets.warm = lambda photo, name: None  # type: ignore[method-assign]  # no random images here
+        server_module.DEFAULT_METHOD = METHOD
         self.held = threading.Event()
         self.server.worker.between = self._between(self.server.worker.between)  # type: ignore[method-assign]
         config = uvicorn.Config(create_app(self.server), log_level="error", timeout_graceful_shutdown=1)
@@ -53,7 +55,7 @@ class Served:
         return [self.server.jobs[summary.job] for summary in reversed(self.server.jobs.summaries())]
 
     def hold(self) -> None:
-        """Jobs wait after their third step; what is asked meanwhile is answered, and whoever is cancelled stops."""
+        """Jobs wait when they have shown a map; what is asked meanwhile is answered, and whoever is cancelled stops."""
         self.held.set()
 
     def release(self) -> None:
@@ -66,18 +68,21 @@ class Served:
         self.socket.close()
 
     def _between(self, answered: Any) -> Any:
-        steps = 0
+        pause = threading.Event()
 
         def between() -> None:
-            nonlocal steps
-            steps += 1
             answered()
-            pause = threading.Event()
-            while self.held.is_set() and steps > 30 and not any(job.stop for job in self.jobs if job.state == "running"):
+            while self.held.is_set() and any(map(_half_way, self.jobs)):
                 answered()
                 pause.wait(0.005)
 
         return between
+
+
+def _half_way(job: Job) -> bool:
+    """Whether a job runs, is wanted, and has shown a map."""
+    events, _ = job.events(0)
+    return job.state == "running" and not job.stop and any(event.kind == "map" for event in events)
 
 
 def png(pixels: Tensor) -> bytes:

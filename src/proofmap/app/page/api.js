@@ -15,9 +15,10 @@ export class Silent extends Error {
   }
 }
 
-/** The address of a route with its query; undefined values are left out. */
+/** The address of a route with its query; undefined values are left out, a list is named again for each of its values. */
 export function address(path, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined);
+  const given = Object.entries(query).filter(([, value]) => value !== undefined)
+    .flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
   return given.length ? `${path}?${new URLSearchParams(given)}` : path;
 }
 

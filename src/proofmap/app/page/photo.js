@@ -36,8 +36,7 @@ export class Photo {
   }
 
   beliefs(net, labels = []) {
-    const more = labels.length ? labels.join(",") : undefined;
-    return this.kept(() => get(`api/photos/${this.id}/beliefs`, { net, number: 10, labels: more }));
+    return this.kept(() => get(`api/photos/${this.id}/beliefs`, { net, number: 10, labels }));
   }
 }
 
