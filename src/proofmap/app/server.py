@@ -293,7 +293,9 @@ def _add_jobs(app: FastAPI, server: Server) -> None:
     async def paint(asked: PaintAsked) -> answers.PaintAnswer:
         """What the net says when only the painted pixels are shown, and what the machine's proofs of that size say."""
         photo, fill = server.photos[asked.photo], choices.fill(asked.fill)
-        job = None if asked.job is None else jobs.find(asked.job)  # the net answers also when the maps are gone
+        job = (
+            None if asked.job is None else jobs.find(asked.job)
+        )  # the net answers also when the maps are gone
         if job is not None and (job.asked.photo, job.asked.net) != (asked.photo, asked.net):
             raise InputError("that job is about another photo or net")
         return await server.ask(partial(painted, server.nets, asked, photo, fill, job))
