@@ -181,7 +181,7 @@ def test_maps_appear_while_they_are_learned_and_painting_is_answered_meanwhile(
     page.locator("#canvas").click()
     page.locator("#painted-share").filter(has_not_text="0 %").wait_for()
     assert masks[-1].any() and served.jobs[0].state == "running"
-    assert "Find the proofs" in page.inner_text("#duel")
+    assert "still looking" in page.inner_text("#duel")
     served.release()
     wait_done(page)
     assert page.inner_text("#state").startswith("Done")

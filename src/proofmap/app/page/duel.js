@@ -20,10 +20,10 @@ export class Duel {
   }
 
   /** Play on a photo for these labels, against the maps of a job, if there are any. */
-  begin(source, photo, { net, fill, labels, job = null, methods = [] }) {
+  begin(source, photo, { net, fill, labels, job, methods, searching }) {
     const keep = this.source === source && this.photo?.image === photo.image;
     const target = keep ? Number(byId("target").value) : null;
-    Object.assign(this, { source, photo, net, fill, labels, job, methods });
+    Object.assign(this, { source, photo, net, fill, labels, job, methods, searching });
     byId("target").replaceChildren(...labels.map(({ label, name }) => make("option", { value: label }, name)));
     if (labels.some(({ label }) => label === target)) byId("target").value = target;
     if (!keep) this.answer = null;
@@ -71,7 +71,8 @@ export class Duel {
     const machine = this.machine(target);
     const method = machine ? this.methods[machine.method] : "the machine";
     const n = this.easel.mask.length;
-    byId("duel").textContent = duel({ name: whole.name, f: whole.f, you, machine: machine?.f ?? null, method, share });
+    const { searching } = this;
+    byId("duel").textContent = duel({ name: whole.name, f: whole.f, you, machine: machine?.f ?? null, method, share, searching });
     byId("painted-share").textContent = `You show ${percent(share)}: ${Math.round(share * n).toLocaleString("en")} of ${counted(n, "pixel")}.`;
     byId("sides").replaceChildren(
       side("you", you), ...(machine ? [side(method, machine.f)] : []), side("the whole photo", whole.f));

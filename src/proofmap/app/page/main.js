@@ -13,6 +13,7 @@ import { byId, make, setUpCopy, setUpTheme } from "./shared.js";
 import { progressWords, stateWords } from "./words.js";
 
 const FILES = [["sheet.png", "Sheet of pictures"], ["page.html", "Page"], ["maps.npz", "Maps (npz)"], ["maps.safetensors", "Maps (safetensors)"]];
+const OPEN = new Set(["waiting", "running"]);
 
 class Page {
   constructor(about) {
@@ -91,40 +92,47 @@ class Page {
 
   /** The photo with the choices as they are; `labels` are those to prove, otherwise the first ones and a wrong one.
    *
-   * Answers whether it is still the photo and the net that are wanted.
+   * Answers, as soon as the labels are there, whether it is still the photo and the net that are wanted; the pictures may
+   * come later: `placed` is kept then.
    */
   async show(labels = null) {
     const { photo } = this;
     const { net } = this.choices;
     this.labels.search.net = net;
-    const wanted = () => photo === this.photo && net === this.choices.net;
+    this.labels.show({ labels: [] });
+    byId("proofs").hidden = byId("paint").hidden = true;
     byId("photo-words").textContent = `${photo.name}: asking the net …`;
-    document.body.classList.add("has-photo");
-    const beliefs = photo.beliefs(net, labels ?? []).then((told) => {
-      if (!wanted()) return;
-      this.labels.show(told, labels);
-      byId("photo-words").textContent = photo.name;
-      for (const id of ["believed", "choices"]) byId(id).hidden = false;
-    });
-    const [, pictures] = await Promise.all([beliefs, this.loadPictures(photo, net)]);
-    if (!wanted()) return false;
-    this.place(pictures);
+    this.makeRoom();
+    this.placed = this.placePictures();
+    this.placed.catch(() => null); // told where it is waited for
+    const told = await photo.beliefs(net, labels ?? []);
+    if (photo !== this.photo || net !== this.choices.net) return false;
+    this.labels.show(told, labels);
+    this.startDuel();
+    byId("photo-words").textContent = photo.name;
+    for (const id of ["believed", "choices"]) byId(id).hidden = false;
     return true;
   }
 
-  /** What the net sees and what hides it, as pixels. */
-  async loadPictures(photo, net) {
-    const [image, fill] = await Promise.all([photo.view(net), photo.fill(net, this.choices.fill)]);
-    const size = { width: image.naturalWidth, height: image.naturalHeight };
-    return { image, size, view: pixelsOf(image, size), fill: pixelsOf(fill, size) };
+  /** The first photo: what invited it becomes small. */
+  makeRoom() {
+    if (document.body.classList.contains("has-photo")) return;
+    document.body.classList.add("has-photo");
+    byId("invitation").textContent = "Drop or paste another one here";
+    byId("sample-part").open = false;
   }
 
-  /** Show the pictures, and paint on them. */
-  place(pictures) {
-    this.pictures = pictures;
+  /** What the net sees and what hides it, as pixels; shown, and painted on. */
+  async placePictures() {
+    const { photo } = this;
+    const { net, fill } = this.choices;
+    const [image, hidden] = await Promise.all([photo.view(net), photo.fill(net, fill)]);
+    if (photo !== this.photo || net !== this.choices.net || fill !== this.choices.fill) return;
+    const size = { width: image.naturalWidth, height: image.naturalHeight };
+    this.pictures = { of: photo, image, size, view: pixelsOf(image, size), fill: pixelsOf(hidden, size) };
     const canvas = byId("view");
-    Object.assign(canvas, pictures.size);
-    canvas.getContext("2d").drawImage(pictures.image, 0, 0);
+    Object.assign(canvas, size);
+    canvas.getContext("2d").drawImage(image, 0, 0);
     canvas.hidden = false;
     this.startDuel();
   }
@@ -136,18 +144,18 @@ class Page {
   }
 
   async changeFill() {
-    const { photo } = this;
-    const { net, fill } = this.choices;
-    const pictures = photo && await this.loadPictures(photo, net);
-    if (photo && photo === this.photo && net === this.choices.net && fill === this.choices.fill) this.place(pictures);
+    if (!this.photo) return;
+    this.placed = this.placePictures();
+    await this.placed;
   }
 
   startDuel() {
     const { list } = this.labels;
     byId("paint").hidden = !list.length;
-    if (!list.length || !this.pictures) return;
+    if (!list.length || this.pictures?.of !== this.photo) return;
     const { net, fill } = this.choices;
-    this.duel.begin(this.photo, this.pictures, { net, fill, labels: list, job: this.job, methods: this.proofs.request?.methods ?? [] });
+    const { methods = [] } = this.proofs.request ?? {};
+    this.duel.begin(this.photo, this.pictures, { net, fill, labels: list, job: this.job, methods, searching: OPEN.has(this.state) });
   }
 
   /** Find proofs of the chosen labels. */
@@ -160,7 +168,12 @@ class Page {
     const { net, fill, methods } = this.choices;
     const { photo } = this;
     this.leaveJob();
-    const { job } = await photo.kept(() => startJob({ photo: photo.id, net, labels, methods, fill, seed: 0 }));
+    const started = photo.kept(() => startJob({ photo: photo.id, net, labels, methods, fill, seed: 0 }));
+    const [{ job }] = await Promise.all([started, this.placed]);
+    if (photo !== this.photo || net !== this.choices.net) {
+      await cancelJob(job);
+      return;
+    }
     const request = { photo: photo.id, net, labels, methods, fill, seed: 0 };
     putInAddress(job);
     this.begin(job, request);
@@ -183,7 +196,7 @@ class Page {
     const { job } = this;
     this.follower.stop();
     this.job = null;
-    if (job && ["waiting", "running"].includes(this.state)) cancelJob(job).catch(() => null);
+    if (job && OPEN.has(this.state)) cancelJob(job).catch(() => null);
     this.state = null;
   }
 
@@ -192,7 +205,7 @@ class Page {
     if (this.unheard) this.notice("");
     this.unheard = false;
     const { state, events } = answer;
-    const open = state === "waiting" || state === "running";
+    const open = OPEN.has(state);
     if (state !== this.state || state === "waiting") byId("state").textContent = stateWords(answer);
     byId("progress").hidden = !open;
     byId("cancel").textContent = state === "waiting" ? "Leave the queue" : "Cancel";
@@ -205,7 +218,7 @@ class Page {
     this.state = state;
     for (const event of events) await this.proofs.hear(event);
     if (this.job !== answer.job) return;
-    if (events.some(({ kind }) => kind === "scored")) this.startDuel();
+    if (!open || events.some(({ kind }) => kind === "scored")) this.startDuel();
     if (state === "done") this.offerFiles(answer);
     else if (!open) this.proofs.giveUp();
     if (!open || (!document.hidden && !(Date.now() - this.queued < 1500))) {
@@ -236,7 +249,9 @@ class Page {
     const { request, photo_name: name } = told;
     this.choices.set(request);
     this.photo = new Photo({ photo: request.photo, name }, recall(job)?.source ?? null);
-    if (await this.show(request.labels)) this.begin(job, request);
+    if (!await this.show(request.labels)) return;
+    await this.placed;
+    this.begin(job, request);
   }
 
   /** The server does not know the job: it was restarted, or the job is too old. */

@@ -7,7 +7,7 @@ import { byId, make } from "./shared.js";
 export class Photo {
   constructor({ photo, name }, source) {
     this.id = photo;
-    this.name = name;
+    this.name = name.replace(/^sample:/, "");
     this.source = source;
   }
 

@@ -38,14 +38,17 @@ export function stateWords({ state, place, message }) {
 }
 
 /** Who is ahead, as a sentence. `f` is the belief in the whole photo, `you` and `machine` the net's answers to the parts. */
-export function duel({ name, f, you, machine, method, share }) {
+export function duel({ name, f, you, machine, method, share, searching = false }) {
   const label = quoted(name);
   if (share === 0) return `Nothing is shown yet. Paint what makes the net say ${label}.`;
   if (you > f + 0.1 && f < BELIEVED) {
     return `You made the net say ${label} with ${number(you)}, though it believes only ${number(f)} of the whole photo. `
       + "A method that does this for every wrong label is not sound.";
   }
-  if (machine === null) return `You get ${number(you)} of the net's ${number(f)}. Find the proofs to play against the machine.`;
+  if (machine === null) {
+    const then = searching ? "The machine is still looking for its proof." : "Find the proofs to play against the machine.";
+    return `You get ${number(you)}, the net believes ${number(f)} of the whole photo. ${then}`;
+  }
   const against = `${method} gets ${number(machine)} with as many pixels, you get ${number(you)}`;
   if (f < BELIEVED) {
     return `${against}. The net hardly believes ${label} (${number(f)}), so a proof of it should fail: that is soundness.`;
