@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="the extra app is not installed")
 from proofmap.core.ranking import keep_top
 from proofmap.report import heat
 from proofmap.results import tables
-from tests.app.threaded import Served, png
+from tests.app.threaded import METHOD, Served, png
 from tests.browser import NoBrowser, chromium
 from tests.toys import linear_classifier, linear_probabilities, pixels
 
@@ -122,6 +122,21 @@ def choose(page: Any, photo: torch.Tensor) -> None:
     page.locator("#file").set_input_files({"name": "fish.png", "mimeType": "image/png", "buffer": png(photo)})
 
 
+def give(page: Any, event: str, photo: torch.Tensor) -> None:
+    """Drop the photo on the page, or paste it."""
+    data = base64.b64encode(png(photo)).decode()
+    page.evaluate(
+        """([event, data]) => {
+            const files = new DataTransfer();
+            const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+            files.items.add(new File([bytes], "fish.png", { type: "image/png" }));
+            const given = { bubbles: true, cancelable: true, dataTransfer: files, clipboardData: files };
+            document.body.dispatchEvent(event === "drop" ? new DragEvent(event, given) : new ClipboardEvent(event, given));
+        }""",
+        [event, data],
+    )
+
+
 def wait_done(page: Any) -> None:
     page.wait_for_selector("#saving:not([hidden])")
 
@@ -170,7 +185,7 @@ def test_maps_appear_while_they_are_learned_and_painting_is_answered_meanwhile(
     served.hold()
     page = open_page(served)
     masks = asked_masks(page)
-    choose(page, photo)
+    give(page, "drop", photo)
     page.locator(".cell .reading-off").first.filter(has_text="step").wait_for()
     heat_map = page.locator(".cell canvas.heat").first
     assert len({tuple(p) for p in canvas_pixels(heat_map).reshape(-1, 3)}) > 5
@@ -347,15 +362,20 @@ def test_a_job_is_cancelled_half_way_and_the_next_one_runs(
 ) -> None:
     served.hold()
     page = open_page(served)
-    choose(page, photo)
+    give(page, "paste", photo)
     page.locator(".cell .reading-off").first.filter(has_text="step").wait_for()
     page.locator("#cancel").click()
     page.locator("#state").filter(has_text="Cancelled").wait_for()
     assert served.jobs[0].state == "cancelled" and not page.locator("#progress").is_visible()
     assert page.locator(".cell .reading-off").first.inner_text() == "not finished"
     served.release()
+    page.get_by_label("Second method", exact=True).select_option("gradient-x-input")
     page.locator("#run").click()
     wait_done(page)
+    assert page.locator(".row h4").all_text_contents()[:1] == [METHOD] and page.locator(".row").count() == 2
+    labels = len(served.jobs[1].asked.labels)
+    assert page.locator(".row").nth(1).locator(".cell").count() == labels
+    assert page.locator("#signed-legend").is_visible(), "gradient x input says what speaks against a label"
 
 
 def test_a_refresh_and_a_second_tab_come_back_to_the_running_job(
@@ -416,27 +436,30 @@ def test_what_is_no_picture_is_refused_in_words(finished: tuple[Any, Served]) ->
     page.locator("#notice-words").filter(has_text="picture").wait_for()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_telephone_and_accessibility(
-    open_page: Tabs, served: Served, photo: torch.Tensor, scheme: str
+def test_a_telephone_needs_no_scrolling_sideways_and_nobody_is_shut_out(
+    finished: tuple[Any, Served], open_page: Tabs
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
-    page = open_page(served, width=390, color_scheme=scheme, reduced_motion="reduce")
-    assert page.evaluate("() => document.documentElement.scrollWidth") == 390
-    choose(page, photo)
-    wait_done(page)
+    page, served = finished
+    first = open_page(served, width=390)
+    assert first.evaluate("() => document.documentElement.scrollWidth") == 390
     page.locator("#canvas").click()
     page.locator("#search").fill("o")
     page.locator("#found [role=option]").first.wait_for()
+    page.set_viewport_size({"width": 390, "height": 900})
     assert page.evaluate("() => document.documentElement.scrollWidth") == 390
-    found = axe.Axe().run(page).response["violations"]
-    serious = [
-        (v["id"], node["html"][:200], node["failureSummary"])
-        for v in found
-        if v["impact"] in ("serious", "critical")
-        for node in v["nodes"]
-    ]
-    assert serious == []
+    for look in ({"color_scheme": "light"}, {"color_scheme": "dark", "reduced_motion": "reduce"}):
+        page.emulate_media(**look)
+        found = axe.Axe().run(page).response["violations"]
+        serious = [
+            (v["id"], node["html"][:200], node["failureSummary"])
+            for v in found
+            if v["impact"] in ("serious", "critical")
+            for node in v["nodes"]
+        ]
+        assert serious == []
+    page.keyboard.press("Escape")
+    page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_the_sentence_says_who_is_ahead(finished: tuple[Any, Served]) -> None:
