@@ -192,6 +192,11 @@ class Nets:
                     usual = Images()
                     source.pool(self._facts[name].inputs, size=usual.size, crop=usual.crop, seed=usual.seed)
 
+    def warm_soon(self, photo: Photo, name: str) -> None:
+        """The same in a thread of its own, unless one is at it; it does not keep the server from stopping."""
+        if name in self._facts and not self._pooling.locked():
+            threading.Thread(target=self.warm, args=(photo, name), daemon=True).start()
+
     def search(self, facts: Facts, text: str) -> list[int]:
         """Labels whose name has these words: names that begin so come first, then those with a word that begins so."""
         wanted = canonical_name(text)

@@ -23,7 +23,7 @@ from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD, MOST_PASSES, Choi
 from proofmap.app.jobs import OVER, Job, Jobs
 from proofmap.app.nets import Facts, Nets, check_known, hidden_by
 from proofmap.app.paint import painted, top_labels
-from proofmap.app.photos import PIXELS, UPLOAD_BYTES, Photo, Photos, Unknown
+from proofmap.app.photos import PIXELS, UPLOAD_BYTES, Photos, Unknown
 from proofmap.app.running import Runner
 from proofmap.app.saving import FILES, command_line, saved
 from proofmap.app.security import Access, Guard, Refused
@@ -54,7 +54,6 @@ class Server:
 
     def __post_init__(self) -> None:
         self.jobs = Jobs(self.worker, Runner(self.nets, self.worker))
-        self._warming: set[asyncio.Future[None]] = set()
 
     async def ask(self, question: Callable[[], T]) -> T:
         """What the worker's thread answers."""
@@ -64,13 +63,6 @@ class Server:
         """What is known of a net; it is loaded for that where it must be."""
         found = self.nets.known(net)
         return await self.ask(lambda: self.nets.facts(net)) if found is None else found
-
-    def warm(self, photo: Photo, net: str) -> None:
-        """Make in another thread, before anyone asks, what a job with this photo will need."""
-        if self.nets.known(net) is not None:
-            task = asyncio.ensure_future(run_in_threadpool(self.nets.warm, photo, net))
-            self._warming.add(task)
-            task.add_done_callback(self._warming.discard)
 
 
 def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
@@ -144,7 +136,7 @@ def _add_photos(app: FastAPI, server: Server) -> None:
             photo = await run_in_threadpool(photos.add, body, name)
         else:
             raise InputError('send a picture as image/..., or JSON {"sample": NAME}')
-        server.warm(photo, nets.first)
+        nets.warm_soon(photo, nets.first)
         return answers.PhotoAnswer(photo=photo.id, name=photo.name, width=photo.width, height=photo.height)
 
     @app.get("/api/photos/{photo}/view", response_class=Response, responses=_PNG)
