@@ -473,6 +473,8 @@ def test_the_sentence_says_who_is_ahead(finished: tuple[Any, Served]) -> None:
     assert words(f=0.6, you=0.5, machine=0.3).startswith("You are ahead")
     assert words(f=0.6, you=0.3, machine=0.5).startswith("The machine is ahead")
     assert words(f=0.6, you=0.5, machine=0.51).startswith("Level")
+    assert "Neither" not in words(f=0.6, you=0.1, machine=0.5)
+    assert "Neither is a proof yet" in words(f=0.6, you=0.1, machine=0.2)
     assert "soundness" in words(f=0.01, you=0.0, machine=0.01)
     assert "not sound" in words(f=0.01, you=0.4, machine=0.01)
     assert "Find the proofs" in words(f=0.6, you=0.5, machine=None)

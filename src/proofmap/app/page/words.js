@@ -53,7 +53,7 @@ export function duel({ name, f, you, machine, method, share, searching = false }
   if (f < BELIEVED) {
     return `${against}. The net hardly believes ${label} (${number(f)}), so a proof of it should fail: that is soundness.`;
   }
-  if (Math.abs(you - machine) < LEVEL) return `Level: ${against}, of the ${number(f)} that it believes.`;
-  const ahead = you > machine ? "You are ahead" : "The machine is ahead";
-  return `${ahead}: ${against}. The net believes ${number(f)} of the whole photo.`;
+  const ahead = Math.abs(you - machine) < LEVEL ? "Level" : you > machine ? "You are ahead" : "The machine is ahead";
+  const yet = Math.max(you, machine) < f / 2 ? " Neither is a proof yet: that takes more pixels, or better ones." : "";
+  return `${ahead}: ${against}. The net believes ${number(f)} of the whole photo.${yet}`;
 }
