@@ -8,7 +8,7 @@ const SOON = 300; // milliseconds
 const LATER = 2000;
 const OVER = new Set(["done", "failed", "cancelled"]);
 
-/** Follows one job; `told` gets each answer, `lost` is called when the server does not know it, `silent` when it is gone. */
+/** Follows one job; `told` gets each answer, `lost` is called when the server does not know it, `silent` when there is no answer now. */
 export class Follower {
   constructor({ told, lost, silent }) {
     Object.assign(this, { told, lost, silent });
@@ -46,10 +46,11 @@ export class Follower {
         await this.told(answer);
       }
     } catch (problem) {
-      if (job === this.job && problem instanceof Refused) {
+      if (problem instanceof Refused && problem.status === 404) {
+        if (job !== this.job) return;
         this.over = true;
         this.lost(problem);
-      } else if (problem instanceof Silent) {
+      } else if (problem instanceof Refused || problem instanceof Silent) {
         pause = LATER;
         this.silent(problem);
       } else throw problem;

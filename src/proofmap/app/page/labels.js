@@ -19,13 +19,14 @@ export function bars(list, labels, { pressed = new Set(), press = null, marked =
 
 /** The labels that are to be proved: some of the most believed, and others that were searched. */
 export class Labels {
-  constructor(about, changed) {
+  /** `changed` gets words where a label cannot be chosen; `failed` gets what goes wrong with the server. */
+  constructor(about, { changed, failed }) {
     this.most = about.limits.labels;
     this.first = about.default.labels;
     this.changed = changed;
     this.shown = [];
     this.chosen = new Set();
-    this.search = new Search((label) => this.add(label));
+    this.search = new Search((label) => this.add(label).catch(failed), failed);
   }
 
   /** Show beliefs; choose the most believed ones and one that the net does not believe, unless labels are given. */
@@ -63,14 +64,14 @@ export class Labels {
 
 /** A field with suggestions (the combobox of ARIA): type, arrows, Enter. */
 class Search {
-  constructor(choose) {
+  constructor(choose, failed) {
     this.field = byId("search");
     this.list = byId("found");
     this.choose = choose;
     this.found = [];
     this.at = -1;
     this.asked = 0;
-    this.field.addEventListener("input", () => this.look());
+    this.field.addEventListener("input", () => this.look().catch(failed));
     this.field.addEventListener("keydown", (event) => this.key(event));
     this.field.addEventListener("blur", () => this.close());
     this.list.addEventListener("pointerdown", (event) => {

@@ -21,9 +21,12 @@ class Page {
     byId("about").textContent = `Proofmap ${about.version} on ${about.device}`;
     byId("runs-link").hidden = !about.runs;
     this.choices = new Choices(about, { changedNet: () => this.tried(() => this.changeNet()), run: () => this.tried(() => this.run()) });
-    this.labels = new Labels(about, (words) => {
-      byId("run-words").textContent = words;
-      this.startDuel();
+    this.labels = new Labels(about, {
+      changed: (words) => {
+        byId("run-words").textContent = words;
+        this.startDuel();
+      },
+      failed: (problem) => this.complain(problem),
     });
     this.labels.ask = async (label) => {
       const { labels } = await this.photo.beliefs(this.choices.net, [label]);
@@ -37,7 +40,7 @@ class Page {
       lost: () => this.offerAgain(),
       silent: (problem) => {
         this.unheard = true;
-        this.notice(`${problem.message} This page goes on when it does.`);
+        this.notice(`${problem.message} This page goes on when there is an answer.`);
       },
     });
     setUpPhotos(about, (source) => this.tried(() => this.take(source)), (words) => this.notice(words));
@@ -119,7 +122,9 @@ class Page {
     if (document.body.classList.contains("has-photo")) return;
     document.body.classList.add("has-photo");
     byId("invitation").textContent = "Drop or paste another one here";
-    byId("sample-part").open = false;
+    const samples = byId("sample-part");
+    if (samples.contains(document.activeElement)) samples.querySelector("summary").focus();
+    samples.open = false;
   }
 
   /** What the net sees and what hides it, as pixels; shown, and painted on. */
