@@ -7,7 +7,7 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 DEMO := demo
-TEST := demo,models,oracles,theory,ray,tensorboard,browser,docs,dev
+TEST := demo,models,app,oracles,theory,ray,tensorboard,browser,docs,dev
 HELD := torch|torchvision|typer
 
 .PHONY: help demo test lint format docs pictures bench constraints clean
