@@ -22,11 +22,10 @@ from tests.study.studies import toy_study
 
 pytest.importorskip("fastapi")
 
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from proofmap.app.run_folders import RunFolders
-from proofmap.app.runs import runs_router
+from tests.app.toy_server import ADDRESS, toy_app
 
 GONE = 2**22 + 1  # no process has this number
 
@@ -67,9 +66,7 @@ def runs(folder: Path, tmp_path: Path) -> Path:
 
 
 def client(root: Path, **options: Any) -> TestClient:
-    app = FastAPI()
-    app.include_router(runs_router(root, **options))
-    return TestClient(app)
+    return TestClient(toy_app(runs=root, **options), base_url=ADDRESS)
 
 
 def ids(server: TestClient) -> dict[str, str]:
@@ -142,9 +139,12 @@ def test_damaged_runs_are_listed_with_the_reason_and_nothing_else_breaks(runs: P
     damaged = next(r for r in server.get("/api/runs").json()["runs"] if r["name"] == "first")
     assert damaged["state"] == "unreadable" and "damaged" in damaged["reason"]
     assert str(runs) not in server.get("/runs").text
-    for address in (f"/runs/{damaged['run']}/report", f"/api/runs/{damaged['run']}/images"):
+    for address, status in {
+        f"/runs/{damaged['run']}/report": 409,
+        f"/api/runs/{damaged['run']}/images": 422,
+    }.items():
         answer = server.get(address)
-        assert answer.status_code == 409 and str(runs) not in answer.text
+        assert answer.status_code == status and str(runs) not in answer.text
 
 
 def test_links_that_lead_outside_and_deeper_folders_are_left_out(
@@ -282,7 +282,7 @@ def test_images_are_found_sorted_and_paged(folder: Path) -> None:
     assert [row["name"] for row in ask(start=1, number=2)["images"]] == names[1:3]
     assert [row["name"] for row in ask(search="02.P")["images"]] == ["02.png"]
     assert 0 in [row["image"] for row in ask(search=label)["images"]]
-    assert "deletion" in server.get(f"/api/runs/{run}/images?metric=nothing").json()["detail"]
+    assert "deletion" in server.get(f"/api/runs/{run}/images?metric=nothing").json()["error"]
     page = server.get(f"/runs/{run}/images?sort=random&metric=deletion").text
     places = [page.index(names[k]) for k in order]
     assert places == sorted(places)
@@ -308,14 +308,14 @@ def test_two_runs_compare_as_the_command_compares_them(folder: Path) -> None:
         {**query, "baseline": "nothing"},
         {**query, "metrics": "nothing"},
     ):
-        assert server.get("/api/runs/compare", params=refused).status_code == 400
+        assert server.get("/api/runs/compare", params=refused).status_code == 422
         assert 'role="alert"' in server.get("/runs/compare", params=refused).text
     assert server.get("/runs/compare", params={**query, "max_drop": "nan"}).status_code == 400
     assert "choose a run" in server.get("/runs/compare").text
 
 
 def test_without_pages_there_is_json_alone(folder: Path) -> None:
-    server = client(folder / "runs", pages=False)
+    server = client(folder / "runs", api_only=True)
     assert server.get("/api/runs").status_code == 200 and server.get("/runs").status_code == 404
 
 

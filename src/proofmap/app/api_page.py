@@ -48,8 +48,8 @@ class Route:
     answers: Sequence[Field]
 
 
-def api_page(*, site: bool) -> APIRouter:
-    """``/api``, the page, and the style sheet of all pages; ``site`` says whether there are other pages to link to."""
+def api_page(links: Mapping[str, str]) -> APIRouter:
+    """``/api``, the page, with links to the other pages, and the style sheet of all of them."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/api")
@@ -58,7 +58,7 @@ def api_page(*, site: bool) -> APIRouter:
         schemas = document.get("components", {}).get("schemas", {})
         return page(
             "api.html",
-            site=site,
+            links=links,
             about=document["info"],
             openapi=request.app.openapi_url,
             routes=routes_of(document),

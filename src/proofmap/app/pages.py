@@ -44,17 +44,19 @@ def message_page(title: str, message: str, *, status: int, link: bool = True) ->
 
 
 def html(text: str | bytes, policy: str, status: int = 200) -> Response:
-    """HTML with a content policy of its own; frames are allowed by the policy alone."""
+    """HTML with a content policy of its own; what older browsers know of frames says the same."""
     content = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
-    headers = {"content-security-policy": policy, "cache-control": "no-cache"}
+    frames = "SAMEORIGIN" if "frame-ancestors 'self'" in policy else "DENY"
+    headers = {"content-security-policy": policy, "cache-control": "no-cache", "x-frame-options": frames}
     return Response(content, status, headers, media_type="text/html")
 
 
 @cache
 def style_sheet() -> str:
-    """The report's style sheet, and a little more."""
-    report = (files("proofmap.report") / "page" / "report.css").read_text(encoding="utf-8")
-    return report + template_file("pages.css")
+    """The report's style, and a little more."""
+    folder = files("proofmap.report") / "page"
+    sheets = sorted(name for file in folder.iterdir() if (name := file.name).endswith(".css"))
+    return "\n".join([*((folder / name).read_text("utf-8") for name in sheets), template_file("pages.css")])
 
 
 def template_file(name: str) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from proofmap.app.photos import Unknown
 from proofmap.app.run_records import Mean, MetricRecord, Progress, RunList, RunRecord, State
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import process_runs
@@ -32,10 +33,6 @@ SILENT_SECONDS = 30
 """A run whose process is not found on this machine, and that has said nothing for so long, is no longer written."""
 _PROGRESS = "progress.json"
 _MOST_PROGRESS = 1_000_000  # bytes
-
-
-class NotThere(InputError):
-    """There is no run, or no image, of this name."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class RunFolders:
         for folder in self.found():
             if folder.run == run:
                 return folder
-        raise NotThere("there is no such run; look for it in the list of runs")
+        raise Unknown("there is no such run; look for it in the list of runs")
 
     def version(self, folder: RunFolder) -> str:
         """Changes when the run's numbers, maps or settings do."""

@@ -16,11 +16,13 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Path, Query, Response
 
 from proofmap.app.pages import REPORT_POLICY, html, message_page, page, template_file
-from proofmap.app.run_folders import NotThere, told
+from proofmap.app.photos import Unknown
+from proofmap.app.run_folders import told
 from proofmap.app.run_views import RunDesk, split_names
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.results.drops import HEADER as DROP_HEADER
 
+LINKS = {"Photo": "/", "Runs": "/runs", "Compare": "/runs/compare", "API": "/api"}
 ROWS = 50
 """Images on one page of the list."""
 
@@ -39,7 +41,7 @@ def run_pages(desk: RunDesk) -> APIRouter:
 
     @router.get("/runs")
     async def run_list() -> Response:
-        return page("runs.html", site=True, found=await desk.read(desk.folders.records))
+        return page("runs.html", links=LINKS, found=await desk.read(desk.folders.records))
 
     @router.get("/runs/compare")
     async def compare(
@@ -97,9 +99,9 @@ async def _viewer(desk: RunDesk, run: str, image: int | None) -> Response:
     """The frame of a report, or of one image's page, with the state of the run above it."""
     record = await desk.read(partial(desk.record, run))
     if image is not None and image >= record.images:
-        raise NotThere(f"the run has no image {image}; look for it in the list of its images")
+        raise Unknown(f"the run has no image {image}; look for it in the list of its images")
     address = f"/runs/{run}/report" if image is None else f"/runs/{run}/images/{image}/page"
-    return page("run.html", site=True, run=record, image=image, shown=address if record.scores else "")
+    return page("run.html", links=LINKS, run=record, image=image, shown=address if record.scores else "")
 
 
 async def _framed(desk: RunDesk, run: str, image: int | None) -> Response:
@@ -129,7 +131,7 @@ async def _images_page(desk: RunDesk, run: str, search: str, metric: str, sort: 
 
     return page(
         "images.html",
-        site=True,
+        links=LINKS,
         run=record,
         found=found,
         search=search,
@@ -162,7 +164,7 @@ async def _compare_page(desk: RunDesk, asked: Asked) -> Response:
     return page(
         "compare.html",
         status=status,
-        site=True,
+        links=LINKS,
         runs=[run for run in listed if run.scores],
         asked=asked,
         drop_header=DROP_HEADER,
@@ -174,7 +176,7 @@ async def _or_message(work: Awaitable[Response]) -> Response:
     """The page, or one that says what to do."""
     try:
         return await work
-    except NotThere as error:
+    except Unknown as error:
         return message_page("Not here", told(str(error)), status=404)
     except ProofmapError as error:
         return message_page("This cannot be shown", told(str(error)), status=409, link=False)

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from proofmap.app.run_folders import NotThere, RunFolder, RunFolders, method_names, told
+from proofmap.app.photos import Unknown
+from proofmap.app.run_folders import RunFolder, RunFolders, method_names, told
 from proofmap.app.run_records import (
     BelievedLabel,
     ComparisonRecord,
@@ -127,7 +128,7 @@ class RunViews:
         """One image with all its values."""
         with Run(self.folders.find(run).path) as opened, opened.store.snapshot():
             if not 0 <= image < len(opened.images):
-                raise NotThere(f"there is no image {image}: the run has 0 to {len(opened.images) - 1}")
+                raise Unknown(f"there is no image {image}: the run has 0 to {len(opened.images) - 1}")
             row = opened.images[image]
             names = dict(zip(opened.methods, method_names(opened), strict=True))
             values: dict[str, dict[str, float | None]] = {name: {} for name in names.values()}

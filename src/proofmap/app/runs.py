@@ -5,25 +5,19 @@ Reading files and drawing go on in threads of their own, few at a time, so that 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Path, Query
+from fastapi import APIRouter, Path, Query
 
-from proofmap.app.run_folders import NotThere, told
 from proofmap.app.run_pages import run_pages
 from proofmap.app.run_records import ComparisonRecord, ImageList, RunImage, RunList, RunRecord
 from proofmap.app.run_views import RunDesk, comparison_record, split_names
-from proofmap.core.errors import ProofmapError
-from proofmap.study.store.errors import StoreError
 
 RunId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="of a run, as the list of runs gives it")]
 Place = Annotated[int, Path(ge=0, le=10_000_000, description="of the image in the run, from 0")]
 Text = Annotated[str, Query(max_length=300)]
-
-T = TypeVar("T")
 
 
 def runs_router(root: FilePath, *, pages: bool = True) -> APIRouter:
@@ -38,7 +32,7 @@ def runs_router(root: FilePath, *, pages: bool = True) -> APIRouter:
 def _add_json(router: APIRouter, desk: RunDesk) -> None:
     @router.get("/api/runs", summary="The runs below the folder of --runs, as they are now")
     async def runs() -> RunList:
-        return await _told(desk.read(desk.folders.records))
+        return await desk.read(desk.folders.records)
 
     @router.get(
         "/api/runs/compare", summary="Paired differences between two runs, as proofmap compare gives them"
@@ -64,11 +58,11 @@ def _add_json(router: APIRouter, desk: RunDesk) -> None:
             anyway=anyway,
             max_drop=max_drop,
         )
-        return comparison_record(run, against, *await _told(desk.draw(work)))
+        return comparison_record(run, against, *await desk.draw(work))
 
     @router.get("/api/runs/{run}", summary="One run as it is now")
     async def one_run(run: RunId) -> RunRecord:
-        return await _told(desk.read(partial(desk.record, run)))
+        return await desk.read(partial(desk.record, run))
 
     @router.get("/api/runs/{run}/images", summary="Images of a run with their values by one metric")
     async def images(
@@ -84,18 +78,8 @@ def _add_json(router: APIRouter, desk: RunDesk) -> None:
         work = partial(
             desk.views.images, run, search=search, metric=metric, sort=sort, start=start, number=number
         )
-        return await _told(desk.read(work))
+        return await desk.read(work)
 
     @router.get("/api/runs/{run}/images/{image}", summary="One image of a run with all its values")
     async def image(run: RunId, image: Place) -> RunImage:
-        return await _told(desk.read(partial(desk.views.image, run, image)))
-
-
-async def _told(work: Awaitable[T]) -> T:
-    """The result of some work; what a client can mend becomes an answer that says how."""
-    try:
-        return await work
-    except NotThere as error:
-        raise HTTPException(404, told(str(error))) from None
-    except ProofmapError as error:
-        raise HTTPException(409 if isinstance(error, StoreError) else 400, told(str(error))) from None
+        return await desk.read(partial(desk.views.image, run, image))

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
+from pathlib import Path as Folder
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Path, Query, Request, Response
@@ -20,13 +21,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from proofmap.app import answers
+from proofmap.app.api_page import api_page
 from proofmap.app.answers import JobAsked, PaintAsked, PhotoId, Problem, SampleAsked
 from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD, MOST_PASSES, Choices
 from proofmap.app.jobs import OVER, Job, Jobs
 from proofmap.app.nets import Facts, Nets, check_known, hidden_by
 from proofmap.app.paint import painted, top_labels
 from proofmap.app.photos import PIXELS, UPLOAD_BYTES, Photo, Photos, Unknown
+from proofmap.app.run_pages import LINKS
 from proofmap.app.running import Runner
+from proofmap.app.runs import runs_router
 from proofmap.app.saving import FILES, command_line, saved
 from proofmap.app.security import Access, Guard, Refused
 from proofmap.app.worker import Busy, Worker
@@ -74,8 +78,8 @@ class Server:
             task.add_done_callback(self._warming.discard)
 
 
-def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
-    """The application of a server."""
+def create_app(server: Server, *, api_only: bool = False, runs: Folder | None = None) -> FastAPI:
+    """The application of a server; ``runs`` is the folder whose runs can be looked at."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -101,6 +105,12 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
     _add_jobs(app, server)
     if not api_only:
         _add_page(app)
+    if runs is not None:
+        app.include_router(runs_router(runs, pages=not api_only))
+    pages = {
+        name: where for name, where in LINKS.items() if runs is not None or not where.startswith("/runs")
+    }
+    app.include_router(api_page({} if api_only else pages))
     return app
 
 

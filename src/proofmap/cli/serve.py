@@ -68,7 +68,7 @@ def serve(
         if model:
             nets.classifier(nets.first)  # what is wrong with it is said now
         server = Server(nets, choices, access, where)
-        app = create_app(server, api_only=api_only)
+        app = create_app(server, api_only=api_only, runs=runs)
         _tell(access, api_only)
         if browser and not api_only:
             threading.Timer(0.5, webbrowser.open, [access.address]).start()
