@@ -317,6 +317,8 @@ def test_two_runs_compare_as_the_command_compares_them(folder: Path) -> None:
 def test_without_pages_there_is_json_alone(folder: Path) -> None:
     server = client(folder / "runs", api_only=True)
     assert server.get("/api/runs").status_code == 200 and server.get("/runs").status_code == 404
+    assert server.get("/api/about").json()["runs"] is True
+    assert TestClient(toy_app(), base_url=ADDRESS).get("/api/about").json()["runs"] is False
 
 
 def test_names_that_are_no_characters_are_spelled_out(runs: Path) -> None:

@@ -47,5 +47,6 @@ def toy_server(**options: Any) -> Server:
     return Server(Nets(offered), Choices(), **options)
 
 
-def toy_app(server: Server | None = None, **options: Any) -> FastAPI:
-    return create_app(server or toy_server(), **options)
+def toy_app(*, api_only: bool = False, **options: Any) -> FastAPI:
+    """The application of such a server; ``options`` as for the server."""
+    return create_app(toy_server(**options), api_only=api_only)

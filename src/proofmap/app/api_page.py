@@ -41,7 +41,6 @@ class Field:
 class Route:
     verb: str
     path: str
-    summary: str
     about: str
     parameters: Sequence[Field]
     body: Sequence[Field]
@@ -80,14 +79,14 @@ def routes_of(document: Schema) -> list[Route]:
         Route(
             verb.upper(),
             path,
-            route.get("summary", ""),
-            route.get("description", ""),
+            route.get("description") or route.get("summary", ""),
             [_parameter(p) for p in route.get("parameters", ())],
-            _contents("body", route.get("requestBody", {}).get("content", {}), ""),
+            _contents("body", route.get("requestBody", {}).get("content", {})),
             [
                 field
                 for code, answer in route.get("responses", {}).items()
-                for field in _contents(code, answer.get("content", {}), answer.get("description", ""))
+                if code.startswith("2")  # problems have one form, which the page says once
+                for field in _contents(code, answer.get("content", {}))
             ],
         )
         for path, verbs in document["paths"].items()
@@ -168,15 +167,10 @@ def _parameter(parameter: Schema) -> Field:
     return Field(parameter["name"], kind, about, parameter.get("required", False))
 
 
-def _contents(name: str, content: Schema, about: str) -> list[Field]:
+def _contents(name: str, content: Schema) -> list[Field]:
     """A field for each form that a body or an answer may have."""
+    schemas = {form: inner.get("schema", {}) for form, inner in content.items()}
     return [
-        Field(
-            name,
-            f"{words(inner.get('schema', {}))} ({form})",
-            about,
-            True,
-            record_in(inner.get("schema", {})),
-        )
-        for form, inner in content.items()
+        Field(name, f"{words(schema)} ({form})", "", True, record_in(schema))
+        for form, schema in schemas.items()
     ]

@@ -21,8 +21,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from proofmap.app import answers
-from proofmap.app.api_page import api_page
 from proofmap.app.answers import JobAsked, PaintAsked, PhotoId, Problem, SampleAsked
+from proofmap.app.api_page import api_page
 from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD, MOST_PASSES, Choices
 from proofmap.app.jobs import OVER, Job, Jobs
 from proofmap.app.nets import Facts, Nets, check_known, hidden_by
@@ -54,6 +54,8 @@ class Server:
     choices: Choices
     access: Access = field(default_factory=Access)
     device: str = "cpu"
+    runs: Folder | None = None
+    """The folder whose runs can be looked at."""
     photos: Photos = field(default_factory=Photos)
     worker: Worker = field(default_factory=Worker)
 
@@ -78,8 +80,8 @@ class Server:
             task.add_done_callback(self._warming.discard)
 
 
-def create_app(server: Server, *, api_only: bool = False, runs: Folder | None = None) -> FastAPI:
-    """The application of a server; ``runs`` is the folder whose runs can be looked at."""
+def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
+    """The application of a server."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -105,10 +107,10 @@ def create_app(server: Server, *, api_only: bool = False, runs: Folder | None = 
     _add_jobs(app, server)
     if not api_only:
         _add_page(app)
-    if runs is not None:
-        app.include_router(runs_router(runs, pages=not api_only))
+    if server.runs is not None:
+        app.include_router(runs_router(server.runs, pages=not api_only))
     pages = {
-        name: where for name, where in LINKS.items() if runs is not None or not where.startswith("/runs")
+        name: where for name, where in LINKS.items() if server.runs or not where.startswith("/runs")
     }
     app.include_router(api_page({} if api_only else pages))
     return app
@@ -130,6 +132,7 @@ def _add_photos(app: FastAPI, server: Server) -> None:
             methods=server.choices.methods_about(),
             fills=server.choices.fills_about(),
             samples=[answers.Named(name=name) for name in SAMPLES],
+            runs=server.runs is not None,
             default=answers.Defaults(
                 net=nets.first, methods=[DEFAULT_METHOD], fill=DEFAULT_FILL, labels=_FIRST_LABELS
             ),

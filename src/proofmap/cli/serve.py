@@ -67,8 +67,8 @@ def serve(
         nets, choices = Nets(offers(model or [], weights, where)), Choices(method or [])
         if model:
             nets.classifier(nets.first)  # what is wrong with it is said now
-        server = Server(nets, choices, access, where)
-        app = create_app(server, api_only=api_only, runs=runs)
+        server = Server(nets, choices, access, where, runs)
+        app = create_app(server, api_only=api_only)
         _tell(access, api_only)
         if browser and not api_only:
             threading.Timer(0.5, webbrowser.open, [access.address]).start()
