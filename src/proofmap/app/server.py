@@ -19,6 +19,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from proofmap.app import answers
 from proofmap.app.answers import JobAsked, PaintAsked, PhotoId, Problem, SampleAsked
@@ -42,7 +43,7 @@ from proofmap.results.sharing import without_folders
 T = TypeVar("T")
 _FIRST_LABELS = 4
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 503)
+    status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 429)
 }
 
 
@@ -73,8 +74,9 @@ class Server:
         return await self.ask(lambda: self.nets.facts(net)) if found is None else found
 
     def warm(self, photo: Photo, net: str) -> None:
-        """Make in another thread, before anyone asks, what a job with this photo will need."""
-        if self.nets.known(net) is not None:
+        """Make in another thread, before anyone asks, what a job with this photo will need; for one photo at a time, so that
+        fifty photos at once do not keep the threads that others need."""
+        if self.nets.known(net) is not None and not self._warming:
             task = asyncio.ensure_future(run_in_threadpool(self.nets.warm, photo, net))
             self._warming.add(task)
             task.add_done_callback(self._warming.discard)
@@ -109,9 +111,7 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
         _add_page(app)
     if server.runs is not None:
         app.include_router(runs_router(server.runs, pages=not api_only))
-    pages = {
-        name: where for name, where in LINKS.items() if server.runs or not where.startswith("/runs")
-    }
+    pages = {name: where for name, where in LINKS.items() if server.runs or not where.startswith("/runs")}
     app.include_router(api_page({} if api_only else pages))
     return app
 
@@ -345,7 +345,7 @@ def _add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(ProofmapError)
     async def wrong(request: Request, error: ProofmapError) -> JSONResponse:
-        status = 404 if isinstance(error, Unknown) else 503 if isinstance(error, Busy) else 422
+        status = 404 if isinstance(error, Unknown) else 429 if isinstance(error, Busy) else 422
         return told(status, without_folders(str(error)))
 
     @app.exception_handler(RequestValidationError)
@@ -362,6 +362,10 @@ def _add_problems(app: FastAPI) -> None:
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> JSONResponse:
         return told(error.status, error.error)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect) -> JSONResponse:
+        return told(400, "the request ended before all of it was sent")
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
