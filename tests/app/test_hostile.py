@@ -24,7 +24,7 @@ from tests.app.hostile import KINDS, Hostile, World, picture
 from tests.app.processes import Answer, Served, mask
 from tests.app.toy_server import toy_app
 
-LONG = "rise:masks=90000"
+LONG = "learned-mask:steps=20000,fill=gray"
 """A method that takes minutes on the slow net."""
 LONGEST = 15.0
 """Seconds that an answer may take on a busy machine."""
