@@ -104,6 +104,9 @@ def _checked(spec: str, make: Callable[[str], AnyPlugin]) -> AnyPlugin:
     """The plug-in of a spec, if it reaches no file and runs no code."""
     if not _PLAIN.fullmatch(spec) or ".py" in spec.lower():
         raise InputError(f"a spec with a path or a file in it {_FOR_THE_OWNER}")
+    for name in {*re.split(r"[^A-Za-z0-9_+.-]+", spec)} & {*METHODS}:  # before anything is imported for it
+        if METHODS[name].family == "adapter":
+            raise InputError(f"{name}, which calls another library, {_FOR_THE_OWNER}")
     made = make(spec)
     for plugin in _all_in(made):
         for info in settings_of(type(plugin)):

@@ -98,7 +98,7 @@ def clean_name(name: str) -> str:
     >>> clean_name("C:\\\\photos\\\\cat.jpg"), clean_name("")
     ('cat.jpg', 'photo')
     """
-    last = one_line(name.replace("\\", "/").rpartition("/")[2]).strip()
+    last = one_line(name.replace("\\", "/").rpartition("/")[2].replace(":", "-")).strip()
     return last[-_LONGEST_NAME:].lstrip("-. ") or "photo"
 
 

@@ -19,6 +19,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.files import distinct_names
 from proofmap.core.progress import Task
 from proofmap.core.ranking import rank
+from proofmap.fills import names_no_pool
 from proofmap.judging import evaluate, proof_metrics
 from proofmap.methods.masks.engine import Snapshot
 from proofmap.metrics.curves import Curves, deletion
@@ -38,7 +39,8 @@ class Runner:
         """All methods of a job, one after the other; each is told when its maps are judged."""
         asked = job.asked
         classifier = self.nets.classifier(asked.net)
-        self.nets.warm(job.photo, asked.net)
+        if any(map(names_no_pool, (*job.methods, job.fill))):
+            self.nets.warm(job.photo, asked.net)
         image = self.nets.seen(job.photo, asked.net).to(classifier.device)
         fill = self.nets.pooled(job.fill, job.photo, asked.net)
         found: list[Evaluation] = []
