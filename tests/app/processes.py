@@ -15,20 +15,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from tests.toys import MEAN, STD, conv_net
+
 _ROOT = Path(__file__).parents[2]
 _NET = """\
-import time
-import torch
-from tests.app.toy_server import SLOW, toy_classifier
+from tests.app.processes import toy
 
 
 def make():
-    return toy_classifier()
+    return toy()
 
 
 def slow():
-    return toy_classifier(SLOW)
+    return toy(0.02)
 """
+
+
+class Slow(nn.Module):
+    """A net that takes its time."""
+
+    def __init__(self, net: nn.Module, seconds: float) -> None:
+        super().__init__()
+        self.net, self.seconds = net, seconds
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.isfinite().all():  # which cannot be traced, so that the fast copy of the net is slow, too
+            time.sleep(self.seconds)
+        found: Tensor = self.net(x)
+        return found
+
+
+def toy(seconds: float = 0.0) -> Classifier:
+    """A net of 8 x 8 pixels and five labels that takes so long for each batch."""
+    net, names = conv_net(5, seed=0), ("cat", "dog", "cup", "rocket", "car")
+    return Classifier(Slow(net, seconds), size=8, mean=MEAN, std=STD, batch_size=64, names=names)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from fastapi.testclient import TestClient
 
 from proofmap.app.jobs import MOST_WAITING
 from proofmap.app.security import Access
+from proofmap.app.server import create_app
 from tests.app.hostile import KINDS, Hostile, World, picture
 from tests.app.processes import Answer, Served, mask
-from tests.app.toy_server import toy_app
+from tests.app.served import made
 
 LONG = "learned-mask:steps=20000,fill=gray"
 """A method that takes minutes on the slow net."""
@@ -122,7 +123,9 @@ def test_too_many_jobs_are_refused_until_one_is_cancelled(served: Served, world:
 def test_who_has_no_token_or_a_wrong_one_gets_nothing() -> None:
     token = "a-token-of-letters"
     access = Access("0.0.0.0", 8000, token)
-    ask = TestClient(toy_app(access=access), base_url="http://192.0.2.7:8000", follow_redirects=False).request
+    ask = TestClient(
+        create_app(made(access=access)), base_url="http://192.0.2.7:8000", follow_redirects=False
+    ).request
     paths = [
         ("GET", "/"),
         ("GET", "/api/about"),

@@ -25,7 +25,8 @@ pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
 from proofmap.app.run_folders import RunFolders
-from tests.app.toy_server import ADDRESS, toy_app
+from proofmap.app.server import create_app
+from tests.app.served import HOME, made
 
 GONE = 2**22 + 1  # no process has this number
 
@@ -65,8 +66,8 @@ def runs(folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(folder / "runs", tmp_path / "runs")
 
 
-def client(root: Path, **options: Any) -> TestClient:
-    return TestClient(toy_app(runs=root, **options), base_url=ADDRESS)
+def client(root: Path | None, **options: Any) -> TestClient:
+    return TestClient(create_app(made(runs=root), **options), base_url=HOME)
 
 
 def ids(server: TestClient) -> dict[str, str]:
@@ -318,7 +319,7 @@ def test_without_pages_there_is_json_alone(folder: Path) -> None:
     server = client(folder / "runs", api_only=True)
     assert server.get("/api/runs").status_code == 200 and server.get("/runs").status_code == 404
     assert server.get("/api/about").json()["runs"] is True
-    assert TestClient(toy_app(), base_url=ADDRESS).get("/api/about").json()["runs"] is False
+    assert client(None).get("/api/about").json()["runs"] is False
 
 
 def test_names_that_are_no_characters_are_spelled_out(runs: Path) -> None:
