@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from proofmap.app.server import create_app
 from tests.app.hostile import KINDS, Hostile, World, picture
 from tests.app.processes import Answer, Served, mask
 from tests.app.served import made
+from tests.docs.pages import DOCS, blocks
 
 LONG = "learned-mask:steps=20000,fill=gray"
 """A method that takes minutes on the slow net."""
@@ -161,6 +163,18 @@ def test_who_has_no_token_or_a_wrong_one_gets_nothing() -> None:
         ).status_code
         == 403
     )
+
+
+def test_the_example_of_the_documentation_works(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code,) = [block.code for block in blocks(DOCS / "reference" / "api.md") if block.title == "ask.py"]
+    (tmp_path / "cat.jpg").write_bytes(picture("JPEG"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["ask.py", f"http://127.0.0.1:{served.port}"])
+    exec(compile(code, "ask.py", "exec"), {})
+    told = capsys.readouterr().out
+    assert told.startswith("done proofmap explain cat.jpg") and told.count("best pixel") == 3
 
 
 # ---- many tabs, cancelling, dying -----------------------------------------------------------------------------------
