@@ -44,7 +44,9 @@ def test_it_listens_on_the_loopback_alone(
     assert run(monkeypatch, "serve", *arguments) == 0
     ((_, (host, port)),) = started
     told = capsys.readouterr()
-    assert host == "127.0.0.1" and f"http://127.0.0.1:{port}/" in told.out and "token" not in told.out + told.err
+    assert (
+        host == "127.0.0.1" and f"http://127.0.0.1:{port}/" in told.out and "token" not in told.out + told.err
+    )
 
 
 def test_others_need_the_token_that_is_printed(
@@ -119,7 +121,17 @@ def test_a_missing_extra(
 def test_ctrl_c_ends_it_while_it_works(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NET)
     process = subprocess.Popen(
-        [sys.executable, "-m", "proofmap.cli", "serve", "--port", "0", "--no-browser", "--model", "net.py:make"],
+        [
+            sys.executable,
+            "-m",
+            "proofmap.cli",
+            "serve",
+            "--port",
+            "0",
+            "--no-browser",
+            "--model",
+            "net.py:make",
+        ],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -129,10 +141,14 @@ def test_ctrl_c_ends_it_while_it_works(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
-        asked = urllib.request.Request(f"{address}api/photos", b'{"sample": "cat"}', {"content-type": "application/json"})
+        asked = urllib.request.Request(
+            f"{address}api/photos", b'{"sample": "cat"}', {"content-type": "application/json"}
+        )
         photo = json.load(urllib.request.urlopen(asked, timeout=60))["photo"]
         job = {"photo": photo, "net": "net.py:make", "labels": [0, 1], "methods": ["rise:masks=90000"]}
-        more = urllib.request.Request(f"{address}api/jobs", json.dumps(job).encode(), {"content-type": "application/json"})
+        more = urllib.request.Request(
+            f"{address}api/jobs", json.dumps(job).encode(), {"content-type": "application/json"}
+        )
         assert urllib.request.urlopen(more, timeout=60).status == 202
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)

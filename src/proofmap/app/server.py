@@ -10,11 +10,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from PIL import Image
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -111,7 +114,7 @@ def _add_photos(app: FastAPI, server: Server) -> None:
             nets=nets.about(),
             methods=server.choices.methods_about(),
             fills=server.choices.fills_about(),
-            samples=[answers.Named(name=name) for name in SAMPLES],
+            samples=[answers.Named(name=name) for name in SAMPLES if find_spec("skimage") is not None],
             default=answers.Defaults(
                 net=nets.first, methods=[DEFAULT_METHOD], fill=DEFAULT_FILL, labels=_FIRST_LABELS
             ),
@@ -197,9 +200,7 @@ _PHOTO_BODY = {
 }
 
 
-def _png(pixels: Any) -> Response:
-    from PIL import Image
-
+def _png(pixels: np.ndarray) -> Response:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
     return Response(file.getvalue(), media_type="image/png")
@@ -341,7 +342,3 @@ def _add_problems(app: FastAPI) -> None:
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> JSONResponse:
         return told(error.status, error.error)
-
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> JSONResponse:
-        return told(500, "something went wrong here; the server's terminal says what")
