@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
+from pathlib import Path as Folder
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -21,15 +22,19 @@ from PIL import Image
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from proofmap.app import answers
 from proofmap.app.answers import JobAsked, PaintAsked, PhotoId, Problem, SampleAsked
+from proofmap.app.api_page import api_page
 from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD, MOST_PASSES, Choices
 from proofmap.app.jobs import OVER, Job, Jobs
 from proofmap.app.nets import Facts, Nets, check_known, hidden_by
 from proofmap.app.paint import painted, top_labels
 from proofmap.app.photos import PIXELS, UPLOAD_BYTES, Photos, Unknown
+from proofmap.app.run_pages import LINKS
 from proofmap.app.running import Runner
+from proofmap.app.runs import runs_router
 from proofmap.app.saving import FILES, command_line, saved
 from proofmap.app.security import Access, Guard, Refused
 from proofmap.app.worker import Busy, Worker
@@ -41,7 +46,7 @@ from proofmap.results.sharing import without_folders
 T = TypeVar("T")
 _FIRST_LABELS = 4
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 503)
+    status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 429)
 }
 
 
@@ -53,6 +58,8 @@ class Server:
     choices: Choices
     access: Access = field(default_factory=Access)
     device: str = "cpu"
+    runs: Folder | None = None
+    """The folder whose runs can be looked at."""
     photos: Photos = field(default_factory=Photos)
     worker: Worker = field(default_factory=Worker)
 
@@ -96,6 +103,10 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
     _add_jobs(app, server)
     if not api_only:
         _add_page(app)
+    if server.runs is not None:
+        app.include_router(runs_router(server.runs, pages=not api_only))
+    pages = {name: where for name, where in LINKS.items() if server.runs or not where.startswith("/runs")}
+    app.include_router(api_page({} if api_only else pages))
     return app
 
 
@@ -115,6 +126,7 @@ def _add_photos(app: FastAPI, server: Server) -> None:
             methods=server.choices.methods_about(),
             fills=server.choices.fills_about(),
             samples=[answers.Named(name=name) for name in SAMPLES if find_spec("skimage") is not None],
+            runs=server.runs is not None,
             default=answers.Defaults(
                 net=nets.first, methods=[DEFAULT_METHOD], fill=DEFAULT_FILL, labels=_FIRST_LABELS
             ),
@@ -325,7 +337,7 @@ def _add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(ProofmapError)
     async def wrong(request: Request, error: ProofmapError) -> JSONResponse:
-        status = 404 if isinstance(error, Unknown) else 503 if isinstance(error, Busy) else 422
+        status = 404 if isinstance(error, Unknown) else 429 if isinstance(error, Busy) else 422
         return told(status, without_folders(str(error)))
 
     @app.exception_handler(RequestValidationError)
@@ -342,3 +354,7 @@ def _add_problems(app: FastAPI) -> None:
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> JSONResponse:
         return told(error.status, error.error)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect) -> JSONResponse:
+        return told(400, "the request ended before all of it was sent")
