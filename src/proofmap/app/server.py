@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
-import mimetypes
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path as Folder
 from typing import Annotated, Any, TypeVar
@@ -37,6 +35,7 @@ from proofmap.app.running import Runner
 from proofmap.app.runs import runs_router
 from proofmap.app.saving import FILES, command_line, saved
 from proofmap.app.security import Access, Guard, Refused
+from proofmap.app.static import static_file
 from proofmap.app.worker import Busy, Worker
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.version import __version__
@@ -180,15 +179,19 @@ def _add_photos(app: FastAPI, server: Server) -> None:
 
     @app.get("/api/photos/{photo}/beliefs")
     async def beliefs(
-        photo: PhotoId, net: answers.Name, number: Annotated[int, Query(ge=1, le=1000)] = 10
+        photo: PhotoId,
+        net: answers.Name,
+        number: Annotated[int, Query(ge=1, le=1000)] = 10,
+        labels: Annotated[tuple[answers.LabelIndex, ...], Query(max_length=answers.MOST_LABELS)] = (),
     ) -> answers.Beliefs:
-        """What the net believes of a photo, the most probable labels first."""
+        """What the net believes of a photo: the most probable labels first, then ``labels`` that are not among them."""
         found, facts = photos[photo], await server.facts(net)
+        check_known(labels, facts)
         image = await run_in_threadpool(nets.seen, found, net)
         f = await server.ask(lambda: nets.classifier(net).frozen().probabilities(image)[0].cpu())
-        best = top_labels(f, facts.label_set, number)
-        labels = [answers.Belief(label=a, name=facts.names[a], f=float(f[a])) for a in best]
-        return answers.Beliefs(labels=labels, total=len(facts.label_set))
+        told = dict.fromkeys([*top_labels(f, facts.label_set, number), *labels])
+        found_labels = [answers.Belief(label=a, name=facts.names[a], f=float(f[a])) for a in told]
+        return answers.Beliefs(labels=found_labels, total=len(facts.label_set))
 
     @app.get("/api/labels")
     async def labels(net: answers.Name, search: Annotated[str, Query(max_length=200)] = "") -> answers.Labels:
@@ -295,7 +298,9 @@ def _add_jobs(app: FastAPI, server: Server) -> None:
     async def paint(asked: PaintAsked) -> answers.PaintAnswer:
         """What the net says when only the painted pixels are shown, and what the machine's proofs of that size say."""
         photo, fill = server.photos[asked.photo], choices.fill(asked.fill)
-        job = None if asked.job is None else jobs[asked.job]
+        job = (
+            None if asked.job is None else jobs.find(asked.job)
+        )  # the net answers also when the maps are gone
         if job is not None and (job.asked.photo, job.asked.net) != (asked.photo, asked.net):
             raise InputError("that job is about another photo or net")
         return await server.ask(partial(painted, server.nets, asked, photo, fill, job))
@@ -310,15 +315,14 @@ _FILE: dict[int | str, dict[str, Any]] = {
 
 
 def _add_page(app: FastAPI) -> None:
-    """The page's files, by their names; they are read once, so no name of a visitor's reaches the file system."""
-    folder = files("proofmap.app") / "page"
-    content = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    """The page's files, by their names."""
 
     def answer(name: str) -> Response:
-        if name not in content:
+        found = static_file(name)
+        if found is None:
             raise Unknown("there is no such file")
-        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        return Response(content[name], media_type=kind)
+        content, kind = found
+        return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
 
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
