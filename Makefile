@@ -40,6 +40,7 @@ docs: $(VENV)/test.stamp  ## the documentation, into build/site; open build/site
 pictures: $(VENV)/test.stamp  ## draw the documentation's pictures anew (some minutes)
 	$(BIN)/python -m docs.make_pictures
 	$(BIN)/python -m docs.report_pictures
+	$(BIN)/python -m docs.serve_pictures
 
 bench: $(VENV)/test.stamp  ## every benchmark, one after the other
 	@for file in benchmarks/[!_]*.py; do \

@@ -230,6 +230,7 @@ class MapAnswer(BaseModel):
     completeness: float | None
     soundness: float | None
     strength: Literal["weak", "match", "strong", "unknown"]
+    below: float | None = Field(description="the completeness or soundness that misses the bar")
     seconds: float = Field(description="that the method took for all labels, judging included")
 
 

@@ -83,10 +83,15 @@ class Jobs:
         self._lock = threading.Lock()
 
     def __getitem__(self, job: str) -> Job:
+        found = self.find(job)
+        if found is None:
+            raise Unknown("the job is not here any more; run it again")
+        return found
+
+    def find(self, job: str) -> Job | None:
+        """The job, if it is still remembered."""
         with self._lock:
-            if job not in self._all:
-                raise Unknown("the job is not here any more; run it again")
-            return self._all[job]
+            return self._all.get(job)
 
     def add(self, job: Job) -> Job:
         """Put a job in the line."""

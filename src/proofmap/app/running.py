@@ -158,6 +158,7 @@ def map_answer(
     height, width = heat.shape
     label = int(evaluation.labels[0, place])
     alpha, beta = proof_values(evaluation, result, 0, place)
+    found = strength(alpha, beta)
     order, kind = order_bytes(heat)
     return MapAnswer(
         method=result.name,
@@ -175,7 +176,8 @@ def map_answer(
         area=float(result.insertion.auc[0, place]),
         completeness=_number(alpha),
         soundness=_number(beta),
-        strength=strength(alpha, beta).word,
+        strength=found.word,
+        below=found.below,
         seconds=result.seconds,
     )
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import io
-import mimetypes
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path as Folder
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from PIL import Image
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -28,12 +29,13 @@ from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD, MOST_PASSES, Choi
 from proofmap.app.jobs import OVER, Job, Jobs
 from proofmap.app.nets import Facts, Nets, check_known, hidden_by
 from proofmap.app.paint import painted, top_labels
-from proofmap.app.photos import PIXELS, UPLOAD_BYTES, Photo, Photos, Unknown
+from proofmap.app.photos import PIXELS, UPLOAD_BYTES, Photos, Unknown
 from proofmap.app.run_pages import LINKS
 from proofmap.app.running import Runner
 from proofmap.app.runs import runs_router
 from proofmap.app.saving import FILES, command_line, saved
 from proofmap.app.security import Access, Guard, Refused
+from proofmap.app.static import static_file
 from proofmap.app.worker import Busy, Worker
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.version import __version__
@@ -62,7 +64,6 @@ class Server:
 
     def __post_init__(self) -> None:
         self.jobs = Jobs(self.worker, Runner(self.nets, self.worker))
-        self._warming: set[asyncio.Future[None]] = set()
 
     async def ask(self, question: Callable[[], T]) -> T:
         """What the worker's thread answers."""
@@ -72,14 +73,6 @@ class Server:
         """What is known of a net; it is loaded for that where it must be."""
         found = self.nets.known(net)
         return await self.ask(lambda: self.nets.facts(net)) if found is None else found
-
-    def warm(self, photo: Photo, net: str) -> None:
-        """Make in another thread, before anyone asks, what a job with this photo will need; for one photo at a time, so that
-        fifty photos at once do not keep the threads that others need."""
-        if self.nets.known(net) is not None and not self._warming:
-            task = asyncio.ensure_future(run_in_threadpool(self.nets.warm, photo, net))
-            self._warming.add(task)
-            task.add_done_callback(self._warming.discard)
 
 
 def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
@@ -131,7 +124,7 @@ def _add_photos(app: FastAPI, server: Server) -> None:
             nets=nets.about(),
             methods=server.choices.methods_about(),
             fills=server.choices.fills_about(),
-            samples=[answers.Named(name=name) for name in SAMPLES],
+            samples=[answers.Named(name=name) for name in SAMPLES if find_spec("skimage") is not None],
             runs=server.runs is not None,
             default=answers.Defaults(
                 net=nets.first, methods=[DEFAULT_METHOD], fill=DEFAULT_FILL, labels=_FIRST_LABELS
@@ -158,7 +151,7 @@ def _add_photos(app: FastAPI, server: Server) -> None:
             photo = await run_in_threadpool(photos.add, body, name)
         else:
             raise InputError('send a picture as image/..., or JSON {"sample": NAME}')
-        server.warm(photo, nets.first)
+        nets.warm_soon(photo, nets.first)
         return answers.PhotoAnswer(photo=photo.id, name=photo.name, width=photo.width, height=photo.height)
 
     @app.get("/api/photos/{photo}/view", response_class=Response, responses=_PNG)
@@ -186,15 +179,19 @@ def _add_photos(app: FastAPI, server: Server) -> None:
 
     @app.get("/api/photos/{photo}/beliefs")
     async def beliefs(
-        photo: PhotoId, net: answers.Name, number: Annotated[int, Query(ge=1, le=1000)] = 10
+        photo: PhotoId,
+        net: answers.Name,
+        number: Annotated[int, Query(ge=1, le=1000)] = 10,
+        labels: Annotated[tuple[answers.LabelIndex, ...], Query(max_length=answers.MOST_LABELS)] = (),
     ) -> answers.Beliefs:
-        """What the net believes of a photo, the most probable labels first."""
+        """What the net believes of a photo: the most probable labels first, then ``labels`` that are not among them."""
         found, facts = photos[photo], await server.facts(net)
+        check_known(labels, facts)
         image = await run_in_threadpool(nets.seen, found, net)
         f = await server.ask(lambda: nets.classifier(net).frozen().probabilities(image)[0].cpu())
-        best = top_labels(f, facts.label_set, number)
-        labels = [answers.Belief(label=a, name=facts.names[a], f=float(f[a])) for a in best]
-        return answers.Beliefs(labels=labels, total=len(facts.label_set))
+        told = dict.fromkeys([*top_labels(f, facts.label_set, number), *labels])
+        found_labels = [answers.Belief(label=a, name=facts.names[a], f=float(f[a])) for a in told]
+        return answers.Beliefs(labels=found_labels, total=len(facts.label_set))
 
     @app.get("/api/labels")
     async def labels(net: answers.Name, search: Annotated[str, Query(max_length=200)] = "") -> answers.Labels:
@@ -218,9 +215,7 @@ _PHOTO_BODY = {
 }
 
 
-def _png(pixels: Any) -> Response:
-    from PIL import Image
-
+def _png(pixels: np.ndarray) -> Response:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
     return Response(file.getvalue(), media_type="image/png")
@@ -303,7 +298,9 @@ def _add_jobs(app: FastAPI, server: Server) -> None:
     async def paint(asked: PaintAsked) -> answers.PaintAnswer:
         """What the net says when only the painted pixels are shown, and what the machine's proofs of that size say."""
         photo, fill = server.photos[asked.photo], choices.fill(asked.fill)
-        job = None if asked.job is None else jobs[asked.job]
+        job = (
+            None if asked.job is None else jobs.find(asked.job)
+        )  # the net answers also when the maps are gone
         if job is not None and (job.asked.photo, job.asked.net) != (asked.photo, asked.net):
             raise InputError("that job is about another photo or net")
         return await server.ask(partial(painted, server.nets, asked, photo, fill, job))
@@ -318,15 +315,14 @@ _FILE: dict[int | str, dict[str, Any]] = {
 
 
 def _add_page(app: FastAPI) -> None:
-    """The page's files, by their names; they are read once, so no name of a visitor's reaches the file system."""
-    folder = files("proofmap.app") / "page"
-    content = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    """The page's files, by their names."""
 
     def answer(name: str) -> Response:
-        if name not in content:
+        found = static_file(name)
+        if found is None:
             raise Unknown("there is no such file")
-        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        return Response(content[name], media_type=kind)
+        content, kind = found
+        return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
 
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
@@ -366,7 +362,3 @@ def _add_problems(app: FastAPI) -> None:
     @app.exception_handler(ClientDisconnect)
     async def gone(request: Request, error: ClientDisconnect) -> JSONResponse:
         return told(400, "the request ended before all of it was sent")
-
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> JSONResponse:
-        return told(500, "something went wrong here; the server's terminal says what")

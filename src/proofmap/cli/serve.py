@@ -121,4 +121,8 @@ def _run(app: FastAPI, listening: socket.socket) -> None:
         http="h11",
         ws="none",
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except BaseException as stop:  # Ctrl-C, after open connections were closed
+        stop.add_note("open pages offer to run again what they asked for, once it is started again")
+        raise
