@@ -15,10 +15,10 @@ import pytest
 from proofmap.report.runs import write_image_page, write_run_report
 from proofmap.results.compare import compare
 from proofmap.results.part import of_images
-from proofmap.study import Run, Status, run_study
+from proofmap.study import Run, run_study
 from proofmap.study.store.database import Store
 from tests.report.pages import PageParts
-from tests.study.studies import toy_study
+from tests.study.studies import Stop, toy_study
 
 pytest.importorskip("fastapi")
 
@@ -29,21 +29,6 @@ from proofmap.app.server import create_app
 from tests.app.served import HOME, made
 
 GONE = 2**22 + 1  # no process has this number
-
-
-class Stop:
-    """Stops a study, as Ctrl-C does, when so many units are done."""
-
-    def __init__(self, units: int) -> None:
-        self.units = units
-
-    def begin(self, study: object, status: Status) -> None: ...
-
-    def update(self, status: Status) -> None:
-        if status.units_done >= self.units:
-            raise KeyboardInterrupt
-
-    def end(self, status: Status) -> None: ...
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +69,7 @@ def progress(folder: Path, *, pid: int, seconds_ago: float = 0, state: str = "ru
         "units": {"done": 3, "failed": 1, "before": 0, "total": 8},
         "passes": {"done": 90, "total": None, "per_second": 12.0},
         "seconds_left": 75.0,
-        "last": "gradient on block 1",
+        "last": "/home/anna/mine.py:gradient on block 1",
     }
     (folder / "progress.json").write_text(json.dumps(content))
 
@@ -121,7 +106,7 @@ def test_a_run_that_is_written_shows_its_progress_and_one_whose_process_is_gone_
     progress(run, pid=os.getpid())
     assert state() == "running"
     page = server.get("/runs").text
-    assert "3 of 8 units, 1 failed, 12 passes a second, 75 s left, last: gradient on block 1" in page
+    assert "3 of 8 units, 1 failed, 12 passes a second, 75 s left, last: mine.py:gradient on block 1" in page
     assert '<progress max="8" value="4"' in page
     progress(run, pid=GONE, seconds_ago=5)  # perhaps of another machine
     assert state() == "running"

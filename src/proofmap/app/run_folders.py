@@ -136,7 +136,8 @@ class RunFolders:
             age = (datetime.now(UTC) - datetime.fromisoformat(progress.updated)).total_seconds()
         except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             return None, False
-        return progress, process_runs(process) or age < SILENT_SECONDS
+        alive = process_runs(process) or age < SILENT_SECONDS
+        return progress.model_copy(update={"last": told(progress.last)}), alive
 
 
 def told(text: str) -> str:
