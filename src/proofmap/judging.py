@@ -177,8 +177,15 @@ def evaluate(
     known = [{label_index(a, classifier.names): found for a, found in some.items()} for some in objects]
     subjects = Subjects(images, label_table, truth_of(classifier, truth, len(images)), boxes, known)
     ready = [method.prepare(classifier) for method in chosen]
+    start = 0
     if watch is not None:
-        ready = [m.watched(watch, every=1) if isinstance(m, ReadyMaskMethod) else m for m in ready]
+        told = watch
+        ready = [
+            m.watched(lambda image, *rest: told(start + image, *rest), every=1)
+            if isinstance(m, ReadyMaskMethod)
+            else m
+            for m in ready
+        ]
     made, seconds = MadeMaps(ready), [0.0] * len(ready)
     judged: list[list[BlockResult]] = [[] for _ in ready]
     block = max(1, _BLOCK // (classifier.inputs.count * label_table.shape[1]))

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from proofmap.app.choices import Choices
 from proofmap.app.nets import Nets, Offer
-from proofmap.app.security import Access
 from proofmap.app.server import Server, create_app
 from proofmap.classifier import Classifier
 from proofmap.core.progress import Progress

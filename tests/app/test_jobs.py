@@ -202,7 +202,7 @@ def test_old_jobs_are_forgotten_and_too_many_are_not_taken(
     full = client.post(
         "/api/jobs", json={"photo": photo, "net": "toy", "labels": [1], "methods": ["gradient"]}
     )
-    assert full.status_code == 503 and "later" in full.json()["error"]
+    assert full.status_code == 429 and "later" in full.json()["error"]
     for step in slow.steps:
         step.set()
     worked_off(server)

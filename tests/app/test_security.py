@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from proofmap.app import security
 from proofmap.app.security import HEADERS, Access, is_loopback
+from proofmap.app.server import Server
 from tests.app.served import HOME, made, opened, picture
 
 LAN = Access("0.0.0.0", 8000, "the-token")
@@ -71,6 +72,16 @@ def test_every_answer_carries_the_headers(client: TestClient) -> None:
     refused = client.get("/", headers={"host": "evil.example"})
     assert {name: refused.headers[name] for name in HEADERS} == HEADERS
     assert "unsafe" not in security.POLICY and security.POLICY.startswith("default-src 'none'")
+
+
+def test_a_mistake_of_ours_is_told_to_the_terminal_alone(
+    server: Server, client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server.nets, "about", lambda: 1 // 0)
+    answer = client.get("/api/about")
+    assert answer.status_code == 500 and answer.json().keys() == {"error"} and "division" not in answer.text
+    assert answer.headers["content-security-policy"] == security.POLICY
+    assert "ZeroDivisionError" in caplog.text
 
 
 # ---- the token --------------------------------------------------------------------------------------------------

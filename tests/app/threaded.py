@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ METHOD = "learned-mask:steps=20,fill=gray"
 class Served:
     """``proofmap serve`` on a free port of this machine."""
 
-    def __init__(self, classifier: Classifier, port: int = 0) -> None:
+    def __init__(self, classifier: Classifier, port: int = 0, runs: Path | None = None) -> None:
         self.classifier = classifier
         self.socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self.socket.getsockname()[1]
@@ -35,6 +36,7 @@ class Served:
             Nets([Offer("tiny", "a tiny net", lambda: classifier)]),
             Choices(),
             access=Access("127.0.0.1", self.port),
+            runs=runs,
         )
         self.server.nets.warm = lambda photo, name: None  # type: ignore[method-assign]  # no random images here
         server_module.DEFAULT_METHOD = METHOD

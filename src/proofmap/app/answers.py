@@ -78,6 +78,7 @@ class About(BaseModel):
     methods: list[MethodAbout]
     fills: list[Named]
     samples: list[Named]
+    runs: bool = Field(description="whether there are runs to look at, under /runs and /api/runs")
     default: Defaults
     limits: Limits
 

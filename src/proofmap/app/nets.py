@@ -26,6 +26,7 @@ from proofmap.fills import Fill, Images, ReadyFill, names_no_pool, with_pool
 from proofmap.fills.images import AnyPlugin
 from proofmap.models import DEFAULT_MODEL, ModelSpec, load_classifier
 from proofmap.models.registry import installed_models
+from proofmap.results.sharing import without_folders
 
 MOST_NETS = 2
 MOST_FOUND = 20
@@ -61,10 +62,11 @@ def offers(models: Sequence[str], weights: Path | None, device: str) -> list[Off
     for place, spec in enumerate(models):
         file = weights if place == 0 else None
         parsed = ModelSpec.parse(spec)
+        title = parsed.with_arguments(weights=file, pretrained=True).title
         shown = (
             f"{Path(parsed.name).name}:{parsed.function}"
             if parsed.scheme == "file"
-            else parsed.with_arguments(weights=file, pretrained=True).title
+            else without_folders(title)
         )
         written = ("--model", spec, *(() if file is None else ("--weights", str(file))))
         load = partial(load_classifier, spec, weights=file, device=device)
@@ -169,7 +171,8 @@ class Nets:
             if key in self._seen:
                 self._seen.move_to_end(key)
                 return self._seen[key]
-        made = self._facts[name].inputs.prepare(photo.decoded())[None]
+        with photo.opened() as picture:
+            made = self._facts[name].inputs.prepare(picture)[None]
         with self._lock:
             self._seen[key] = made
             while len(self._seen) > _SEEN:

@@ -6,6 +6,8 @@ import hashlib
 import io
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,10 +42,11 @@ class Photo:
     width: int
     height: int
 
-    def decoded(self) -> Image.Image:
-        """The picture, upright, as RGB or RGBA."""
+    @contextmanager
+    def opened(self) -> Iterator[Image.Image]:
+        """The picture, upright, as RGB or RGBA; in memory as long as it is needed."""
         with _decoding:
-            return decode_image(self.content, self.name)
+            yield decode_image(self.content, self.name)
 
     @cached_property
     def stem(self) -> str:
@@ -78,9 +81,8 @@ class Photos:
         """Its size is checked before any pixel is decoded."""
         _check_size(content, name)
         with _decoding:
-            picture = decode_image(content, name)
-        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-        made = Photo(digest, name, content, picture.width, picture.height)
+            width, height = decode_image(content, name).size
+        made = Photo(hashlib.blake2b(content, digest_size=16).hexdigest(), name, content, width, height)
         with self._lock:
             self._kept[made.id] = made
             self._kept.move_to_end(made.id)

@@ -75,14 +75,14 @@ def _sheet(evaluation: Evaluation) -> bytes:
 def _page(job: Job, evaluation: Evaluation, inputs: Inputs) -> bytes:
     names = [result.name for result in evaluation.results]
     shown = names[0] if len(names) == 1 else f"{len(names)} methods"
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, job.photo.opened() as picture:
         page = write_report(
             evaluation,
             Path(folder, "report.html"),
             title=f"What do the maps of {shown} prove?",
             command=job.command,
             explained=True,
-            originals=lambda _: original_of(job.photo.decoded(), inputs),
+            originals=lambda _: original_of(picture, inputs),
         )
         return page.read_bytes()
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 import secrets
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proofmap.app.photos import UPLOAD_BYTES
-from proofmap.core.errors import InputError
 
 JSON_BYTES = 1_000_000
 POLICY = (
@@ -40,6 +40,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 """What every answer carries unless it says otherwise itself."""
+_LOG = logging.getLogger("uvicorn.error")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -157,6 +158,13 @@ class Guard:
             if began:
                 raise
             await _answer(secured, refused.status, {"error": refused.error})
+        except Exception:  # a mistake of ours: the terminal is told what it is, the visitor that there is one
+            _LOG.exception("a request for %s ended in an error", scope["path"])
+            if began:
+                raise
+            await _answer(
+                secured, 500, {"error": "something went wrong here; the server's terminal says what"}
+            )
 
     def _check_host(self, headers: Headers) -> None:
         hosts = headers.getlist("host")
@@ -193,9 +201,7 @@ class Guard:
         """Keep the token in a cookie, and lead on to the address without it."""
         rest = urlencode([(key, value) for key, value in _query(scope) if key != "token"])
         cookie = f"{self.access.cookie}={self.access.token}; HttpOnly; SameSite=Strict; Path=/"
-        path = "/" + scope["path"].lstrip("/\\")
-        quoted = path.encode("ascii", "ignore").decode() if path.isprintable() else "/"
-        where = quoted + (f"?{rest}" if rest else "")
+        where = "/" + quote(scope["path"].lstrip("/\\")) + (f"?{rest}" if rest else "")
         headers = [(b"location", where.encode()), (b"set-cookie", cookie.encode()), (b"content-length", b"0")]
         await send({"type": "http.response.start", "status": 303, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
@@ -252,9 +258,3 @@ async def _answer(send: Send, status: int, content: object) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def check_port(port: int) -> None:
-    """Refuse a port that no server can have."""
-    if not 0 <= port <= 65_535:
-        raise InputError(f"--port must lie between 0 and 65535, not {port}")

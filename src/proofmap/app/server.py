@@ -8,23 +8,31 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path as Folder
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from PIL import Image
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from proofmap.app import answers
 from proofmap.app.answers import JobAsked, PaintAsked, PhotoId, Problem, SampleAsked
+from proofmap.app.api_page import api_page
 from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD, MOST_PASSES, Choices
 from proofmap.app.jobs import OVER, Job, Jobs
 from proofmap.app.nets import Facts, Nets, check_known, hidden_by
 from proofmap.app.paint import painted, top_labels
 from proofmap.app.photos import PIXELS, UPLOAD_BYTES, Photos, Unknown
+from proofmap.app.run_pages import LINKS
 from proofmap.app.running import Runner
+from proofmap.app.runs import runs_router
 from proofmap.app.saving import FILES, command_line, saved
 from proofmap.app.security import Access, Guard, Refused
 from proofmap.app.static import static_file
@@ -37,7 +45,7 @@ from proofmap.results.sharing import without_folders
 T = TypeVar("T")
 _FIRST_LABELS = 4
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 503)
+    status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 429)
 }
 
 
@@ -49,6 +57,8 @@ class Server:
     choices: Choices
     access: Access = field(default_factory=Access)
     device: str = "cpu"
+    runs: Folder | None = None
+    """The folder whose runs can be looked at."""
     photos: Photos = field(default_factory=Photos)
     worker: Worker = field(default_factory=Worker)
 
@@ -92,6 +102,10 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
     _add_jobs(app, server)
     if not api_only:
         _add_page(app)
+    if server.runs is not None:
+        app.include_router(runs_router(server.runs, pages=not api_only))
+    pages = {name: where for name, where in LINKS.items() if server.runs or not where.startswith("/runs")}
+    app.include_router(api_page({} if api_only else pages))
     return app
 
 
@@ -110,7 +124,8 @@ def _add_photos(app: FastAPI, server: Server) -> None:
             nets=nets.about(),
             methods=server.choices.methods_about(),
             fills=server.choices.fills_about(),
-            samples=[answers.Named(name=name) for name in SAMPLES],
+            samples=[answers.Named(name=name) for name in SAMPLES if find_spec("skimage") is not None],
+            runs=server.runs is not None,
             default=answers.Defaults(
                 net=nets.first, methods=[DEFAULT_METHOD], fill=DEFAULT_FILL, labels=_FIRST_LABELS
             ),
@@ -200,9 +215,7 @@ _PHOTO_BODY = {
 }
 
 
-def _png(pixels: Any) -> Response:
-    from PIL import Image
-
+def _png(pixels: np.ndarray) -> Response:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
     return Response(file.getvalue(), media_type="image/png")
@@ -328,7 +341,7 @@ def _add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(ProofmapError)
     async def wrong(request: Request, error: ProofmapError) -> JSONResponse:
-        status = 404 if isinstance(error, Unknown) else 503 if isinstance(error, Busy) else 422
+        status = 404 if isinstance(error, Unknown) else 429 if isinstance(error, Busy) else 422
         return told(status, without_folders(str(error)))
 
     @app.exception_handler(RequestValidationError)
@@ -346,6 +359,6 @@ def _add_problems(app: FastAPI) -> None:
     async def refused(request: Request, error: Refused) -> JSONResponse:
         return told(error.status, error.error)
 
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> JSONResponse:
-        return told(500, "something went wrong here; the server's terminal says what")
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect) -> JSONResponse:
+        return told(400, "the request ended before all of it was sent")

@@ -67,7 +67,7 @@ def serve(
         nets, choices = Nets(offers(model or [], weights, where)), Choices(method or [])
         if model:
             nets.classifier(nets.first)  # what is wrong with it is said now
-        server = Server(nets, choices, access, where)
+        server = Server(nets, choices, access, where, runs)
         app = create_app(server, api_only=api_only)
         _tell(access, api_only)
         if browser and not api_only:
