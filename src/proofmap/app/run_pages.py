@@ -41,7 +41,7 @@ def run_pages(desk: RunDesk) -> APIRouter:
 
     @router.get("/runs")
     async def run_list() -> Response:
-        return page("runs.html", links=LINKS, found=await desk.read(desk.folders.records))
+        return await desk.read(lambda: page("runs.html", links=LINKS, found=desk.folders.records()))
 
     @router.get("/runs/compare")
     async def compare(
@@ -70,7 +70,7 @@ def run_pages(desk: RunDesk) -> APIRouter:
         sort: Text = "",
         start: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
     ) -> Response:
-        return await _or_message(_images_page(desk, run, search, metric, sort, start))
+        return await _or_message(desk.read(lambda: _images_page(desk, run, search, metric, sort, start)))
 
     @router.get("/runs/{run}/images/{image}")
     async def image_viewer(run: RunId, image: Place) -> Response:
@@ -111,19 +111,11 @@ async def _framed(desk: RunDesk, run: str, image: int | None) -> Response:
     return html(await desk.draw(work), REPORT_POLICY)
 
 
-async def _images_page(desk: RunDesk, run: str, search: str, metric: str, sort: str, start: int) -> Response:
+def _images_page(desk: RunDesk, run: str, search: str, metric: str, sort: str, start: int) -> Response:
+    """One page of the list of images."""
     asked = {"search": search, "metric": metric, "sort": sort}
-    record = await desk.read(partial(desk.record, run))
-    found = await desk.read(
-        partial(
-            desk.views.images,
-            run,
-            search=search,
-            metric=metric or None,
-            sort=sort or None,
-            start=start,
-            number=ROWS,
-        )
+    found = desk.views.images(
+        run, search=search, metric=metric or None, sort=sort or None, start=start, number=ROWS
     )
 
     def address(place: int) -> str:
@@ -132,7 +124,7 @@ async def _images_page(desk: RunDesk, run: str, search: str, metric: str, sort: 
     return page(
         "images.html",
         links=LINKS,
-        run=record,
+        run=desk.record(run),
         found=found,
         search=search,
         sort=sort,
