@@ -78,7 +78,14 @@ def test_beliefs_are_the_probabilities(client: TestClient) -> None:
 
 @pytest.mark.parametrize(
     "search, found",
-    [("cat", ["cattle", "tabby cat", "wildcat"]), ("Tabby_Cat", ["tabby cat"]), ("x", []), ("", list(NAMES))],
+    [
+        ("cat", ["cattle", "tabby cat", "wildcat"]),
+        ("Tabby_Cat", ["tabby cat"]),
+        ("3", ["mosque"]),
+        ("moskue", ["mosque"]),
+        ("xyz", []),
+        ("", list(NAMES)),
+    ],
 )
 def test_labels_by_a_part_of_their_name(client: TestClient, search: str, found: list[str]) -> None:
     answer = client.get("/api/labels", params={"net": "toy", "search": search}).json()

@@ -75,7 +75,7 @@ def test_what_the_command_line_names_is_offered_under_its_title(
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def bright(classifier, images, labels): return images.mean(1)[:, None]\n")
     choices = Choices(["mine.py:bright", "phang-masker:weights=m.safetensors"])
-    assert [about.name for about in choices.methods_about()][:2] == [
+    assert [about.name for about in choices.methods_about][:2] == [
         "bright",
         "phang-masker:weights=m.safetensors",
     ]

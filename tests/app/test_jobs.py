@@ -136,9 +136,10 @@ def test_a_running_job_answers_others_between_its_steps_and_can_be_cancelled(
 def test_the_progress_of_a_job(client: TestClient, server: Server) -> None:
     slow = with_slow(server)
     job = begun(client, uploaded(client), ["slow"])
-    slow.steps[0].set()
+    assert slow.begun.wait(60)
     told = threading.Event()
     server.worker.ask(told.set)
+    slow.steps[0].set()
     assert told.wait(60)  # after the first step
     (progress,) = [e for e in client.get(f"/api/jobs/{job}").json()["events"] if e["kind"] == "progress"]
     assert (progress["what"], progress["step"], progress["steps"]) == ("slow", 1, 3)

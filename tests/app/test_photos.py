@@ -48,6 +48,18 @@ def test_a_photo_is_known_by_its_content() -> None:
         assert np.asarray(shown).shape == (*SIZE, 3)
 
 
+def test_a_photo_is_decoded_once_until_the_first_labels(
+    client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.worker.ask(lambda: None).result(30)  # the net is loaded before
+    decoded, decode = list[str](), kept.decode_image
+    monkeypatch.setattr(kept, "decode_image", lambda *given: decoded.append("") or decode(*given))
+    photo = uploaded(client)
+    assert client.get(f"/api/photos/{photo}/beliefs?net=toy").status_code == 200
+    assert client.get(f"/api/photos/{photo}/view?net=toy").status_code == 200
+    assert len(decoded) == 1
+
+
 def test_the_least_used_photo_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MOST_PHOTOS", 2)
     photos = Photos()

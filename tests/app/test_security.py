@@ -67,7 +67,8 @@ def test_a_link_from_elsewhere_opens_the_page_but_frames_do_not(client: TestClie
 def test_every_answer_carries_the_headers(client: TestClient) -> None:
     for path in ("/", "/api/about", "/nothing"):
         answer = client.get(path)
-        assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+        usual = HEADERS if path != "/" else {**HEADERS, "cache-control": "no-cache"}
+        assert {name: answer.headers[name] for name in HEADERS} == usual
         assert "access-control-allow-origin" not in answer.headers
     refused = client.get("/", headers={"host": "evil.example"})
     assert {name: refused.headers[name] for name in HEADERS} == HEADERS

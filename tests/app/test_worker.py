@@ -47,6 +47,27 @@ def test_jobs_run_in_the_order_they_came() -> None:
     worker.close()
 
 
+def test_a_flood_of_questions_does_not_keep_a_job_from_its_next_step() -> None:
+    worker, begun, go, over = Worker(), threading.Event(), threading.Event(), threading.Event()
+
+    def job() -> None:
+        begun.set()
+        assert go.wait(30)
+        worker.between()
+        over.set()
+
+    def again() -> None:
+        if not over.is_set():
+            worker.ask(again)
+
+    worker.add(job)
+    assert begun.wait(30)
+    worker.ask(again)
+    go.set()
+    assert over.wait(30)
+    worker.close()
+
+
 def test_an_error_belongs_to_whoever_asked() -> None:
     worker = Worker()
     with pytest.raises(ZeroDivisionError):

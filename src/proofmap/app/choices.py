@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING
+from functools import cached_property
 from typing import Any, get_type_hints
 
 from proofmap.app.answers import MethodAbout, Named
@@ -60,6 +61,7 @@ class Choices:
         """A method as a command line names it."""
         return self._written.get(method.title(), method.title())
 
+    @cached_property
     def methods_about(self) -> list[MethodAbout]:
         """The methods that can be asked for by name alone, those of the command line first."""
         registered = {name: _usual(METHODS[name]) for name in METHODS}

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from proofmap.app.answers import NetAbout
@@ -20,7 +21,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Pictures
-from proofmap.core.labels import canonical_name
+from proofmap.core.labels import canonical_name, close_names
 from proofmap.data.distractors import from_images
 from proofmap.fills import Fill, Images, ReadyFill, names_no_pool, with_pool
 from proofmap.fills.images import AnyPlugin
@@ -172,7 +173,16 @@ class Nets:
                 self._seen.move_to_end(key)
                 return self._seen[key]
         with photo.opened() as picture:
-            made = self._facts[name].inputs.prepare(picture)[None]
+            return self._keep_seen(photo, picture, name)
+
+    def look(self, photo: Photo, picture: Image.Image) -> None:
+        """Bring a new photo to the first net's size while it is decoded; what cannot be done is told when it is asked for."""
+        if self.first in self._facts:
+            with suppress(InputError):
+                self._keep_seen(photo, picture, self.first)
+
+    def _keep_seen(self, photo: Photo, picture: Image.Image, name: str) -> Tensor:
+        key, made = (photo.id, name), self._facts[name].inputs.prepare(picture)[None]
         with self._lock:
             self._seen[key] = made
             while len(self._seen) > _SEEN:
@@ -201,14 +211,17 @@ class Nets:
             threading.Thread(target=self.warm, args=(photo, name), daemon=True).start()
 
     def search(self, facts: Facts, text: str) -> list[int]:
-        """Labels whose name has these words: names that begin so come first, then those with a word that begins so."""
+        """Labels whose name has this text: names that begin so come first, then those with a word that begins so; the label of
+        that index, for a number; and where there is none, those that are spelt alike."""
         wanted = canonical_name(text)
         if not wanted:
             return list(facts.label_set[:MOST_FOUND])
         found: list[tuple[int, int]] = []
         for label in facts.label_set:
             name = canonical_name(facts.names[label])
-            if wanted in name:
+            if wanted == str(label):
+                found.append((0, label))
+            elif wanted in name:
                 order = (
                     0
                     if name == wanted
@@ -219,6 +232,9 @@ class Nets:
                     else 3
                 )
                 found.append((order, label))
+        if not found:
+            alike = close_names(wanted, [canonical_name(facts.names[label]) for label in facts.label_set])
+            return [facts.label_set[place] for place in alike]
         return [label for _, label in sorted(found)[:MOST_FOUND]]
 
 

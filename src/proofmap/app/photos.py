@@ -6,7 +6,7 @@ import hashlib
 import io
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,7 +58,9 @@ class Photo:
 class Photos:
     """The photos of this server."""
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[Photo, Image.Image], None] | None = None) -> None:
+        """``look`` is shown every new photo while it is decoded, which need not be done a second time then."""
+        self._look = look
         self._kept: OrderedDict[str, Photo] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -81,8 +83,12 @@ class Photos:
         """Its size is checked before any pixel is decoded."""
         _check_size(content, name)
         with _decoding:
-            width, height = decode_image(content, name).size
-        made = Photo(hashlib.blake2b(content, digest_size=16).hexdigest(), name, content, width, height)
+            picture = decode_image(content, name)
+            digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+            made = Photo(digest, name, content, picture.width, picture.height)
+            if self._look is not None:
+                self._look(made, picture)
+            del picture
         with self._lock:
             self._kept[made.id] = made
             self._kept.move_to_end(made.id)

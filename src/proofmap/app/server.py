@@ -59,10 +59,10 @@ class Server:
     device: str = "cpu"
     runs: Folder | None = None
     """The folder whose runs can be looked at."""
-    photos: Photos = field(default_factory=Photos)
     worker: Worker = field(default_factory=Worker)
 
     def __post_init__(self) -> None:
+        self.photos = Photos(self.nets.look)
         self.jobs = Jobs(self.worker, Runner(self.nets, self.worker))
 
     async def ask(self, question: Callable[[], T]) -> T:
@@ -122,7 +122,7 @@ def _add_photos(app: FastAPI, server: Server) -> None:
             version=__version__,
             device=server.device,
             nets=nets.about(),
-            methods=server.choices.methods_about(),
+            methods=server.choices.methods_about,
             fills=server.choices.fills_about(),
             samples=[answers.Named(name=name) for name in SAMPLES if find_spec("skimage") is not None],
             runs=server.runs is not None,

@@ -60,8 +60,7 @@ class Worker:
 
     def between(self) -> None:
         """Called by a running job between two steps: answers what was asked meanwhile."""
-        while not self._closed and (found := self._next_question()) is not None:
-            _answer(*found)
+        self._answer_waiting()
         if self._closed:
             raise Cancelled
 
@@ -76,9 +75,15 @@ class Worker:
             answer.cancel()
         self._thread.join(seconds)
 
-    def _next_question(self) -> tuple[Callable[[], Any], Future[Any]] | None:
+    def _answer_waiting(self) -> None:
+        """Answer what waits now; what is asked meanwhile comes after the next step, so that a flood does not stop a job."""
         with self._wake:
-            return self._questions.popleft() if self._questions else None
+            waiting, self._questions = self._questions, deque()
+        for question, answer in waiting:
+            if self._closed:
+                answer.cancel()
+            else:
+                _answer(question, answer)
 
     def _work(self) -> None:
         while True:
@@ -86,11 +91,10 @@ class Worker:
                 self._wake.wait_for(lambda: self._closed or self._questions or self._jobs)
                 if self._closed:
                     return
-                question = self._questions.popleft() if self._questions else None
-                job = None if question else self._jobs.popleft()
-            if question is not None:
-                _answer(*question)
-            elif job is not None:
+            self._answer_waiting()
+            with self._wake:
+                job = self._jobs.popleft() if self._jobs else None
+            if job is not None:
                 job()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 import webbrowser
 from pathlib import Path
@@ -86,6 +87,7 @@ def _tell(access: object, api_only: bool) -> None:
     if token:
         stderr.print(f"others need the token: programs send it as Authorization: Bearer {access.token}")
     stderr.print("Ctrl-C stops it")
+    sys.stdout.flush()  # also into a file or a pipe
 
 
 def _listening(host: str, port: int) -> socket.socket:
