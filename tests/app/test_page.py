@@ -485,3 +485,19 @@ def test_signed_maps_have_the_colours_of_the_report(finished: tuple[Any, Served]
     page, _ = finished
     stops = page.evaluate("async () => (await import('/static/proofs.js')).DIVERGING")
     assert stops == heat.DIVERGING.tolist()
+
+
+def test_of_two_photos_the_newer_one_stays(finished: tuple[Any, Served], photo: torch.Tensor) -> None:
+    page, served = finished
+    late: list[Any] = []
+    page.route("**/api/photos?*", lambda route: route.continue_() if late else late.append(route))
+    jobs = len(served.jobs)
+    choose(page, photo)  # its answer comes late
+    page.wait_for_function("() => document.querySelector('#photo-words').textContent.startsWith('Reading')")
+    choose(page, photo.flip(-1))
+    page.locator("#bars button").nth(9).wait_for()
+    with page.expect_response("**/api/photos?*"):
+        late[0].continue_()
+    wait_done(page)
+    shown = (photo.flip(-1).permute(1, 2, 0) * 255).round().numpy()
+    assert (canvas_pixels(page.locator("#view")) == shown).all() and len(served.jobs) == jobs + 1

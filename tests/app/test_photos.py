@@ -54,7 +54,7 @@ def test_a_photo_is_decoded_once_until_the_first_labels(
     server.worker.ask(lambda: None).result(30)  # the net is loaded before
     decoded, decode = list[str](), kept.decode_image
     monkeypatch.setattr(kept, "decode_image", lambda *given: decoded.append("") or decode(*given))
-    photo = uploaded(client)
+    photo = uploaded(client, seed=9)
     assert client.get(f"/api/photos/{photo}/beliefs?net=toy").status_code == 200
     assert client.get(f"/api/photos/{photo}/view?net=toy").status_code == 200
     assert len(decoded) == 1

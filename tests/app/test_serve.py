@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from proofmap.cli import serve as command
+from tests.app.served import picture
 from tests.command import run
 
 NET = """
@@ -139,9 +140,7 @@ def test_ctrl_c_ends_it_while_it_works(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
-        asked = urllib.request.Request(
-            f"{address}api/photos", b'{"sample": "cat"}', {"content-type": "application/json"}
-        )
+        asked = urllib.request.Request(f"{address}api/photos", picture(), {"content-type": "image/png"})
         photo = json.load(urllib.request.urlopen(asked, timeout=60))["photo"]
         job = {"photo": photo, "net": "net.py:make", "labels": [0, 1], "methods": ["rise:masks=90000"]}
         more = urllib.request.Request(

@@ -156,7 +156,7 @@ class Jobs:
             job.become(
                 "failed", "there is not enough memory for this; ask for fewer labels, or a smaller net"
             )
-        except Exception as error:  # a net or a method of someone else's may raise anything
+        except BaseException as error:  # a net or a method of someone else's may raise anything, even exit
             job.become("failed", without_folders(f"{type(error).__name__}: {error}"))
 
 

@@ -103,5 +103,7 @@ def _answer(question: Callable[[], Any], answer: Future[Any]) -> None:
         return
     try:
         answer.set_result(question())
-    except Exception as error:  # it belongs to whoever asked
+    except (
+        BaseException
+    ) as error:  # it belongs to whoever asked; also a net that exits does not end the thread
         answer.set_exception(error)

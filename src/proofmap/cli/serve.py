@@ -18,6 +18,8 @@ from proofmap.core.errors import InputError, require
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from proofmap.app.security import Access
+
 _PATIENCE = 1
 """Seconds that open connections get when the server is stopped."""
 
@@ -78,10 +80,7 @@ def serve(
         listening.close()
 
 
-def _tell(access: object, api_only: bool) -> None:
-    from proofmap.app.security import Access
-
-    assert isinstance(access, Access)
+def _tell(access: Access, api_only: bool) -> None:
     bare, _, token = access.address.partition("?")
     print_result(f"Proofmap is at {bare + 'api' if api_only else access.address}")
     if token:

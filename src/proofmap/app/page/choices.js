@@ -80,7 +80,7 @@ export class Choices {
         ...members.map((m) => make("option", { value: m.name, title: m.about }, m.live ? `${m.name} · live` : m.name)))));
     choose(select, name);
     const settings = make("input", {
-      type: "text", "aria-label": `Settings of the ${which.toLowerCase()}`, placeholder: "settings, such as passes=600", autocomplete: "off", spellcheck: "false",
+      type: "text", "aria-label": `Settings of the ${which.toLowerCase()}`, placeholder: "settings: name=value,name=value", autocomplete: "off", spellcheck: "false",
     });
     settings.value = rest.join(":");
     select.addEventListener("change", () => {

@@ -50,8 +50,7 @@ class Cell {
     this.scores = scores;
     this.ranks = ranksOf(scores.order, width * height);
     this.paintMap(bytesOf(scores.map), scores.signed);
-    const { area, strength, below } = scores;
-    this.auc.replaceChildren("AUC ", make("b", {}, number(area)), ` of f ${number(scores.f)}`);
+    const { strength, below } = scores;
     this.verdict.className = strength;
     this.verdict.title = WHY[strength];
     this.verdict.textContent = `${VERDICTS[strength]}${below === null ? "" : ` ${number(below)}`}`;
@@ -66,6 +65,8 @@ class Cell {
 
   drawCurve(game, top) {
     const { shares, f } = this.scores[game];
+    const area = game === "insertion" ? "AUC " : "insertion AUC "; // whatever is played, this is what is judged
+    this.auc.replaceChildren(area, make("b", {}, number(this.scores.area)), ` of f ${number(this.scores.f)}`);
     const words = `${game} curve of ${this.proofs.request.methods[this.method]} for ${this.label.name}, f ${number(this.label.f)}`;
     this.drawn = new Curve(shares, f, { end: 1, top, f: this.label.f, words });
     this.curve.replaceWith(this.drawn.node);
