@@ -196,16 +196,21 @@ class Nets:
         source = from_images(self.seen(photo, name), self._facts[name].inputs)
         return plugin if source is None else with_pool(plugin, source)
 
-    def warm(self, photo: Photo, name: str) -> None:
-        """Make the usual pool of random images for a photo, which takes a second or two, before anyone needs it."""
+    def warm(self, photo: Photo | None, name: str) -> None:
+        """Make the usual pool of random images for a photo, or for any that is no sample, before anyone needs it.
+
+        It takes a second or two.
+        """
         with self._pooling:  # a job that needs it waits for it, and does not make it a second time
             with suppress(InputError):  # whoever needs it is told
-                source = from_images(self.seen(photo, name), self._facts[name].inputs)
+                inputs = self._facts[name].inputs
+                image = torch.zeros(1, *inputs.shape) if photo is None else self.seen(photo, name)
+                source = from_images(image, inputs)
                 if source is not None:
                     usual = Images()
-                    source.pool(self._facts[name].inputs, size=usual.size, crop=usual.crop, seed=usual.seed)
+                    source.pool(inputs, size=usual.size, crop=usual.crop, seed=usual.seed)
 
-    def warm_soon(self, photo: Photo, name: str) -> None:
+    def warm_soon(self, photo: Photo | None, name: str) -> None:
         """The same in a thread of its own, unless one is at it; it does not keep the server from stopping."""
         if name in self._facts and not self._pooling.locked():
             threading.Thread(target=self.warm, args=(photo, name), daemon=True).start()

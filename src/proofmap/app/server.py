@@ -80,9 +80,9 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        server.worker.ask(
-            partial(server.nets.classifier, server.nets.first)
-        )  # so that the first drop is fast
+        first = server.nets.first
+        loading = server.worker.ask(partial(server.nets.classifier, first))  # so that the first drop is fast
+        loading.add_done_callback(lambda _: server.nets.warm_soon(None, first))
         yield
         server.worker.close()
 
