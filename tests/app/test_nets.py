@@ -77,7 +77,7 @@ def test_pools_are_made_before_they_are_needed_one_at_a_time(monkeypatch: pytest
     server = made()
     with opened(server) as client:
         assert begun_.wait(30)  # as soon as the net is loaded
-        uploaded(client)  # meanwhile: no second thread
+        uploaded(client, seed=1)  # meanwhile: no second thread
         go.set()
         server.nets.warm(server.photos.add(picture(2)), "toy")  # waits for the first, and then makes its own
         assert made_ == ["pool", "pool"]

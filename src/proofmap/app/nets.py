@@ -197,17 +197,13 @@ class Nets:
         return plugin if source is None else with_pool(plugin, source)
 
     def warm(self, photo: Photo | None, name: str) -> None:
-        """Make the usual pool of random images for a photo, or for any that is no sample, before anyone needs it.
-
-        It takes a second or two.
-        """
+        """Make the usual pool of random images for a photo, which takes a second or two, before anyone needs it; without one that
+        for all photos but the samples, which are in the pool themselves."""
         with self._pooling:  # a job that needs it waits for it, and does not make it a second time
             with suppress(InputError):  # whoever needs it is told
-                inputs = self._facts[name].inputs
-                image = torch.zeros(1, *inputs.shape) if photo is None else self.seen(photo, name)
-                source = from_images(image, inputs)
-                if source is not None:
-                    usual = Images()
+                inputs, usual = self._facts[name].inputs, Images()
+                image = inputs.blank(1) if photo is None else self.seen(photo, name)
+                if (source := from_images(image, inputs)) is not None:
                     source.pool(inputs, size=usual.size, crop=usual.crop, seed=usual.seed)
 
     def warm_soon(self, photo: Photo | None, name: str) -> None:

@@ -65,6 +65,11 @@ class Server:
         self.photos = Photos(self.nets.look)
         self.jobs = Jobs(self.worker, Runner(self.nets, self.worker))
 
+    def begin(self) -> None:
+        """What is done before anyone asks, so that the first photo is answered fast; in the worker's thread."""
+        self.nets.classifier(self.nets.first)
+        self.nets.warm_soon(None, self.nets.first)
+
     async def ask(self, question: Callable[[], T]) -> T:
         """What the worker's thread answers."""
         return await asyncio.wrap_future(self.worker.ask(question))
@@ -80,9 +85,7 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        first = server.nets.first
-        loading = server.worker.ask(partial(server.nets.classifier, first))  # so that the first drop is fast
-        loading.add_done_callback(lambda _: server.nets.warm_soon(None, first))
+        server.worker.ask(server.begin)
         yield
         server.worker.close()
 

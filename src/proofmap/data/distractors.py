@@ -63,7 +63,7 @@ class Distractors:
         return Pool(torch.cat(rounds, dim=1).flatten(0, 1), torch.cat([marks, others.marks]))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _sample_pool(samples: tuple[str, ...], inputs: Pictures, size: int, crop: str, seed: int) -> Pool:
     """A pool of sample photographs alone: made in a second or two, asked for by every method and metric of an image."""
     return build_pool(samples, inputs, size=size, crop=crop, seed=seed)
