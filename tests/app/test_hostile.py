@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -21,12 +23,13 @@ from fastapi.testclient import TestClient
 
 from proofmap.app.jobs import MOST_WAITING
 from proofmap.app.security import Access
-from proofmap.app.server import create_app
+from proofmap.app.server import MOST_UNDECODED, create_app
 from tests.app.hostile import KINDS, Hostile, World, picture
 from tests.app.processes import Answer, Served, mask
-from tests.app.served import made
+from tests.app.served import made, opened, uploaded
 from tests.docs.pages import DOCS, blocks
 
+PNG = {"content-type": "image/png"}
 LONG = "learned-mask:steps=20000,fill=gray"
 """A method that takes minutes on the slow net."""
 LONGEST = 15.0
@@ -175,6 +178,27 @@ def test_the_example_of_the_documentation_works(
     exec(compile(code, "ask.py", "exec"), {})
     told = capsys.readouterr().out
     assert told.startswith("done proofmap explain cat.jpg") and told.count("best pixel") == 3
+
+
+def test_a_flood_of_pictures_keeps_nobody_else_waiting() -> None:
+    server, decoded = made(), threading.Event()
+    with opened(server) as client:
+        asked = f"/api/photos/{uploaded(client)}/beliefs?net=toy"
+        assert client.get(asked).status_code == 200
+        add = server.photos.add
+        server.photos.add = lambda content, name="": decoded.wait(60) and add(content, name)  # type: ignore[method-assign,return-value]
+        with ThreadPoolExecutor(60) as visitors:
+            sent = [
+                visitors.submit(client.post, "/api/photos", content=picture(), headers=PNG) for _ in range(50)
+            ]
+            refused = {
+                done.result().status_code for done in islice(as_completed(sent, 30), 50 - MOST_UNDECODED)
+            }
+            beliefs = client.get(asked)
+            decoded.set()
+        taken = [done.result().status_code for done in sent]
+    assert refused == {429} and beliefs.status_code == 200
+    assert taken.count(200) == MOST_UNDECODED
 
 
 # ---- many tabs, cancelling, dying -----------------------------------------------------------------------------------

@@ -167,13 +167,19 @@ class Nets:
 
     def seen(self, photo: Photo, name: str) -> Tensor:
         """The photo ``(1, C, H, W)`` as a net that was loaded before sees it, on the CPU."""
+        known = self.seen_before(photo, name)
+        if known is not None:
+            return known
+        with photo.opened() as picture:
+            return self._keep_seen(photo, picture, name)
+
+    def seen_before(self, photo: Photo, name: str) -> Tensor | None:
+        """The same where it is kept; None where the photo would have to be decoded."""
         key = (photo.id, name)
         with self._lock:
             if key in self._seen:
                 self._seen.move_to_end(key)
-                return self._seen[key]
-        with photo.opened() as picture:
-            return self._keep_seen(photo, picture, name)
+            return self._seen.get(key)
 
     def look(self, photo: Photo, picture: Image.Image) -> None:
         """Bring a new photo to the first net's size while it is decoded; what cannot be done is told when it is asked for."""

@@ -13,6 +13,7 @@ from pathlib import Path as Folder
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -21,6 +22,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from torch import Tensor
 
 from proofmap.app import answers
 from proofmap.app.answers import JobAsked, PaintAsked, PhotoId, Problem, SampleAsked
@@ -29,7 +31,7 @@ from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD, MOST_PASSES, Choi
 from proofmap.app.jobs import OVER, Job, Jobs
 from proofmap.app.nets import Facts, Nets, check_known, hidden_by
 from proofmap.app.paint import painted, top_labels
-from proofmap.app.photos import PIXELS, UPLOAD_BYTES, Photos, Unknown
+from proofmap.app.photos import PIXELS, UPLOAD_BYTES, Photo, Photos, Unknown
 from proofmap.app.run_pages import LINKS
 from proofmap.app.running import Runner
 from proofmap.app.runs import runs_router
@@ -43,6 +45,8 @@ from proofmap.data.samples import SAMPLES
 from proofmap.results.sharing import without_folders
 
 T = TypeVar("T")
+DECODERS, MOST_UNDECODED = 2, 16
+"""Pictures that are decoded at once; and those with the ones that wait for it."""
 _FIRST_LABELS = 4
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 429)
@@ -64,6 +68,7 @@ class Server:
     def __post_init__(self) -> None:
         self.photos = Photos(self.nets.look)
         self.jobs = Jobs(self.worker, Runner(self.nets, self.worker))
+        self._decoders, self._undecoded = CapacityLimiter(DECODERS), 0
 
     def begin(self) -> None:
         """What is done before anyone asks, so that the first photo is answered fast; in the worker's thread."""
@@ -73,6 +78,25 @@ class Server:
     async def ask(self, question: Callable[[], T]) -> T:
         """What the worker's thread answers."""
         return await asyncio.wrap_future(self.worker.ask(question))
+
+    async def decode(self, work: Callable[[], T]) -> T:
+        """What needs a picture decoded: a few at a time, in threads that nobody else needs, and few wait."""
+        self.check_decoders()
+        self._undecoded += 1
+        try:
+            return await to_thread.run_sync(work, limiter=self._decoders)
+        finally:
+            self._undecoded -= 1
+
+    def check_decoders(self) -> None:
+        """Refuse a picture where too many wait to be decoded, before it is sent."""
+        if self._undecoded >= MOST_UNDECODED:
+            raise Busy("too many photos come at once; send it again in a moment")
+
+    async def seen(self, photo: Photo, net: str) -> Tensor:
+        """The photo as a net sees it; at once where that is known."""
+        known = self.nets.seen_before(photo, net)
+        return await self.decode(partial(self.nets.seen, photo, net)) if known is None else known
 
     async def facts(self, net: str) -> Facts:
         """What is known of a net; it is loaded for that where it must be."""
@@ -145,13 +169,14 @@ def _add_photos(app: FastAPI, server: Server) -> None:
         request: Request, name: Annotated[str, Query(max_length=300)] = ""
     ) -> answers.PhotoAnswer:
         """A picture's bytes as the body, of any type image/...; or JSON that names a sample."""
+        server.check_decoders()
         body = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "application/json":
             asked = SampleAsked.model_validate_json(body)
-            photo = await run_in_threadpool(photos.add_sample, asked.sample)
+            photo = await server.decode(partial(photos.add_sample, asked.sample))
         elif kind.startswith("image/") or kind == "application/octet-stream":
-            photo = await run_in_threadpool(photos.add, body, name)
+            photo = await server.decode(partial(photos.add, body, name))
         else:
             raise InputError('send a picture as image/..., or JSON {"sample": NAME}')
         nets.warm_soon(photo, nets.first)
@@ -161,7 +186,7 @@ def _add_photos(app: FastAPI, server: Server) -> None:
     async def view(photo: PhotoId, net: answers.Name) -> Response:
         """What the net sees of a photo."""
         found, facts = photos[photo], await server.facts(net)
-        seen = await run_in_threadpool(nets.seen, found, net)
+        seen = await server.seen(found, net)
         return _png(facts.inputs.picture(seen[0]))
 
     @app.get("/api/photos/{photo}/fill", response_class=Response, responses=_PNG)
@@ -190,7 +215,7 @@ def _add_photos(app: FastAPI, server: Server) -> None:
         """What the net believes of a photo: the most probable labels first, then ``labels`` that are not among them."""
         found, facts = photos[photo], await server.facts(net)
         check_known(labels, facts)
-        image = await run_in_threadpool(nets.seen, found, net)
+        image = await server.seen(found, net)
         f = await server.ask(lambda: nets.classifier(net).frozen().probabilities(image)[0].cpu())
         told = dict.fromkeys([*top_labels(f, facts.label_set, number), *labels])
         found_labels = [answers.Belief(label=a, name=facts.names[a], f=float(f[a])) for a in told]
