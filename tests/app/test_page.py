@@ -302,6 +302,9 @@ def check_answer(page: Any, served: Served, photo: torch.Tensor, mask: np.ndarra
     whole = linear_probabilities(served.classifier, photo.numpy())[target]
     sides = page.locator("#sides b").all_text_contents()
     assert sides == [tables.number(float(v)) for v in (f[target], theirs, whole)]
+    seen = (photo.permute(1, 2, 0) * 255).round().numpy()
+    for canvas, kept in zip(page.locator("#pair canvas").all(), (mask == 1, machine), strict=True):
+        assert (canvas_pixels(canvas) == np.where(kept[..., None], seen, GRAY)).all()
     words = page.inner_text("#duel")
     ahead = "You are ahead" if f[target] > theirs else "The machine is ahead"
     assert ahead in words or (abs(f[target] - theirs) < 0.02 and "Level" in words)

@@ -3,8 +3,8 @@
 import { post } from "./api.js";
 import { Easel } from "./easel.js";
 import { bars } from "./labels.js";
-import { packedBits } from "./pixels.js";
-import { byId, make, number } from "./shared.js";
+import { composite, packedBits } from "./pixels.js";
+import { byId, make, number, pictureCanvas } from "./shared.js";
 import { counted, duel, percent } from "./words.js";
 
 const PAUSE = 100; // milliseconds after a stroke
@@ -20,10 +20,10 @@ export class Duel {
   }
 
   /** Play on a photo for these labels, against the maps of a job, if there are any. */
-  begin(source, photo, { net, fill, labels, job, methods, searching }) {
-    const keep = this.source === source && this.photo?.image === photo.image;
+  begin(source, photo, { net, fill, labels, job, methods, searching, proofs }) {
+    const keep = this.source === source && this.net === net;
     const target = keep ? Number(byId("target").value) : null;
-    Object.assign(this, { source, photo, net, fill, labels, job, methods, searching });
+    Object.assign(this, { source, photo, net, fill, labels, job, methods, searching, proofs });
     byId("target").replaceChildren(...labels.map(({ label, name }) => make("option", { value: label }, name)));
     if (labels.some(({ label }) => label === target)) byId("target").value = target;
     if (!keep) this.answer = null;
@@ -41,12 +41,13 @@ export class Duel {
       while (this.newer) {
         this.newer = false;
         const { source, photo } = this;
+        const mask = this.easel.mask.slice();
         const answer = await source.kept(() => post("api/paint", {
-          photo: source.id, net: this.net, fill: this.fill, mask: packedBits(this.easel.mask),
+          photo: source.id, net: this.net, fill: this.fill, mask: packedBits(mask),
           labels: this.labels.map(({ label }) => label), ...(this.job ? { job: this.job } : {}),
         }));
         if (photo !== this.photo) continue;
-        this.answer = answer;
+        this.answer = { ...answer, mask };
         this.show();
       }
     } catch (problem) {
@@ -60,6 +61,16 @@ export class Duel {
   machine(label) {
     const all = this.answer.machine.filter((proof) => proof.label === label && proof.f !== null);
     return all.length ? all.reduce((best, proof) => (proof.f > best.f ? proof : best)) : null;
+  }
+
+  /** Both proofs as the net sees them. */
+  showPair(machine, method) {
+    const { mask, share } = this.answer;
+    const count = Math.round(share * mask.length);
+    const ranks = machine && this.proofs.ranks(machine.method, machine.label);
+    byId("pair").replaceChildren(
+      part(this.photo, "you", (i) => mask[i]),
+      ...(ranks ? [part(this.photo, method, (i) => ranks[i] < count)] : []));
   }
 
   show() {
@@ -76,8 +87,16 @@ export class Duel {
     byId("painted-share").textContent = `You show ${percent(share)}: ${Math.round(share * n).toLocaleString("en")} of ${counted(n, "pixel")}.`;
     byId("sides").replaceChildren(
       side("you", you), ...(machine ? [side(method, machine.f)] : []), side("the whole photo", whole.f));
+    this.showPair(machine, method);
     bars(byId("painted-bars"), labels, { marked: new Set([target]) });
   }
+}
+
+/** What the net was shown, with a name below. */
+function part(photo, name, shown) {
+  const canvas = pictureCanvas(photo.size, "part", `What the net sees of the proof: ${name}`);
+  composite(canvas, photo, shown);
+  return make("figure", {}, canvas, make("figcaption", {}, name));
 }
 
 /** One of the numbers that are compared, with its bar. */

@@ -19,18 +19,18 @@ export class Easel {
     for (const id of ["faint", "size"]) byId(id).addEventListener("input", () => this.draw());
   }
 
-  /** A photo to paint on, with `size`, `view` and `fill`; what was painted stays where the size is the same. */
+  /** A photo to paint on, with `size`, `view` and `fill`; `keep` leaves what was painted, and the brush, where they are. */
   load(photo, keep = false) {
     this.photo = photo;
     const { width, height } = photo.size;
     this.zoom = Math.max(1, Math.round(672 / Math.max(width, height)));
     this.canvas.width = width * this.zoom;
     this.canvas.height = height * this.zoom;
-    if (!keep || this.mask?.length !== width * height) {
+    if (!keep) {
       this.mask = new Uint8Array(width * height);
       this.past = [];
+      this.place = [width / 2, height / 2];
     }
-    this.place = [width / 2, height / 2];
     this.after();
   }
 

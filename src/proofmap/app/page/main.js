@@ -160,7 +160,7 @@ class Page {
     if (!list.length || this.pictures?.of !== this.photo) return;
     const { net, fill } = this.choices;
     const { methods = [] } = this.proofs.request ?? {};
-    this.duel.begin(this.photo, this.pictures, { net, fill, labels: list, job: this.job, methods, searching: OPEN.has(this.state) });
+    this.duel.begin(this.photo, this.pictures, { net, fill, labels: list, job: this.job, methods, searching: OPEN.has(this.state), proofs: this.proofs });
   }
 
   /** Find proofs of the chosen labels. */

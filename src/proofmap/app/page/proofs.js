@@ -139,6 +139,12 @@ export class Proofs {
     this.follow();
   }
 
+  /** The ranks of a finished map's pixels, or null. */
+  ranks(method, label) {
+    const cell = this.scored.find((one) => one.method === method && one.label.label === label);
+    return cell?.ranks ?? null;
+  }
+
   /** The job is over, and these maps will not come. */
   giveUp() {
     for (const cell of this.cells.flat()) if (!cell.scores) cell.reading.textContent = "not finished";
