@@ -7,7 +7,7 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 DEMO := demo
-TEST := demo,models,oracles,theory,ray,tensorboard,browser,docs,dev
+TEST := demo,models,app,oracles,theory,ray,tensorboard,browser,docs,dev
 HELD := torch|torchvision|typer
 
 # Bytecode is kept even where the environment forbids it: the tests start many processes, and each would compile anew.
@@ -53,6 +53,7 @@ docs: $(VENV)/test.stamp  ## the documentation, into build/site; open build/site
 pictures: $(VENV)/test.stamp  ## draw the documentation's pictures anew (some minutes)
 	$(BIN)/python -m docs.make_pictures
 	$(BIN)/python -m docs.report_pictures
+	$(BIN)/python -m docs.serve_pictures
 
 bench: $(VENV)/test.stamp  ## every benchmark, one after the other
 	@for file in benchmarks/[!_]*.py; do \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import warnings
 from pathlib import Path
@@ -10,11 +11,15 @@ import pytest
 import torch
 
 import proofmap as pm
+from proofmap.app.choices import Choices
+from proofmap.app.nets import Nets, Offer
+from proofmap.app.server import Server
 from proofmap.core import streams
 from proofmap.core.batching import BatchSizeWarning
 from proofmap.methods import train_masker
 from proofmap.metrics import check_axioms
 from proofmap.testing.nets import token_net
+from tests.app.served import begun, opened, uploaded, worked_off
 from tests.toys import MEAN, STD, conv_net, pixels
 
 pytestmark = [
@@ -261,3 +266,21 @@ def test_a_study_gives_the_same_bits_whether_interrupted_or_not(tmp_path: Path) 
         with pm.Run(folder) as run:
             rows.append(run.store.rows("SELECT * FROM per_label ORDER BY method, metric, image, label"))
     assert rows[0] == rows[1] and len(rows[0]) == 2 * 4 * 7 * 3
+
+
+def test_serve_works_on_a_gpu() -> None:
+    net = classifier("cuda")
+    server = Server(Nets([Offer("toy", "a toy", lambda: net)]), Choices(), device="cuda")
+    with opened(server) as client:
+        photo = uploaded(client)
+        job = begun(client, photo, ["belief-mask:passes=12", "grad-cam"], fill="noise", labels=[0, 1])
+        worked_off(server)
+        assert client.get(f"/api/jobs/{job}").json()["message"] == ""
+        assert client.get(f"/api/photos/{photo}/fill?net=toy&fill=images").status_code == 200
+        area = client.get(f"/api/jobs/{job}/maps/0/1").json()["area"]
+        assert 0 <= area <= 1
+        mask = base64.b64encode(bytes([0xF0] * 32)).decode()
+        painted = client.post("/api/paint", json={"photo": photo, "net": "toy", "mask": mask, "job": job})
+        assert len(painted.json()["machine"]) == 4 and painted.json()["share"] == 0.5
+        for file in ("sheet.png", "page.html", "maps.npz", "maps.safetensors"):
+            assert client.get(f"/api/jobs/{job}/files/{file}").status_code == 200

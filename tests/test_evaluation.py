@@ -558,3 +558,19 @@ def test_explain_takes_several_methods_and_gives_each_as_a_proof(tmp_path: Path)
     names = {path.name for path in proof.save(tmp_path / "out")}
     assert {"image-0.compared.png", "image-1.compared.png", "maps.safetensors"} <= names
     assert "gradient-x-input" in proof._repr_html_() and proof._repr_png_()
+
+
+def test_masks_are_shown_on_their_way_also_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, seen = pixels(3, (6, 6)), list[tuple[int, int, int]]()
+    f = conv_classifier(size=6)
+    monkeypatch.setattr(judging, "_BLOCK", 2 * 6 * 6 * 2)  # two images
+    found = judging.evaluate(
+        f,
+        images,
+        methods=["belief-mask:passes=4,fills=gray+noise", "gradient"],
+        labels=[0, 1],
+        watch=lambda image, label, snapshot: seen.append((image, label, snapshot.step)),
+    )
+    assert sorted(seen) == [(i, a, k) for i in range(3) for a in (0, 1) for k in (1, 2)]
+    unseen = judging.evaluate(f, images, methods=["belief-mask:passes=4,fills=gray+noise"], labels=[0, 1])
+    assert torch.equal(found.results[0].maps, unseen.results[0].maps)  # watching changes nothing

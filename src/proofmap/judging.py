@@ -24,6 +24,7 @@ from proofmap.fills import names_no_pool, with_pool
 from proofmap.fills.images import OWN
 from proofmap.methods.control_rows import control_rows
 from proofmap.methods.made_maps import MadeMaps
+from proofmap.methods.masks.ready import MapWatcher, ReadyMaskMethod
 from proofmap.methods.method import MethodLike, make_method
 from proofmap.metrics.block import BlockResult, Subjects, join_blocks, judge_block, score_infos
 from proofmap.metrics.metric import Metric, make_metric, prepare_metrics, split_metrics
@@ -113,6 +114,7 @@ def evaluate(
     keep_maps: int | None = 50,
     seed: int = 0,
     progress: Progress | None = None,
+    watch: MapWatcher | None = None,
 ) -> Evaluation:
     """Compute every method's maps for every chosen label and judge them.
 
@@ -129,6 +131,7 @@ def evaluate(
         controls: judge noise, the middle, and every method's maps blurred and shown for every label too: see
             :mod:`proofmap.methods.control_rows`.
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
+        watch: is shown the masks of methods that learn them, after every step: ``watch(image, label, snapshot)``.
     """
     names = names_of_files(images) if names is None else names
     images = as_inputs(classifier, images)
@@ -174,6 +177,15 @@ def evaluate(
     known = [{label_index(a, classifier.names): found for a, found in some.items()} for some in objects]
     subjects = Subjects(images, label_table, truth_of(classifier, truth, len(images)), boxes, known)
     ready = [method.prepare(classifier) for method in chosen]
+    start = 0
+    if watch is not None:
+        told = watch
+        ready = [
+            m.watched(lambda image, *rest: told(start + image, *rest), every=1)
+            if isinstance(m, ReadyMaskMethod)
+            else m
+            for m in ready
+        ]
     made, seconds = MadeMaps(ready), [0.0] * len(ready)
     judged: list[list[BlockResult]] = [[] for _ in ready]
     block = max(1, _BLOCK // (classifier.inputs.count * label_table.shape[1]))

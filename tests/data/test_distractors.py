@@ -16,6 +16,7 @@ import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures, Rows
+from proofmap.data import distractors
 from proofmap.data.distractors import from_images
 from proofmap.fills.images import Images, pools_in
 from proofmap.results import tables
@@ -211,3 +212,14 @@ def test_a_study_and_python_give_the_same_maps(make_study: Callable[..., Study],
     found = pm.evaluate(f, images, methods=[MASK], labels="top3")
     mine, theirs = found.results[0].values["soundness"], stored.results[0].values["soundness"]
     np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
+
+
+def test_the_pool_of_sample_photographs_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    distractors._sample_pool.cache_clear()
+    made, build = list[object](), distractors.build_pool
+    monkeypatch.setattr(distractors, "build_pool", lambda *a, **k: made.append(a) or build(*a, **k))
+    own = from_images(pixels(1, (SIZE, SIZE)), inputs())
+    assert own is not None
+    first, again = (own.pool(inputs(), size=4, crop="random", seed=0) for _ in range(2))
+    other = own.pool(inputs(), size=4, crop="random", seed=1)
+    assert len(made) == 2 and first is again and not torch.equal(first.pictures, other.pictures)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from proofmap.core.errors import InputError, ModelError
-from proofmap.models import DEFAULT_MODEL, ModelInfo, ModelSpec, list_models, load_classifier
+from proofmap.models import DEFAULT_MODEL, ModelInfo, ModelSpec, list_models, load_classifier, registry
 from proofmap.models.cifar_resnet import CifarResNet
 from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite
 
@@ -111,3 +111,12 @@ def test_a_string_comes_apart_as_written(text: str, scheme: str, name: str, func
     assert (spec.scheme, spec.name, spec.function) == (scheme, name, function)
     assert spec.pretrained
     assert spec.weights is None
+
+
+def test_nets_are_installed_where_the_package_of_their_weights_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        registry, "find_spec", lambda name: None if name.startswith("efficientnet_lite1") else object()
+    )
+    names = {info.name for info in registry.installed_models()}
+    assert {"efficientnet-lite0", "efficientnet-lite2"} <= names
+    assert not names & {"efficientnet-lite1", "cifar10-resnet56", "timm:NAME"}

@@ -10,7 +10,7 @@ from typing import Any
 
 from proofmap.classifier import Classifier
 from proofmap.models import load_classifier
-from proofmap.study import Study
+from proofmap.study import Status, Study
 from tests.data.made_up import save
 
 NAMES = ("cat", "dog", "cup", "rocket", "car")
@@ -59,6 +59,21 @@ def toy_study(folder: Path, n: int = 6, **changes: Any) -> Study:
         "block": 2,
     }
     return Study(**{**settings, **changes})
+
+
+class Stop:
+    """Stops a study, as Ctrl-C does, when so many units are done."""
+
+    def __init__(self, units: int) -> None:
+        self.units = units
+
+    def begin(self, study: object, status: Status) -> None: ...
+
+    def update(self, status: Status) -> None:
+        if status.units_done >= self.units:
+            raise KeyboardInterrupt
+
+    def end(self, status: Status) -> None: ...
 
 
 def plain(study: Study) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from proofmap.cli import (
     reproduce,
     runs,
     sanity,
+    serve,
     train,
 )
 from proofmap.cli.console import print_result, stderr
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 for command in (
     explain.explain,
+    serve.serve,
     evaluate.evaluate,
     runs.runs,
     runs.compare,

@@ -39,6 +39,7 @@ from proofmap.data.photos import warn_of_crop
 from proofmap.data.specs import photographs
 from proofmap.fills import names_no_pool
 from proofmap.judging import proof_metrics
+from proofmap.metrics.games import make_game
 from proofmap.metrics.metric import prepare_metrics
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
@@ -64,6 +65,10 @@ def explain(
     renormalise: Renormalise = None,
     thresholds: ThresholdsOption = "paper",
     curve: CurveOption = "paper",
+    fill: Annotated[
+        str | None,
+        typer.Option(help="What hidden pixels show when maps are judged; see [bold]proofmap fills[/]."),
+    ] = None,
     fit: FitOption = None,
     out: Annotated[
         Path | None,
@@ -80,6 +85,7 @@ def explain(
     """A heat map for each of several labels of a photo, and what each map proves."""
     folder = _free_folder(out, force)
     chosen = [pm.make_method(spec) for spec in split_specs(method)]
+    drawn = curve if fill is None else make_game("insertion", curve=curve, fill=fill).curve()
     photos = photographs(images)
     classifier = pm.load_classifier(
         model, weights=weights, device=device_named(device), batch_size=batch_size
@@ -96,14 +102,14 @@ def explain(
         for i in block.indices:
             warn_of_crop(photos.names[i], photos.read(i), classifier.inputs)
     if not quiet:
-        _tell_time(classifier, chosen, proof_metrics(thresholds, curve), labels, len(block.indices))
+        _tell_time(classifier, chosen, proof_metrics(thresholds, drawn), labels, len(block.indices))
     proof = pm.explain(
         classifier,
         block.images,
         labels=labels,
         method=chosen,
         thresholds=thresholds,
-        curve=curve,
+        curve=drawn,
         names=[Path(photos.names[i]).stem for i in block.indices],
         seed=seed,
         progress=progress_for(stderr, quiet),

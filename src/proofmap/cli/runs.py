@@ -170,14 +170,12 @@ def _run_record(path: Path, root: Path) -> dict[str, object] | None:
     """One run as plain data; None for a manifest that is not ours, or a run that cannot be read."""
     try:
         with Run(path) as run:
-            lacking = run.unfinished()
-            state = "empty" if not run.has_results else "unfinished" if lacking else "finished"
             return {
                 "run": str(path.relative_to(root)) if path != root else str(path),
                 "model": str(run.manifest.identity.get("model")),
                 "images": len(run.images),
                 "methods": ", ".join(run.methods),
-                "state": state,
+                "state": run.state,
             }
     except ProofmapError:
         return None

@@ -79,7 +79,7 @@ def remove_parts(folder: Path) -> None:
     """Remove unfinished files that processes left in a folder when they were killed."""
     for path in folder.glob(".*.part*"):
         found = re.fullmatch(r"\.(.+)\.part(\d+)(.*)", path.name)
-        if not found or Path(found[1]).suffix != found[3] or path.is_symlink() or _runs(int(found[2])):
+        if not found or Path(found[1]).suffix != found[3] or path.is_symlink() or process_runs(int(found[2])):
             continue
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -87,7 +87,7 @@ def remove_parts(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _runs(process: int) -> bool:
+def process_runs(process: int) -> bool:
     """Whether a process may still run; on Windows, where asking would end it, any may."""
     if os.name == "nt":
         return True

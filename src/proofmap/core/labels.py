@@ -52,17 +52,17 @@ def label_index(label: int | str, names: Sequence[str]) -> int:
         raise InputError(
             f"label {text!r} names {len(found)} outputs ({', '.join(map(str, found))}); give the index"
         )
-    close = [repr(names[i]) for i in _close_names(canonical_name(text), known)]
+    close = [repr(names[i]) for i in close_names(canonical_name(text), known)]
     hint = f" Did you mean {', '.join(close)}?" if close else ""
     raise InputError(f"no label is named {shortened(text[: LONGEST_NAME + 1], LONGEST_NAME)!r}.{hint}")
 
 
-def _close_names(text: str, known: Sequence[str]) -> list[int]:
+def close_names(text: str, known: Sequence[str]) -> list[int]:
     """Up to three names that were probably meant: with these words, with words that begin so, or with a word spelt alike.
 
     >>> (
-    ...     _close_names("cat", ["oystercatcher", "catamaran", "tiger cat"]),
-    ...     _close_names("cata", ["oystercatcher", "catamaran"]),
+    ...     close_names("cat", ["oystercatcher", "catamaran", "tiger cat"]),
+    ...     close_names("cata", ["oystercatcher", "catamaran"]),
     ... )
     ([2], [1])
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -52,7 +52,7 @@ class Distractors:
             return Pool(own, marks)
         assert isinstance(inputs, Pictures)
         if not len(own):
-            return build_pool(self.samples, inputs, size=size, crop=crop, seed=seed)
+            return _sample_pool(self.samples, inputs, size, crop, seed)
         joining = min(len(self.samples), size - len(own))
         if joining == 0:
             return Pool(own, marks)
@@ -61,6 +61,12 @@ class Distractors:
         shape = others.pictures.shape[1:]
         rounds = [own.expand(times, *own.shape), others.pictures.view(times, -1, *shape)]
         return Pool(torch.cat(rounds, dim=1).flatten(0, 1), torch.cat([marks, others.marks]))
+
+
+@lru_cache(maxsize=3)
+def _sample_pool(samples: tuple[str, ...], inputs: Pictures, size: int, crop: str, seed: int) -> Pool:
+    """A pool of sample photographs alone: made in a second or two, asked for by every method and metric of an image."""
+    return build_pool(samples, inputs, size=size, crop=crop, seed=seed)
 
 
 def from_images(images: Tensor, inputs: Inputs) -> Distractors | None:

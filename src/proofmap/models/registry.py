@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ class _OwnModel:
     build: Callable[[], nn.Module]
     arguments: Callable[[], dict[str, Any]]
     renamed: Callable[[State], State]
-    packaged: Callable[[Any], None] | None  # fills the net from an installed package
+    packaged: Callable[[Any], None] | None  # fills the net from an installed package,
+    package: str = "proofmap"  # which is this one
 
 
 def load_classifier(
@@ -99,6 +101,19 @@ def list_models() -> list[ModelInfo]:
     return [model.info for model in _OWN.values()] + list(_ELSEWHERE)
 
 
+def installed_models() -> list[ModelInfo]:
+    """Our own nets whose weights are on this machine already, in a package that is installed.
+
+    >>> {info.name for info in installed_models()} <= {info.name for info in list_models()}
+    True
+    """
+    return [
+        model.info
+        for model in _OWN.values()
+        if model.packaged is not None and find_spec(model.package) is not None
+    ]
+
+
 def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
     if spec.name not in _OWN:
         scheme, colon, name = spec.name.rpartition(":")
@@ -141,6 +156,7 @@ def _efficientnet(number: int) -> _OwnModel:
         arguments=partial(efficientnet_lite.classifier_arguments, variant),
         renamed=efficientnet_lite.renamed,
         packaged=partial(efficientnet_lite.load_packaged, variant=variant),
+        package=variant.package,
     )
 
 

@@ -1,7 +1,8 @@
 """The report as one HTML file that needs nothing else: no network, no server, no installed font.
 
 First the record (:mod:`proofmap.report.page_data`, :mod:`proofmap.report.page_pictures`), then the drawing: a
-template, a style sheet and a few scripts in the folder ``page``, all put into the file.
+template, two style sheets and a few scripts in the folder ``page``, all put into the file. The page of
+``proofmap serve`` shares ``look.css`` and ``shared.js``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared, shared_settings, without_folders
 
 TITLE = "What do the heat maps prove?"
-_SCRIPTS = ("page.js", "tables.js", "inflate.js", "pictures.js", "matrix.js")
+_STYLES = ("look.css", "report.css")
+_SCRIPTS = ("shared.js", "page.js", "tables.js", "inflate.js", "pictures.js", "matrix.js")
 
 
 def write_report(
@@ -102,7 +104,7 @@ def page_html(record: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
             r=record,
             pictures=pictures,
             data=_json_for_html(record),
-            style=Markup(_page_file("report.css")),
+            style=Markup("\n".join(_page_file(name) for name in _STYLES)),
             script=Markup("\n".join(_page_file(name) for name in _SCRIPTS)),
             scatter=scatter,
             marks=[scatter.marks(panel["points"], names) for panel in record["panels"]],

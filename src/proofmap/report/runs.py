@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from PIL import Image
 
-from proofmap.core.errors import ProofmapError
+from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import output_folder, write_text
 from proofmap.core.inputs import Pictures
 from proofmap.core.text import counted
@@ -20,8 +21,12 @@ from proofmap.report.html import TITLE, write_report
 from proofmap.report.originals import Original, original_of
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.part import of_images
 from proofmap.results.sharing import shared
 from proofmap.study.results import Run
+
+MOST_LABELS = 20
+"""Labels drawn on the page of one image."""
 
 
 def write_run_report(
@@ -36,6 +41,50 @@ def write_run_report(
     """The HTML report of a run; the images worst in soundness and in completeness, and some at random, in full."""
     evaluation, choice = shown(run, worst=worst, random=random, dataset=dataset)
     return _report(run, evaluation, choice, path, title, dataset)
+
+
+def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | None = None) -> Path:
+    """The page of one image of a run, whichever a report shows: what the net says of it, and what each stored map proves.
+
+    Methods whose maps of it are not stored are named; where none is, or the picture is no longer there, that is raised.
+    """
+    if not 0 <= place < len(run.images):
+        raise InputError(f"there is no image {place}: the run has 0 to {len(run.images) - 1}")
+    name, mapped = run.images[place].name, run.mapped(place)
+    if not mapped:
+        raise InputError(f"no map of {name} is stored. {_how_to_store(run)}")
+    found = run.evaluation([place], methods=mapped, dataset=dataset)
+    if not found.pictured:
+        raise InputError(
+            f"{name} is not where it was when it was judged, or it has changed; put it back, and open this page again"
+        )
+    failed = {f.method: f.reason for f in run.failures() if f.image == name}
+    lacking = [method for method in run.methods if method not in mapped]
+    warnings = [
+        f"{method} failed on this image: {failed[method]}" if method in failed else f"no map of {method}"
+        for method in lacking
+    ]
+    originals = _originals(run, found, dataset)
+    return write_report(
+        of_images(found, [place]),
+        path,
+        command=run.manifest.commands[-1] if run.manifest.commands else "",
+        provenance=provenance(run),
+        warnings=warnings,
+        stored=str(run.manifest.study.get("maps", "")),
+        most_labels=MOST_LABELS,
+        explained=True,
+        originals=None if originals is None else lambda _: originals(place),
+    )
+
+
+def _how_to_store(run: Run) -> str:
+    if run.unfinished() and run.manifest.study.get("maps") != "none":
+        return "The run is not finished: open the page again when a method has judged this image."
+    return (
+        "The run was made without maps (--maps none): judge the images again into another --out, with --maps float16, "
+        "and every image of it can be opened."
+    )
 
 
 def save_run(
@@ -75,6 +124,7 @@ def shown(
                 completeness=worst,
                 random=random,
                 positions=numbers.inputs.position_noun,
+                among=_judged_by_all(numbers),
             )
         )
         return choices[0].indices
@@ -89,6 +139,13 @@ def shown(
         )
         choice = Choice(there, rule)
     return evaluation, choice
+
+
+def _judged_by_all(numbers: Evaluation) -> list[int] | None:
+    """The images that every method has judged, while a run is being written; None where no image has been so far."""
+    judged = [~result.insertion.auc.isnan().all(dim=1) for result in numbers.results]
+    found = torch.stack(judged).all(dim=0).nonzero()[:, 0].tolist()
+    return found or None
 
 
 def _report(

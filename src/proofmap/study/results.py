@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 Choice = Callable[[Evaluation], Sequence[int]]
 """Which images to show, chosen from the numbers of all."""
+
+RunState = Literal["empty", "unfinished", "finished"]
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,42 @@ class Run:
                 lacking[method.name] = missing
         return lacking
 
+    @property
+    def state(self) -> RunState:
+        """How far the run is: no value yet, some, or all that was asked for."""
+        if not self.has_results:
+            return "empty"
+        return "unfinished" if self.unfinished() else "finished"
+
+    def means(self) -> dict[str, dict[str, tuple[float, int]]]:
+        """Method -> metric -> the mean over the images that count so far, and how many those are.
+
+        The database adds them up: nothing is checked and no interval is drawn, so it can be asked every second.
+        """
+        rows = self.store.rows(
+            "SELECT methods.name, metrics.name, avg(value), count(value) FROM image_scores "
+            "JOIN methods ON methods.id = method JOIN metrics ON metrics.id = metric "
+            "GROUP BY method, metric HAVING count(value) ORDER BY method, metric"
+        )
+        found: dict[str, dict[str, tuple[float, int]]] = {}
+        for method, metric, mean, n in rows:
+            found.setdefault(method, {})[metric] = (mean, n)
+        return found
+
+    def column(self, metric: str) -> dict[str, list[float | None]]:
+        """The values of a metric by method, one for each of :attr:`images`; None where an image does not count."""
+        if metric not in self.metrics:
+            raise InputError(f"the run has no metric {metric!r}; it has {', '.join(self.metrics)}")
+        rows = self.store.rows(
+            "SELECT methods.name, image, value FROM image_scores JOIN methods ON methods.id = method WHERE metric = ?",
+            self.metrics[metric].id,
+        )
+        found: dict[str, list[float | None]] = {name: [None] * len(self.images) for name in self.methods}
+        for method, image, value in rows:
+            if method in found and image in self._place:  # one may have been added after the run was opened
+                found[method][self._place[image]] = value
+        return found
+
     def notes(self) -> list[str]:
         """What a reader of the numbers should know about how they were made."""
         notes = environment_notes(self.manifest.environments)
@@ -185,21 +223,29 @@ class Run:
             raise InputError(f"the maps of {method} on {image} were not kept (maps = none), or failed")
         return found[image]
 
+    def mapped(self, place: int) -> list[str]:
+        """The methods whose maps of the image in this place are stored."""
+        image, pictures = self.images[place], self._pictures
+        return [name for name, method in self.methods.items() if pictures.maps(method, [image])]
+
     # ---- as an evaluation ---------------------------------------------------------------------------------------
 
     def evaluation(
         self,
         pictured: int | Sequence[int] | Choice = 0,
         *,
+        methods: Sequence[str] | None = None,
         dataset: Dataset | None = None,
     ) -> Evaluation:
         """All numbers of the run, with pixels and maps of the pictured images: the first so many, those at these
         places, or those that a function chooses from the numbers. Images whose maps are not all there are left out.
+
+        ``methods`` names those to read, all when left out; one that has no value yet is left out.
         """
         if not self.images:
             raise StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
         with self.store.snapshot():
-            bare = self._bare()
+            bare = self._bare(self.methods if methods is None else methods)
         wanted = pictured(bare) if callable(pictured) else pictured
         places = list(range(min(wanted, len(self.images)))) if isinstance(wanted, int) else list(wanted)
         outside = [place for place in places if not 0 <= place < len(self.images)]
@@ -207,7 +253,7 @@ class Run:
             raise InputError(f"there is no image {outside[0]}: the run has 0 to {len(self.images) - 1}")
         return self._pictures.added_to(bare, self.methods, places, dataset) if places else bare
 
-    def _bare(self) -> Evaluation:
+    def _bare(self, methods: Iterable[str]) -> Evaluation:
         table = label_table([image.labels for image in self.images])
         f = torch.from_numpy(self._surveyed(table))
         identity = self.manifest.identity
@@ -218,7 +264,7 @@ class Run:
             "threads": self.manifest.threads,
         }
         names = tuple(image.name for image in self.images)
-        results = [self._result(method, table, context, names) for method in self.methods.values()]
+        results = [self._result(self.methods[name], table, context, names) for name in methods]
         found = tuple(result for result in results if result is not None)
         if not found:
             raise StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")

@@ -3,14 +3,6 @@
 // A map travels as levels, one byte per pixel: the first step of the slider at which its position is kept. So the pixels
 // shown at step k are exactly those with level <= k, which are those whose rank is below counts[k].
 
-/** The bytes behind a text in base64. */
-function bytesOf(text) {
-  const letters = atob(text);
-  const bytes = new Uint8Array(letters.length);
-  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
-  return bytes;
-}
-
 /** The levels of all maps of one image: inflated, then summed up from left to right and from top to bottom. */
 function levelsOf(text, maps, height, width) {
   const levels = inflated(bytesOf(text), maps * height * width);
@@ -18,22 +10,6 @@ function levelsOf(text, maps, height, width) {
   for (let i = width; i < levels.length; i++) if (Math.floor(i / width) % height) levels[i] += levels[i - width];
   return levels;
 }
-
-/** A canvas of the image's own size with words for those who cannot see it. */
-function picture(image, kind, words) {
-  const small = Math.max(image.width, image.height) <= 112 ? " small" : "";
-  return make("canvas", {
-    class: `${kind}${small}`, width: image.width, height: image.height, role: "img", "aria-label": words,
-  });
-}
-
-const VERDICTS = { match: "matches f", weak: "too weak:", strong: "too strong:", unknown: "not judged" };
-const WHY = {
-  match: "completeness and soundness reach the bar",
-  weak: "completeness, the share of f that the AUC reaches",
-  strong: "soundness, f as a share of the AUC",
-  unknown: "there is no AUC to judge by",
-};
 
 /** One label of one image by one method: the heat map, the pixels kept, the curve, and what they amount to. */
 class Cell {
@@ -47,94 +23,52 @@ class Cell {
     this.map = own.maps[place];
     this.table = bytesOf(own.heat[own.heat.length === 1 ? 0 : place]);
     this.stops = signed ? record.diverging : INFERNO;
-    this.curve = own.curve[place];
+    this.probabilities = own.curve[place];
     this.counts = record.curve_counts[method];
     this.f = label.f;
-    this.heat = picture(image, "heat", `Heat map of ${name} for ${label.name}`);
-    this.kept = picture(image, "kept", `The ${record.positions} that ${name} likes best for ${label.name}`);
+    this.heat = pictureCanvas(image, "heat", `Heat map of ${name} for ${label.name}`);
+    this.kept = pictureCanvas(image, "kept", `The ${record.positions} that ${name} likes best for ${label.name}`);
+    this.curve = new Curve(this.counts, this.probabilities, {
+      end: record.counts[record.counts.length - 1], top: card.tops[place], f: label.f,
+      words: `Insertion curve of ${name} for ${label.name}: AUC ${number(facts.auc)}, f ${number(label.f)}`,
+    });
     this.reading = make("p", { class: "reading-off" });
     this.node = make("figure", { class: "cell" },
       make("figcaption", { title: name }, methodMark(method), make("span", {}, name)),
       this.heat, this.kept,
-      this.drawCurve(card.tops[place], `Insertion curve of ${name} for ${label.name}: AUC ${number(facts.auc)}, f ${number(label.f)}`),
+      this.curve.node,
       this.reading,
       make("p", {}, "AUC ", make("b", {}, number(facts.auc)), ` of f ${number(label.f)}`),
       make("p", { class: facts.strength, title: WHY[facts.strength] }, VERDICTS[facts.strength], facts.below === null ? "" : ` ${number(facts.below)}`),
     );
   }
 
-  /** The curve in a frame from 0 to the highest value of the label's row, as it says above; f dashed, the area below filled. */
-  drawCurve(top, words) {
-    const n = record.counts[record.counts.length - 1];
-    const x = (count) => (100 * count) / n;
-    const y = (p) => 50 - (50 * p) / top;
-    this.x = x;
-    this.y = y;
-    const line = this.counts.map((count, i) => `${x(count).toFixed(2)},${y(this.curve[i]).toFixed(2)}`).join("L");
-    const last = x(this.counts[this.counts.length - 1]).toFixed(2);
-    this.cursor = make("svg:path", { class: "cursor" });
-    this.dot = make("svg:path", { class: "dot" });
-    const drawing = make("svg:svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": "true" },
-      make("svg:path", { class: "area", d: `M${x(this.counts[0]).toFixed(2)},50L${line}L${last},50Z` }),
-      make("svg:path", { class: "belief", d: `M0,${y(this.f)}H100` }),
-      make("svg:path", { class: "line", d: `M${line}` }),
-      this.cursor, this.dot,
-    );
-    return make("div", { class: "curve", role: "img", "aria-label": words },
-      make("span", { class: "scale", "aria-hidden": "true" }, `0 to ${number(top)}`), drawing);
-  }
-
   /** Photo in gray, heat over it. */
   paintHeat() {
     const colours = Uint32Array.from(this.table, (brightness) => packed(heatColour(brightness / 255, this.stops)));
-    this.paint(this.heat, colours, (context, { width, height }) => {
-      context.globalCompositeOperation = "saturation";
-      context.fillStyle = "#000";
-      context.fillRect(0, 0, width, height);
-      context.globalCompositeOperation = "source-over";
-      context.globalAlpha = 0.65;
-    });
+    paintOver(this.heat, this.card.photo, (pixels) => this.put(pixels, colours), grayUnderHeat);
   }
 
   /** The photo where the level is at most the step, and what hidden pixels are drawn as elsewhere. */
   paintKept(step) {
     const hidden = packed(record.hidden.colour);
-    this.paint(this.kept, Uint32Array.from({ length: 256 }, (_, level) => (level <= step ? 0 : hidden)));
-  }
-
-  /** The photo with a colour over each pixel by its level; \`prepare\` changes the photo and how the colours are laid over it.
-   *
-   * It is put together elsewhere and drawn as one picture, because a printer may replay the steps of a canvas in its own way.
-   */
-  paint(canvas, colours, prepare = () => {}) {
-    const { image, photo } = this.card;
-    const over = scratch(image, "over");
-    over.context.putImageData(this.pixels(colours), 0, 0);
-    const whole = scratch(image, "whole");
-    whole.context.save();
-    whole.context.drawImage(photo, 0, 0, image.width, image.height);
-    prepare(whole.context, image);
-    whole.context.drawImage(over.canvas, 0, 0);
-    whole.context.restore();
-    canvas.getContext("2d").drawImage(whole.canvas, 0, 0);
+    const colours = Uint32Array.from({ length: 256 }, (_, level) => (level <= step ? 0 : hidden));
+    paintOver(this.kept, this.card.photo, (pixels) => this.put(pixels, colours));
   }
 
   /** The map as pixels, each coloured by its level. */
-  pixels(colours) {
-    const { image, levels } = this.card;
-    const { data, pixels } = scratch(image, "over");
+  put(pixels, colours) {
+    const { levels } = this.card;
     const from = this.map * pixels.length;
     for (let i = 0; i < pixels.length; i++) pixels[i] = colours[levels[from + i]];
-    return data;
   }
 
   /** Follow the slider. */
   show(step) {
     const count = record.counts[step];
     const whole = count === record.counts[record.counts.length - 1];
-    const p = whole ? this.f : interpolated(this.counts, this.curve, count);
-    this.cursor.setAttribute("d", `M${this.x(count)},0V50`);
-    this.dot.setAttribute("d", p === null ? "" : `M${this.x(count)},${this.y(p)}h.001`);
+    const p = whole ? this.f : interpolated(this.counts, this.probabilities, count);
+    this.curve.mark(count, p);
     this.reading.replaceChildren(`at ${percent(step)}: `, make("b", {}, number(p)));
     this.paintKept(step);
   }
@@ -142,22 +76,6 @@ class Cell {
 
 /** A step of the slider in percent of the positions. */
 const percent = (step) => `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
-
-/** A colour [red, green, blue] as a canvas keeps an opaque pixel of it: one number. */
-const packed = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
-
-/** One shared canvas for each size of image and purpose, to put pixels on before they are drawn elsewhere. */
-const scratches = new Map();
-function scratch({ width, height }, purpose) {
-  const key = `${purpose} ${width}x${height}`;
-  if (!scratches.has(key)) {
-    const canvas = make("canvas", { width, height });
-    const context = canvas.getContext("2d", { willReadFrequently: true });
-    const data = context.createImageData(width, height);
-    scratches.set(key, { canvas, context, data, pixels: new Uint32Array(data.data.buffer) });
-  }
-  return scratches.get(key);
-}
 
 /** A row of pictures of one image. It is painted when it comes into view, and follows the slider there. */
 class Row {

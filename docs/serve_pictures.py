@@ -1,0 +1,93 @@
+"""Screenshots of the page of ``proofmap serve``: ``python -m docs.serve_pictures``.
+
+It starts a server with the demo's net, takes the sample photo of a rocket, waits for the maps (a minute or two), and paints
+a proof. Two small pictures are kept: the proofs, and the painting.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from PIL import Image
+
+from docs.make_pictures import PICTURES
+from docs.report_pictures import save_small
+from tests.browser import chromium
+
+WINDOW = {"width": 1280, "height": 900}
+PATIENCE = 1_800_000  # milliseconds
+STROKES = (
+    ((0.40, 0.34), (0.58, 0.34)),
+    ((0.38, 0.42), (0.60, 0.42)),
+    ((0.40, 0.50), (0.58, 0.50)),
+    ((0.48, 0.3), (0.48, 0.85)),
+)
+"""Where the brush goes, as shares of the photo's sides."""
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """The address of a server that runs meanwhile."""
+    command = [sys.executable, "-m", "proofmap.cli", "serve", "--no-browser", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield next(word for line in server.stdout for word in line.split() if word.startswith("http"))
+        finally:
+            server.terminate()
+
+
+def play(page: Any) -> None:
+    """The story: a sample photo, its proofs, a painted proof."""
+    page.locator("#samples button", has_text="rocket").click()
+    page.locator("#saving:not([hidden])").wait_for()
+    page.locator("#size").fill("30")
+    canvas = page.locator("#canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    for start, end in STROKES:
+        page.mouse.move(
+            *(
+                box[a] + share * box[side]
+                for a, share, side in zip("xy", start, ("width", "height"), strict=True)
+            )
+        )
+        page.mouse.down()
+        page.mouse.move(
+            *(
+                box[a] + share * box[side]
+                for a, share, side in zip("xy", end, ("width", "height"), strict=True)
+            ),
+            steps=5,
+        )
+        page.mouse.up()
+    page.wait_for_load_state("networkidle")
+
+
+def pictured(page: Any, first: str, last: str) -> Image.Image:
+    """The page from the top of one part to the end of another."""
+    page.evaluate("() => scrollTo(0, 0)")
+    whole = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
+    top, bottom = page.locator(first).bounding_box(), page.locator(last).bounding_box()
+    above = max(0, int(top["y"]) - 12)
+    return whole.crop((0, above, whole.width, int(bottom["y"] + bottom["height"]) + 12))
+
+
+def save_pictures() -> None:
+    """``serve-proofs.png`` and ``serve-paint.png``."""
+    with served() as address, chromium() as browser:
+        page = browser.new_context(viewport=WINDOW, color_scheme="light").new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(address)
+        play(page)
+        save_small(pictured(page, "h1", "#rows"), PICTURES / "serve-proofs.png")
+        save_small(pictured(page, "#paint", "#paint"), PICTURES / "serve-paint.png")
+
+
+if __name__ == "__main__":
+    save_pictures()

@@ -1,0 +1,263 @@
+"""What the API takes and gives, as types: FastAPI checks requests by them and writes the OpenAPI document from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MOST_LABELS = 8
+MOST_METHODS = 3
+LONGEST_SPEC = 300
+"""Letters of a method or fill with its settings."""
+
+PhotoId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+JobId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Spec = Annotated[str, Field(min_length=1, max_length=LONGEST_SPEC)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+LabelIndex = Annotated[int, Field(ge=0, le=10_000_000)]
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+
+class Asked(BaseModel):
+    """A request; a field that is not known is an error, not ignored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Problem(BaseModel):
+    """Every answer with a status of 400 or more."""
+
+    error: str = Field(description="what to do")
+
+
+# ---- what there is ----------------------------------------------------------------------------------------------
+
+
+class NetAbout(BaseModel):
+    name: str
+    labels: int | None = Field(description="how many; null until the net is loaded")
+    size: tuple[int, int] | None = Field(description="height and width of its input; null until it is loaded")
+    about: str
+    ready: bool = Field(description="whether it is loaded, so that the first answer comes at once")
+
+
+class MethodAbout(BaseModel):
+    name: str
+    family: str
+    passes: str = Field(description="passes of the net, in words")
+    live: bool = Field(description="whether its maps can be watched while they are made")
+    label_free: bool | None = Field(description="whether one map serves all labels; null where it depends")
+    about: str
+
+
+class Named(BaseModel):
+    name: str
+
+
+class Defaults(BaseModel):
+    net: str
+    methods: list[str]
+    fill: str
+    labels: int = Field(description="how many of the net's first labels to begin with")
+
+
+class Limits(BaseModel):
+    upload_bytes: int
+    pixels: int = Field(description="of an uploaded picture")
+    labels: int = Field(description="of one job")
+    methods: int = Field(description="of one job")
+
+
+class About(BaseModel):
+    """What this server has, and what it allows."""
+
+    version: str
+    device: str
+    nets: list[NetAbout]
+    methods: list[MethodAbout]
+    fills: list[Named]
+    samples: list[Named]
+    runs: bool = Field(description="whether there are runs to look at, under /runs and /api/runs")
+    default: Defaults
+    limits: Limits
+
+
+# ---- photos and labels ------------------------------------------------------------------------------------------
+
+
+class SampleAsked(Asked):
+    """A sample photograph that ships along, in place of an upload."""
+
+    sample: Name
+
+
+class PhotoAnswer(BaseModel):
+    photo: PhotoId
+    name: str
+    width: int
+    height: int
+
+
+class Label(BaseModel):
+    label: int = Field(description="index into the net's outputs")
+    name: str
+
+
+class Belief(Label):
+    f: float = Field(description="the net's probability f(x, a)")
+
+
+class Beliefs(BaseModel):
+    labels: list[Belief]
+    total: int = Field(description="how many labels the net has")
+
+
+class Labels(BaseModel):
+    labels: list[Label]
+
+
+# ---- jobs -------------------------------------------------------------------------------------------------------
+
+
+class JobAsked(Asked):
+    photo: PhotoId
+    net: Name
+    labels: list[LabelIndex] = Field(min_length=1, max_length=MOST_LABELS)
+    methods: list[Spec] = Field(min_length=1, max_length=MOST_METHODS)
+    fill: Spec = "gray"
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)
+
+
+class JobMade(BaseModel):
+    job: JobId
+
+
+class ProgressEvent(BaseModel):
+    """Passes of the net done, of the task at hand: making the maps of a method, or a game that judges them."""
+
+    number: int
+    kind: Literal["progress"] = "progress"
+    method: int = Field(description="its number in the request's list")
+    label: None = Field(default=None, description="always null: labels are learned side by side")
+    what: str = Field(description="the method's name, or the game's: insertion, deletion")
+    step: int = Field(description="passes done")
+    steps: int = Field(description="passes in all")
+    rate: float = Field(description="passes per second")
+    seconds_left: float | None
+
+
+class MapEvent(BaseModel):
+    """A mask as it is now."""
+
+    number: int
+    kind: Literal["map"] = "map"
+    method: int
+    label: int
+    step: int
+    steps: int
+    width: int
+    height: int
+    data: str = Field(description="base64 of one byte per pixel, row by row")
+
+
+class ScoredEvent(BaseModel):
+    """The map is there and judged: ask for it at /maps."""
+
+    number: int
+    kind: Literal["scored"] = "scored"
+    method: int
+    label: int
+
+
+class StateEvent(BaseModel):
+    number: int
+    kind: Literal["state"] = "state"
+    state: State
+
+
+Event = Annotated[ProgressEvent | MapEvent | ScoredEvent | StateEvent, Field(discriminator="kind")]
+
+
+class JobSummary(BaseModel):
+    job: JobId
+    state: State
+    place: int | None = Field(description="in the queue, 1 is next; null unless it waits")
+    message: str = Field(description="what went wrong, where something did")
+    photo_name: str
+    request: JobAsked
+
+
+class JobAnswer(JobSummary):
+    command: str = Field(description="the command line that repeats it")
+    events: list[Event] = Field(
+        description="those after the number asked for; of maps and progress only the newest"
+    )
+    last: int = Field(description="the number to ask with next time")
+
+
+class Jobs(BaseModel):
+    jobs: list[JobSummary]
+
+
+class CurveAnswer(BaseModel):
+    """A game's curve: f of the label when so large a share of the positions was taken."""
+
+    shares: list[float]
+    f: list[float]
+
+
+class MapAnswer(BaseModel):
+    """A finished map, its order of pixels, and what it proves."""
+
+    method: str
+    label: int
+    name: str
+    width: int
+    height: int
+    order: str = Field(
+        description="base64 of a little-endian rank per pixel, row by row; 0 is the most important"
+    )
+    order_type: Literal["uint16", "uint32"]
+    map: str = Field(
+        description="base64 of one byte per pixel, scaled for the eye; of a signed map 128 is zero"
+    )
+    signed: bool
+    insertion: CurveAnswer
+    deletion: CurveAnswer
+    f: float
+    area: float = Field(description="under the insertion curve: the AUC that is compared with f")
+    completeness: float | None
+    soundness: float | None
+    strength: Literal["weak", "match", "strong", "unknown"]
+    below: float | None = Field(description="the completeness or soundness that misses the bar")
+    seconds: float = Field(description="that the method took for all labels, judging included")
+
+
+# ---- painting ---------------------------------------------------------------------------------------------------
+
+
+class PaintAsked(Asked):
+    photo: PhotoId
+    net: Name
+    fill: Spec = "gray"
+    mask: Annotated[str, Field(max_length=700_000)] = Field(
+        description="base64 of one bit per pixel of the net's input, row by row, the first pixel in the highest bit; 1 is shown"
+    )
+    labels: list[LabelIndex] = Field(default_factory=list, max_length=MOST_LABELS)
+    job: JobId | None = None
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)
+
+
+class MachineProof(BaseModel):
+    """The same share of pixels, chosen by a method's map."""
+
+    method: int
+    label: int
+    f: float
+
+
+class PaintAnswer(BaseModel):
+    share: float = Field(description="of the pixels that are shown")
+    labels: list[Belief] = Field(description="the five most probable, then those asked for")
+    machine: list[MachineProof]

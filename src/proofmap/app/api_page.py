@@ -1,0 +1,176 @@
+"""The API as a page to read, made from its OpenAPI document here: no remote script draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from proofmap.app.pages import page, style_sheet
+
+Schema = Mapping[str, Any]
+
+_BOUNDS = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "below {}",
+    "minLength": "{} letters at least",
+    "maxLength": "{} letters at most",
+    "minItems": "{} or more",
+    "maxItems": "{} at most",
+    "pattern": "of the form {}",
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A parameter of a route, or a field of a record."""
+
+    name: str
+    kind: str
+    about: str
+    required: bool
+    schema: str = ""
+    """The record that it holds, where it holds one."""
+
+
+@dataclass(frozen=True)
+class Route:
+    verb: str
+    path: str
+    about: str
+    parameters: Sequence[Field]
+    body: Sequence[Field]
+    answers: Sequence[Field]
+
+
+def api_page(links: Mapping[str, str]) -> APIRouter:
+    """``/api``, the page, with links to the other pages, and the style sheet of all of them."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/api")
+    async def read_api(request: Request) -> Response:
+        document = request.app.openapi()
+        schemas = document.get("components", {}).get("schemas", {})
+        return page(
+            "api.html",
+            links=links,
+            about=document["info"],
+            openapi=request.app.openapi_url,
+            routes=routes_of(document),
+            schemas={
+                name: (schema.get("description", ""), fields_of(schema)) for name, schema in schemas.items()
+            },
+        )
+
+    @router.get("/api/style.css")
+    async def style() -> Response:
+        return Response(style_sheet(), media_type="text/css")
+
+    return router
+
+
+def routes_of(document: Schema) -> list[Route]:
+    """The routes of an OpenAPI document, in its order."""
+    return [
+        Route(
+            verb.upper(),
+            path,
+            route.get("description") or route.get("summary", ""),
+            [_parameter(p) for p in route.get("parameters", ())],
+            _contents("body", route.get("requestBody", {}).get("content", {})),
+            [
+                field
+                for code, answer in route.get("responses", {}).items()
+                if code.startswith("2")  # problems have one form, which the page says once
+                for field in _contents(code, answer.get("content", {}))
+            ],
+        )
+        for path, verbs in document["paths"].items()
+        for verb, route in verbs.items()
+    ]
+
+
+def fields_of(schema: Schema) -> list[Field]:
+    """The fields of a record."""
+    required = schema.get("required", ())
+    return [
+        Field(name, words(inner), inner.get("description", ""), name in required, record_in(inner))
+        for name, inner in schema.get("properties", {}).items()
+    ]
+
+
+def words(schema: Schema) -> str:
+    """What a value may be, in words.
+
+    >>> words({"type": "array", "items": {"type": "integer"}, "maxItems": 3})
+    'list of whole numbers, 3 at most'
+    >>> words({"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]})
+    'number, at least 0, or null'
+    """
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            return ", or ".join(words(inner) for inner in schema[several])
+    if "$ref" in schema:
+        return record_in(schema)
+    if "const" in schema or "enum" in schema:
+        return ", ".join(str(value) for value in schema.get("enum", [schema.get("const")]))
+    bounds = [text.format(schema[key]) for key, text in _BOUNDS.items() if key in schema]
+    return ", ".join([_kind(schema), *bounds])
+
+
+def record_in(schema: Schema) -> str:
+    """The name of the record that a value is, or holds; empty where there is none."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    inside = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    inside += [
+        schema[key] for key in ("items", "additionalProperties") if isinstance(schema.get(key), Mapping)
+    ]
+    return next((name for name in map(record_in, inside) if name), "")
+
+
+def _kind(schema: Schema) -> str:
+    match schema.get("type"):
+        case "array":
+            return f"list of {_plural(words(schema.get('items', {})))}"
+        case "object" if isinstance(schema.get("additionalProperties"), Mapping):
+            return f"table of {_plural(words(schema['additionalProperties']))} by name"
+        case "object":
+            return "record"
+        case "integer":
+            return "whole number"
+        case "boolean":
+            return "true or false"
+        case "string" if schema.get("format") == "binary":
+            return "bytes"
+        case "string":
+            return "text"
+        case None:
+            return "anything"
+        case other:
+            return str(other)
+
+
+def _plural(kind: str) -> str:
+    return f"{kind}s" if kind in ("whole number", "number", "text") else kind
+
+
+def _parameter(parameter: Schema) -> Field:
+    schema = parameter.get("schema", {})
+    about = parameter.get("description", "")
+    place = parameter.get("in", "")
+    kind = f"{words(schema)} ({place})"
+    return Field(parameter["name"], kind, about, parameter.get("required", False))
+
+
+def _contents(name: str, content: Schema) -> list[Field]:
+    """A field for each form that a body or an answer may have."""
+    schemas = {form: inner.get("schema", {}) for form, inner in content.items()}
+    return [
+        Field(name, f"{words(schema)} ({form})", "", True, record_in(schema))
+        for form, schema in schemas.items()
+    ]

@@ -1,0 +1,137 @@
+"""Methods and fills that visitors may choose: the command line's parser, without what reaches files or runs code.
+
+A visitor's spec may set numbers, truth values, choices and the names of layers. Settings that hold any other text (a masker's weights,
+a folder of images, a class of another library) and ``FILE.py:NAME`` are for whoever started the server: what was named on its
+command line is offered under its title.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING
+from functools import cached_property
+from typing import Any, get_type_hints
+
+from proofmap.app.answers import MethodAbout, Named
+from proofmap.core.errors import InputError
+from proofmap.fills import FILLS, Fill, Images, make_fill
+from proofmap.fills.images import OWN, SAMPLES, AnyPlugin
+from proofmap.methods import METHODS, Method, make_method
+from proofmap.methods.facts import FAMILIES, facts_of
+from proofmap.methods.masks.ready import ReadyMaskMethod
+from proofmap.plugins.settings import Plugin, Setting, settings_of
+
+DEFAULT_METHOD, DEFAULT_FILL = "belief-mask", "gray"
+MOST_PASSES = 200_000
+"""Of a method, for one photo and all labels of a job."""
+_PLAIN = re.compile(r"[A-Za-z0-9 _.,:=()+-]*")
+_SAFE_TEXTS = frozenset({"layer"})
+"""Settings whose text can only name a part of the net."""
+_SEEDS = ("seed", "seed_offset")
+_MOST = {"method": 100_000, "fill": 1_024}
+"""The largest number that a setting of either may be given."""
+_FOR_THE_OWNER = "is for whoever starts the server: proofmap serve --method SPEC"
+
+
+class Choices:
+    """What visitors may choose from; ``own`` are the specs of the command line."""
+
+    def __init__(self, own: Sequence[str] = ()) -> None:
+        methods = [(make_method(spec), spec) for spec in own]
+        self.own: Mapping[str, Method] = {method.title(): method for method, _ in methods}
+        self._written = {method.title(): spec for method, spec in methods}
+
+    def method(self, spec: str) -> Method:
+        """A visitor's method."""
+        if spec in self.own:
+            return self.own[spec]
+        return _checked(spec, make_method)
+
+    def fill(self, spec: str) -> Fill:
+        """A visitor's fill."""
+        fill = _checked(spec, make_fill)
+        if fill.reads_mask:
+            raise InputError(
+                f"the fill {fill.name} depends on what is shown, so it has no picture; choose another"
+            )
+        return fill
+
+    def written(self, method: Method) -> str:
+        """A method as a command line names it."""
+        return self._written.get(method.title(), method.title())
+
+    @cached_property
+    def methods_about(self) -> list[MethodAbout]:
+        """The methods that can be asked for by name alone, those of the command line first."""
+        registered = {name: _usual(METHODS[name]) for name in METHODS}
+        known = {**self.own, **{m.title(): m for m in registered.values() if m is not None}}
+        return [_about(name, method) for name, method in known.items()]
+
+    def fills_about(self) -> list[Named]:
+        return [Named(name=name) for name in FILLS if not FILLS[name].reads_mask]
+
+
+def _usual(kind: type[Method]) -> Method | None:
+    """A method with its defaults, a wrapper around the usual method; None where a text must be given."""
+    needed = [info for info in settings_of(kind) if info.default is MISSING]
+    if any(info.plugin is None for info in needed):
+        return None
+    return kind.build({info.name: DEFAULT_METHOD for info in needed})
+
+
+def _about(name: str, method: Method) -> MethodAbout:
+    facts = facts_of(type(method)) if type(method).name in METHODS else None
+    passes = facts.passes if facts is not None else None
+    return MethodAbout(
+        name=name,
+        family=FAMILIES[method.family],
+        passes="depends" if passes is None else str(passes),
+        live=is_live(type(method)),
+        label_free=method.label_free if facts is None else facts.label_free,
+        about=method.description,
+    )
+
+
+def is_live(kind: type[Method]) -> bool:
+    """Whether a class of methods shows masks while they are learned."""
+    made: Any = get_type_hints(kind.prepare).get("return")
+    return isinstance(made, type) and issubclass(made, ReadyMaskMethod)
+
+
+# ---- what visitors may not say ----------------------------------------------------------------------------------
+
+
+def _checked(spec: str, make: Callable[[str], AnyPlugin]) -> AnyPlugin:
+    """The plug-in of a spec, if it reaches no file and runs no code."""
+    if not _PLAIN.fullmatch(spec) or ".py" in spec.lower():
+        raise InputError(f"a spec with a path or a file in it {_FOR_THE_OWNER}")
+    for name in {*re.split(r"[^A-Za-z0-9_+.-]+", spec)} & {*METHODS}:  # before anything is imported for it
+        if METHODS[name].family == "adapter":
+            raise InputError(f"{name}, which calls another library, {_FOR_THE_OWNER}")
+    made = make(spec)
+    for plugin in _all_in(made):
+        for info in settings_of(type(plugin)):
+            _check_value(plugin, info)
+    return made
+
+
+def _all_in(plugin: Plugin) -> Iterator[Plugin]:
+    yield plugin
+    for member in plugin._members():
+        yield from _all_in(member)
+
+
+def _check_value(plugin: Plugin, info: Setting) -> None:
+    value = getattr(plugin, info.name)
+    if isinstance(value, str):
+        harmless = info.name in _SAFE_TEXTS or value in info.choices or value == info.default
+        sampled = isinstance(plugin, Images) and info.name == "source" and value in (OWN, SAMPLES)
+        if not (harmless or sampled):
+            raise InputError(f"the setting {info.name} of {plugin.name} {_FOR_THE_OWNER}")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool) and info.name not in _SEEDS:
+        most = _MOST.get(plugin.noun, 0)
+        if not abs(value) <= most:
+            raise InputError(f"{info.name} of {plugin.name} may be at most {most:,} here, not {value:,}")
+    elif isinstance(value, tuple) and len(value) > 64:
+        raise InputError(f"{info.name} of {plugin.name} has {len(value)} values; at most 64 are taken")

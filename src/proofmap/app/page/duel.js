@@ -1,0 +1,107 @@
+// You against the machine: what the net says of the painted part, and of the machine's proof of the same size.
+
+import { post } from "./api.js";
+import { Easel } from "./easel.js";
+import { bars } from "./labels.js";
+import { composite, packedBits } from "./pixels.js";
+import { byId, make, number, pictureCanvas } from "./shared.js";
+import { counted, duel, percent } from "./words.js";
+
+const PAUSE = 100; // milliseconds after a stroke
+
+export class Duel {
+  /** `told` gets what goes wrong. */
+  constructor(told) {
+    this.told = told;
+    this.labels = [];
+    this.answer = null;
+    this.easel = new Easel(() => this.ask());
+    byId("target").addEventListener("change", () => this.show());
+  }
+
+  /** Play on a photo for these labels, against the maps of a job, if there are any. */
+  begin(source, photo, { net, fill, labels, job, methods, searching, proofs }) {
+    const keep = this.source === source && this.net === net;
+    const target = keep ? Number(byId("target").value) : null;
+    Object.assign(this, { source, photo, net, fill, labels, job, methods, searching, proofs });
+    byId("target").replaceChildren(...labels.map(({ label, name }) => make("option", { value: label }, name)));
+    if (labels.some(({ label }) => label === target)) byId("target").value = target;
+    if (!keep) this.answer = null;
+    this.easel.load(photo, keep);
+  }
+
+  /** Ask soon; while a question is on its way, the newest one waits. */
+  ask() {
+    this.newer = true;
+    this.timer ??= setTimeout(() => this.askNow(), PAUSE);
+  }
+
+  async askNow() {
+    try {
+      while (this.newer) {
+        this.newer = false;
+        const { source, photo } = this;
+        const mask = this.easel.mask.slice();
+        const answer = await source.kept(() => post("api/paint", {
+          photo: source.id, net: this.net, fill: this.fill, mask: packedBits(mask),
+          labels: this.labels.map(({ label }) => label), ...(this.job ? { job: this.job } : {}),
+        }));
+        if (photo !== this.photo) continue;
+        this.answer = { ...answer, mask };
+        this.show();
+      }
+    } catch (problem) {
+      this.told(problem);
+    } finally {
+      this.timer = undefined;
+    }
+  }
+
+  /** The best of the machine's proofs of a label, or null. */
+  machine(label) {
+    const all = this.answer.machine.filter((proof) => proof.label === label && proof.f !== null);
+    return all.length ? all.reduce((best, proof) => (proof.f > best.f ? proof : best)) : null;
+  }
+
+  /** Both proofs as the net sees them. */
+  showPair(machine, method) {
+    const { mask, share } = this.answer;
+    const count = Math.round(share * mask.length);
+    const ranks = machine && this.proofs.ranks(machine.method, machine.label);
+    byId("pair").replaceChildren(
+      part(this.photo, "you", (i) => mask[i]),
+      ...(ranks ? [part(this.photo, method, (i) => ranks[i] < count)] : []));
+  }
+
+  show() {
+    if (!this.answer) return;
+    const { share, labels } = this.answer;
+    const target = Number(byId("target").value);
+    const whole = this.labels.find(({ label }) => label === target);
+    const you = labels.find(({ label }) => label === target)?.f ?? 0;
+    const machine = this.machine(target);
+    const method = machine ? this.methods[machine.method] : "the machine";
+    const n = this.easel.mask.length;
+    const { searching } = this;
+    byId("duel").textContent = duel({ name: whole.name, f: whole.f, you, machine: machine?.f ?? null, method, share, searching });
+    byId("painted-share").textContent = `You show ${percent(share)}: ${Math.round(share * n).toLocaleString("en")} of ${counted(n, "pixel")}.`;
+    byId("sides").replaceChildren(
+      side("you", you), ...(machine ? [side(method, machine.f)] : []), side("the whole photo", whole.f));
+    this.showPair(machine, method);
+    bars(byId("painted-bars"), labels, { marked: new Set([target]) });
+  }
+}
+
+/** What the net was shown, with a name below. */
+function part(photo, name, shown) {
+  const canvas = pictureCanvas(photo.size, "part", `What the net sees of the proof: ${name}`);
+  composite(canvas, photo, shown);
+  return make("figure", {}, canvas, make("figcaption", {}, name));
+}
+
+/** One of the numbers that are compared, with its bar. */
+function side(name, f) {
+  const bar = make("span", { class: "bar" });
+  bar.style.setProperty("--f", f ?? 0);
+  return make("p", {}, make("span", { class: "name" }, name), make("b", {}, number(f)), bar);
+}

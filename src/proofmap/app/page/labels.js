@@ -1,0 +1,133 @@
+// What the net believes, as bars that choose labels, and the search for any other label.
+
+import { get } from "./api.js";
+import { byId, make, number } from "./shared.js";
+
+/** A list of labels with bars as long as f. With `press`, each is a button that is pressed or not. */
+export function bars(list, labels, { pressed = new Set(), press = null, marked = new Set() } = {}) {
+  const focused = document.activeElement?.dataset?.label;
+  list.replaceChildren(...labels.map(({ label, name, f }) => {
+    const inside = [make("span", { class: "name", title: name }, name), make("b", {}, number(f)), make("span", { class: "bar" })];
+    inside[2].style.setProperty("--f", f ?? 0);
+    if (!press) return make("li", { class: marked.has(label) ? "marked" : null }, ...inside);
+    const button = make("button", { type: "button", "data-label": label, "aria-pressed": String(pressed.has(label)) }, ...inside);
+    button.addEventListener("click", () => press(label));
+    return make("li", {}, button);
+  }));
+  if (press && focused !== undefined) list.querySelector(`[data-label="${focused}"]`)?.focus();
+}
+
+/** The labels that are to be proved: some of the most believed, and others that were searched. */
+export class Labels {
+  /** `changed` gets words where a label cannot be chosen; `failed` gets what goes wrong with the server. */
+  constructor(about, { changed, failed }) {
+    this.most = about.limits.labels;
+    this.first = about.default.labels;
+    this.changed = changed;
+    this.shown = [];
+    this.chosen = new Set();
+    this.search = new Search((label) => this.add(label).catch(failed), failed);
+  }
+
+  /** Show beliefs; choose the most believed ones and one that the net does not believe, unless labels are given. */
+  show(beliefs, given = null) {
+    this.shown = beliefs.labels;
+    const top = this.shown.slice(0, this.first).map(({ label }) => label);
+    const wrong = this.shown.length > this.first ? [this.shown[Math.min(9, this.shown.length - 1)].label] : [];
+    this.chosen = new Set(given ?? [...top, ...wrong].slice(0, this.most));
+    this.draw();
+  }
+
+  /** The chosen labels, most believed first. */
+  get list() {
+    return this.shown.filter(({ label }) => this.chosen.has(label));
+  }
+
+  press(label) {
+    if (this.chosen.has(label)) this.chosen.delete(label);
+    else if (this.chosen.size < this.most) this.chosen.add(label);
+    else return this.changed(`At most ${this.most} labels: press another one first to leave it out.`);
+    this.draw();
+    return this.changed("");
+  }
+
+  /** A label that was searched; `this.ask` brings its f. */
+  async add({ label }) {
+    if (!this.shown.some((known) => known.label === label)) this.shown = [...this.shown, await this.ask(label)];
+    if (!this.chosen.has(label)) this.press(label);
+  }
+
+  draw() {
+    bars(byId("bars"), this.shown, { pressed: this.chosen, press: (label) => this.press(label) });
+  }
+}
+
+/** A field with suggestions (the combobox of ARIA): type, arrows, Enter. */
+class Search {
+  constructor(choose, failed) {
+    this.field = byId("search");
+    this.list = byId("found");
+    this.choose = choose;
+    this.found = [];
+    this.at = -1;
+    this.asked = 0;
+    this.field.addEventListener("input", () => this.look().catch(failed));
+    this.field.addEventListener("keydown", (event) => this.key(event));
+    this.field.addEventListener("blur", () => this.close());
+    this.list.addEventListener("pointerdown", (event) => {
+      event.preventDefault(); // the field keeps the focus
+      const option = event.target.closest("[role=option]");
+      if (option) this.take(Number(option.dataset.place));
+    });
+  }
+
+  async look() {
+    const text = this.field.value.trim();
+    const asked = ++this.asked;
+    const found = text ? (await get("api/labels", { net: this.net, search: text })).labels : [];
+    if (asked !== this.asked) return; // a newer question is on its way
+    this.found = found;
+    this.at = found.length ? 0 : -1;
+    this.draw(text);
+  }
+
+  draw(text) {
+    const none = text && !this.found.length;
+    this.list.replaceChildren(
+      ...this.found.map(({ name }, place) => make("li", {
+        role: "option", id: `found-${place}`, "data-place": place, "aria-selected": String(place === this.at),
+      }, name)),
+      ...(none ? [make("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, "The net has no such label")] : []));
+    this.list.hidden = !text;
+    this.field.setAttribute("aria-expanded", String(!this.list.hidden));
+    if (this.at >= 0) this.field.setAttribute("aria-activedescendant", `found-${this.at}`);
+    else this.field.removeAttribute("aria-activedescendant");
+    this.list.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
+  }
+
+  key(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && this.found.length) {
+      event.preventDefault();
+      this.at = (this.at + step + this.found.length) % this.found.length;
+      this.draw(this.field.value.trim());
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      if (this.at >= 0) this.take(this.at);
+    } else if (event.key === "Escape") this.close();
+  }
+
+  take(place) {
+    const label = this.found[place];
+    this.field.value = "";
+    this.close();
+    if (label) this.choose(label);
+  }
+
+  close() {
+    this.asked++;
+    this.found = [];
+    this.at = -1;
+    this.draw("");
+  }
+}

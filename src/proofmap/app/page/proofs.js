@@ -1,0 +1,197 @@
+// The maps of a job: a row for each method, a column for each label, all played by one slider.
+
+import { get } from "./api.js";
+import { composite, ranked, ranksOf, resized } from "./pixels.js";
+import {
+  byId, bytesOf, Curve, grayUnderHeat, heatColour, INFERNO, interpolated, make, number, packed, paintOver, pictureCanvas, VERDICTS, WHY,
+} from "./shared.js";
+import { counted, percent } from "./words.js";
+
+const STEPS = 200;
+const PLAYED = 6000; // milliseconds from nothing to all
+/** The colours of signed maps, as report/heat.py has them. */
+export const DIVERGING = [
+  [9, 78, 140], [46, 122, 199], [115, 169, 229], [181, 212, 248], [245, 245, 245],
+  [250, 195, 173], [239, 131, 87], [197, 74, 5], [130, 46, 2],
+];
+
+/** One label by one method: the map as it is now, the pixels that it likes best, and, once scored, the curve. */
+class Cell {
+  constructor(proofs, method, label) {
+    const { size } = proofs.photo;
+    Object.assign(this, { proofs, method, label, ranks: null, scores: null });
+    const name = proofs.request.methods[method];
+    this.heat = pictureCanvas(size, "heat waiting", `Map of ${name} for ${label.name}`);
+    this.kept = pictureCanvas(size, "kept waiting", `The part of the photo that the map of ${name} for ${label.name} shows`);
+    this.curve = make("div", { class: "curve" });
+    this.reading = make("p", { class: "reading-off" }, "waiting …");
+    this.auc = make("p");
+    this.verdict = make("p");
+    const bar = make("span", { class: "bar" });
+    bar.style.setProperty("--f", label.f ?? 0);
+    this.node = make("figure", { class: "cell", "data-method": method, "data-label": label.label },
+      make("figcaption", {}, make("h4", {}, label.name), make("span", { class: "soft" }, `f ${number(label.f)}`), bar),
+      this.heat, this.kept, this.curve, this.reading, this.auc, this.verdict);
+  }
+
+  /** The mask on its way. */
+  live({ width, height, data, step, steps }) {
+    if (this.scores) return;
+    const map = resized(bytesOf(data), { width, height }, this.proofs.photo.size);
+    this.step = `step ${step.toLocaleString("en")} of ${steps.toLocaleString("en")}`;
+    this.paintMap(map, false);
+    this.ranks = ranked(map);
+    this.show();
+  }
+
+  /** The finished map with its curves. */
+  scored(scores) {
+    const { width, height } = scores;
+    this.scores = scores;
+    this.ranks = ranksOf(scores.order, width * height);
+    this.paintMap(bytesOf(scores.map), scores.signed);
+    const { strength, below } = scores;
+    this.verdict.className = strength;
+    this.verdict.title = WHY[strength];
+    this.verdict.textContent = `${VERDICTS[strength]}${below === null ? "" : ` ${number(below)}`}`;
+  }
+
+  paintMap(map, signed) {
+    const stops = signed ? DIVERGING : INFERNO;
+    const colours = Uint32Array.from({ length: 256 }, (_, value) => packed(heatColour(value / 255, stops)));
+    this.heat.classList.remove("waiting");
+    paintOver(this.heat, this.proofs.photo.image, (pixels) => map.forEach((value, i) => { pixels[i] = colours[value]; }), grayUnderHeat);
+  }
+
+  drawCurve(game, top) {
+    const { shares, f } = this.scores[game];
+    const area = game === "insertion" ? "AUC " : "insertion AUC "; // whatever is played, this is what is judged
+    this.auc.replaceChildren(area, make("b", {}, number(this.scores.area)), ` of f ${number(this.scores.f)}`);
+    const words = `${game} curve of ${this.proofs.request.methods[this.method]} for ${this.label.name}, f ${number(this.label.f)}`;
+    this.drawn = new Curve(shares, f, { end: 1, top, f: this.label.f, words });
+    this.curve.replaceWith(this.drawn.node);
+    this.curve = this.drawn.node;
+  }
+
+  /** Follow the slider. */
+  show() {
+    if (!this.ranks) return;
+    const { share, game, photo } = this.proofs;
+    const count = Math.round(share * this.ranks.length);
+    const shown = game === "insertion" ? (i) => this.ranks[i] < count : (i) => this.ranks[i] >= count;
+    this.kept.classList.remove("waiting");
+    composite(this.kept, photo, shown);
+    if (!this.scores) {
+      this.reading.textContent = this.step;
+      return;
+    }
+    const whole = share === (game === "insertion" ? 1 : 0);
+    const p = whole ? this.scores.f : interpolated(this.scores[game].shares, this.scores[game].f, share);
+    this.drawn.mark(share, p);
+    this.reading.replaceChildren(`at ${percent(share)}: `, make("b", {}, number(p)));
+  }
+}
+
+/** All maps of one job, and the slider. */
+export class Proofs {
+  constructor() {
+    this.cells = [];
+    byId("share").addEventListener("input", () => this.follow());
+    byId("play").addEventListener("click", () => (this.playing ? this.stop() : this.play()));
+    for (const radio of document.querySelectorAll("[name=game]")) {
+      radio.addEventListener("change", () => {
+        this.drawCurves();
+        this.follow();
+      });
+    }
+  }
+
+  get share() {
+    return Number(byId("share").value) / STEPS;
+  }
+
+  get game() {
+    return document.querySelector("[name=game]:checked").value;
+  }
+
+  /** Empty places for all maps of a request. `photo` has `image`, `size`, `view` and `fill`; labels have name and f. */
+  begin(job, request, labels, photo) {
+    Object.assign(this, { job, request, labels, photo });
+    byId("signed-legend").hidden = true;
+    this.cells = request.methods.map((_, method) => labels.map((label) => new Cell(this, method, label)));
+    byId("rows").replaceChildren(...this.cells.map((cells, method) => make("section", { class: "row by-method", "aria-label": request.methods[method] },
+      make("header", {}, make("h4", {}, request.methods[method])),
+      make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": `Labels by ${request.methods[method]}` }, ...cells.map(({ node }) => node)))));
+    this.follow();
+  }
+
+  /** What the server told about the job. */
+  async hear(event) {
+    const cell = this.cells[event.method]?.find(({ label }) => label.label === event.label);
+    if (event.kind === "map") cell?.live(event);
+    if (event.kind !== "scored" || !cell) return;
+    const { job } = this;
+    const scores = await get(`api/jobs/${job}/maps/${event.method}/${event.label}`);
+    if (job !== this.job) return;
+    cell.scored(scores);
+    if (scores.signed) byId("signed-legend").hidden = false;
+    this.drawCurves();
+    this.follow();
+  }
+
+  /** The ranks of a finished map's pixels, or null. */
+  ranks(method, label) {
+    const cell = this.scored.find((one) => one.method === method && one.label.label === label);
+    return cell?.ranks ?? null;
+  }
+
+  /** The job is over, and these maps will not come. */
+  giveUp() {
+    for (const cell of this.cells.flat()) if (!cell.scores) cell.reading.textContent = "not finished";
+  }
+
+  get scored() {
+    return this.cells.flat().filter(({ scores }) => scores);
+  }
+
+  /** Labels stand side by side, so all curves have one scale. */
+  drawCurves() {
+    const top = Math.max(1e-6, ...this.scored.flatMap((cell) => [cell.label.f ?? 0, ...cell.scores[this.game].f]));
+    for (const cell of this.scored) cell.drawCurve(this.game, top);
+  }
+
+  follow() {
+    if (!this.photo) return;
+    const n = this.photo.size.width * this.photo.size.height;
+    const count = Math.round(this.share * n);
+    byId("share-name").textContent = this.game === "insertion" ? "Pixels shown" : "Pixels hidden";
+    byId("share-words").textContent = `${percent(this.share)} · ${count.toLocaleString("en")} of ${counted(n, "pixel")}`;
+    byId("share").setAttribute("aria-valuetext", `${percent(this.share)}, ${count} of ${n} pixels`);
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      for (const cell of this.cells.flat()) cell.show();
+    });
+  }
+
+  /** From nothing to all; in ten steps where motion is unwelcome. */
+  play() {
+    const from = byId("share").value >= STEPS ? 0 : Number(byId("share").value);
+    const begun = performance.now();
+    const coarse = matchMedia("(prefers-reduced-motion: reduce)").matches ? STEPS / 10 : 1;
+    byId("play").textContent = "Stop";
+    const move = (now) => {
+      const step = from + (STEPS * (now - begun)) / PLAYED;
+      byId("share").value = Math.min(STEPS, Math.floor(step / coarse) * coarse);
+      this.follow();
+      if (step < STEPS) this.playing = requestAnimationFrame(move);
+      else this.stop();
+    };
+    this.playing = requestAnimationFrame(move);
+  }
+
+  stop() {
+    cancelAnimationFrame(this.playing);
+    this.playing = null;
+    byId("play").textContent = "Play";
+  }
+}

@@ -1,0 +1,90 @@
+"""Pages that the server draws, in the report's look: templates, one style sheet, and the policies they are sent with."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from fastapi import Response
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from proofmap.app.run_folders import told
+from proofmap.app.run_records import BelievedLabel, ImageRecord
+from proofmap.core.text import counted
+from proofmap.results import tables
+from proofmap.study.watchers.status import duration
+
+_BASE = "base-uri 'none'; frame-ancestors {ancestors}; form-action {forms}"
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "frame-src 'self'; " + _BASE.format(ancestors="'none'", forms="'self'")
+)
+REPORT_POLICY = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    + _BASE.format(ancestors="'self'", forms="'none'")
+    + "; sandbox allow-scripts"
+)
+"""A report brings its own script and style. The sandbox makes it a stranger here: its script cannot ask this server."""
+MESSAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; " + _BASE.format(
+    ancestors="'self'", forms="'none'"
+)
+
+
+def page(template: str, *, status: int = 200, **content: Any) -> Response:
+    """A page of the server."""
+    return html(_drawn(template, **content), PAGE_POLICY, status)
+
+
+def message_page(title: str, message: str, *, status: int, link: bool = True) -> Response:
+    """A page that says what is wrong; it needs no other file, so that it can stand where a report would."""
+    text = _drawn("message.html", title=title, message=message, link=link, style=Markup(style_sheet()))
+    return html(text, MESSAGE_POLICY, status)
+
+
+def html(text: str | bytes, policy: str, status: int = 200) -> Response:
+    """HTML with a content policy of its own; what older browsers know of frames says the same."""
+    content = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
+    frames = "SAMEORIGIN" if "frame-ancestors 'self'" in policy else "DENY"
+    headers = {"content-security-policy": policy, "cache-control": "no-cache", "x-frame-options": frames}
+    return Response(content, status, headers, media_type="text/html")
+
+
+@cache
+def style_sheet() -> str:
+    """The report's style, and a little more."""
+    folder = files("proofmap.report") / "page"
+    sheets = sorted(name for file in folder.iterdir() if (name := file.name).endswith(".css"))
+    return "\n".join([*((folder / name).read_text("utf-8") for name in sheets), template_file("pages.css")])
+
+
+def template_file(name: str) -> str:
+    return (files("proofmap.app") / "templates" / name).read_text(encoding="utf-8")
+
+
+def first_choice(image: ImageRecord) -> BelievedLabel | None:
+    """The label that the net believes most, of those that were judged."""
+    known = [label for label in image.labels if label.f is not None]
+    return max(known, key=lambda label: label.f or 0.0, default=None)
+
+
+def _drawn(template: str, **content: Any) -> str:
+    return _environment().get_template(template).render(**content)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("proofmap.app", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["counted"] = counted
+    environment.filters["duration"] = duration
+    environment.filters["told"] = told
+    environment.filters["first_choice"] = first_choice
+    environment.filters["number"] = lambda value: "-" if value is None else tables.number(float(value))
+    return environment

@@ -1,0 +1,83 @@
+"""A proof that a person painted: f of the photo where only the painted pixels are shown, beside the machine's proofs.
+
+The net sees M x + (1 - M) x', as in the games: x where the mask M is 1, the fill x' elsewhere. Of a random fill it is the first draw, the
+one whose picture the page shows. The machine's proof of the same size shows as many pixels, the first ones of a method's map.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.app.answers import Belief, MachineProof, MapAnswer, PaintAnswer, PaintAsked
+from proofmap.app.jobs import Job
+from proofmap.app.nets import Nets, check_known, hidden_by
+from proofmap.app.photos import Photo
+from proofmap.core.errors import InputError
+from proofmap.fills import Fill
+
+TOP = 5
+"""Labels that are told without being asked for."""
+
+
+def painted(nets: Nets, asked: PaintAsked, photo: Photo, fill: Fill, job: Job | None) -> PaintAnswer:
+    """What the net says of a painted proof; in the worker's thread."""
+    classifier = nets.classifier(asked.net)
+    check_known(asked.labels, nets.facts(asked.net))
+    keep = mask_from(asked.mask, classifier.size)
+    count = int(keep.sum())
+    maps = sorted(job.maps.items()) if job is not None else []
+    masks = torch.stack([keep, *(ranks_of(answer) < count for _, answer in maps)]).to(classifier.device)
+    image = nets.seen(photo, asked.net).to(classifier.device)
+    hidden = hidden_by(nets.fill(asked.net, photo, fill), image, asked.seed)
+    shown = classifier.inputs.composite(
+        masks, image.expand(len(masks), *image.shape[1:]), hidden.expand(len(masks), *hidden.shape[1:])
+    )
+    f = classifier.frozen().probabilities(shown).cpu()
+    labels = list(dict.fromkeys([*top_labels(f[0], classifier.label_set, TOP), *asked.labels]))
+    return PaintAnswer(
+        share=count / keep.numel(),
+        labels=[Belief(label=a, name=classifier.names[a], f=float(f[0, a])) for a in labels],
+        machine=[
+            MachineProof(method=method, label=label, f=float(row[label]))
+            for row, ((method, label), _) in zip(f[1:], maps, strict=True)
+        ],
+    )
+
+
+def mask_from(text: str, size: tuple[int, int]) -> Tensor:
+    """A mask ``(H, W)``, boolean, from packed bits in base64.
+
+    >>> mask_from("oA==", (1, 3))
+    tensor([[ True, False,  True]])
+    """
+    height, width = size
+    try:
+        packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8)
+    except (binascii.Error, ValueError):
+        raise InputError("mask must be base64 of packed bits") from None
+    if len(packed) != -(-height * width // 8):
+        raise InputError(
+            f"mask must hold one bit for each of {height} x {width} pixels, {-(-height * width // 8)} bytes, not {len(packed)}"
+        )
+    bits = np.unpackbits(packed, count=height * width)
+    return torch.from_numpy(bits.astype(bool)).view(height, width)
+
+
+def ranks_of(answer: MapAnswer) -> Tensor:
+    """The rank of each pixel ``(H, W)`` of a finished map."""
+    kind = np.dtype(answer.order_type).newbyteorder("<")
+    ranks = np.frombuffer(base64.b64decode(answer.order), dtype=kind).astype(np.int64)
+    return torch.from_numpy(ranks).view(answer.height, answer.width)
+
+
+def top_labels(f: Tensor, label_set: tuple[int, ...] | list[int], number: int) -> list[int]:
+    """The most probable labels of the label set, best first, for probabilities ``(A,)``."""
+    members = torch.tensor(list(label_set))
+    order = f[members].argsort(descending=True, stable=True)[:number]
+    found: list[int] = members[order].tolist()
+    return found

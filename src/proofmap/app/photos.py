@@ -1,0 +1,127 @@
+"""Photos of visitors: kept in memory as they came, known by a hash of their content, the least used forgotten first."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from PIL import Image
+
+from proofmap.core.errors import InputError
+from proofmap.core.pictures import FORMATS, decode_image
+from proofmap.core.text import one_line
+from proofmap.data.samples import SAMPLE, sample_path
+
+UPLOAD_BYTES = 20_000_000
+PIXELS = 40_000_000
+MOST_PHOTOS = 64
+MOST_BYTES = 256_000_000
+"""Of all photos together."""
+_LONGEST_NAME = 80
+_decoding = threading.Semaphore(2)
+"""A decoded picture takes up to 160 MB: not more than two at a time."""
+
+
+class Unknown(InputError):
+    """There is no such photo, job or net here."""
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A picture's file, and what visitors call it."""
+
+    id: str
+    name: str
+    content: bytes
+    width: int
+    height: int
+
+    @contextmanager
+    def opened(self) -> Iterator[Image.Image]:
+        """The picture, upright, as RGB or RGBA; in memory as long as it is needed."""
+        with _decoding:
+            yield decode_image(self.content, self.name)
+
+    @cached_property
+    def stem(self) -> str:
+        """The name without its suffix and without what marks a sample."""
+        bare = self.name.removeprefix(SAMPLE)
+        return bare.rpartition(".")[0] or bare
+
+
+class Photos:
+    """The photos of this server."""
+
+    def __init__(self, look: Callable[[Photo, Image.Image], None] | None = None) -> None:
+        """``look`` is shown every new photo while it is decoded, which need not be done a second time then."""
+        self._look = look
+        self._kept: OrderedDict[str, Photo] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getitem__(self, photo: str) -> Photo:
+        with self._lock:
+            if photo not in self._kept:
+                raise Unknown("the photo is not here any more; upload it again")
+            self._kept.move_to_end(photo)
+            return self._kept[photo]
+
+    def add(self, content: bytes, name: str = "") -> Photo:
+        """Keep a picture, if it is one, under what a visitor calls it."""
+        return self._add(content, clean_name(name))
+
+    def add_sample(self, name: str) -> Photo:
+        """Keep a photograph that ships along."""
+        return self._add(sample_path(name).read_bytes(), f"{SAMPLE}{name}")
+
+    def _add(self, content: bytes, name: str) -> Photo:
+        """Its size is checked before any pixel is decoded."""
+        _check_size(content, name)
+        with _decoding:
+            picture = decode_image(content, name)
+            digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+            made = Photo(digest, name, content, picture.width, picture.height)
+            if self._look is not None:
+                self._look(made, picture)
+            del picture
+        with self._lock:
+            self._kept[made.id] = made
+            self._kept.move_to_end(made.id)
+            while len(self._kept) > MOST_PHOTOS or self._bytes() > MOST_BYTES:
+                self._kept.popitem(last=False)
+        return made
+
+    def _bytes(self) -> int:
+        return sum(len(photo.content) for photo in self._kept.values())
+
+
+def clean_name(name: str) -> str:
+    """What a visitor's photo is called: the last part of a path, on one line, not too long.
+
+    >>> clean_name("C:\\\\photos\\\\cat.jpg"), clean_name("")
+    ('cat.jpg', 'photo')
+    """
+    last = one_line(name.replace("\\", "/").rpartition("/")[2].replace(":", "-")).strip()
+    return last[-_LONGEST_NAME:].lstrip("-. ") or "photo"
+
+
+def _check_size(content: bytes, name: str) -> None:
+    """Refuse what would take too much memory, by what the file's beginning says."""
+    if len(content) > UPLOAD_BYTES:
+        raise InputError(
+            f"{name} has more than {UPLOAD_BYTES // 1_000_000} MB; shrink the picture, or save it as JPEG"
+        )
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as file:
+            width, height = file.size
+    except Exception:
+        raise InputError(f"{name} cannot be read as a picture; use JPEG, PNG or WebP") from None
+    if width * height > PIXELS:
+        raise InputError(
+            f"{name} has {width} x {height} pixels; at most {PIXELS // 1_000_000} million are taken, so shrink it first"
+        )

@@ -1,0 +1,205 @@
+"""The runs below one folder, by opaque names, and what a list says of each; read again when a run changes.
+
+A name is a digest of the run's place below the folder, so no path comes from a client, and none is told. Folders are looked
+through two levels deep. A link that leads out of the folder is not followed, be it a folder or a file of a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from proofmap.app.photos import Unknown
+from proofmap.app.run_records import Mean, MetricRecord, Progress, RunList, RunRecord, State
+from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.files import process_runs
+from proofmap.results.sharing import shared_names, without_folders
+from proofmap.study.manifest import FILE as MANIFEST
+from proofmap.study.results import Run
+from proofmap.study.store.database import FILE as SCORES
+from proofmap.study.store.snapshot import log_of
+
+LEVELS = 2
+MOST_RUNS = 500
+MOST_LOOKED_AT = 20_000
+"""Files and folders that a search for runs looks at."""
+SILENT_SECONDS = 30
+"""A run whose process is not found on this machine, and that has said nothing for so long, is no longer written."""
+_PROGRESS = "progress.json"
+_MOST_PROGRESS = 1_000_000  # bytes
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run directory, its name in addresses, and its place below the folder."""
+
+    run: str
+    name: str
+    path: Path
+
+
+class RunFolders:
+    """The runs below a folder.
+
+    >>> RunFolders(Path("runs")).records()  # doctest: +SKIP
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        if not self.root.is_dir():
+            raise InputError(f"there is no folder {root} to look for runs in; --runs names a folder")
+        self._known: dict[str, tuple[str, RunRecord]] = {}
+
+    def records(self) -> RunList:
+        """Every run as it is now: those that are being written first, then by name."""
+        found = list(self.found())
+        records = [self.record(folder) for folder in found[:MOST_RUNS]]
+        records.sort(key=lambda r: (r.state not in ("surveying", "running"), r.name))
+        return RunList(runs=records, left_out=len(found) - len(records))
+
+    def found(self) -> Iterator[RunFolder]:
+        """The run directories, in the order of their names; one that two links lead to once."""
+        seen: set[Path] = set()
+        for path in self._walk(self.root, LEVELS, [MOST_LOOKED_AT]):
+            real = path.resolve()
+            if real not in seen:
+                seen.add(real)
+                name = "." if path == self.root else path.relative_to(self.root).as_posix()
+                yield RunFolder(_digest(name)[:32], name, path)
+
+    def find(self, run: str) -> RunFolder:
+        """The run of this name."""
+        for folder in self.found():
+            if folder.run == run:
+                return folder
+        raise Unknown("there is no such run; look for it in the list of runs")
+
+    def version(self, folder: RunFolder) -> str:
+        """Changes when the run's numbers, maps or settings do."""
+        files = [folder.path / MANIFEST, folder.path / SCORES, log_of(folder.path / SCORES)]
+        return _digest(repr([_stamp(file) for file in files]))[:16]
+
+    def record(self, folder: RunFolder) -> RunRecord:
+        """What a list says of a run."""
+        version = self.version(folder)
+        known = self._known.get(folder.run)
+        if known is None or known[0] != version:
+            known = (version, _read(folder))
+            self._known[folder.run] = known
+        _, record = known
+        progress, alive = self._progress(folder)
+        return record.model_copy(
+            update={"progress": progress, "state": _state(record.state, progress, alive), "version": version}
+        )
+
+    def _walk(self, folder: Path, levels: int, budget: list[int]) -> Iterator[Path]:
+        if self._is_run(folder):
+            yield folder
+            return
+        if levels == 0:
+            return
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:  # it may not be read, or is gone
+            return
+        for name in names:
+            budget[0] -= 1
+            if budget[0] < 0:
+                return
+            if not name.startswith(".") and (folder / name).is_dir() and self._inside(folder / name):
+                yield from self._walk(folder / name, levels - 1, budget)
+
+    def _is_run(self, folder: Path) -> bool:
+        return all((folder / name).is_file() and self._inside(folder / name) for name in (MANIFEST, SCORES))
+
+    def _inside(self, path: Path) -> bool:
+        try:
+            return path.resolve(strict=True).is_relative_to(self.root)
+        except (OSError, RuntimeError):  # gone, or a link to itself
+            return False
+
+    def _progress(self, folder: RunFolder) -> tuple[Progress | None, bool]:
+        """What the writing process said last, and whether it still writes."""
+        path = folder.path / _PROGRESS
+        try:
+            if not self._inside(path) or not path.is_file() or path.stat().st_size > _MOST_PROGRESS:
+                return None, False
+            content = json.loads(path.read_bytes())
+            progress = Progress.model_validate(content)
+            process = int(content.get("pid", 0))
+            age = (datetime.now(UTC) - datetime.fromisoformat(progress.updated)).total_seconds()
+        except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            return None, False
+        alive = process_runs(process) or age < SILENT_SECONDS
+        return progress.model_copy(update={"last": told(progress.last)}), alive
+
+
+def told(text: str) -> str:
+    """A text as it may be told: without folders; halves of characters, which UTF-8 does not have, are spelled out."""
+    return without_folders(text).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def method_names(run: Run) -> list[str]:
+    """The methods of a run as they are told."""
+    return shared_names([told(name) for name in run.methods])
+
+
+def _read(folder: RunFolder) -> RunRecord:
+    """A run from its manifest and database."""
+    bare = RunRecord(run=folder.run, name=told(folder.name), state="unreadable")
+    try:
+        with Run(folder.path) as run, run.store.snapshot():
+            identity, names = run.manifest.identity, dict(zip(run.methods, method_names(run), strict=True))
+            return bare.model_copy(
+                update={
+                    "state": run.state,
+                    "model": told(str(identity.get("model", ""))),
+                    "data": told(str(identity.get("data", ""))),
+                    "labels": str(identity.get("labels", "")),
+                    "images": len(run.images),
+                    "methods": list(names.values()),
+                    "metrics": [
+                        MetricRecord(name=m.name, higher_is_better=m.flag) for m in run.metrics.values()
+                    ],
+                    "scores": {
+                        names[method]: {
+                            metric: Mean(mean=mean if math.isfinite(mean) else None, n=n)
+                            for metric, (mean, n) in means.items()
+                        }
+                        for method, means in run.means().items()
+                        if method in names
+                    },
+                    "maps": str(run.manifest.study.get("maps", "")),
+                    "notes": [told(note) for note in run.notes()],
+                }
+            )
+    except ProofmapError as error:
+        return bare.model_copy(update={"reason": told(str(error))})
+
+
+def _state(stored: State, progress: Progress | None, alive: bool) -> State:
+    """What the database says, and what the process that writes it does."""
+    if progress is None or stored == "unreadable":
+        return stored
+    if progress.state in ("surveying", "running"):
+        return progress.state if alive else ("finished" if stored == "finished" else "stopped")
+    return stored if stored == "finished" or progress.state == "finished" else progress.state
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Changes when the file does; None for none, and for the empty log that a reader leaves."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size) if found.st_size else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,258 @@
+"""What is shown of a run: its report and the pages of its images, kept until it changes; its images; two runs compared."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+from proofmap.app.photos import Unknown
+from proofmap.app.run_folders import RunFolder, RunFolders, method_names, told
+from proofmap.app.run_records import (
+    BelievedLabel,
+    ComparisonRecord,
+    DifferenceRecord,
+    DropRecord,
+    ImageList,
+    ImageRecord,
+    MetricRecord,
+    RunImage,
+    RunRecord,
+)
+from proofmap.core.errors import InputError
+from proofmap.report.runs import write_image_page, write_run_report
+from proofmap.results.compare import Comparison, compare
+from proofmap.results.drops import DropLine, find_drops
+from proofmap.results.evaluation import Evaluation
+from proofmap.study.results import Run
+from proofmap.study.store.records import ImageRow
+
+READERS, DRAWERS = 2, 1
+"""Threads that read and that draw, whoever asks: they never keep the rest of the server waiting."""
+MOST_BYTES = 64_000_000
+"""Of pages that are kept."""
+MOST_EVALUATIONS = 4
+
+T = TypeVar("T")
+
+
+class RunViews:
+    """Pages and numbers of the runs below a folder. One thread at a time may draw and compare; reading is free."""
+
+    def __init__(self, folders: RunFolders) -> None:
+        self.folders = folders
+        self._pages: OrderedDict[tuple[str, int | None], tuple[str, bytes]] = OrderedDict()
+        self._evaluations: OrderedDict[str, tuple[str, Evaluation]] = OrderedDict()
+
+    # ---- pages --------------------------------------------------------------------------------------------------
+
+    def report(self, run: str) -> bytes:
+        """The report of a run as it is now."""
+
+        def write(opened: Run, path: Path) -> None:
+            write_run_report(
+                opened, path, title=f"{told(self.folders.find(run).name)}: what do the heat maps prove?"
+            )
+
+        return self._page(run, None, write)
+
+    def image_page(self, run: str, image: int) -> bytes:
+        """The page of one image, whether or not the report shows it."""
+        return self._page(run, image, lambda opened, path: write_image_page(opened, image, path))
+
+    def _page(self, run: str, image: int | None, write: Callable[[Run, Path], object]) -> bytes:
+        folder, key = self.folders.find(run), (run, image)
+        version = self.folders.version(folder)
+        kept = self._pages.get(key)
+        if kept is None or kept[0] != version:
+            with TemporaryDirectory(prefix="proofmap-") as room, Run(folder.path) as opened:
+                path = Path(room, "page.html")
+                write(opened, path)
+                kept = (version, path.read_bytes())
+            self._pages[key] = kept
+        self._pages.move_to_end(key)
+        while len(self._pages) > 1 and sum(len(page) for _, page in self._pages.values()) > MOST_BYTES:
+            self._pages.popitem(last=False)
+        return kept[1]
+
+    # ---- images -------------------------------------------------------------------------------------------------
+
+    def images(
+        self,
+        run: str,
+        *,
+        search: str = "",
+        metric: str | None = None,
+        sort: str | None = None,
+        start: int = 0,
+        number: int = 50,
+    ) -> ImageList:
+        """The images whose name, or the name of a label, holds a text; those where a method is worst first if asked."""
+        with Run(self.folders.find(run).path) as opened, opened.store.snapshot():
+            metrics = opened.metrics
+            if not metrics:
+                raise InputError("the run has no numbers yet; open it again in a moment")
+            asked = next(iter(metrics)) if metric is None else metric
+            columns = dict(zip(method_names(opened), opened.column(asked).values(), strict=True))
+            higher = metrics[asked].flag
+            names = opened.label_names
+            places = [k for k, row in enumerate(opened.images) if _holds(row, names, search)]
+            if sort is not None:
+                if sort not in columns:
+                    raise InputError(f"the run has no method {sort!r}; it has {', '.join(columns)}")
+                places.sort(key=lambda k: _worst_first(columns[sort][k], higher))
+            shown = places[start : start + number]
+            return ImageList(
+                run=run,
+                metric=MetricRecord(name=asked, higher_is_better=higher),
+                total=len(opened.images),
+                found=len(places),
+                start=start,
+                images=[
+                    ImageRecord(
+                        image=k,
+                        name=told(opened.images[k].name),
+                        labels=_labels(opened.images[k], names),
+                        values={method: _finite(column[k]) for method, column in columns.items()},
+                    )
+                    for k in shown
+                ],
+            )
+
+    def image(self, run: str, image: int) -> RunImage:
+        """One image with all its values."""
+        with Run(self.folders.find(run).path) as opened, opened.store.snapshot():
+            if not 0 <= image < len(opened.images):
+                raise Unknown(f"there is no image {image}: the run has 0 to {len(opened.images) - 1}")
+            row = opened.images[image]
+            names = dict(zip(opened.methods, method_names(opened), strict=True))
+            values: dict[str, dict[str, float | None]] = {name: {} for name in names.values()}
+            for metric in opened.metrics:
+                for method, column in opened.column(metric).items():
+                    values[names[method]][metric] = _finite(column[image])
+            return RunImage(
+                run=run,
+                image=image,
+                name=told(row.name),
+                labels=_labels(row, opened.label_names),
+                values=values,
+                maps=[names[method] for method in opened.mapped(image)],
+            )
+
+    # ---- two runs -----------------------------------------------------------------------------------------------
+
+    def comparison(
+        self,
+        run: str,
+        against: str,
+        *,
+        baseline: str | None = None,
+        metrics: Sequence[str] | None = None,
+        anyway: bool = False,
+        max_drop: float | None = None,
+    ) -> tuple[Comparison, tuple[DropLine, ...], tuple[str, ...]]:
+        """What ``proofmap compare AGAINST RUN`` prints, and what dropped where a drop is allowed; then notes on drops.
+
+        ``against`` comes first, as the run that differences are taken from.
+        """
+        folders = [self.folders.find(against), self.folders.find(run)]
+        if folders[0] == folders[1]:
+            raise InputError("a run is not compared with itself; choose two")
+        before, now = (self._evaluation(folder) for folder in folders)
+        found = compare(
+            {told(folders[0].name): before, told(folders[1].name): now},
+            baseline=baseline,
+            metrics=metrics,
+            anyway=anyway,
+        )
+        if max_drop is None:
+            return found, (), ()
+        both = [r.name for r in now.results if r.name in {result.name for result in before.results}]
+        drops, notes = find_drops(now, before, max_drop, both)
+        return found, drops, notes
+
+    def _evaluation(self, folder: RunFolder) -> Evaluation:
+        version = self.folders.version(folder)
+        kept = self._evaluations.get(folder.run)
+        if kept is None or kept[0] != version:
+            with Run(folder.path) as opened:
+                kept = (version, opened.evaluation())
+            self._evaluations[folder.run] = kept
+        self._evaluations.move_to_end(folder.run)
+        while len(self._evaluations) > MOST_EVALUATIONS:
+            self._evaluations.popitem(last=False)
+        return kept[1]
+
+
+def comparison_record(
+    run: str,
+    against: str,
+    found: Comparison,
+    drops: Sequence[DropLine],
+    notes: Sequence[str],
+) -> ComparisonRecord:
+    """A comparison as JSON carries it."""
+    return ComparisonRecord(
+        run=run,
+        against=against,
+        differences=[DifferenceRecord.model_validate(_plain(d.record())) for d in found.differences],
+        drops=[DropRecord.model_validate(_plain(line.record())) for line in drops],
+        notes=[told(note) for note in (*found.notes, *notes)],
+    )
+
+
+def _plain(record: dict[str, object]) -> dict[str, object]:
+    """As JSON can carry it: None for what is not a number, texts as they may be told."""
+    numbers = {key: _finite(value) for key, value in record.items() if isinstance(value, float)}
+    return record | numbers | {key: told(text) for key, text in record.items() if isinstance(text, str)}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _labels(row: ImageRow, names: Sequence[str]) -> list[BelievedLabel]:
+    return [
+        BelievedLabel(label=label, name=told(names[label]), f=_finite(f))
+        for label, f in zip(row.labels, row.f, strict=True)
+    ]
+
+
+def _holds(row: ImageRow, names: Sequence[str], search: str) -> bool:
+    text = search.strip().casefold()
+    return text in row.name.casefold() or any(text in names[label].casefold() for label in row.labels)
+
+
+def _worst_first(value: float | None, higher: bool) -> tuple[bool, float]:
+    """Images that do not count come last."""
+    if value is None:
+        return True, 0.0
+    return False, value if higher else -value
+
+
+def split_names(text: str) -> list[str] | None:
+    """Names separated by commas; None for none."""
+    return [name.strip() for name in text.split(",") if name.strip()] or None
+
+
+class RunDesk:
+    """Does the work of requests in threads: reading, a little at a time, and drawing, one thing at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self.folders = RunFolders(root)
+        self.views = RunViews(self.folders)
+        self._readers, self._drawers = CapacityLimiter(READERS), CapacityLimiter(DRAWERS)
+
+    async def read(self, work: Callable[[], T]) -> T:
+        return await to_thread.run_sync(work, limiter=self._readers)
+
+    async def draw(self, work: Callable[[], T]) -> T:
+        return await to_thread.run_sync(work, limiter=self._drawers)
+
+    def record(self, run: str) -> RunRecord:
+        return self.folders.record(self.folders.find(run))

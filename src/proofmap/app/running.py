@@ -1,0 +1,192 @@
+"""What a job does: the maps of each method, shown while they are learned, then judged by the games."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import math
+import time
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.app.answers import CurveAnswer, MapAnswer, MapEvent, ProgressEvent, ScoredEvent
+from proofmap.app.jobs import Job, Paced, Stepped
+from proofmap.app.nets import Nets
+from proofmap.app.worker import Cancelled, Worker
+from proofmap.classifier import Classifier
+from proofmap.core.files import distinct_names
+from proofmap.core.progress import Task
+from proofmap.core.ranking import rank
+from proofmap.fills import names_no_pool
+from proofmap.judging import evaluate, proof_metrics
+from proofmap.methods.masks.engine import Snapshot
+from proofmap.metrics.curves import Curves, deletion
+from proofmap.report.heat import displayed
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import MethodResult
+from proofmap.results.strength import proof_values, strength
+
+
+class Runner:
+    """Runs jobs on the nets, in the worker's thread."""
+
+    def __init__(self, nets: Nets, worker: Worker) -> None:
+        self.nets, self.worker = nets, worker
+
+    def __call__(self, job: Job) -> None:
+        """All methods of a job, one after the other; each is told when its maps are judged."""
+        asked = job.asked
+        classifier = self.nets.classifier(asked.net)
+        if any(map(names_no_pool, (*job.methods, job.fill))):
+            self.nets.warm(job.photo, asked.net)
+        image = self.nets.seen(job.photo, asked.net).to(classifier.device)
+        fill = self.nets.pooled(job.fill, job.photo, asked.net)
+        found: list[Evaluation] = []
+        for number, method in enumerate(job.methods):
+            watcher = _Watcher(job, number, self.worker)
+            watcher.step()
+            evaluation = evaluate(
+                classifier,
+                image,
+                methods=[method],
+                labels=asked.labels,
+                metrics=proof_metrics("paper", {"fill": fill}),
+                names=[job.photo.stem],
+                keep_maps=None,
+                seed=asked.seed,
+                progress=watcher,
+                watch=watcher.show,
+            )
+            result = evaluation.results[0]
+            deleted = deletion(
+                classifier.frozen(),
+                image,
+                evaluation.maps_of(result),
+                evaluation.labels,
+                fill=fill,
+                seed=asked.seed,
+                progress=watcher,
+            )
+            found.append(evaluation)
+            for place, label in enumerate(asked.labels):
+                job.maps[number, label] = map_answer(evaluation, result, deleted, place, classifier)
+                job.forget(MapEvent, number, label)
+                job.add(ScoredEvent, number, label, method=number, label=label)
+        job.evaluation = joined(found)
+
+
+def joined(found: list[Evaluation]) -> Evaluation:
+    """Evaluations of one method each, on the same image and labels, as one."""
+    results = [evaluation.results[0] for evaluation in found]
+    names = distinct_names([result.name for result in results])
+    renamed = tuple(dataclasses.replace(r, name=name) for r, name in zip(results, names, strict=True))
+    return dataclasses.replace(found[0], results=renamed)
+
+
+class _Watcher:
+    """Progress and masks of one method of a job, as events; between steps others are answered, and a job may stop."""
+
+    def __init__(self, job: Job, number: int, worker: Worker) -> None:
+        self.job, self.number, self.worker, self.paced = job, number, worker, Paced()
+
+    def step(self) -> None:
+        self.worker.between()
+        if self.job.stop:
+            raise Cancelled
+
+    def task(self, what: str, passes: int) -> Task:
+        began, done = time.monotonic(), 0
+
+        def advanced(more: int) -> None:
+            nonlocal done
+            done += more
+            if self.paced.due("progress") or done >= passes:
+                rate = done / max(time.monotonic() - began, 1e-6)
+                self.job.add(
+                    ProgressEvent,
+                    self.number,
+                    method=self.number,
+                    what=what,
+                    step=done,
+                    steps=passes,
+                    rate=rate,
+                    seconds_left=max(0.0, passes - done) / rate if rate > 0 else None,
+                )
+            self.step()
+
+        return Stepped(advanced)
+
+    def show(self, image: int, label: int, snapshot: Snapshot) -> None:
+        """A mask on its way."""
+        if not (self.paced.due(label) or snapshot.step == snapshot.steps):
+            return
+        height, width = snapshot.mask.shape
+        self.job.add(
+            MapEvent,
+            self.number,
+            label,
+            method=self.number,
+            label=label,
+            step=snapshot.step,
+            steps=snapshot.steps,
+            width=width,
+            height=height,
+            data=picture_bytes(snapshot.mask),
+        )
+
+
+def picture_bytes(heat: Tensor, *, signed: bool = False) -> str:
+    """A map as one byte per pixel, scaled for the eye, in base64."""
+    bright = np.rint(255 * displayed(heat, signed=signed)).astype(np.uint8)
+    return base64.b64encode(bright.tobytes()).decode("ascii")
+
+
+def order_bytes(heat: Tensor) -> tuple[str, str]:
+    """The rank of each pixel as the games order them, little-endian in base64, and the type of its numbers."""
+    ranks = rank(heat[None])[0].cpu().numpy()
+    kind = "uint16" if ranks.size <= 1 << 16 else "uint32"
+    return base64.b64encode(ranks.astype(np.dtype(kind).newbyteorder("<")).tobytes()).decode("ascii"), kind
+
+
+def map_answer(
+    evaluation: Evaluation, result: MethodResult, deleted: Curves, place: int, classifier: Classifier
+) -> MapAnswer:
+    """Everything about one finished map."""
+    heat = evaluation.map_of(result, 0, place)
+    height, width = heat.shape
+    label = int(evaluation.labels[0, place])
+    alpha, beta = proof_values(evaluation, result, 0, place)
+    found = strength(alpha, beta)
+    order, kind = order_bytes(heat)
+    return MapAnswer(
+        method=result.name,
+        label=label,
+        name=classifier.names[label],
+        width=width,
+        height=height,
+        order=order,
+        order_type=kind,  # type: ignore[arg-type]
+        map=picture_bytes(heat, signed=result.signed),
+        signed=result.signed,
+        insertion=curve_answer(result.insertion, place),
+        deletion=curve_answer(deleted, place),
+        f=float(evaluation.f[0, place]),
+        area=float(result.insertion.auc[0, place]),
+        completeness=_number(alpha),
+        soundness=_number(beta),
+        strength=found.word,
+        below=found.below,
+        seconds=result.seconds,
+    )
+
+
+def curve_answer(curves: Curves, place: int) -> CurveAnswer:
+    """One label's curve, as shares of the positions and what f is there."""
+    shares = curves.counts.to(torch.float64) / curves.positions
+    return CurveAnswer(shares=shares.tolist(), f=curves.probabilities[0, place].tolist())
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value

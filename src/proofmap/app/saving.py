@@ -1,0 +1,102 @@
+"""What can be saved of a finished job: sheet, page, maps in two formats, and the command line that repeats it."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from safetensors.torch import save
+
+from proofmap.app.jobs import Job
+from proofmap.app.photos import Unknown
+from proofmap.core.inputs import Inputs
+from proofmap.core.pictures import own_mark
+from proofmap.report.html import write_report
+from proofmap.report.originals import original_of
+from proofmap.report.pictures import explained_sheet
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.sharing import shared, without_folders
+
+FILES = {
+    "sheet.png": "image/png",
+    "page.html": "text/html; charset=utf-8",
+    "maps.npz": "application/octet-stream",
+    "maps.safetensors": "application/octet-stream",
+    "command.txt": "text/plain; charset=utf-8",
+}
+"""The files, and their types."""
+
+
+def saved(job: Job, file: str, inputs: Inputs) -> bytes:
+    """The content of a file; made when it is first asked for."""
+    if file not in FILES:
+        raise Unknown(f"a job has the files {', '.join(FILES)}")
+    if file not in job.files:
+        if file == "command.txt":
+            job.files[file] = f"{job.command}\n".encode()
+        elif job.evaluation is None:
+            raise Unknown("there is nothing to save before the job is done")
+        else:
+            job.files[file] = _made(job, shared(job.evaluation), file, inputs)
+    return job.files[file]
+
+
+def _made(job: Job, evaluation: Evaluation, file: str, inputs: Inputs) -> bytes:
+    if file == "sheet.png":
+        return _sheet(evaluation)
+    if file == "page.html":
+        return _page(job, evaluation, inputs)
+    tensors = {
+        "maps" if len(evaluation.results) == 1 else f"maps.{result.name}": evaluation.maps_of(
+            result
+        ).contiguous()
+        for result in evaluation.results
+    }
+    tensors["labels"] = evaluation.labels.cpu().contiguous()
+    if file == "maps.safetensors":
+        return save(tensors, metadata={"images": json.dumps(list(evaluation.image_names))})
+    archive = io.BytesIO()
+    arrays = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+    np.savez_compressed(archive, allow_pickle=False, **arrays)
+    return archive.getvalue()
+
+
+def _sheet(evaluation: Evaluation) -> bytes:
+    picture = io.BytesIO()
+    explained_sheet(evaluation, 0).save(picture, "PNG", optimize=True, pnginfo=own_mark())
+    return picture.getvalue()
+
+
+def _page(job: Job, evaluation: Evaluation, inputs: Inputs) -> bytes:
+    names = [result.name for result in evaluation.results]
+    shown = names[0] if len(names) == 1 else f"{len(names)} methods"
+    with TemporaryDirectory() as folder, job.photo.opened() as picture:
+        page = write_report(
+            evaluation,
+            Path(folder, "report.html"),
+            title=f"What do the maps of {shown} prove?",
+            command=job.command,
+            explained=True,
+            originals=lambda _: original_of(picture, inputs),
+        )
+        return page.read_bytes()
+
+
+def command_line(
+    photo: str, net: Sequence[str], labels: Sequence[int], methods: Sequence[str], fill: str, seed: int
+) -> str:
+    """The command that repeats a job; folders of whoever started the server are left out.
+
+    >>> command_line("cat.jpg", ["--model", "efficientnet-lite0"], [281, 7], ["grad-cam", "rise"], "blur", 3)
+    'proofmap explain cat.jpg --model efficientnet-lite0 --labels 281,7 --method grad-cam,rise --fill blur --seed 3'
+    """
+    parts = ["proofmap", "explain", photo, *net, "--labels", ",".join(map(str, labels))]
+    parts += ["--method", ",".join(methods)]
+    parts += ["--fill", fill] if fill != "gray" else []
+    parts += ["--seed", str(seed)] if seed else []
+    return without_folders(shlex.join(parts))

@@ -1,0 +1,176 @@
+// What the report and the page of `proofmap serve` share: elements, how numbers are written, colours, canvases, curves.
+// A report holds it as it is, in one script with the others; the page of `proofmap serve` imports it.
+
+/** The element with this id, or null. */
+const byId = (id) => document.getElementById(id);
+
+/** A new element with attributes and children; text children are text, never markup. */
+function make(tag, attributes = {}, ...children) {
+  const node = tag.startsWith("svg:")
+    ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4))
+    : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** Two decimals without the leading zero, small values in scientific form, "-" where there is none. */
+function number(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "-";
+  if (value !== 0 && Math.abs(value) < 0.005) return value.toExponential(0);
+  return evenHundredths(value).toFixed(2).replace(/^0\./, ".");
+}
+
+/** Python rounds .125 to .12 and .375 to .38, toFixed rounds both up; only odd eighths lie halfway. */
+function evenHundredths(value) {
+  if (Math.abs(value * 8) % 2 !== 1) return value;
+  const below = Math.floor(value * 100);
+  return (below % 2 ? below + 1 : below) / 100;
+}
+
+/** The value on a line through (xs, ys) at x; null outside of it. */
+function interpolated(xs, ys, x) {
+  if (x < xs[0] || x > xs[xs.length - 1]) return null;
+  const right = xs.findIndex((place) => place >= x);
+  if (xs[right] === x) return ys[right];
+  const left = right - 1;
+  return ys[left] + ((ys[right] - ys[left]) * (x - xs[left])) / (xs[right] - xs[left]);
+}
+
+/** The bytes behind a text in base64. */
+function bytesOf(text) {
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+  return bytes;
+}
+
+/** The places of the colour map "inferno" (CC0) that the pictures of proofmap use, from dark to bright. */
+const INFERNO = [
+  [0, 0, 4], [31, 12, 72], [85, 15, 109], [136, 34, 106], [186, 54, 85],
+  [227, 89, 51], [249, 140, 10], [249, 201, 50], [252, 255, 164],
+];
+
+/** The colour [red, green, blue] of a brightness in [0, 1], between the colours of these stops. */
+function heatColour(brightness, stops = INFERNO) {
+  const place = Math.min(Math.max(brightness, 0), 1) * (stops.length - 1);
+  const left = Math.min(Math.floor(place), stops.length - 2);
+  return stops[left].map((low, c) => Math.round(low + (stops[left + 1][c] - low) * (place - left)));
+}
+
+/** A colour [red, green, blue] as a canvas keeps an opaque pixel of it: one number. */
+const packed = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+
+/** One shared canvas for each size of image and purpose, to put pixels on before they are drawn elsewhere. */
+const scratches = new Map();
+function scratch({ width, height }, purpose) {
+  const key = `${purpose} ${width}x${height}`;
+  if (!scratches.has(key)) {
+    const canvas = make("canvas", { width, height });
+    const context = canvas.getContext("2d", { willReadFrequently: true });
+    const data = context.createImageData(width, height);
+    scratches.set(key, { canvas, context, data, pixels: new Uint32Array(data.data.buffer) });
+  }
+  return scratches.get(key);
+}
+
+/** The photo with a colour over each pixel, which `put` writes; `prepare` changes the photo and how they are laid over it.
+ *
+ * It is put together elsewhere and drawn as one picture, because a printer may replay the steps of a canvas in its own way.
+ */
+function paintOver(canvas, photo, put, prepare = () => {}) {
+  const over = scratch(canvas, "over");
+  put(over.pixels);
+  over.context.putImageData(over.data, 0, 0);
+  const whole = scratch(canvas, "whole");
+  whole.context.save();
+  whole.context.drawImage(photo, 0, 0, canvas.width, canvas.height);
+  prepare(whole.context, canvas);
+  whole.context.drawImage(over.canvas, 0, 0);
+  whole.context.restore();
+  canvas.getContext("2d").drawImage(whole.canvas, 0, 0);
+}
+
+/** Under a heat map the photo is gray, and shines through. */
+function grayUnderHeat(context, { width, height }) {
+  context.globalCompositeOperation = "saturation";
+  context.fillStyle = "#000";
+  context.fillRect(0, 0, width, height);
+  context.globalCompositeOperation = "source-over";
+  context.globalAlpha = 0.65;
+}
+
+/** A canvas for pictures of this size, with words for those who cannot see it. */
+function pictureCanvas({ width, height }, kind, words) {
+  const small = Math.max(width, height) <= 112 ? " small" : "";
+  return make("canvas", { class: `${kind}${small}`, width, height, role: "img", "aria-label": words });
+}
+
+/** A curve over 0 to `end` in a frame from 0 to `top`, as it says above; f dashed, the area below filled. */
+class Curve {
+  constructor(xs, ys, { end, top, f, words }) {
+    this.x = (place) => (100 * place) / end;
+    this.y = (p) => 50 - (50 * p) / top;
+    const line = xs.map((place, i) => `${this.x(place).toFixed(2)},${this.y(ys[i]).toFixed(2)}`).join("L");
+    const last = this.x(xs[xs.length - 1]).toFixed(2);
+    this.cursor = make("svg:path", { class: "cursor" });
+    this.dot = make("svg:path", { class: "dot" });
+    this.node = make("div", { class: "curve", role: "img", "aria-label": words },
+      make("span", { class: "scale", "aria-hidden": "true" }, `0 to ${number(top)}`),
+      make("svg:svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": "true" },
+        make("svg:path", { class: "area", d: `M${this.x(xs[0]).toFixed(2)},50L${line}L${last},50Z` }),
+        make("svg:path", { class: "belief", d: `M0,${this.y(f)}H100` }),
+        make("svg:path", { class: "line", d: `M${line}` }),
+        this.cursor, this.dot));
+  }
+
+  /** Mark the value p at a place. */
+  mark(place, p) {
+    this.cursor.setAttribute("d", `M${this.x(place)},0V50`);
+    this.dot.setAttribute("d", p === null ? "" : `M${this.x(place)},${this.y(p)}h.001`);
+  }
+}
+
+/** What a map's AUC says beside f, in words, and why. */
+const VERDICTS = { match: "matches f", weak: "too weak:", strong: "too strong:", unknown: "not judged" };
+const WHY = {
+  match: "completeness and soundness reach the bar",
+  weak: "completeness, the share of f that the AUC reaches",
+  strong: "soundness, f as a share of the AUC",
+  unknown: "there is no AUC to judge by",
+};
+
+/** The button that switches between light and dark; until it is pressed the system's choice counts. */
+function setUpTheme() {
+  const button = byId("theme");
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
+  const name = () => { button.textContent = isDark() ? "Light theme" : "Dark theme"; };
+  button.addEventListener("click", () => {
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    name();
+  });
+  system.addEventListener("change", name);
+  name();
+}
+
+/** The button that copies the command. */
+function setUpCopy() {
+  byId("copy")?.addEventListener("click", async (event) => {
+    const button = event.currentTarget;
+    try {
+      await navigator.clipboard.writeText(byId("command").textContent);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(byId("command")); // a page from disk may not be allowed to copy
+      button.textContent = "Selected";
+    }
+  });
+}
+
+export {
+  byId, make, number, interpolated, bytesOf, INFERNO, heatColour, packed, scratch, paintOver, grayUnderHeat, pictureCanvas,
+  Curve, VERDICTS, WHY, setUpTheme, setUpCopy,
+};

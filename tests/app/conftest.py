@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from proofmap.app.server import Server
+from tests.app.served import made, opened
+
+
+@pytest.fixture(scope="module")
+def server() -> Server:
+    """A server that makes no pools of random images before someone asks; one for the tests of a file."""
+    found = made()
+    found.nets.warm = lambda *_: None  # type: ignore[method-assign]
+    return found
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Iterator[TestClient]:
+    with opened(server) as client:
+        yield client

@@ -1,0 +1,226 @@
+"""Jobs: what they find is what ``evaluate`` finds; they wait in a line, can be watched, cancelled and come back to."""
+
+from __future__ import annotations
+
+import base64
+import threading
+
+import numpy as np
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+import proofmap as pm
+from proofmap.app import jobs as kept
+from proofmap.app.answers import MapEvent, StateEvent
+from proofmap.app.jobs import Paced
+from proofmap.app.nets import Offer
+from proofmap.app.server import Server
+from proofmap.core.ranking import rank
+from proofmap.metrics.curves import deletion
+from tests.app.served import NAMES, SIZE, begun, net, uploaded, with_slow, worked_off
+from tests.mask_toys import lively
+
+
+def image_of(server: Server, photo: str) -> torch.Tensor:
+    return server.nets.seen(server.photos[photo], "toy")
+
+
+def test_a_job_finds_what_evaluate_finds(client: TestClient, server: Server) -> None:
+    photo = uploaded(client)
+    methods = ["gradient-x-input", "occlusion:fill=gray"]
+    job = begun(client, photo, methods, fill="blur", seed=3)
+    worked_off(server)
+    f, image = net(), image_of(server, photo)
+    found = pm.evaluate(
+        f,
+        image,
+        methods=methods,
+        labels=[1, 3],
+        metrics=["completeness:fill=blur", "soundness:fill=blur", "insertion:fill=blur"],
+        seed=3,
+    )
+    for number, result in enumerate(found.results):
+        maps = found.maps_of(result)
+        deleted = deletion(f.frozen(), image, maps, found.labels, fill="blur", seed=3)
+        for place, label in enumerate([1, 3]):
+            answer = client.get(f"/api/jobs/{job}/maps/{number}/{label}").json()
+            assert (answer["width"], answer["height"], answer["name"]) == (SIZE[1], SIZE[0], NAMES[label])
+            order = np.frombuffer(base64.b64decode(answer["order"]), dtype="<u2")
+            assert np.array_equal(order, rank(maps[:, place])[0].numpy())
+            assert len(base64.b64decode(answer["map"])) == SIZE[0] * SIZE[1]
+            assert answer["area"] == pytest.approx(result.insertion.auc[0, place].item(), abs=1e-5)
+            assert answer["insertion"]["f"] == pytest.approx(
+                result.insertion.probabilities[0, place].tolist(), abs=1e-5
+            )
+            assert answer["deletion"]["f"] == pytest.approx(
+                deleted.probabilities[0, place].tolist(), abs=1e-5
+            )
+            assert answer["insertion"]["shares"][0] == 0 and answer["insertion"]["shares"][-1] == 1
+            assert answer["f"] == pytest.approx(found.f[0, place].item(), abs=1e-5)
+            row = result.rows[place]
+            assert [answer["completeness"], answer["soundness"]] == pytest.approx(
+                [row["completeness"], row["soundness"]], abs=1e-4
+            )
+
+
+def test_masks_can_be_watched_while_they_are_learned(
+    client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Paced, "due", lambda *_: True)
+    shown: list[MapEvent] = []
+    add = kept.Job.add
+
+    def added(job: kept.Job, kind: type, *key: object, **fields: object) -> None:
+        add(job, kind, *key, **fields)
+        shown.extend(event for event in job.events(0)[0] if isinstance(event, MapEvent) and kind is MapEvent)
+
+    monkeypatch.setattr(kept.Job, "add", added)
+    server.nets.offered["lively"] = Offer("lively", "", lively)
+    job = begun(client, uploaded(client), ["belief-mask:passes=8,fills=gray+noise"], net="lively")
+    worked_off(server)
+    assert {(event.label, event.step, event.steps) for event in shown} == {
+        (a, k, 4) for a in (1, 3) for k in (1, 2, 3, 4)
+    }
+    last = {event.label: event for event in shown}
+    for label, event in last.items():
+        assert len(base64.b64decode(event.data)) == event.width * event.height
+        final = client.get(f"/api/jobs/{job}/maps/0/{label}").json()
+        assert event.data == final["map"]  # the last mask on the way is the map
+    events = client.get(f"/api/jobs/{job}").json()["events"]
+    assert not [event for event in events if event["kind"] == "map"]  # what is scored is asked for at /maps
+
+
+def test_a_cursor_gives_what_is_new_and_only_the_newest_map(client: TestClient, server: Server) -> None:
+    job = server.jobs[begun(client, uploaded(client), ["gradient"])]
+    worked_off(server)
+    fields = {"method": 0, "steps": 9, "width": 1, "height": 1, "data": ""}
+    for step in range(5):
+        for label in (1, 3):
+            job.add(MapEvent, 0, label, label=label, step=step, **fields)
+    answer = client.get(f"/api/jobs/{job.id}?after=0").json()
+    maps = [event for event in answer["events"] if event["kind"] == "map"]
+    assert [(event["label"], event["step"]) for event in maps] == [(1, 4), (3, 4)]
+    numbers = [event["number"] for event in answer["events"]]
+    assert numbers == sorted(numbers) and answer["last"] == numbers[-1]
+    assert client.get(f"/api/jobs/{job.id}?after={answer['last']}").json()["events"] == []
+    job.add(StateEvent, "again", state="done")
+    (new,) = client.get(f"/api/jobs/{job.id}?after={answer['last']}").json()["events"]
+    assert new["kind"] == "state" and new["number"] == answer["last"] + 1
+
+
+def test_a_running_job_answers_others_between_its_steps_and_can_be_cancelled(
+    client: TestClient, server: Server
+) -> None:
+    slow, photo = with_slow(server), uploaded(client)
+    first, second, third = (begun(client, photo, [method]) for method in ("slow", "gradient", "gradient"))
+    assert slow.begun.wait(60)
+    states = {job["job"]: (job["state"], job["place"]) for job in client.get("/api/jobs").json()["jobs"]}
+    places = [states[job] for job in (first, second, third)]
+    assert places == [("running", None), ("waiting", 1), ("waiting", 2)]
+    answer = server.worker.ask(lambda: "answered")
+    slow.steps[0].set()
+    assert answer.result(60) == "answered"  # the job has two more steps to go
+    assert client.get(f"/api/photos/{photo}/view?net=toy").status_code == 200
+
+    assert client.delete(f"/api/jobs/{second}").json()["state"] == "cancelled"  # it waited
+    assert client.get(f"/api/jobs/{third}").json()["place"] == 1
+    client.delete(f"/api/jobs/{first}")
+    slow.steps[1].set()  # and not the last one
+    worked_off(server)
+    ends = [client.get(f"/api/jobs/{job}").json()["state"] for job in (first, second, third)]
+    assert ends == ["cancelled", "cancelled", "done"]
+    assert client.get(f"/api/jobs/{first}/maps/0/1").status_code == 404
+
+
+def test_the_progress_of_a_job(client: TestClient, server: Server) -> None:
+    slow = with_slow(server)
+    job = begun(client, uploaded(client), ["slow"])
+    assert slow.begun.wait(60)
+    told = threading.Event()
+    server.worker.ask(told.set)
+    slow.steps[0].set()
+    assert told.wait(60)  # after the first step
+    (progress,) = [e for e in client.get(f"/api/jobs/{job}").json()["events"] if e["kind"] == "progress"]
+    assert (progress["what"], progress["step"], progress["steps"]) == ("slow", 1, 3)
+    assert progress["rate"] > 0 and progress["seconds_left"] == pytest.approx(2 / progress["rate"])
+    for step in slow.steps:
+        step.set()
+    worked_off(server)
+
+
+def test_a_job_that_fails_says_why_and_the_next_one_runs(client: TestClient, server: Server) -> None:
+    photo = uploaded(client)
+    bad, good = begun(client, photo, ["grad-cam:layer=nothing"]), begun(client, photo, ["gradient"])
+    worked_off(server)
+    answer = client.get(f"/api/jobs/{bad}").json()
+    assert answer["state"] == "failed" and "nothing" in answer["message"]
+    assert client.get(f"/api/jobs/{good}").json()["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    "change, word",
+    [
+        ({"labels": [9]}, "no label 9"),
+        ({"labels": [1, 1]}, "once"),
+        ({"methods": ["gradient", "gradient"]}, "once"),
+        ({"methods": ["nothing"]}, "no method is named"),
+        ({"methods": ["learned-mask:steps=90000"], "labels": [0, 1, 2, 3]}, "passes"),
+        ({"fill": "nothing"}, "no fill is named"),
+        ({"labels": []}, "labels"),
+        ({"labels": [True]}, "labels"),
+        ({"methods": ["gradient"] * 4}, "methods"),
+        ({"seed": -1}, "seed"),
+        ({"more": 1}, "more"),
+        ({"photo": "../../x"}, "photo"),
+    ],
+)
+def test_a_request_that_cannot_be_met_makes_no_job(
+    client: TestClient, change: dict[str, object], word: str
+) -> None:
+    asked = {"photo": uploaded(client), "net": "toy", "labels": [1], "methods": ["gradient"], **change}
+    before = client.get("/api/jobs").json()
+    answer = client.post("/api/jobs", json=asked)
+    assert answer.status_code == 422 and word in answer.json()["error"]
+    assert client.get("/api/jobs").json() == before
+
+
+def test_old_jobs_are_forgotten_and_too_many_are_not_taken(
+    client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "MOST_KEPT", 1)
+    monkeypatch.setattr(kept, "MOST_WAITING", 1)
+    photo = uploaded(client)
+    ids = []
+    for _ in range(3):
+        ids.append(begun(client, photo, ["gradient"]))
+        worked_off(server)
+    assert client.get(f"/api/jobs/{ids[0]}").status_code == 404
+    assert client.get(f"/api/jobs/{ids[2]}").status_code == 200
+    slow = with_slow(server)
+    begun(client, photo, ["slow"])
+    assert slow.begun.wait(60)
+    begun(client, photo, ["gradient"])
+    full = client.post(
+        "/api/jobs", json={"photo": photo, "net": "toy", "labels": [1], "methods": ["gradient"]}
+    )
+    assert full.status_code == 429 and "later" in full.json()["error"]
+    for step in slow.steps:
+        step.set()
+    worked_off(server)
+
+
+def test_at_most_two_nets_are_kept(server: Server) -> None:
+    server.nets.offered |= {name: Offer(name, "", net) for name in ("a", "b")}
+    for name in ("toy", "a", "toy", "b"):
+        server.nets.classifier(name)
+    ready = {about.name for about in server.nets.about() if about.ready}
+    assert ready == {"toy", "b"} and server.nets.known("a") is not None
+
+
+def test_paced_events() -> None:
+    now = 0.0
+    paced = Paced(every=1.0, clock=lambda: now)
+    first = [paced.due("a"), paced.due("a"), paced.due("b")]
+    now = 1.0
+    assert first == [True, False, True] and paced.due("a")

@@ -1,0 +1,506 @@
+"""The page of ``proofmap serve`` in a real browser: what one sees and paints is what the net was asked."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("fastapi", reason="the extra app is not installed")
+
+from proofmap.core.ranking import keep_top
+from proofmap.report import heat
+from proofmap.results import tables
+from tests.app.threaded import METHOD, Served, png
+from tests.browser import NoBrowser, chromium
+from tests.toys import linear_classifier, linear_probabilities, pixels
+
+SIZE = 24
+NAMES = [
+    "tench",
+    "goldfish",
+    "white shark",
+    "hen",
+    "ostrich",
+    "<b>brambling</b>",
+    "junco",
+    "mosque",
+    "robin",
+    "jay",
+    "kite",
+    "owl",
+]
+PIXELS = """(c) => [...c.getContext("2d").getImageData(0, 0, c.width, c.height).data]"""
+GRAY = 128  # what hides pixels of this net: its mean, .5
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    try:
+        with chromium() as found:
+            yield found
+    except NoBrowser as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def photo() -> torch.Tensor:
+    """Pixels that a PNG holds exactly, in the net's own size."""
+    return (pixels(1, SIZE)[0] * 255).round() / 255
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    found = tiny()
+    yield found
+    found.stop()
+
+
+def tiny(port: int = 0) -> Served:
+    middle = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
+    return Served(linear_classifier(SIZE, len(NAMES), strength=0.05, names=NAMES, **middle), port)
+
+
+class Tabs:
+    """Opens the page; remembers when a page complains or asks anyone but its server."""
+
+    def __init__(self, browser: Any) -> None:
+        self.browser = browser
+        self.contexts: list[Any] = []
+        self.complaints: list[str] = []
+
+    def __call__(self, served: Served, *, width: int = 1280, fragment: str = "", **options: Any) -> Any:
+        context = self.browser.new_context(viewport={"width": width, "height": 900}, **options)
+        self.contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on(
+            "request", lambda r: r.url.startswith((served.address, "data:")) or self.complaints.append(r.url)
+        )
+        page.goto(served.address + fragment)
+        page.wait_for_selector("html[data-ready]", state="attached")
+        return page
+
+    def _heard(self, message: Any) -> None:
+        """The browser itself tells of requests that were refused, or that no server took."""
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.complaints.append(message.text)
+
+    def close(self) -> None:
+        for context in self.contexts:
+            context.close()
+        assert self.complaints == []
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Tabs]:
+    tabs = Tabs(browser)
+    yield tabs
+    tabs.close()
+
+
+@pytest.fixture(scope="module")
+def finished(browser: Any, photo: torch.Tensor) -> Iterator[tuple[Any, Served]]:
+    """A page whose job is done, and its server."""
+    served, tabs = tiny(), Tabs(browser)
+    page = tabs(served)
+    choose(page, photo)
+    wait_done(page)
+    yield page, served
+    tabs.close()
+    served.stop()
+
+
+def choose(page: Any, photo: torch.Tensor) -> None:
+    page.locator("#file").set_input_files({"name": "fish.png", "mimeType": "image/png", "buffer": png(photo)})
+
+
+def give(page: Any, event: str, photo: torch.Tensor) -> None:
+    """Drop the photo on the page, or paste it."""
+    data = base64.b64encode(png(photo)).decode()
+    page.evaluate(
+        """([event, data]) => {
+            const files = new DataTransfer();
+            const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+            files.items.add(new File([bytes], "fish.png", { type: "image/png" }));
+            const given = { bubbles: true, cancelable: true, dataTransfer: files, clipboardData: files };
+            document.body.dispatchEvent(event === "drop" ? new DragEvent(event, given) : new ClipboardEvent(event, given));
+        }""",
+        [event, data],
+    )
+
+
+def wait_done(page: Any) -> None:
+    page.wait_for_selector("#saving:not([hidden])")
+
+
+def canvas_pixels(canvas: Any) -> np.ndarray:
+    width, height = canvas.evaluate("(c) => [c.width, c.height]")
+    return np.array(canvas.evaluate(PIXELS)).reshape(height, width, 4)[..., :3]
+
+
+def asked_masks(page: Any) -> list[np.ndarray]:
+    """The masks that the page asks about from now on."""
+    masks: list[np.ndarray] = []
+
+    def heard(request: Any) -> None:
+        if request.url.endswith("/api/paint"):
+            packed = np.frombuffer(base64.b64decode(json.loads(request.post_data)["mask"]), np.uint8)
+            masks.append(np.unpackbits(packed, count=SIZE * SIZE).reshape(SIZE, SIZE))
+
+    page.on("request", heard)
+    return masks
+
+
+def shown_part(photo: torch.Tensor, mask: np.ndarray) -> np.ndarray:
+    """M x + (1 - M) x', with gray for x'."""
+    part: np.ndarray = np.where(mask[None], photo.numpy(), 0.5)
+    return part
+
+
+def test_the_labels_are_those_that_the_net_believes(
+    finished: tuple[Any, Served], photo: torch.Tensor
+) -> None:
+    page, served = finished
+    bars = page.locator("#bars button")
+    f = linear_probabilities(served.classifier, photo.numpy())
+    best = np.argsort(-f, kind="stable")[:10]
+    assert bars.locator(".name").all_text_contents() == [NAMES[a] for a in best]
+    assert bars.locator("b").all_text_contents() == [tables.number(float(f[a])) for a in best]
+    pressed = [bars.nth(k).get_attribute("aria-pressed") == "true" for k in range(10)]
+    assert pressed[0] and pressed[9] and 2 <= sum(pressed) <= 8, "the most believed, and one that is wrong"
+    assert (canvas_pixels(page.locator("#view")) == (photo.permute(1, 2, 0) * 255).round().numpy()).all()
+
+
+def test_maps_appear_while_they_are_learned_and_painting_is_answered_meanwhile(
+    open_page: Tabs, served: Served, photo: torch.Tensor
+) -> None:
+    served.hold()
+    page = open_page(served)
+    masks = asked_masks(page)
+    give(page, "drop", photo)
+    page.locator(".cell .reading-off").first.filter(has_text="step").wait_for()
+    heat_map = page.locator(".cell canvas.heat").first
+    assert len({tuple(p) for p in canvas_pixels(heat_map).reshape(-1, 3)}) > 5
+    assert "passes per second" in page.inner_text("#progress-words") and "left" in page.inner_text(
+        "#progress-words"
+    )
+    assert not page.locator("#saving").is_visible()
+    page.locator("#canvas").click()
+    page.locator("#painted-share").filter(has_not_text="0 %").wait_for()
+    assert masks[-1].any() and served.jobs[0].state == "running"
+    assert "still looking" in page.inner_text("#duel")
+    served.release()
+    wait_done(page)
+    assert page.inner_text("#state").startswith("Done")
+
+
+def test_the_slider_plays_both_games_with_the_real_fill(
+    finished: tuple[Any, Served], photo: torch.Tensor
+) -> None:
+    page, served = finished
+    evaluation = served.jobs[0].evaluation
+    assert evaluation is not None
+    whole = (photo.permute(1, 2, 0) * 255).round().numpy()
+    for game, step in (("insertion", 40), ("insertion", 101), ("deletion", 60), ("deletion", 0)):
+        page.locator(f"[name=game][value={game}]").check()
+        page.locator("#share").fill(str(step))
+        page.wait_for_function(
+            "(words) => [...document.querySelectorAll('.reading-off')].every((p) => p.textContent.startsWith(words))",
+            arg=f"at {step / 2:g} %:",
+        )
+        page.evaluate("() => new Promise(requestAnimationFrame)")
+        for place, label in enumerate(evaluation.labels[0].tolist()):
+            cell = page.locator(f".cell[data-label='{label}']")
+            best = keep_top(evaluation.map_of(evaluation.results[0], 0, place)[None], step / 200)[0].numpy()
+            kept = best if game == "insertion" else ~best
+            assert (
+                canvas_pixels(cell.locator("canvas.kept")) == np.where(kept[..., None], whole, GRAY)
+            ).all()
+            curve = getattr(served.jobs[0].maps[0, label], game)
+            p = float(np.interp(step / 200, curve.shares, curve.f))
+            assert cell.locator(".reading-off b").text_content() == tables.number(p)
+    f = linear_probabilities(served.classifier, photo.numpy())
+    read = page.locator(
+        ".cell .reading-off b"
+    ).all_text_contents()  # nothing is deleted: f of the whole photo
+    assert read == [tables.number(float(f[a])) for a in evaluation.labels[0].tolist()]
+
+
+def test_a_painted_proof_is_what_the_net_is_asked_about(
+    finished: tuple[Any, Served], photo: torch.Tensor
+) -> None:
+    page, served = finished
+    masks = asked_masks(page)
+    canvas = page.locator("#canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return box["x"] + x / SIZE * box["width"], box["y"] + y / SIZE * box["height"]
+
+    page.locator("#size").fill("50")
+    radius = 50 / 200 * SIZE / 2 + 0.5
+    page.mouse.move(*at(6, 8))
+    page.mouse.down()
+    page.mouse.move(*at(17, 8))
+    page.mouse.up()
+    y, x = np.mgrid[:SIZE, :SIZE] + 0.5
+    near = np.hypot(x - np.clip(x, 6, 17), y - 8)
+    certain = abs(near - radius) > 0.3  # the browser rounds places to pixels of the screen
+    wait_share(page, masks)
+    assert ((masks[-1] == (near <= radius)) | ~certain).all()
+    check_answer(page, served, photo, masks[-1])
+
+    first = masks[-1]
+    page.locator("[name=tool][value=erase]").check()
+    page.mouse.click(*at(6, 8))
+    wait_share(page, masks, less_than=first)
+    assert (masks[-1] <= first).all() and not masks[-1][8, 6] and masks[-1][8, 17]
+    page.locator("#undo").click()
+    page.wait_for_function(
+        "(n) => document.querySelector('#painted-share').textContent.includes(` ${n} of `)",
+        arg=str(first.sum()),
+    )
+    assert (masks[-1] == first).all()
+    page.locator("#clear").click()
+    page.locator("#painted-share").filter(has_text="0 %").wait_for()
+    assert not masks[-1].any() and "Nothing is shown" in page.inner_text("#duel")
+
+
+def wait_share(page: Any, masks: list[np.ndarray], less_than: np.ndarray | None = None) -> None:
+    """Wait until the page shows the answer to the newest mask."""
+    page.wait_for_function("() => !document.querySelector('#clear').disabled")
+    for _ in range(200):
+        new = masks and masks[-1].any() and (less_than is None or masks[-1].sum() < less_than.sum())
+        if new and f" {masks[-1].sum()} of " in page.inner_text("#painted-share"):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError("the page does not show the answer")
+
+
+def check_answer(page: Any, served: Served, photo: torch.Tensor, mask: np.ndarray) -> None:
+    """The numbers beside the painting are those of a linear net, worked out by its formula."""
+    f = linear_probabilities(served.classifier, shown_part(photo, mask))
+    shown = page.locator("#painted-bars li")
+    names = shown.locator(".name").all_text_contents()
+    assert names[:5] == [NAMES[a] for a in np.argsort(-f, kind="stable")[:5]]
+    assert shown.locator("b").all_text_contents() == [tables.number(float(f[NAMES.index(n)])) for n in names]
+    evaluation = served.jobs[0].evaluation
+    assert evaluation is not None
+    target = int(page.locator("#target").input_value())
+    place = evaluation.labels[0].tolist().index(target)
+    machine = keep_top(evaluation.map_of(evaluation.results[0], 0, place)[None], mask.mean())[0].numpy()
+    theirs = linear_probabilities(served.classifier, shown_part(photo, machine))[target]
+    whole = linear_probabilities(served.classifier, photo.numpy())[target]
+    sides = page.locator("#sides b").all_text_contents()
+    assert sides == [tables.number(float(v)) for v in (f[target], theirs, whole)]
+    seen = (photo.permute(1, 2, 0) * 255).round().numpy()
+    for canvas, kept in zip(page.locator("#pair canvas").all(), (mask == 1, machine), strict=True):
+        assert (canvas_pixels(canvas) == np.where(kept[..., None], seen, GRAY)).all()
+    words = page.inner_text("#duel")
+    ahead = "You are ahead" if f[target] > theirs else "The machine is ahead"
+    assert ahead in words or (abs(f[target] - theirs) < 0.02 and "Level" in words)
+
+
+def test_keys_alone_suffice(open_page: Tabs, served: Served, photo: torch.Tensor) -> None:
+    page = open_page(served)
+    masks = asked_masks(page)
+
+    def tab_to(selector: str) -> None:
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            if page.evaluate("(s) => document.activeElement.matches(s)", selector):
+                outline = page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle")
+                assert outline != "none" or selector == "#file"
+                return
+        raise AssertionError(f"no key leads to {selector}")
+
+    tab_to("#file")
+    with page.expect_file_chooser() as chooser:
+        page.keyboard.press("Space")
+    chooser.value.set_files({"name": "fish.png", "mimeType": "image/png", "buffer": png(photo)})
+    wait_done(page)
+    page.keyboard.press("Escape")
+    tab_to("#bars button[aria-pressed=false]")
+    name = page.evaluate("() => document.activeElement.querySelector('.name').textContent")
+    page.keyboard.press("Space")
+    assert page.evaluate("() => document.activeElement.getAttribute('aria-pressed')") == "true"
+    assert name in page.locator("#target option").all_text_contents()
+    tab_to("#search")
+    page.keyboard.type("mosq")
+    page.locator("#found [role=option]").first.wait_for()
+    page.keyboard.press("Enter")
+    page.locator("#target option", has_text="mosque").wait_for(state="attached")
+    tab_to("#run")
+    page.keyboard.press("Enter")
+    page.wait_for_function("(n) => document.querySelectorAll('.cell').length >= n", arg=4)
+    wait_done(page)
+    tab_to("#share")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#share").input_value() == "41"
+    tab_to("#canvas")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.down("Space")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.up("Space")
+    wait_share(page, masks)
+    assert masks[-1][: SIZE // 2, SIZE // 2 - 1].any() and not masks[-1][-1].any()
+    page.keyboard.press("e")
+    assert page.locator("[name=tool][value=erase]").is_checked()
+    page.keyboard.press("z")
+    page.locator("#painted-share").filter(has_text="0 %").wait_for()
+
+
+def test_a_job_is_cancelled_half_way_and_the_next_one_runs(
+    open_page: Tabs, served: Served, photo: torch.Tensor
+) -> None:
+    served.hold()
+    page = open_page(served)
+    give(page, "paste", photo)
+    page.locator(".cell .reading-off").first.filter(has_text="step").wait_for()
+    page.locator("#cancel").click()
+    page.locator("#state").filter(has_text="Cancelled").wait_for()
+    assert served.jobs[0].state == "cancelled" and not page.locator("#progress").is_visible()
+    assert page.locator(".cell .reading-off").first.inner_text() == "not finished"
+    served.release()
+    page.get_by_label("Second method", exact=True).select_option("gradient-x-input")
+    page.locator("#run").click()
+    wait_done(page)
+    assert page.locator(".row h4").all_text_contents()[:1] == [METHOD] and page.locator(".row").count() == 2
+    labels = len(served.jobs[1].asked.labels)
+    assert page.locator(".row").nth(1).locator(".cell").count() == labels
+    assert page.locator("#signed-legend").is_visible(), "gradient x input says what speaks against a label"
+
+
+def test_a_refresh_and_a_second_tab_come_back_to_the_running_job(
+    open_page: Tabs, served: Served, photo: torch.Tensor
+) -> None:
+    served.hold()
+    page = open_page(served)
+    choose(page, photo)
+    page.locator(".cell .reading-off").first.filter(has_text="step").wait_for()
+    page.reload()
+    page.locator(".cell .reading-off").first.filter(has_text="step").wait_for()
+    other = open_page(served, fragment="#" + page.url.partition("#")[2])
+    other.locator(".cell .reading-off").first.filter(has_text="step").wait_for()
+    third = open_page(served)
+    choose(third, photo.flip(-1))
+    third.locator("#state").filter(has_text="next in the queue").wait_for()
+    third.locator("#queue").evaluate("(details) => { details.open = true; }")
+    third.locator("#queue-list li").nth(1).wait_for()
+    third.locator("#cancel").click()
+    third.locator("#state").filter(has_text="Cancelled").wait_for()
+    served.release()
+    for tab in (page, other):
+        wait_done(tab)
+    assert [job.state for job in served.jobs] == ["done", "cancelled"]
+
+
+def test_after_a_restart_of_the_server_the_job_runs_again(open_page: Tabs, photo: torch.Tensor) -> None:
+    served = tiny()
+    served.hold()
+    page = open_page(served)
+    choose(page, photo)
+    page.locator(".cell .reading-off").first.filter(has_text="step").wait_for()
+    served.stop()
+    again = tiny(served.port)
+    try:
+        page.locator("#notice-action", has_text="Run it again").click()
+        wait_done(page)
+        assert len(again.jobs) == 1 and again.jobs[0].asked == served.jobs[0].asked
+        page.reload()  # the photo is in the tab's memory, too
+        wait_done(page)
+    finally:
+        again.stop()
+
+
+def test_results_can_be_saved(finished: tuple[Any, Served]) -> None:
+    page, _ = finished
+    assert page.inner_text("#command").startswith("proofmap explain")
+    for link in page.locator("#files a").all():
+        with page.expect_download() as download:
+            link.click()
+        assert download.value.failure() is None
+    assert page.locator("#files a").count() == 4
+
+
+def test_what_is_no_picture_is_refused_in_words(finished: tuple[Any, Served]) -> None:
+    page, _ = finished
+    page.locator("#file").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"})
+    page.locator("#notice-words").filter(has_text="picture").wait_for()
+
+
+def test_a_telephone_needs_no_scrolling_sideways_and_nobody_is_shut_out(
+    finished: tuple[Any, Served], open_page: Tabs
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page, served = finished
+    first = open_page(served, width=390)
+    assert first.evaluate("() => document.documentElement.scrollWidth") == 390
+    page.locator("#canvas").click()
+    page.locator("#search").fill("o")
+    page.locator("#found [role=option]").first.wait_for()
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 390
+    for look in ({"color_scheme": "light"}, {"color_scheme": "dark", "reduced_motion": "reduce"}):
+        page.emulate_media(**look)
+        found = axe.Axe().run(page).response["violations"]
+        serious = [
+            (v["id"], node["html"][:200], node["failureSummary"])
+            for v in found
+            if v["impact"] in ("serious", "critical")
+            for node in v["nodes"]
+        ]
+        assert serious == []
+    page.keyboard.press("Escape")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_the_sentence_says_who_is_ahead(finished: tuple[Any, Served]) -> None:
+    page, _ = finished
+
+    def words(**numbers: float | None) -> str:
+        given = {"name": "mosque", "method": "belief-mask", "share": 0.2, **numbers}
+        said: str = page.evaluate("async (given) => (await import('/static/words.js')).duel(given)", given)
+        return said
+
+    assert words(f=0.6, you=0.5, machine=0.3).startswith("You are ahead")
+    assert words(f=0.6, you=0.3, machine=0.5).startswith("The machine is ahead")
+    assert words(f=0.6, you=0.5, machine=0.51).startswith("Level")
+    assert "Neither" not in words(f=0.6, you=0.1, machine=0.5)
+    assert "Neither is a proof yet" in words(f=0.6, you=0.1, machine=0.2)
+    assert "soundness" in words(f=0.01, you=0.0, machine=0.01)
+    assert "not sound" in words(f=0.01, you=0.4, machine=0.01)
+    assert "Find the proofs" in words(f=0.6, you=0.5, machine=None)
+    assert "Nothing is shown" in words(f=0.6, you=0.5, machine=0.3, share=0)
+
+
+def test_signed_maps_have_the_colours_of_the_report(finished: tuple[Any, Served]) -> None:
+    page, _ = finished
+    stops = page.evaluate("async () => (await import('/static/proofs.js')).DIVERGING")
+    assert stops == heat.DIVERGING.tolist()
+
+
+def test_of_two_photos_the_newer_one_stays(finished: tuple[Any, Served], photo: torch.Tensor) -> None:
+    page, served = finished
+    late: list[Any] = []
+    page.route("**/api/photos?*", lambda route: route.continue_() if late else late.append(route))
+    jobs = len(served.jobs)
+    choose(page, photo)  # its answer comes late
+    page.wait_for_function("() => document.querySelector('#photo-words').textContent.startsWith('Reading')")
+    choose(page, photo.flip(-1))
+    page.locator("#bars button").nth(9).wait_for()
+    with page.expect_response("**/api/photos?*"):
+        late[0].continue_()
+    wait_done(page)
+    shown = (photo.flip(-1).permute(1, 2, 0) * 255).round().numpy()
+    assert (canvas_pixels(page.locator("#view")) == shown).all() and len(served.jobs) == jobs + 1

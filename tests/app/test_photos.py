@@ -1,0 +1,115 @@
+"""Photos: checked before they are decoded, known by their content, the least used forgotten first."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from proofmap.app import photos as kept
+from proofmap.app.photos import Photos, Unknown, clean_name
+from proofmap.app.server import Server
+from proofmap.core.errors import InputError
+from tests.app.served import SIZE, picture, uploaded
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG that claims so many pixels, and has none."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+    )
+
+
+def test_too_many_pixels_are_refused_before_any_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "decode_image", lambda *_: pytest.fail("it was decoded"))
+    with pytest.raises(InputError, match="9000 x 9000"):
+        Photos().add(bomb(9000, 9000), "large.png")
+
+
+@pytest.mark.parametrize("content", [b"", b"GIF89a", b"<svg/>", b"%!PS-Adobe-3.0 EPSF-3.0\n", picture()[:60]])
+def test_what_is_no_picture_is_refused(content: bytes) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        Photos().add(content)
+
+
+def test_a_photo_is_known_by_its_content() -> None:
+    photos = Photos()
+    first, again, other = photos.add(picture(0), "a.png"), photos.add(picture(0)), photos.add(picture(1))
+    assert first.id == again.id != other.id and len(first.id) == 32
+    with photos[first.id].opened() as shown:
+        assert np.asarray(shown).shape == (*SIZE, 3)
+
+
+def test_a_photo_is_decoded_once_until_the_first_labels(
+    client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.worker.ask(lambda: None).result(30)  # the net is loaded before
+    decoded, decode = list[str](), kept.decode_image
+    monkeypatch.setattr(kept, "decode_image", lambda *given: decoded.append("") or decode(*given))
+    photo = uploaded(client, seed=9)
+    assert client.get(f"/api/photos/{photo}/beliefs?net=toy").status_code == 200
+    assert client.get(f"/api/photos/{photo}/view?net=toy").status_code == 200
+    assert len(decoded) == 1
+
+
+def test_the_least_used_photo_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST_PHOTOS", 2)
+    photos = Photos()
+    first, second = photos.add(picture(0)).id, photos.add(picture(1)).id
+    assert photos[first].id == first
+    photos.add(picture(2))
+    assert photos[first].id == first
+    with pytest.raises(Unknown, match="upload it again"):
+        photos[second]
+
+
+def test_all_photos_together_have_a_most_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST_BYTES", int(1.5 * len(picture(0))))
+    photos = Photos()
+    first, second = photos.add(picture(0)).id, photos.add(picture(1)).id
+    assert photos[second].id == second
+    with pytest.raises(Unknown):
+        photos[first]
+
+
+@pytest.mark.parametrize(
+    "given, shown",
+    [
+        ("cat.jpg", "cat.jpg"),
+        ("../../etc/passwd", "passwd"),
+        ("--out=x", "out=x"),
+        ("a\nb.png", "a b.png"),
+        ("/", "photo"),
+    ],
+)
+def test_names_of_photos_are_harmless(given: str, shown: str) -> None:
+    assert clean_name(given) == shown
+
+
+def test_a_name_cannot_pretend_to_be_a_sample() -> None:
+    assert not Photos().add(picture(), "sample:cat").name.startswith("sample:")
+
+
+def test_uploads_and_samples(client: TestClient) -> None:
+    answer = client.post("/api/photos", json={"sample": "coffee"}).json()
+    assert (answer["name"], answer["width"], answer["height"]) == ("sample:coffee", 600, 400)
+    assert "no sample is named" in client.post("/api/photos", json={"sample": "x"}).json()["error"]
+    assert client.post("/api/photos", json={"sample": "cat", "path": "/etc"}).status_code == 422
+    assert (
+        client.post("/api/photos", content=picture(), headers={"content-type": "text/plain"}).status_code
+        == 422
+    )
+
+
+def test_a_photo_that_is_gone_is_a_404(client: TestClient, server: Server) -> None:
+    assert client.get(f"/api/photos/{uploaded(client)}/view?net=toy").status_code == 200
+    answer = client.get(f"/api/photos/{'0' * 32}/view?net=toy")
+    assert answer.status_code == 404 and "upload it again" in answer.json()["error"]

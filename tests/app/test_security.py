@@ -1,0 +1,158 @@
+"""Who may use the server: no other name, no other site, nobody without the token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from proofmap.app import security
+from proofmap.app.security import HEADERS, Access, is_loopback
+from proofmap.app.server import Server
+from tests.app.served import HOME, made, opened, picture
+
+LAN = Access("0.0.0.0", 8000, "the-token")
+
+
+@pytest.mark.parametrize(
+    "host, status",
+    [
+        ("127.0.0.1:8000", 200),
+        ("localhost:9", 200),
+        ("[::1]:8000", 200),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example:8000", 403),
+        ("localhost.evil.example", 403),
+        ("192.168.1.2:8000", 403),
+        ("", 403),
+        ("127.0.0.1:x", 400),
+        ("[::1", 400),
+    ],
+)
+def test_only_names_of_this_machine_are_answered(client: TestClient, host: str, status: int) -> None:
+    answer = client.get("/api/about", headers={"host": host})
+    assert answer.status_code == status
+    if status != 200:
+        assert answer.json().keys() == {"error"}
+
+
+@pytest.mark.parametrize(
+    "headers, status",
+    [
+        ({"origin": HOME}, 200),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://127.0.0.1:8001"}, 403),
+        ({"origin": "https://127.0.0.1:8000"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, 403),
+    ],
+)
+def test_pages_of_other_sites_get_nothing(client: TestClient, headers: dict[str, str], status: int) -> None:
+    assert client.get("/api/about", headers=headers).status_code == status
+    posted = client.post("/api/photos", json={"sample": "cat"}, headers=headers)
+    assert posted.status_code == status
+
+
+def test_a_link_from_elsewhere_opens_the_page_but_frames_do_not(client: TestClient) -> None:
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert client.get("/", headers=link).status_code == 200
+    assert client.get("/", headers={**link, "sec-fetch-dest": "iframe"}).status_code == 403
+
+
+def test_every_answer_carries_the_headers(client: TestClient) -> None:
+    for path in ("/", "/api/about", "/nothing"):
+        answer = client.get(path)
+        usual = HEADERS if path != "/" else {**HEADERS, "cache-control": "no-cache"}
+        assert {name: answer.headers[name] for name in HEADERS} == usual
+        assert "access-control-allow-origin" not in answer.headers
+    refused = client.get("/", headers={"host": "evil.example"})
+    assert {name: refused.headers[name] for name in HEADERS} == HEADERS
+    assert "unsafe" not in security.POLICY and security.POLICY.startswith("default-src 'none'")
+
+
+def test_a_mistake_of_ours_is_told_to_the_terminal_alone(
+    server: Server, client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server.nets, "about", lambda: 1 // 0)
+    answer = client.get("/api/about")
+    assert answer.status_code == 500 and answer.json().keys() == {"error"} and "division" not in answer.text
+    assert answer.headers["content-security-policy"] == security.POLICY
+    assert "ZeroDivisionError" in caplog.text
+
+
+# ---- the token --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded() -> Iterator[TestClient]:
+    with opened(made(access=LAN)) as client:
+        yield client
+
+
+def test_a_token_is_made_where_others_can_reach_the_server() -> None:
+    assert not any(Access.at(host, 1).token for host in ("127.0.0.1", "localhost", "::1"))
+    tokens = {Access.at(host, 1).token for host in ("0.0.0.0", "192.168.1.2", "::")}
+    assert len(tokens) == 3 and min(map(len, tokens)) >= 32
+    assert is_loopback("127.8.9.1") and not is_loopback("example.org")
+    assert Access.at("0.0.0.0", 80).address.startswith("http://127.0.0.1:80/?token=")
+
+
+def test_without_the_token_nothing_is_answered(guarded: TestClient) -> None:
+    wrong = [
+        {},
+        {"authorization": "Bearer x"},
+        {"cookie": "proofmap-8000=x"},
+        {"authorization": "Basic the-token"},
+    ]
+    for headers in wrong:
+        for path in (
+            "/",
+            "/api/about",
+            "/api/openapi.json",
+            "/?token=x",
+            "/?token=the-token&token=x",
+            "/static/x",
+        ):
+            assert guarded.get(path, headers=headers).status_code == 401
+    assert guarded.get("/api/about", headers={"authorization": "Bearer the-token"}).status_code == 200
+
+
+def test_the_token_in_the_address_becomes_a_cookie(guarded: TestClient) -> None:
+    first = guarded.get("/?token=the-token&a=b", follow_redirects=False)
+    assert first.status_code == 303 and first.headers["location"] == "/?a=b"
+    cookie = first.headers["set-cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    assert guarded.get("/api/about").status_code == 200  # the client keeps it
+
+
+def test_the_way_on_from_the_token_stays_on_this_server(guarded: TestClient) -> None:
+    for path in ("//evil.example/", "/\\evil.example/"):
+        answer = guarded.get(f"{HOME}{path}?token=the-token", follow_redirects=False)
+        assert answer.status_code != 303 or answer.headers["location"].startswith("/evil.example")
+
+
+def test_a_server_for_others_answers_to_addresses_but_not_to_any_name(guarded: TestClient) -> None:
+    right = {"authorization": "Bearer the-token"}
+    assert guarded.get("/api/about", headers={**right, "host": "192.168.1.2:8000"}).status_code == 200
+    assert guarded.get("/api/about", headers={**right, "host": "evil.example"}).status_code == 403
+
+
+# ---- sizes ------------------------------------------------------------------------------------------------------
+
+
+def test_bodies_are_counted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "UPLOAD_BYTES", 1000)
+    monkeypatch.setattr(security, "JSON_BYTES", 100)
+    image = {"content-type": "image/png"}
+    assert client.post("/api/photos", content=picture(), headers=image).status_code == 200
+    assert client.post("/api/photos", content=b"x" * 1001, headers=image).status_code == 413
+    parts = (b"x" * 500 for _ in range(3))  # without a length that could be read before
+    assert client.post("/api/photos", content=parts, headers=image).status_code == 413
+    assert client.post("/api/jobs", json={"photo": "x" * 200}).status_code == 413
+    lie = {**image, "content-length": "-1"}
+    assert client.post("/api/photos", content=b"x", headers=lie).status_code == 413

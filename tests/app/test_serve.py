@@ -1,0 +1,154 @@
+"""The command ``proofmap serve``: what it refuses, what it prints, and that Ctrl-C ends it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofmap.cli import serve as command
+from tests.app.served import picture
+from tests.command import run
+
+NET = """
+import torch
+from proofmap import Classifier
+
+def make():
+    return Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 3)), size=4, batch_size=8)
+"""
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
+    """What would have been served, in place of serving it."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(NET)
+    Path("method.py").write_text("def bright(classifier, images, labels): return images.mean(1)[:, None]\n")
+    found: list[Any] = []
+    monkeypatch.setattr(command, "_run", lambda app, listening: found.append((app, listening.getsockname())))
+    return found
+
+
+def test_it_listens_on_the_loopback_alone(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--model", "net.py:make", "--method", "method.py:bright", "--port", "0", "--no-browser")
+    assert run(monkeypatch, "serve", *arguments) == 0
+    ((_, (host, port)),) = started
+    told = capsys.readouterr()
+    assert (
+        host == "127.0.0.1" and f"http://127.0.0.1:{port}/" in told.out and "token" not in told.out + told.err
+    )
+
+
+def test_others_need_the_token_that_is_printed(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--host", "0.0.0.0", "--model", "net.py:make", "--port", "0", "--no-browser")
+    assert run(monkeypatch, "serve", *arguments) == 0
+    told = capsys.readouterr()
+    token = told.out.partition("?token=")[2].strip()
+    assert len(token) >= 32 and f"Bearer {token}" in told.err
+
+
+def test_a_browser_is_opened_at_the_page(started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    class AtOnce:
+        def __init__(self, seconds: float, call: Any, given: list[str]) -> None:
+            opened.extend(given)
+
+        def start(self) -> None:
+            pass
+
+    monkeypatch.setattr(command.threading, "Timer", AtOnce)
+    for more in ([], ["--no-browser"], ["--api-only"]):
+        assert run(monkeypatch, "serve", "--model", "net.py:make", "--port", "0", *more) == 0
+    assert opened == [f"http://127.0.0.1:{started[0][1][1]}/"]
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (("--model", "nothing"), "nothing"),
+        (("--model", "gone.py:make"), "gone.py"),
+        (("--method", "nothing"), "no method is named"),
+        (("--method", "gone.py:x"), "gone.py"),
+        (("--weights", "w.safetensors"), "--model"),
+        (("--runs", "gone"), "there is no folder gone"),
+        (("--host", "no.such.host.invalid"), "no.such.host.invalid"),
+        (("--device", "nothing"), "device"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_served(
+    started: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    words: str,
+) -> None:
+    assert run(monkeypatch, "serve", "--port", "0", "--no-browser", *arguments) == 2
+    assert words in capsys.readouterr().err and not started
+
+
+def test_a_port_that_is_taken(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert run(monkeypatch, "serve", "--port", str(port), "--no-browser") == 2
+    assert f"port {port}" in (told := capsys.readouterr().err) and "--port 0" in told and not started
+
+
+def test_a_missing_extra(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert run(monkeypatch, "serve", "--port", "0") == 2
+    assert "proofmap[app]" in capsys.readouterr().err and not started
+
+
+def test_ctrl_c_ends_it_while_it_works(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "proofmap.cli",
+            "serve",
+            "--port",
+            "0",
+            "--no-browser",
+            "--model",
+            "net.py:make",
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        asked = urllib.request.Request(f"{address}api/photos", picture(), {"content-type": "image/png"})
+        photo = json.load(urllib.request.urlopen(asked, timeout=60))["photo"]
+        job = {"photo": photo, "net": "net.py:make", "labels": [0, 1], "methods": ["rise:masks=90000"]}
+        more = urllib.request.Request(
+            f"{address}api/jobs", json.dumps(job).encode(), {"content-type": "application/json"}
+        )
+        assert urllib.request.urlopen(more, timeout=60).status == 202
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130 and "Traceback" not in told and "stopped" in told

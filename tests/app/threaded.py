@@ -1,0 +1,96 @@
+"""A server of a tiny net in a thread of the test, whose jobs can be held half-way."""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+from PIL import Image
+from torch import Tensor
+
+from proofmap.app import server as server_module
+from proofmap.app.choices import Choices
+from proofmap.app.jobs import Job
+from proofmap.app.nets import Nets, Offer
+from proofmap.app.security import Access
+from proofmap.app.server import Server, create_app
+from proofmap.classifier import Classifier
+
+METHOD = "learned-mask:steps=20,fill=gray"
+"""Quick, and watched."""
+
+
+class Served:
+    """``proofmap serve`` on a free port of this machine."""
+
+    def __init__(self, classifier: Classifier, port: int = 0, runs: Path | None = None) -> None:
+        self.classifier = classifier
+        self.socket = socket.create_server(("127.0.0.1", port))
+        self.port: int = self.socket.getsockname()[1]
+        self.server = Server(
+            Nets([Offer("tiny", "a tiny net", lambda: classifier)]),
+            Choices(),
+            access=Access("127.0.0.1", self.port),
+            runs=runs,
+        )
+        self.server.nets.warm = lambda photo, name: None  # type: ignore[method-assign]  # no random images here
+        server_module.DEFAULT_METHOD = METHOD
+        self.held = threading.Event()
+        self.server.worker.between = self._between(self.server.worker.between)  # type: ignore[method-assign]
+        config = uvicorn.Config(create_app(self.server), log_level="error", timeout_graceful_shutdown=1)
+        self._uvicorn = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._uvicorn.run, kwargs={"sockets": [self.socket]}, daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All jobs, in the order they came."""
+        return [self.server.jobs[summary.job] for summary in reversed(self.server.jobs.summaries())]
+
+    def hold(self) -> None:
+        """Jobs wait when they have shown a map; what is asked meanwhile is answered, and whoever is cancelled stops."""
+        self.held.set()
+
+    def release(self) -> None:
+        self.held.clear()
+
+    def stop(self) -> None:
+        self.release()
+        self._uvicorn.should_exit = True
+        self._thread.join(10)
+        self.socket.close()
+
+    def _between(self, answered: Any) -> Any:
+        pause = threading.Event()
+
+        def between() -> None:
+            answered()
+            while self.held.is_set() and any(map(_half_way, self.jobs)):
+                answered()
+                pause.wait(0.005)
+
+        return between
+
+
+def _half_way(job: Job) -> bool:
+    """Whether a job runs, is wanted, and has shown a map."""
+    events, _ = job.events(0)
+    return job.state == "running" and not job.stop and any(event.kind == "map" for event in events)
+
+
+def png(pixels: Tensor) -> bytes:
+    """A picture ``(3, H, W)`` in [0, 1] as a file."""
+    file = io.BytesIO()
+    Image.fromarray((pixels.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)).save(file, "PNG")
+    return file.getvalue()
