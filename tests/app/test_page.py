@@ -13,13 +13,15 @@ import torch
 
 pytest.importorskip("fastapi", reason="the extra app is not installed")
 
+from proofmap.app import server as server_module
 from proofmap.core.ranking import keep_top
 from proofmap.report import heat
 from proofmap.results import tables
-from tests.app.threaded import METHOD, Served, png
+from tests.app.threaded import Served, png
 from tests.browser import NoBrowser, chromium
 from tests.toys import linear_classifier, linear_probabilities, pixels
 
+METHOD = "learned-mask:steps=20,fill=gray"
 SIZE = 24
 NAMES = [
     "tench",
@@ -37,6 +39,14 @@ NAMES = [
 ]
 PIXELS = """(c) => [...c.getContext("2d").getImageData(0, 0, c.width, c.height).data]"""
 GRAY = 128  # what hides pixels of this net: its mean, .5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """Jobs begin with a method that is quick and can be watched."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_module, "DEFAULT_METHOD", METHOD)
+        yield
 
 
 @pytest.fixture(scope="module")

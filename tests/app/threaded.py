@@ -13,16 +13,12 @@ import uvicorn
 from PIL import Image
 from torch import Tensor
 
-from proofmap.app import server as server_module
 from proofmap.app.choices import Choices
 from proofmap.app.jobs import Job
 from proofmap.app.nets import Nets, Offer
 from proofmap.app.security import Access
 from proofmap.app.server import Server, create_app
 from proofmap.classifier import Classifier
-
-METHOD = "learned-mask:steps=20,fill=gray"
-"""Quick, and watched."""
 
 
 class Served:
@@ -39,7 +35,6 @@ class Served:
             runs=runs,
         )
         self.server.nets.warm = lambda photo, name: None  # type: ignore[method-assign]  # no random images here
-        server_module.DEFAULT_METHOD = METHOD
         self.held = threading.Event()
         self.server.worker.between = self._between(self.server.worker.between)  # type: ignore[method-assign]
         config = uvicorn.Config(create_app(self.server), log_level="error", timeout_graceful_shutdown=1)
