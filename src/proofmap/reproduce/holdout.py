@@ -59,5 +59,6 @@ def _with_score(stored: Stored, result: MethodResult, held: int, metric: Salienc
         higher_is_better=False,
         kind=metric.kind,
         settings=metric.settings(),
+        limits=metric.limits,
     )
     return replace(result, scores=(*result.scores, score), values={**result.values, NAME: values})

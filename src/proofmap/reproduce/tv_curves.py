@@ -68,7 +68,10 @@ def areas_table(stored: Stored, found: Found) -> Table:
         cells = []
         for place, fill in columns:
             score = mean_score(
-                f"{LABELS[place]}, {fill}", found[fill][row].auc[:, place].cpu(), higher_is_better=place == 0
+                f"{LABELS[place]}, {fill}",
+                found[fill][row].auc[:, place].cpu(),
+                higher_is_better=place == 0,
+                limits=(0.0, 1.0),
             )
             cells.append(f"{number(score.value)} [{number(score.low)}, {number(score.high)}]")
             numbers = {"value": score.value, "low": score.low, "high": score.high, "n": score.n}

@@ -28,10 +28,9 @@ def of_images(evaluation: Record, places: Sequence[int]) -> Record:
     names = tuple(evaluation.image_names[place] for place in places)
     kept = [place for place in places if place in evaluation.pictured]
     rows = [evaluation.pictured.index(place) for place in kept]
-    seed = int(str(evaluation.settings.get("seed", 0)))
     return replace(
         evaluation,
-        results=tuple(_result(r, places, rows, names, seed) for r in evaluation.results),
+        results=tuple(_result(r, places, rows, names) for r in evaluation.results),
         images=evaluation.images[rows],
         image_names=names,
         labels=evaluation.labels[list(places)],
@@ -42,7 +41,7 @@ def of_images(evaluation: Record, places: Sequence[int]) -> Record:
 
 
 def _result(
-    result: MethodResult, places: Sequence[int], rows: Sequence[int], names: Sequence[str], seed: int
+    result: MethodResult, places: Sequence[int], rows: Sequence[int], names: Sequence[str]
 ) -> MethodResult:
     values = {name: column[list(places)] for name, column in result.values.items()}
     scores = tuple(
@@ -52,7 +51,7 @@ def _result(
             higher_is_better=s.higher_is_better,
             settings=s.settings,
             kind=s.kind,
-            seed=seed,
+            limits=s.limits,
         )
         for s in result.scores
     )

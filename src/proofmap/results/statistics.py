@@ -30,6 +30,8 @@ class Score:
     settings: Mapping[str, object] = field(default_factory=dict)
     kind: str = ""
     """What it measures, whatever it is called: tables and pages go by this. Its name where nothing else is said."""
+    limits: Limits = NO_LIMITS
+    """What an image's value can be; no interval goes beyond."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", self.kind or self.name)
@@ -95,4 +97,4 @@ def mean_score(
     counted = values[~values.isnan()].double()
     low, high = mean_interval(counted, limits=limits)
     mean = counted.mean().item() if len(counted) else torch.nan
-    return Score(name, mean, low, high, len(counted), higher_is_better, dict(settings or {}), kind)
+    return Score(name, mean, low, high, len(counted), higher_is_better, dict(settings or {}), kind, limits)
