@@ -1,7 +1,7 @@
 # Everything happens in .venv, made here with exact versions from constraints.txt.
 
 PYTHON  ?= python3
-WORKERS ?= 2
+WORKERS ?= 3
 VENV    := .venv
 BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq

@@ -113,7 +113,13 @@ def test_every_figure_of_an_evaluation_is_drawn_and_captioned_in_the_inputs_word
 ) -> None:
     pytest.importorskip("matplotlib")
     made = [figures.make_figure(name, evaluation=found[inputs]) for name in figures.figures_of(found[inputs])]
-    assert {figure.name for figure in made} == {"curves", "scatter", "mask-grid", "label-matrix"}
+    assert {figure.name for figure in made} == {
+        "curves",
+        "scatter",
+        "mask-grid",
+        "mask-grid-wrong",
+        "label-matrix",
+    }
     for figure in [*made, figures.desk_of(found[inputs])]:
         caption = figure.caption().lower()
         assert "pixel" not in caption and "photo" not in caption

@@ -293,22 +293,20 @@ def test_a_running_cluster_is_left_as_it_was(ray: ModuleType, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_cluster_of_our_own_says_nothing_and_is_gone_afterwards(tmp_path: Path) -> None:
-    """In a process of its own, which has no Ray yet; also when a worker dies."""
+    """In a process of its own, which has no Ray yet."""
     pytest.importorskip("ray")
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent("""
-        import os, signal, sys
-        from functools import partial
+        import os, signal
         from pathlib import Path
         from proofmap.study.executors.ray_executor import RayExecutor
-        from tests.study.test_ray_executor import make_mortal
+        from proofmap.testing.executors import make_squarer
 
         def children():
             return Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
 
-        make = partial(make_mortal, Path(sys.argv[1]), 1, 1)
-        results = RayExecutor(workers=1).run(make, range(1000))
+        results = RayExecutor(workers=1).run(make_squarer, range(1000))
         unit = next(results)
         assert children()
         results.close()
@@ -321,9 +319,7 @@ def test_a_cluster_of_our_own_says_nothing_and_is_gone_afterwards(tmp_path: Path
     root = Path(__file__).parents[2]
     environment = {k: v for k, v in os.environ.items() if k != "RAY_USAGE_STATS_ENABLED"}
     environment["PYTHONPATH"] = os.pathsep.join([str(root / "src"), str(root)])
-    done = subprocess.run(
-        [sys.executable, script, tmp_path / "notes"], env=environment, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

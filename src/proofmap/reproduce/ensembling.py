@@ -84,7 +84,7 @@ def _found(here: Opened, method: LearnedMask, share: float, job: Job) -> Found:
 def overlap(masks: Tensor, share: float) -> Tensor:
     """Mean over pairs of K masks ``(N, K, *positions)`` of the share of one's top positions that the other has too: ``(N,)``.
 
-    >>> left, right = torch.eye(2)[None, :, None]  # two masks of a picture of one row and two columns
+    >>> left, right = torch.eye(2)[:, None, None]  # two masks of a picture of one row and two columns
     >>> overlap(torch.stack([left, left], 1), 0.5), overlap(torch.stack([left, right], 1), 0.5)
     (tensor([1.], dtype=torch.float64), tensor([0.], dtype=torch.float64))
     """

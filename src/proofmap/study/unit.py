@@ -17,6 +17,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import ProofmapError
+from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL
 from proofmap.data.dataset import Dataset, output_places
 from proofmap.data.loader import Objects, load_listed
@@ -128,7 +129,8 @@ class Worker:
                 loaded.images,
                 label_table([subject.labels for subject in judged]).to(self.classifier.device),
                 truth_table([subject.truth for subject in judged]),
-                objects=loaded.objects,
+                [_of_truth(*pair) for pair in zip(loaded.objects, judged, strict=True)],
+                loaded.objects,
             )
             maps = self._stored(unit, [subject.name for subject in judged])
             parts = self._judged(unit, places, subjects, maps, failures)
@@ -234,6 +236,10 @@ class Worker:
         if places is None:
             return objects
         return {at: boxes for label, boxes in objects.items() if (at := places[label]) is not None}
+
+
+def _of_truth(objects: Objects, subject: Subject) -> Sequence[Box]:
+    return () if subject.truth is None else objects.get(subject.truth, ())
 
 
 @dataclass(frozen=True)
