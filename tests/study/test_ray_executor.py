@@ -145,13 +145,6 @@ def test_without_units_no_cluster_is_started() -> None:
 
 
 @pytest.mark.slow
-def test_a_unit_whose_process_died_is_tried_again(ray: ModuleType, tmp_path: Path) -> None:
-    make = partial(make_mortal, tmp_path / "notes", 3, 1)
-    assert sorted(RayExecutor(workers=2).run(make, range(8))) == [(unit, -unit) for unit in range(8)]
-    assert (tmp_path / "notes").read_text() == "xx"
-
-
-@pytest.mark.slow
 def test_a_unit_that_always_kills_is_lost_and_no_other_is(ray: ModuleType, tmp_path: Path) -> None:
     """Also when it ran in a group, as trivial units soon do."""
     make = partial(make_mortal, tmp_path / "notes", 3000, 99)
