@@ -7,13 +7,12 @@ from importlib.resources import files
 from typing import Any
 
 from fastapi import Response
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from proofmap.app.run_folders import told
 from proofmap.app.run_records import BelievedLabel, ImageRecord
-from proofmap.core.text import counted
-from proofmap.results import tables
+from proofmap.report.templates import templates_of
 from proofmap.study.watchers.status import duration
 
 _BASE = "base-uri 'none'; frame-ancestors {ancestors}; form-action {forms}"
@@ -75,16 +74,8 @@ def _drawn(template: str, **content: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("proofmap.app", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["counted"] = counted
+    environment = templates_of("proofmap.app", "templates")
     environment.filters["duration"] = duration
     environment.filters["told"] = told
     environment.filters["first_choice"] = first_choice
-    environment.filters["number"] = lambda value: "-" if value is None else tables.number(float(value))
     return environment

@@ -15,17 +15,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from proofmap.core.files import write_text
-from proofmap.core.text import counted
 from proofmap.report import page_explained, scatter
 from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.originals import Original
 from proofmap.report.page_data import page_record
 from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
-from proofmap.results import tables
+from proofmap.report.templates import templates_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared, shared_settings, without_folders
 
@@ -139,16 +138,7 @@ def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, ob
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("proofmap.report", "page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["counted"] = counted
-    environment.filters["number"] = lambda value: "-" if value is None else tables.number(float(value))
-    return environment
+    return templates_of("proofmap.report", "page")
 
 
 def _page_file(name: str) -> str:

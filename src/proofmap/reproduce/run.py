@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import check_output, write_text, written_together
 from proofmap.core.progress import Progress, Silent
 from proofmap.fills.images import shared_pools
 from proofmap.report.figures import draw
+from proofmap.report.templates import templates_of
 from proofmap.reproduce.experiments import EXPERIMENTS, WITHOUT_IMAGES
 from proofmap.reproduce.outcome import Effort, Job, Outcome
 from proofmap.reproduce.recipe import Recipe
@@ -154,13 +154,7 @@ def _write(job: Job, outcome: Outcome, part: Path, quick: bool, effort: Effort) 
 
 def _page(about: dict[str, object], outcome: Outcome, notes: Sequence[str], part: Path) -> str:
     """One file that needs nothing else: pictures are put into it."""
-    environment_ = Environment(
-        loader=PackageLoader("proofmap.reproduce", "page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment_ = templates_of("proofmap.reproduce", "page")
     shown = [
         {
             "caption": figure.caption(),
