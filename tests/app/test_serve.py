@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     Path("net.py").write_text(NET)
     Path("method.py").write_text("def bright(classifier, images, labels): return images.mean(1)[:, None]\n")
     found: list[Any] = []
-    monkeypatch.setattr(command, "_run", lambda app, listening: found.append((app, listening.getsockname())))
+    monkeypatch.setattr(command, "_run", lambda app, listening, _: found.append((app, listening.getsockname())))
     return found
 
 
@@ -118,20 +119,23 @@ def test_a_missing_extra(
     assert "proofmap[app]" in capsys.readouterr().err and not started
 
 
-def test_ctrl_c_ends_it_while_it_works(tmp_path: Path) -> None:
+SLOW = """
+import pathlib, torch
+
+def slow(classifier, images, labels):
+    pathlib.Path("begun").touch()
+    for _ in range(10**9):  # one step, longer than anyone waits, and all of it inside torch
+        images = images * 1.0
+"""
+
+
+@pytest.mark.parametrize("method", ["rise:masks=90000", "slow"])
+def test_ctrl_c_ends_it_while_it_works(tmp_path: Path, method: str) -> None:
     (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "slow.py").write_text(SLOW)
+    options = ("--port", "0", "--no-browser", "--model", "net.py:make", "--method", "slow.py:slow")
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "proofmap.cli",
-            "serve",
-            "--port",
-            "0",
-            "--no-browser",
-            "--model",
-            "net.py:make",
-        ],
+        [sys.executable, "-m", "proofmap.cli", "serve", *options],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -142,11 +146,13 @@ def test_ctrl_c_ends_it_while_it_works(tmp_path: Path) -> None:
         address = process.stdout.readline().split()[-1]
         asked = urllib.request.Request(f"{address}api/photos", picture(), {"content-type": "image/png"})
         photo = json.load(urllib.request.urlopen(asked, timeout=60))["photo"]
-        job = {"photo": photo, "net": "net.py:make", "labels": [0, 1], "methods": ["rise:masks=90000"]}
+        job = {"photo": photo, "net": "net.py:make", "labels": [0, 1], "methods": [method]}
         more = urllib.request.Request(
             f"{address}api/jobs", json.dumps(job).encode(), {"content-type": "application/json"}
         )
         assert urllib.request.urlopen(more, timeout=60).status == 202
+        while method == "slow" and not (tmp_path / "begun").exists():
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import socket
 import sys
 import threading
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from proofmap.app.security import Access
+    from proofmap.app.worker import Worker
 
 _PATIENCE = 1
 """Seconds that open connections get when the server is stopped."""
@@ -75,7 +78,7 @@ def serve(
         _tell(access, api_only)
         if browser and not api_only:
             threading.Timer(0.5, webbrowser.open, [access.address]).start()
-        _run(app, listening)
+        _run(app, listening, server.worker)
     finally:
         listening.close()
 
@@ -108,7 +111,7 @@ def _listening(host: str, port: int) -> socket.socket:
     return found
 
 
-def _run(app: FastAPI, listening: socket.socket) -> None:
+def _run(app: FastAPI, listening: socket.socket, worker: Worker) -> None:
     import uvicorn
 
     config = uvicorn.Config(
@@ -126,4 +129,13 @@ def _run(app: FastAPI, listening: socket.socket) -> None:
         uvicorn.Server(config).run(sockets=[listening])
     except BaseException as stop:  # Ctrl-C, after open connections were closed
         stop.add_note("open pages offer to run again what they asked for, once it is started again")
+        if worker.is_alive():
+            atexit.register(_leave)
         raise
+
+
+def _leave() -> None:
+    """End the process as it is: a thread is still inside a net, and tearing the interpreter down under it aborts."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(130)
