@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
+from proofmap.core import streams
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Silent, Task
@@ -344,6 +347,40 @@ def test_a_fill_that_is_not_random_is_drawn_once(images: Tensor, maps: Tensor) -
         )
         assert torch.equal(one.auc, many.auc)
         assert "draws" not in many.settings
+
+
+@pytest.mark.parametrize(
+    "options, reads",
+    [({}, 0), ({"ties": "random"}, 1), ({"fill": Noise(), "draws": 5}, 1), ({"fill": Blur()}, 0)],
+)
+def test_pixels_are_read_for_their_digest_only_where_chance_needs_it_and_then_once(
+    f: Classifier,
+    images: Tensor,
+    maps: Tensor,
+    labels: Tensor,
+    options: dict[str, Any],
+    reads: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    digest = Mock(wraps=streams.content_keys)
+    monkeypatch.setattr(streams, "content_keys", digest)
+    insertion(f, images, maps, labels, **options)
+    assert digest.call_count == reads
+
+
+@pytest.mark.parametrize("at_once", [1, 30, 10**6])
+def test_however_many_maps_are_ranked_together_the_curves_are_the_same(
+    f: Classifier,
+    images: Tensor,
+    maps: Tensor,
+    labels: Tensor,
+    at_once: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tied = maps.round(decimals=1)
+    usual = insertion(f, images, tied, labels, ties="random")
+    monkeypatch.setattr(sys.modules[Curves.__module__], "_VALUES_AT_ONCE", at_once)
+    assert torch.equal(insertion(f, images, tied, labels, ties="random").probabilities, usual.probabilities)
 
 
 def test_random_images_stand_behind_the_hidden_pixels(f: Classifier, images: Tensor, maps: Tensor) -> None:

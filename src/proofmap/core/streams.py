@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import torch
@@ -55,9 +55,13 @@ def _mark_weights(n: int, device: torch.device) -> Tensor:
     return words(torch.tensor(key_of("mark"), device=device), n)
 
 
-def image_keys(images: Tensor, *parts: object) -> Tensor:
-    """Stream keys ``(N,)`` for the given purpose, one per image, on the images' device."""
-    keys = [key_of(content, *parts) for content in content_keys(images)]
+def image_keys(images: Tensor, *parts: object, contents: Sequence[bytes] | None = None) -> Tensor:
+    """Stream keys ``(N,)`` for the given purpose, one per image, on the images' device.
+
+    ``contents`` are the images' :func:`content_keys`, for whoever has them already: reading every pixel is what costs.
+    """
+    known = content_keys(images) if contents is None else contents
+    keys = [key_of(content, *parts) for content in known]
     return torch.tensor(keys, dtype=torch.int64, device=images.device)
 
 

@@ -24,6 +24,8 @@ from proofmap.fills import Fill
 from proofmap.metrics.games import Game, ReadyGame, make_game
 from proofmap.metrics.targets import Target
 
+_VALUES_AT_ONCE = 2**22  # of maps that are ranked together
+
 
 @dataclass(frozen=True)
 class Curves:
@@ -164,12 +166,21 @@ class _Runner:
         self.classifier, self.images, self.labels, self.matrix = classifier, images, labels, matrix
         self.n = classifier.inputs.count
         self.nodes = self.game.quadrature.nodes(self.n)
-        ties = streams.image_keys(images, seed, "ties")
+        ties, self.keys = self._stream_keys(seed)
         self.ranks, self.image_of, self.map_of = _distinct_ranks(maps, labels, self.game, ties)
-        draw_keys = [streams.image_keys(images, seed, "curve fill", d) for d in range(self.draws)]
-        self.keys = torch.stack(draw_keys, dim=1)
         moving = self.fill.random or self.fill.fill.reads_mask
         self.fixed = None if moving else self.fill(images, self.keys[:, 0])
+
+    def _stream_keys(self, seed: int) -> tuple[Tensor, Tensor]:
+        """Keys ``(N,)`` that decide ties, and ``(N, draws)`` of the fills; zeros where nothing is left to chance."""
+        by_chance = self.fill.random or self.game.ties == "random" or type(self.game).order is not Game.order
+        if not by_chance:
+            none = torch.zeros(len(self.images), 1, dtype=torch.int64, device=self.images.device)
+            return none[:, 0], none
+        contents = streams.content_keys(self.images)
+        purposes = [("ties",), *(("curve fill", draw) for draw in range(self.draws))]
+        keys = [streams.image_keys(self.images, seed, *purpose, contents=contents) for purpose in purposes]
+        return keys[0], torch.stack(keys[1:], dim=1)
 
     def run(self, progress: Progress) -> Curves:
         device, n_labels = self.images.device, self.labels.shape[1]
@@ -264,30 +275,39 @@ def _label_record(classifier: Classifier) -> dict[str, object]:
 
 def _distinct_ranks(maps: Tensor, labels: Tensor, game: Game, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Ranks ``(U, n)`` of the distinct maps, the image of each ``(U,)``, and which one each label uses ``(N, L)``."""
-    rows: list[Tensor] = []
-    image_of: list[int] = []
-    map_of = torch.zeros(labels.shape, dtype=torch.long)
-    for i, chosen in enumerate((labels != NO_LABEL).tolist()):
+    flat, (n_images, n_labels) = maps.flatten(0, 1), labels.shape
+    chosen, signatures = (labels != NO_LABEL).tolist(), _signatures(flat)
+    distinct: list[int] = []  # places in flat
+    map_of = [[0] * n_labels for _ in range(n_images)]
+    for i in range(n_images):
         first_of: dict[int, int] = {}  # signature -> slot of the first map that has it
-        slots: list[int] = []
-        for j, signature in enumerate(_signatures(maps[i])):
-            twin = first_of.get(signature)
-            if not chosen[j]:
-                map_of[i, j] = map_of[i, 0]
-            elif twin is not None and torch.equal(maps[i, twin], maps[i, j]):
-                map_of[i, j] = map_of[i, twin]
+        for j in range(n_labels):
+            place = i * n_labels + j
+            slot = first_of.get(signatures[place])
+            if not chosen[i][j]:
+                map_of[i][j] = map_of[i][0]
+            elif slot is not None and torch.equal(flat[distinct[slot]], flat[place]):
+                map_of[i][j] = slot
             else:
-                first_of[signature] = j
-                map_of[i, j] = len(image_of)
-                image_of.append(i)
-                slots.append(j)
-        rows.append(game.order(maps[i, slots], keys[i].expand(len(slots))))
-    return torch.cat(rows), torch.tensor(image_of, device=maps.device), map_of.to(maps.device)
+                map_of[i][j] = first_of[signatures[place]] = len(distinct)
+                distinct.append(place)
+    places = torch.tensor(distinct, dtype=torch.long, device=maps.device)
+    image_of = places // n_labels
+    ranks = [game.order(flat[some], keys[some // n_labels]) for some in places.split(_at_once(flat))]
+    return torch.cat(ranks), image_of, torch.tensor(map_of, device=maps.device)
 
 
 def _signatures(maps: Tensor) -> list[int]:
     """A 64-bit number per map that equal maps share; different maps almost never do."""
-    bits = maps.flatten(1).float().contiguous().view(torch.int32).long()
-    odd = 2 * torch.arange(bits.shape[1], device=maps.device) + 1
-    signatures: list[int] = (bits * odd).sum(dim=1).tolist()
+    odd = 2 * torch.arange(maps[0].numel(), device=maps.device) + 1
+    found = [
+        (some.flatten(1).float().contiguous().view(torch.int32).long() * odd).sum(dim=1)
+        for some in maps.split(_at_once(maps))
+    ]
+    signatures: list[int] = torch.cat(found).tolist()
     return signatures
+
+
+def _at_once(maps: Tensor) -> int:
+    """How many maps ``(P, *positions)`` are ranked together: enough to fill a GPU, few enough for any memory."""
+    return max(1, _VALUES_AT_ONCE // maps[0].numel())
