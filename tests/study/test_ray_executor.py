@@ -1,4 +1,7 @@
-"""The Ray executor: dead workers, lost units, clusters of ours and of others, and what cannot be placed."""
+"""The Ray executor: dead workers, lost units, clusters of ours and of others, and what cannot be placed.
+
+What the executor decides is tried with forked actors (``forked``), which start at once; what Ray does for it, with Ray (``ray``).
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from proofmap.study.executors.executor import Lost
 from proofmap.study.executors.ray_executor import LARGEST_GROUP, RayExecutor, _Actor, _Job, _Jobs, _Raised
 from proofmap.testing import Check, check_executor, executors
 from proofmap.testing.executors import MakeExecutor, make_squarer, until
+from tests.study.forked_ray import ForkedRay
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +50,15 @@ def ray(running_ray: ModuleType) -> ModuleType:
     """Ray with a cluster of two cores, none of them taken."""
     assert until(lambda: running_ray.available_resources().get("CPU") == 2)
     return running_ray
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> ForkedRay:
+    """Two cores, with actors that are forked from this process, in the place of Ray."""
+    cloudpickle = pytest.importorskip("ray.cloudpickle")
+    stand_in = ForkedRay(cloudpickle)
+    monkeypatch.setitem(sys.modules, "ray", stand_in)  # type: ignore[arg-type]
+    return stand_in
 
 
 def die() -> Any:
@@ -127,13 +140,34 @@ def one_worker() -> RayExecutor:
     return RayExecutor(workers=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("check", check_executor.checks, ids=str)
 def test_it_keeps_the_contract(
-    check: Check[MakeExecutor], ray: ModuleType, monkeypatch: pytest.MonkeyPatch
+    check: Check[MakeExecutor], forked: ForkedRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And has only a few groups of units ahead."""
     monkeypatch.setattr(executors, "FAR_AHEAD", 7 * LARGEST_GROUP - 1)
+    check(one_worker)
+
+
+def promises(*names: str) -> list[Check[MakeExecutor]]:
+    found = [check for check in check_executor.checks if str(check) in names]
+    assert len(found) == len(names)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "check",
+    promises(
+        "results_are_those_of_this_process_bit_for_bit",
+        "an_error_of_a_worker_comes_out_as_itself_and_ends_the_run",
+        "an_interrupt_comes_through_while_a_unit_is_under_way",
+        "closing_leaves_nothing_though_a_unit_is_under_way",
+    ),
+    ids=str,
+)
+def test_on_ray_it_keeps_what_passes_through_ray(check: Check[MakeExecutor], ray: ModuleType) -> None:
+    """Arrays, errors, interrupts and ends; the rest of the contract is the executor's own."""
     check(one_worker)
 
 
@@ -144,8 +178,7 @@ def test_without_units_no_cluster_is_started() -> None:
 # ---- workers that die ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_a_unit_that_always_kills_is_lost_and_no_other_is(ray: ModuleType, tmp_path: Path) -> None:
+def test_a_unit_that_always_kills_is_lost_and_no_other_is(forked: ForkedRay, tmp_path: Path) -> None:
     """Also when it ran in a group, as trivial units soon do."""
     make = partial(make_mortal, tmp_path / "notes", 3000, 99)
     results = list(RayExecutor(workers=1, retries=1).run(make, range(4000)))
@@ -169,9 +202,8 @@ def test_a_process_killed_from_outside_loses_nothing(ray: ModuleType, tmp_path: 
     assert sorted(results) == [(unit, -unit) for unit in range(1, 4)]
 
 
-@pytest.mark.slow
 def test_workers_that_die_at_the_start_are_given_up(
-    ray: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    forked: ForkedRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FAILED_STARTS", 2)
     with pytest.raises(ProofmapError, match="Ray workers die while they start, 2 in a row"):
@@ -179,9 +211,8 @@ def test_workers_that_die_at_the_start_are_given_up(
     assert (tmp_path / "births").read_text() == "xx"
 
 
-@pytest.mark.slow
 def test_the_workers_that_can_start_go_on_alone(
-    ray: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    forked: ForkedRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FAILED_STARTS", 1)
 
@@ -199,8 +230,7 @@ def test_the_workers_that_can_start_go_on_alone(
 # ---- what workers see -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_of_two_units_each_worker_gets_one_though_one_starts_first(ray: ModuleType, tmp_path: Path) -> None:
+def test_of_two_units_each_worker_gets_one_though_one_starts_first(forked: ForkedRay, tmp_path: Path) -> None:
     assert dict(RayExecutor(workers=2).run(partial(make_meeting, tmp_path), range(2))) == {0: True, 1: True}
 
 
