@@ -40,7 +40,9 @@ class Actor:
         self.pipe, far = Pipe()
         self.waiting: deque[Answer] = deque()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of other threads, which the child does without
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # of other threads, which the child does without
             self.process = os.fork()
         if self.process == 0:
             self.pipe.close()
