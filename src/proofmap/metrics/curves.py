@@ -6,6 +6,7 @@ every label's probability, so the label x label matrix costs nothing more; equal
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +24,9 @@ from proofmap.core.ranking import Ties
 from proofmap.fills import Fill
 from proofmap.metrics.games import Game, ReadyGame, make_game
 from proofmap.metrics.targets import Target
+
+_AT_ONCE = 8_000_000
+"""Values of maps that are looked at or ranked at a time."""
 
 
 @dataclass(frozen=True)
@@ -263,14 +267,17 @@ def _label_record(classifier: Classifier) -> dict[str, object]:
 
 
 def _distinct_ranks(maps: Tensor, labels: Tensor, game: Game, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Ranks ``(U, n)`` of the distinct maps, the image of each ``(U,)``, and which one each label uses ``(N, L)``."""
-    rows: list[Tensor] = []
+    """Ranks ``(U, n)`` of the distinct maps, the image of each ``(U,)``, and which one each label uses ``(N, L)``.
+
+    Many maps are looked at and ranked at a time: a GPU is asked a few times for all of them, and not for each image.
+    """
     image_of: list[int] = []
+    place_of: list[int] = []
     map_of = torch.zeros(labels.shape, dtype=torch.long)
+    signatures = _signatures(maps)
     for i, chosen in enumerate((labels != NO_LABEL).tolist()):
-        first_of: dict[int, int] = {}  # signature -> slot of the first map that has it
-        slots: list[int] = []
-        for j, signature in enumerate(_signatures(maps[i])):
+        first_of: dict[int, int] = {}  # signature -> place of the first map that has it
+        for j, signature in enumerate(signatures[i]):
             twin = first_of.get(signature)
             if not chosen[j]:
                 map_of[i, j] = map_of[i, 0]
@@ -280,14 +287,18 @@ def _distinct_ranks(maps: Tensor, labels: Tensor, game: Game, keys: Tensor) -> t
                 first_of[signature] = j
                 map_of[i, j] = len(image_of)
                 image_of.append(i)
-                slots.append(j)
-        rows.append(game.order(maps[i, slots], keys[i].expand(len(slots))))
-    return torch.cat(rows), torch.tensor(image_of, device=maps.device), map_of.to(maps.device)
+                place_of.append(j)
+    image, place = (torch.tensor(some, dtype=torch.long, device=maps.device) for some in (image_of, place_of))
+    several = max(1, _AT_ONCE // math.prod(maps.shape[2:]))
+    parts = zip(image.split(several), place.split(several), strict=True)
+    ranks = torch.cat([game.order(maps[i, j], keys[i]) for i, j in parts])
+    return ranks, image, map_of.to(maps.device)
 
 
-def _signatures(maps: Tensor) -> list[int]:
+def _signatures(maps: Tensor) -> list[list[int]]:
     """A 64-bit number per map that equal maps share; different maps almost never do."""
-    bits = maps.flatten(1).float().contiguous().view(torch.int32).long()
-    odd = 2 * torch.arange(bits.shape[1], device=maps.device) + 1
-    signatures: list[int] = (bits * odd).sum(dim=1).tolist()
+    odd = 2 * torch.arange(math.prod(maps.shape[2:]), device=maps.device) + 1
+    several = max(1, _AT_ONCE // max(1, math.prod(maps.shape[1:])))
+    parts = (part.flatten(2).float().contiguous().view(torch.int32).long() for part in maps.split(several))
+    signatures: list[list[int]] = torch.cat([(bits * odd).sum(dim=2) for bits in parts]).tolist()
     return signatures
