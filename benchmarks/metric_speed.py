@@ -126,9 +126,10 @@ def curves(f: pm.Classifier, args: argparse.Namespace) -> None:
                 metric.update(x, labels[:, 0].tolist())
             return metric.summary()
 
+        torch_cam(32)
         others["torch-cam 0.5"] = torch_cam
     except Exception as error:
-        print(f"  torch-cam is not here ({type(error).__name__}): a loop with its mathematics in its place")
+        print(f"  torch-cam is not here or does not run ({type(error).__name__}): a loop in its place")
         others["torch-cam's loop"] = lambda batch: flat_loop(net, x, maps[:, 0], labels[:, 0], batch)
 
     def ours() -> None:

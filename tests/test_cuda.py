@@ -11,15 +11,11 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.app.choices import Choices
-from proofmap.app.nets import Nets, Offer
-from proofmap.app.server import Server
 from proofmap.core import streams
 from proofmap.core.batching import BatchSizeWarning
 from proofmap.methods import train_masker
 from proofmap.metrics import check_axioms
 from proofmap.testing.nets import token_net
-from tests.app.served import begun, opened, uploaded, worked_off
 from tests.toys import MEAN, STD, conv_net, pixels
 
 pytestmark = [
@@ -269,6 +265,13 @@ def test_a_study_gives_the_same_bits_whether_interrupted_or_not(tmp_path: Path) 
 
 
 def test_serve_works_on_a_gpu() -> None:
+    pytest.importorskip("fastapi")
+    pytest.importorskip("httpx2")  # of the test client
+    from proofmap.app.choices import Choices
+    from proofmap.app.nets import Nets, Offer
+    from proofmap.app.server import Server
+    from tests.app.served import begun, opened, uploaded, worked_off
+
     net = classifier("cuda")
     server = Server(Nets([Offer("toy", "a toy", lambda: net)]), Choices(), device="cuda")
     with opened(server) as client:

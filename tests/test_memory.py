@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier, memory
-from proofmap.classifier.memory import device_memory, probe_batch_sizes
+from proofmap.classifier.memory import device_memory, probe_batch_sizes, whole
+from proofmap.core.batching import BatchSize
+from proofmap.methods.masks.engine import MaskEngine
 
 CPU = torch.device("cpu")
 
@@ -101,3 +106,16 @@ def test_measuring_leaves_no_gradient_behind() -> None:
 def test_a_batch_size_of_ones_own_is_taken_as_it_is() -> None:
     f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2, batch_size=7)
     assert [b.size for b in f.batches] == [7, 7]
+
+
+@pytest.mark.parametrize("found", [400, 950, 2000, 4096])
+def test_all_mask_methods_meet_the_same_eight_shapes_on_a_gpu(found: int) -> None:
+    batch = whole(found)
+    assert abs(batch - found) <= 240 + 16 and batch <= 4096
+
+    def shape(pairs: int, cost: int) -> int:
+        problem = cast(Any, SimpleNamespace(cost=cost))
+        return MaskEngine(problem, BatchSize(batch), fixed=True)._seats(pairs) * cost
+
+    shapes = {shape(pairs, cost) for pairs in range(1, 1500, 7) for cost in (1, 2, 3, 4, 5, 6, 10, 12)}
+    assert shapes <= {batch * eighths // 8 for eighths in range(1, 9)}

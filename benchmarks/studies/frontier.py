@@ -8,6 +8,7 @@
 all of them, e = .1/.1 as the paper has it. ``cifar10``: images that the net gets right, the top two labels, e = 0/.1.
 Writes OUT/frontier.md, frontier.json and frontier.png: full marks are means over gray, blur and random images, hollow
 ones over noise, black, white and a strong blur; the larger a mark, the more passes its method takes for each label.
+A method that fails is told and passed over; a run that is stopped has the rows that were done, and Ctrl-C draws them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import torch
 from given_maps import means_of, timed_maps
 
 import proofmap as pm
-from proofmap.core.errors import InputError
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
 from proofmap.fills import Fill, with_pool
 from proofmap.methods import METHODS
@@ -72,6 +72,8 @@ METHOD_SPECS = [
     "hsic",
     "greedy-insertion",
     "belief-masker",
+    "phang-masker",
+    "real-time-saliency",
     "top-label:belief-mask",
     "top-label:grad-cam",
     "inverse:grad-cam",
@@ -232,19 +234,22 @@ def main() -> None:
     images, pool = chosen(f, args.data, case, args.images)
     args.out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-    for spec in args.methods:
-        if time.perf_counter() - began > 60 * args.minutes:
-            print(f"out of time before {spec}", flush=True)
-            break
-        try:
-            rows.append(row_of(f, images, spec, case, pool, {"points": args.points, "draws": args.draws}))
-        except InputError as error:
-            print(f"{spec}: {error}", flush=True)
-            continue
-        print(table(args.case, rows[-1:], len(images)).splitlines()[-1], flush=True)
-        (args.out / "frontier.md").write_text(table(args.case, rows, len(images)), encoding="utf-8")
-        (args.out / "frontier.json").write_text(json.dumps([asdict(r) for r in rows]), encoding="utf-8")
-    draw(rows, args.case, args.out / "frontier.png")
+    try:
+        for spec in args.methods:
+            if time.perf_counter() - began > 60 * args.minutes:
+                print(f"out of time before {spec}", flush=True)
+                break
+            try:
+                rows.append(row_of(f, images, spec, case, pool, {"points": args.points, "draws": args.draws}))
+            except Exception as error:  # whatever it is, the other methods are still to be judged
+                print(f"{spec}: {type(error).__name__}: {error}", flush=True)
+                continue
+            print(table(args.case, rows[-1:], len(images)).splitlines()[-1], flush=True)
+            (args.out / "frontier.md").write_text(table(args.case, rows, len(images)), encoding="utf-8")
+            (args.out / "frontier.json").write_text(json.dumps([asdict(r) for r in rows]), encoding="utf-8")
+    finally:
+        if rows:
+            draw(rows, args.case, args.out / "frontier.png")
 
 
 if __name__ == "__main__":

@@ -110,6 +110,15 @@ def test_masks_of_another_recipe_are_not_learned_again(
         assert areas[record["method"], f"top label, {fill}"] == pytest.approx(record["value"], abs=1e-6)
 
 
+def test_a_recipe_of_more_images_than_the_run_that_it_begins_with(
+    tmp_path: Path, data: Path, learned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)
+    monkeypatch.setattr("proofmap.reproduce.run.draw", lambda _, path: path)
+    found = reproduce("cifar10-curves", tmp_path / "out", data=data, quick=True, start=learned, images=3)
+    assert {n["n"] for n in found.outcome.tables[0].records} == {3}  # though other rows of the run have two
+
+
 def test_a_run_of_other_labels_is_refused_and_nothing_is_left(
     tmp_path: Path,
     data: Path,

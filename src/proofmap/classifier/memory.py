@@ -13,6 +13,9 @@ from proofmap.core.batching import BatchSize
 _LARGEST_ON_CPU = 40 * 2**20
 """A C library returns larger blocks to the system when freed; paging them in again costs more than computing them."""
 _LIMIT = 4096
+_WHOLE = 480
+"""Large batches of a GPU are multiples of this. A compiled net is compiled anew for each shape; an eighth of such a batch holds
+whole pairs of 1, 2, 3, 4, 5, 6, 10 or 12 composites, so that all methods that learn masks meet the same eight shapes."""
 
 
 def probe_batch_sizes(
@@ -32,7 +35,19 @@ def probe_batch_sizes(
     budget = device_memory(image.device) / 3
     limit = max(1, _LARGEST_ON_CPU // largest) if image.device.type == "cpu" else _LIMIT
     with_gradient, forward_only = int(budget / (2 * total)), int(budget / (total / 2))
-    return BatchSize(_clamp(forward_only, limit)), BatchSize(_clamp(with_gradient, limit))
+    size = _clamp(with_gradient, limit)
+    return BatchSize(_clamp(forward_only, limit)), BatchSize(whole(size) if image.is_cuda else size)
+
+
+def whole(size: int) -> int:
+    """The nearest multiple of 480, at most 4096; sizes that are too small for one stay.
+
+    >>> whole(950), whole(4096), whole(500), whole(300)
+    (960, 3840, 480, 300)
+    """
+    if size < 3 * _WHOLE // 4:
+        return size
+    return min(max(1, round(size / _WHOLE)), _LIMIT // _WHOLE) * _WHOLE
 
 
 def _clamp(size: int, limit: int) -> int:

@@ -34,8 +34,9 @@ class Stored:
     @classmethod
     def open(cls, folder: Path, study: Study, device: str | None) -> Stored:
         """The run of this study in this folder; it must have kept its maps (``maps = "float32"``)."""
-        with Run(folder) as run:
-            evaluation = run.evaluation(pictured=len(run.images))
+        with Run(folder) as run:  # one that was begun with another's has rows that nobody asks for
+            rows = [name for name in study.named_methods() if name in run.methods]
+            evaluation = run.evaluation(pictured=len(run.images), methods=rows)
         if len(evaluation.pictured) < len(evaluation):
             raise InputError(
                 f"{folder} lacks the maps of {len(evaluation) - len(evaluation.pictured)} of {len(evaluation)} images: a method "
