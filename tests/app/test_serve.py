@@ -34,7 +34,9 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     Path("net.py").write_text(NET)
     Path("method.py").write_text("def bright(classifier, images, labels): return images.mean(1)[:, None]\n")
     found: list[Any] = []
-    monkeypatch.setattr(command, "_run", lambda app, listening, _: found.append((app, listening.getsockname())))
+    monkeypatch.setattr(
+        command, "_run", lambda app, listening, _: found.append((app, listening.getsockname()))
+    )
     return found
 
 

@@ -108,6 +108,7 @@ def test_settings_of_quick_are_merged_into_tables() -> None:
     [
         ('title = "t"\npaper = "p"', "see experiment"),
         ('title = "t"\npaper = "p"\nexperiment = "desk"\nneed = 1', "see need"),
+        ('title = "t"\npaper = "p"\nexperiment = "desk"\nlike = "desk"', "see like"),
     ],
 )
 def test_a_recipe_that_is_not_one_is_refused(text: str, message: str) -> None:
