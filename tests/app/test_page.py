@@ -18,7 +18,6 @@ from proofmap.core.ranking import keep_top
 from proofmap.report import heat
 from proofmap.results import tables
 from tests.app.threaded import Served, png
-from tests.browser import NoBrowser, chromium
 from tests.toys import linear_classifier, linear_probabilities, pixels
 
 METHOD = "learned-mask:steps=20,fill=gray"
@@ -47,15 +46,6 @@ def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server_module, "DEFAULT_METHOD", METHOD)
         yield
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    try:
-        with chromium() as found:
-            yield found
-    except NoBrowser as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module")

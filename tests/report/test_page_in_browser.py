@@ -20,22 +20,12 @@ from proofmap.core.ranking import keep_top
 from proofmap.report.html import write_report
 from proofmap.report.pictures import overlay
 from proofmap.results import tables
-from tests.browser import NoBrowser, chromium
 from tests.report.pages import judged, listed
 
 ALL = 8000  # pixels: a window so high that all rows are in view
 # Red, green, blue and opacity of every pixel of some canvases, row by row.
 PIXELS = """(canvases) => canvases.map((c) => [...c.getContext("2d").getImageData(0, 0, c.width, c.height).data])"""
 GRAY = 128  # what the net of these tests sees in place of hidden pixels: its mean, .5
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    try:
-        with chromium() as found:
-            yield found
-    except NoBrowser as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module")

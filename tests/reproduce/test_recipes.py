@@ -47,8 +47,6 @@ def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(
     assert {need.gives for need in recipe.needs if need.gives} <= methods or not all_rows
     several = by_epsilons(settings) if "metrics" in settings["study"] else {}
     metrics = set(study.named_metrics()) | set(several)
-    if "saliency_holdout" in settings:
-        metrics.add("saliency metric")
     if all_rows:
         assert set(settings.get("paper", {})) <= methods and set(settings.get("rows", ())) <= methods
     assert {metric for cells in settings.get("paper", {}).values() for metric in cells} <= metrics
