@@ -13,7 +13,7 @@ import torch
 
 pytest.importorskip("fastapi", reason="the extra app is not installed")
 
-from proofmap.app import server as server_module
+from proofmap.app import photo_routes
 from proofmap.core.ranking import keep_top
 from proofmap.report import heat
 from proofmap.results import tables
@@ -44,7 +44,7 @@ GRAY = 128  # what hides pixels of this net: its mean, .5
 def quick() -> Iterator[None]:
     """Jobs begin with a method that is quick and can be watched."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server_module, "DEFAULT_METHOD", METHOD)
+        patch.setattr(photo_routes, "DEFAULT_METHOD", METHOD)
         yield
 
 
