@@ -115,5 +115,5 @@ def test_a_recipe_that_is_not_one_is_refused(text: str, message: str) -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"no recipe is named 'table-9'; known are .*desk, .*theory"):
+    with pytest.raises(InputError, match=r"no recipe is named 'table-9'\. Known are: .*desk, .*theory"):
         Recipe.named("table-9")

@@ -27,7 +27,7 @@ from proofmap.cli.options import (
     check_format,
     command_line,
     device_named,
-    split_list,
+    names_after,
 )
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
@@ -130,7 +130,7 @@ def evaluate(
         "seed": seed,
         "methods": None if methods is None else split_specs(methods),
         "metrics": None if metrics is None else split_specs(metrics, "metric"),
-        "label_set": None if label_set is None else split_list(label_set),
+        "label_set": names_after("--label-set", label_set),
     }
     selection: dict[str, Any] = {"number": number, "correct": correct, "second": second}
     config = replace(

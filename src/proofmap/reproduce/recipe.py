@@ -43,6 +43,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError
+from proofmap.core.text import did_you_mean
 
 _KNOWN = {"title", "paper", "experiment", "needs", "variants", "places", "settings", "quick"}
 
@@ -114,7 +115,9 @@ class Recipe:
         """A recipe of this package."""
         known = recipe_names()
         if name not in known:
-            raise InputError(f"no recipe is named {name!r}; known are {', '.join(known)}")
+            raise InputError(
+                f"no recipe is named {name!r}.{did_you_mean(name, known)} Known are: {', '.join(known)}"
+            )
         return cls.from_text(name, (_folder() / f"{name}.toml").read_text(encoding="utf-8"))
 
     @classmethod

@@ -59,8 +59,6 @@ class Run:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        if not self.folder.is_dir():
-            raise StoreError(f"there is no run directory {folder}")
         self.manifest = Manifest.read(self.folder)
         self.store = Store(self.folder)
         try:
