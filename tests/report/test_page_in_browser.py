@@ -233,7 +233,7 @@ def test_two_thousand_images_are_listed_sorted_and_found(
 ) -> None:
     many = listed(evaluation, 2000)
     values = many.results[1].values["soundness"]
-    values[:6] = torch.tensor([math.nan, 0.125, 0.375, 0.00123, 0.435, 1.0])
+    values[:7] = torch.tensor([math.nan, 0.125, 0.375, 0.00123, 0.435, 1.0, -0.35])
     page = open_page(write_report(many, tmp_path / "r.html"))
     assert page.locator("#share").count() == 0 and "No image is shown in full" in page.inner_text("#pictures")
     rows = page.locator("#list tbody tr")

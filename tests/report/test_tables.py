@@ -70,7 +70,7 @@ def test_numbers_are_printed_as_papers_print_them() -> None:
         "1.00",
         ".00",
         "1e-3",
-        "-0.35",
+        "-.35",
         "-",
     ]
 

@@ -390,11 +390,14 @@ def with_interval(value: float, low: float, high: float) -> str:
 
 
 def number(value: object) -> str:
-    """Two decimals without the leading zero, as papers print probabilities; small ones in scientific form."""
+    """Two decimals without the leading zero, as papers print probabilities; small ones in scientific form.
+
+    >>> [number(value) for value in (0.42, -0.35, -1.18, -0.0, 0.0012, math.nan)]
+    ['.42', '-.35', '-1.18', '.00', '1e-3', '-']
+    """
     assert isinstance(value, float)
     if math.isnan(value):
         return "-"
     if 0 < abs(value) < 0.005:
         return f"{value:.0e}".replace("e-0", "e-")
-    text = f"{value:.2f}"
-    return text[1:] if text.startswith("0.") else text
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value + 0.0:.2f}")  # -0.0 has no sign
