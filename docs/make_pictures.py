@@ -127,7 +127,7 @@ def artifacts() -> Image.Image:
 
 
 def scatter(plt: Any) -> Any:
-    """The demo's seven methods: completeness and best effort against soundness."""
+    """The demo's seven methods and the paper's: completeness and best effort against soundness."""
     from proofmap.report.figures import scatter_figure
 
     return scatter_figure(judged(DEMO, COMPARED, "top3")).drawn(plt)

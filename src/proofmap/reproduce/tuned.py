@@ -21,13 +21,9 @@ from typing import Any
 import torch
 
 from proofmap.core.text import counted
-from proofmap.data.dataset import random_choice
-from proofmap.data.loader import load_blocks
-from proofmap.data.specs import open_data
 from proofmap.metrics.saliency.sweep import DELTAS, SaliencySweep, saliency_sweep, sweep_of
-from proofmap.models import load_classifier
+from proofmap.reproduce.opened import opened
 from proofmap.reproduce.outcome import Job, Table
-from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
@@ -87,24 +83,18 @@ class Tuned:
 
 def tuned_on_other_images(job: Job) -> Tuned:
     """The thresholds of a recipe that names other data for them; maps of its images are made."""
-    wanted, study = job.settings["tuned"], study_of(job)
-    dataset = open_data(wanted["data"])
-    classifier = load_classifier(study.model, weights=study.weights, device=job.device)
-    if study.label_set:
-        classifier = classifier.restricted(list(study.label_set), renormalise=study.renormalise)
-    indices = random_choice(dataset.names, min(wanted["number"], len(dataset)))
-    (block,) = load_blocks(dataset, classifier, indices, block_size=len(indices))
+    wanted = job.settings["tuned"]
+    here = opened(job, wanted["data"], wanted["number"])
     sweeps = {}
-    methods = study.named_methods()
-    with job.progress.task("thresholds of the saliency metric", len(methods)) as task:
-        for name, method in methods.items():
+    with job.progress.task("thresholds of the saliency metric", len(here.methods)) as task:
+        for name, method in here.methods.items():
             sweeps[name] = saliency_sweep(
-                classifier, method, block.images, deltas=wanted.get("deltas", DELTAS), seed=job.seed
+                here.classifier, method, here.images, deltas=wanted.get("deltas", DELTAS), seed=job.seed
             )
             task.advance(1, name)
-    costs = [method.cost(1) for method in methods.values()]
+    costs = [method.cost(1) for method in here.methods.values()]
     made = sum(cost.passes for cost in costs if cost is not None)
-    return Tuned(sweeps, len(indices) * made + _passes(sweeps))
+    return Tuned(sweeps, len(here.images) * made + _passes(sweeps))
 
 
 def tuned_on_first_images(stored: Stored, wanted: Mapping[str, Any]) -> Tuned:
