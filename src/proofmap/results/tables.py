@@ -390,11 +390,7 @@ def with_interval(value: float, low: float, high: float) -> str:
 
 
 def number(value: object) -> str:
-    """Two decimals without the leading zero, as papers print probabilities; small ones in scientific form.
-
-    >>> [number(value) for value in (0.42, -0.35, -1.18, -0.0, 0.0012, math.nan)]
-    ['.42', '-.35', '-1.18', '.00', '1e-3', '-']
-    """
+    """Two decimals without the leading zero, as papers print probabilities; small ones in scientific form."""
     assert isinstance(value, float)
     if math.isnan(value):
         return "-"
