@@ -53,7 +53,7 @@ def label_index(label: int | str, names: Sequence[str]) -> int:
             f"label {text!r} names {len(found)} outputs ({', '.join(map(str, found))}); give the index"
         )
     close = [repr(names[i]) for i in close_names(canonical_name(text), known)]
-    some = " and ".join(repr(shortened(name, LONGEST_NAME)) for name in names[:2])
+    some = " and ".join(repr(shortened(name, 30)) for name in names[:2])
     hint = (
         f"Did you mean {', '.join(close)}?"
         if close
