@@ -59,7 +59,7 @@ def label_index(label: int | str, names: Sequence[str]) -> int:
         if close
         else f"Labels are named as {some} are, or by their numbers: 0 to {len(names) - 1}"
     )
-    raise InputError(f"no label is named {shortened(text[: LONGEST_NAME + 1], LONGEST_NAME)!r}. {hint}")
+    raise InputError(f"no label is named {shortened(text[: LONGEST_NAME + 1], 100)!r}. {hint}")
 
 
 def close_names(text: str, known: Sequence[str]) -> list[int]:
