@@ -26,6 +26,7 @@ from proofmap.report.pictures import Cell, Text
 from proofmap.reproduce import Recipe
 from proofmap.reproduce.linear_case import curves_of
 from proofmap.reproduce.outcome import Job
+from proofmap.results.tables import number
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
@@ -93,7 +94,8 @@ def curves(plt: Any) -> Any:
     insertion = found.results[0].insertion
     shares = (insertion.counts / insertion.positions).tolist()
     figure, axes = plt.subplots(1, 2, figsize=(6.5, 2.5), sharey=True)
-    for axis, place, colour, word in ((axes[0], 0, BLUE, "complete"), (axes[1], 4, ORANGE, "not sound")):
+    shown = ((axes[0], 0, BLUE, "completeness"), (axes[1], 4, ORANGE, "soundness"))
+    for axis, place, colour, word in shown:
         line, f, auc = (
             insertion.probabilities[0, place].tolist(),
             float(insertion.f[0, place]),
@@ -104,7 +106,8 @@ def curves(plt: Any) -> Any:
         axis.axhline(f, color=INK, linestyle=":", linewidth=1)
         axis.text(1.01, f, f"f = {f:.3f}", va="center", color=INK)
         axis.text(0.03, 0.93, f"AUC = {auc:.3f}", transform=axis.transAxes, color=colour)
-        axis.set_title(f"{found.label_names[int(found.labels[0, place])]}: {word}", color=colour)
+        score = number(min(auc / f if word == "completeness" else f / auc, 1.0))
+        axis.set_title(f"{found.label_names[int(found.labels[0, place])]}: {word} {score}", color=colour)
         axis.set_xlabel("share of pixels shown")
         axis.set_xlim(0, 1)
         highest = float(insertion.probabilities[0, [0, 4]].max())
@@ -127,7 +130,7 @@ def artifacts() -> Image.Image:
 
 
 def scatter(plt: Any) -> Any:
-    """The demo's seven methods: completeness and best effort against soundness."""
+    """The demo's seven methods and the paper's: completeness and best effort against soundness."""
     from proofmap.report.figures import scatter_figure
 
     return scatter_figure(judged(DEMO, COMPARED, "top3")).drawn(plt)

@@ -8,12 +8,16 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
+
+from tests.browser import NoBrowser, chromium
 
 # no deadline: how long an example takes depends on the machine, not on us
 settings.register_profile("proofmap", deadline=None)
@@ -80,6 +84,16 @@ def captum() -> ModuleType:
 def transformers(torchvision: ModuleType) -> ModuleType:
     """transformers, which imports torchvision where it is installed."""
     return _installed("transformers")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium with the network off; one for the tests of a file."""
+    try:
+        with chromium() as found:
+            yield found
+    except NoBrowser as reason:
+        pytest.skip(str(reason))
 
 
 def _installed(name: str) -> ModuleType:

@@ -78,7 +78,7 @@ def test_a_masker_is_trained_and_used(
     assert (
         "training dabkowski: 2/12 passes" in printed.err
     )  # three steps with one pass, one with three, of 2 images
-    assert "1 image of 5 could not be read and are left out" in printed.err
+    assert "1 image of 5 could not be read and is left out" in printed.err
     header = Header.parse(read_header(Path("maskers/m.safetensors")))
     assert (header.data, header.images, header.recipe.steps) == ("photos", 4, 4)
 
@@ -128,7 +128,7 @@ def test_a_wrong_kind_or_name_is_told_before_images_are_read(
         (["--kind", "phang"], "kind must be one of dabkowski, phang-fix, phang-ca, belief"),
         (["--out", "m.pth"], "is named NAME.safetensors"),
         (["--data", "nowhere"], "nowhere"),
-        (["--learning-rate", "-1"], "learning_rate must be positive"),
+        (["--learning-rate", "-1"], "learning_rate must be a number above 0"),
         (["--layers", "0,7"], "layer '7' gives the logits no spatial map"),
         (["--number", "1"], "at least 2 images"),
         (["--out", "photos"], "is named NAME.safetensors"),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap.core.errors import DiskFull, InputError, ProofmapError
+from proofmap.core.errors import DiskFull, InputError, NotWritable, ProofmapError
 from proofmap.core.files import (
     atomic_write,
     check_ends,
@@ -248,3 +248,9 @@ def test_a_full_disk_says_what_to_do(tmp_path: Path, number: int) -> None:
     assert isinstance(caught.value, ProofmapError) and caught.value.errno == number
     with pytest.raises(OSError, match="Input/output error"), atomic_write(tmp_path / "a.txt"):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_file_that_cannot_be_begun_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(NotWritable, match=r"x\.txt cannot be written: .* Write to another place") as told:
+        write_text(tmp_path / "nowhere" / "x.txt", "hello")
+    assert isinstance(told.value, ProofmapError) and isinstance(told.value, OSError)

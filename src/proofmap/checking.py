@@ -78,8 +78,8 @@ def sanity_checks(
             raise InputError(f"an order is one of {', '.join(ORDERS)}, not {order!r}")
     if not orders and relabelled is None:
         raise InputError(f"there is nothing to check; name an order: {', '.join(ORDERS)}")
-    if groups < 1 or samples < 1 or not noise > 0:
-        raise InputError("groups and samples must be at least 1, and noise above 0")
+    if groups < 1 or samples < 1 or not 0 < noise < math.inf:
+        raise InputError("groups and samples must be at least 1, and noise a number above 0")
     images = classifier.check_images(as_inputs(classifier, images))
     if len(images) == 0:
         raise InputError("there are no images to check on")

@@ -15,9 +15,10 @@ from PIL import Image
 from starlette.testclient import TestClient
 from torch import Tensor
 
+from proofmap.app.application import create_app
 from proofmap.app.choices import Choices
 from proofmap.app.nets import Nets, Offer
-from proofmap.app.server import Server, create_app
+from proofmap.app.server import Server
 from proofmap.classifier import Classifier
 from proofmap.core.progress import Progress
 from proofmap.methods import Method

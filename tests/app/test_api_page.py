@@ -12,7 +12,7 @@ pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
 from proofmap.app.api_page import fields_of, record_in, routes_of, words
-from proofmap.app.server import create_app
+from proofmap.app.application import create_app
 from tests.app.served import HOME, made
 from tests.docs.pages import DOCS
 

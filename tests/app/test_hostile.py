@@ -21,9 +21,10 @@ pytest.importorskip("uvicorn")
 
 from fastapi.testclient import TestClient
 
+from proofmap.app.application import create_app
 from proofmap.app.jobs import MOST_WAITING
 from proofmap.app.security import Access
-from proofmap.app.server import MOST_UNDECODED, create_app
+from proofmap.app.server import MOST_UNDECODED
 from tests.app.hostile import KINDS, Hostile, World, picture
 from tests.app.processes import Answer, Served, mask
 from tests.app.served import made, opened, uploaded

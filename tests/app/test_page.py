@@ -13,12 +13,11 @@ import torch
 
 pytest.importorskip("fastapi", reason="the extra app is not installed")
 
-from proofmap.app import server as server_module
+from proofmap.app import photo_routes
 from proofmap.core.ranking import keep_top
 from proofmap.report import heat
 from proofmap.results import tables
 from tests.app.threaded import Served, png
-from tests.browser import NoBrowser, chromium
 from tests.toys import linear_classifier, linear_probabilities, pixels
 
 METHOD = "learned-mask:steps=20,fill=gray"
@@ -45,17 +44,8 @@ GRAY = 128  # what hides pixels of this net: its mean, .5
 def quick() -> Iterator[None]:
     """Jobs begin with a method that is quick and can be watched."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server_module, "DEFAULT_METHOD", METHOD)
+        patch.setattr(photo_routes, "DEFAULT_METHOD", METHOD)
         yield
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    try:
-        with chromium() as found:
-            yield found
-    except NoBrowser as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,8 @@ pytest.importorskip("fastapi")
 
 from fastapi.testclient import TestClient
 
+from proofmap.app.application import create_app
 from proofmap.app.run_folders import RunFolders
-from proofmap.app.server import create_app
 from tests.app.served import HOME, made
 
 GONE = 2**22 + 1  # no process has this number

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ pytest.importorskip("fastapi", reason="the extra app is not installed")
 from proofmap.study import run_study
 from tests.app.test_runs import progress
 from tests.app.threaded import Served
-from tests.browser import NoBrowser, chromium
 from tests.study.studies import Stop, toy_study
 from tests.toys import linear_classifier
 
@@ -22,14 +20,10 @@ ASK = "fetch('/api/about').then(() => 'answered', () => 'refused')"
 
 
 @pytest.fixture
-def tab() -> Iterator[Any]:
-    try:
-        with chromium() as browser:
-            page = browser.new_page(viewport={"width": 390, "height": 844})
-            page.set_default_timeout(30_000)
-            yield page
-    except NoBrowser as reason:
-        pytest.skip(str(reason))
+def tab(browser: Any) -> Any:
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.set_default_timeout(30_000)
+    return page
 
 
 def test_a_run_is_watched_while_it_is_written_and_any_image_of_it_opened(tab: Any, tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ import uvicorn
 from PIL import Image
 from torch import Tensor
 
+from proofmap.app.application import create_app
 from proofmap.app.choices import Choices
 from proofmap.app.jobs import Job
 from proofmap.app.nets import Nets, Offer
 from proofmap.app.security import Access
-from proofmap.app.server import Server, create_app
+from proofmap.app.server import Server
 from proofmap.classifier import Classifier
 
 

@@ -260,5 +260,5 @@ def test_more_than_there_are_cannot_be_chosen() -> None:
 
 def test_pictures_are_chosen_by_name_in_the_order_wanted() -> None:
     assert choose_names(["a", "b", "c"], ["c", "a"]) == [2, 0]
-    with pytest.raises(InputError, match=r"'cat-01\.png'; did you mean 'cat-1\.png'"):
+    with pytest.raises(InputError, match=r"'cat-01\.png'\. Did you mean 'cat-1\.png'"):
         choose_names(["cat-1.png", "dog.png"], ["cat-01.png"])

@@ -94,7 +94,7 @@ def test_lists_and_wrappers_hold_them(captum: ModuleType) -> None:
     "spec, told",
     [
         ("captum", "captum needs a class of the library, such as captum:IntegratedGradients"),
-        ("captum:IntegratedGradient", "captum has no class 'IntegratedGradient' .*Did you mean IntegratedG"),
+        ("captum:IntegratedGradient", "captum has no class 'IntegratedGradient' .*Did you mean 'IntegratedG"),
         ("captum:Sum", "captum has no class 'Sum' that makes maps"),
         ("captum:IntegratedGradients(steps=4)", "has no setting 'steps'. Did you mean 'n_steps'"),
         ("captum:Occlusion", r"captum's Occlusion needs sliding_window_shapes: write captum:Occlusion\("),
@@ -114,7 +114,7 @@ def test_what_captum_does_not_have_is_told(captum: ModuleType, spec: str, told: 
 def test_what_the_cam_libraries_do_not_have_is_told(
     pytorch_grad_cam: ModuleType, torchcam: ModuleType
 ) -> None:
-    with pytest.raises(InputError, match=r"grad-cam has no class 'GradCam' .*Did you mean GradCAM"):
+    with pytest.raises(InputError, match=r"grad-cam has no class 'GradCam' .*Did you mean 'GradCAM"):
         make_method("pytorch-grad-cam:GradCam")
     with pytest.raises(InputError, match="grad-cam has no class 'GuidedBackpropReLUModel'"):
         make_method("pytorch-grad-cam:GuidedBackpropReLUModel")

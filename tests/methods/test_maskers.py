@@ -449,7 +449,7 @@ def test_a_run_is_continued_with_the_same_settings_alone(tmp_path: Path) -> None
         ({"kind": "phang"}, "kind must be one of dabkowski, phang-fix, phang-ca, belief, not 'phang'"),
         ({"steps": 0}, "steps must be at least 1"),
         ({"batch": 0}, "batch must be at least 1"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
         ({"out": "m.pth"}, "is named NAME.safetensors, not m.pth"),
         ({"images": pixels(1, 8)}, "at least 2 images"),
         ({"truth": torch.zeros(3)}, r"truth must be \(4,\)"),

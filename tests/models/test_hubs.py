@@ -77,7 +77,7 @@ def test_torchvision_weights_may_come_from_a_file(torchvision: ModuleType, tmp_p
 @pytest.mark.parametrize(
     "name, told",
     [
-        ("resnet51", "no classifier 'resnet51'. Close: resnet50"),
+        ("resnet51", "no classifier 'resnet51'. Did you mean 'resnet50'"),
         ("fasterrcnn_resnet50_fpn", "no classifier"),
         ("resnet50.V9", "no weights 'V9'; it has IMAGENET1K_V1, IMAGENET1K_V2"),
     ],
@@ -181,7 +181,7 @@ def test_processors_of_hugging_face_crop_or_squash(
 
 
 def test_timm_names_that_are_not_there(timm: ModuleType) -> None:
-    with pytest.raises(ModelError, match=r"timm has no model 'resnet81'\. Close: resnet18"):
+    with pytest.raises(ModelError, match=r"timm has no model 'resnet81'\. Did you mean 'resnet18'"):
         load_classifier("timm:resnet81?pretrained=false")
 
 

@@ -79,10 +79,10 @@ def test_a_net_without_published_weights_asks_for_a_file() -> None:
 @pytest.mark.parametrize(
     "spec, told",
     [
-        ("efficientnet-lite3", "no model 'efficientnet-lite3'. Close: .*efficientnet-lite2"),
-        ("resnet50", "Close: .*timm:resnet50"),
-        ("tim:resnet50", "there is no hub 'tim'. Close: timm"),
-        ("cifar10_resnet56", "Close: .*cifar10-resnet56"),
+        ("efficientnet-lite3", "no model 'efficientnet-lite3'. Did you mean .*'efficientnet-lite2'"),
+        ("resnet50", "no model 'resnet50'. .*Nets of hubs are written torchvision:NAME, timm:NAME"),
+        ("tim:resnet50", "there is no hub 'tim'. Did you mean 'timm'"),
+        ("cifar10_resnet56", "Did you mean .*'cifar10-resnet56'"),
     ],
 )
 def test_an_unknown_name_is_answered_with_close_ones(spec: str, told: str) -> None:

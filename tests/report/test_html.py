@@ -102,6 +102,17 @@ def test_a_curve_of_every_count_is_thinned_to_the_sliders_counts_and_stays_exact
     assert record["pictured"][0]["methods"][0]["curve"][0] == pytest.approx(exact.tolist(), rel=1e-8)
 
 
+def _proving(evaluation: pm.Evaluation, f: float, auc: float) -> pm.Evaluation:
+    """The evaluation with its first method alone, with this f and this area for all labels."""
+    result = evaluation.results[0]
+    insertion = replace(result.insertion, auc=torch.full_like(result.insertion.auc, auc))
+    return replace(
+        evaluation,
+        f=torch.full_like(evaluation.f, f),
+        results=(replace(result, insertion=insertion, pairs={}),),
+    )
+
+
 def test_verdicts_never_round_up_to_the_bar(evaluation: pm.Evaluation) -> None:
     for f, auc, kind, below in [
         (0.5, 0.3999, "weak", 0.79),
@@ -110,13 +121,7 @@ def test_verdicts_never_round_up_to_the_bar(evaluation: pm.Evaluation) -> None:
         (0.5, 0.1, "weak", 0.2),
         (0.5, 0.2535, "weak", 0.51),  # as tables print it
     ]:
-        result = evaluation.results[0]
-        insertion = replace(result.insertion, auc=torch.full_like(result.insertion.auc, auc))
-        changed = replace(
-            evaluation,
-            f=torch.full_like(evaluation.f, f),
-            results=(replace(result, insertion=insertion, pairs={}),),
-        )
+        changed = _proving(evaluation, f, auc)
         picture = page_pictures.picture_of(changed, 0, [0], page_pictures.slider_counts(20 * 28))
         label = picture.record["methods"][0]["labels"][0]
         assert (label["strength"], label["below"]) == (kind, below)
@@ -457,13 +462,7 @@ def test_the_net_says_its_first_choice_only_where_that_is_known() -> None:
 def test_what_a_map_proves_is_said_in_words(
     evaluation: pm.Evaluation, f: float, auc: float, words: str
 ) -> None:
-    result = evaluation.results[0]
-    insertion = replace(result.insertion, auc=torch.full_like(result.insertion.auc, auc))
-    changed = replace(
-        evaluation,
-        f=torch.full_like(evaluation.f, f),
-        results=(replace(result, insertion=insertion, pairs={}),),
-    )
+    changed = _proving(evaluation, f, auc)
     said = page_explained.label_words(changed, changed.results[0], 0, 1)
     assert said.startswith(words) and f"{100 * auc:.0f} % on average" in said and f"{100 * f:.0f} %" in said
     summary = {

@@ -65,14 +65,17 @@ def test_markdown_has_as_many_columns_in_every_line(evaluation: pm.Evaluation) -
 
 
 def test_numbers_are_printed_as_papers_print_them() -> None:
-    assert [tables.number(v) for v in (0.844, 1.0, 0.0, 0.00123, -0.35, float("nan"))] == [
-        ".84",
-        "1.00",
-        ".00",
-        "1e-3",
-        "-0.35",
-        "-",
-    ]
+    printed = {
+        0.844: ".84",
+        1.0: "1.00",
+        0.0: ".00",
+        0.00123: "1e-3",
+        -0.35: "-.35",
+        -1.18: "-1.18",
+        -0.002: "-2e-3",
+    }
+    assert {value: tables.number(value) for value in printed} == printed
+    assert tables.number(-0.0) == ".00" and tables.number(float("nan")) == "-"
 
 
 def test_the_drawn_lines_are_the_curves_means(evaluation: pm.Evaluation) -> None:

@@ -47,8 +47,6 @@ def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(
     assert {need.gives for need in recipe.needs if need.gives} <= methods or not all_rows
     several = by_epsilons(settings) if "metrics" in settings["study"] else {}
     metrics = set(study.named_metrics()) | set(several)
-    if "saliency_holdout" in settings:
-        metrics.add("saliency metric")
     if all_rows:
         assert set(settings.get("paper", {})) <= methods and set(settings.get("rows", ())) <= methods
     assert {metric for cells in settings.get("paper", {}).values() for metric in cells} <= metrics
@@ -108,6 +106,7 @@ def test_settings_of_quick_are_merged_into_tables() -> None:
     [
         ('title = "t"\npaper = "p"', "see experiment"),
         ('title = "t"\npaper = "p"\nexperiment = "desk"\nneed = 1', "see need"),
+        ('title = "t"\npaper = "p"\nexperiment = "desk"\nlike = "desk"', "see like"),
     ],
 )
 def test_a_recipe_that_is_not_one_is_refused(text: str, message: str) -> None:
@@ -116,5 +115,5 @@ def test_a_recipe_that_is_not_one_is_refused(text: str, message: str) -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"no recipe is named 'table-9'; known are .*desk, .*theory"):
+    with pytest.raises(InputError, match=r"no recipe is named 'table-9'\. Known are: .*desk, .*theory"):
         Recipe.named("table-9")

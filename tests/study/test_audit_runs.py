@@ -58,6 +58,22 @@ def test_a_worse_net_fails_against_yesterdays_and_the_same_net_passes(
     assert "max_drop" in capsys.readouterr().out
 
 
+def test_a_method_that_failed_on_every_image_does_not_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.py").write_text("def bad(classifier, images, labels):\n    raise ValueError('oh no')\n")
+    bad, folder = f"{tmp_path / 'bad.py'}:bad", tmp_path / "run"
+    study = toy_study(tmp_path, 2, methods=[bad], metrics=["insertion"], maps="none")
+    run_study(study, folder)
+    asked = (str(folder), "--bar", "insertion=0")
+    assert audit(monkeypatch, *asked) == 2  # controls are no methods that pass in its place
+    assert "has no results: bad failed on" in " ".join(capsys.readouterr().err.split())
+    run_study(replace(study, methods=("gradient",)), folder)
+    assert audit(monkeypatch, *asked, "--no-controls") == 1
+    assert "no image has a result of bad" in " ".join(capsys.readouterr().err.split())
+    assert audit(monkeypatch, *asked, "--no-controls", "--method", "gradient") == 0
+
+
 @pytest.mark.parametrize(
     "arguments, told",
     [

@@ -161,10 +161,10 @@ def test_methods_and_metrics_keep_their_names_apart() -> None:
 @pytest.mark.parametrize(
     "text, told",
     [
-        ("methds = ['random']", "a study has no setting 'methds'; did you mean 'methods'?"),
-        ("zzz = 1", "a study has no setting 'zzz'; known are model, weights, data"),
-        ("[images]\nnumbr = 3", "images has no setting 'numbr'; did you mean 'number'?"),
-        ("[imagse]\nnumber = 3", "did you mean 'images'?"),
+        ("methds = ['random']", "a study has no setting 'methds'. Did you mean 'methods'?"),
+        ("zzz = 1", "a study has no setting 'zzz'. Known are model, weights, data"),
+        ("[images]\nnumbr = 3", "images has no setting 'numbr'. Did you mean 'number'?"),
+        ("[imagse]\nnumber = 3", "Did you mean 'images'?"),
         ("methods = 3", "methods must be a list of methods: names.*, not 3"),
         ("methods = [3]", "methods must be a list of methods.*; 3 is none"),
         ("methods = [['random']]", r"methods must be .*; \['random'\] is none"),

@@ -16,6 +16,7 @@ from proofmap.core.files import output_file, write_text
 from proofmap.core.text import counted
 from proofmap.report.runs import save_run
 from proofmap.results.audit import audit as audit_scores
+from proofmap.results.evaluation import Evaluation
 from proofmap.results.junit import junit as junit_text
 from proofmap.study import Outcome, Run
 from proofmap.study.controls import add_controls
@@ -82,8 +83,9 @@ def audit(
         other = None if against is None else stack.enter_context(Run(against))
         if other is not None:
             _check_same_pictures(opened, other)
+        evaluation = opened.evaluation()
         result = audit_scores(
-            opened.evaluation(),
+            evaluation,
             min_completeness=min_completeness,
             min_soundness=min_soundness,
             min_best_effort=min_best_effort,
@@ -95,7 +97,8 @@ def audit(
         )
         demands = {}
         if not unfinished:
-            demands["is finished"] = _unfinished(opened, "the run")
+            failed = "" if method else _failed(opened, evaluation)
+            demands["is finished"] = _unfinished(opened, "the run") or failed
         if not unfinished and other is not None:
             demands["is held against a finished run"] = _unfinished(other, "the other run")
         if fresh:
@@ -159,6 +162,13 @@ def _unfinished(run: Run, which: str) -> str:
     """Why a run is not finished; empty where it is."""
     lacking = [f"{method} lacks {counted(n, 'image')}" for method, n in run.unfinished().items()]
     told = f"{which} is not finished, so it does not pass: {', '.join(lacking)}. Continue it, or accept it with --unfinished"
+    return told if lacking else ""
+
+
+def _failed(run: Run, evaluation: Evaluation) -> str:
+    """Which methods failed on every image; empty where none did."""
+    lacking = {*run.methods} - {*run.unfinished()} - {result.name for result in evaluation.results}
+    told = f"no image has a result of {', '.join(sorted(lacking))}, so the run does not pass; see its report, or name others with --method"
     return told if lacking else ""
 
 

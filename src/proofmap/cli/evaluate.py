@@ -27,7 +27,7 @@ from proofmap.cli.options import (
     check_format,
     command_line,
     device_named,
-    split_list,
+    names_after,
 )
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
@@ -35,7 +35,7 @@ from proofmap.core.inputs import inputs_of
 from proofmap.core.text import counted
 from proofmap.plugins.specs import split_specs
 from proofmap.report.files import evaluation_json
-from proofmap.report.runs import save_run
+from proofmap.report.runs import SavedRun
 from proofmap.results import tables
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
 from proofmap.study.cost import Speed
@@ -130,7 +130,7 @@ def evaluate(
         "seed": seed,
         "methods": None if methods is None else split_specs(methods),
         "metrics": None if metrics is None else split_specs(metrics, "metric"),
-        "label_set": None if label_set is None else split_list(label_set),
+        "label_set": names_after("--label-set", label_set),
     }
     selection: dict[str, Any] = {"number": number, "correct": correct, "second": second}
     config = replace(
@@ -151,14 +151,7 @@ def evaluate(
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
         threads = 1  # a core for each worker, unless the run was started with another number
 
-    found: list[tuple[pm.Evaluation, list[Path]]] = []
-
-    def write(outcome: Outcome) -> list[Path]:
-        with Run(outcome.folder) as run:
-            if run.has_results:
-                found.append(save_run(run, pictures=pictures))
-        return found[0][1] if found else []
-
+    saved = SavedRun(pictures=pictures)
     outcome = run_study(
         config,
         folder,
@@ -174,13 +167,13 @@ def evaluate(
         ],
         on_sanity=lambda found: _print_sanity(found, quiet),
         on_plan=None if quiet else _print_plan,
-        on_end=write,
+        on_end=saved,
         wait=wait,
         retry=retry,
         command=command_line(),
     )
-    if found:
-        print_scores(found[0][0], format)
+    if saved.evaluation is not None:
+        print_scores(saved.evaluation, format)
     _print_outcome(outcome, _names(config, outcome.folder))
 
 

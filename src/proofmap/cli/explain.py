@@ -27,8 +27,8 @@ from proofmap.cli.options import (
     check_fit,
     command_line,
     device_named,
+    names_after,
     print_written,
-    split_list,
 )
 from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
@@ -93,7 +93,9 @@ def explain(
     if fit is not None:
         classifier = classifier.fitting(check_fit(fit))
     if label_set is not None:
-        classifier = classifier.restricted(split_list(label_set), renormalise=renormalise)
+        classifier = classifier.restricted(
+            names_after("--label-set", label_set) or (), renormalise=renormalise
+        )
     _check_methods(classifier, chosen)
     (block,) = load_blocks(photos, classifier, block_size=len(photos))
     if not block.indices:

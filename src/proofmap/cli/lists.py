@@ -58,13 +58,13 @@ def targets(name: Name = None, as_json: AsJson = False) -> None:
 
 
 def _list(registry: Registry[Any], name: str | None, as_json: bool, example: str) -> None:
-    kinds: list[type[Plugin]] = [registry[key] for key in ([name] if name else registry)]
+    kinds: list[type[Plugin]] = [registry[key] for key in (registry if name is None else [name])]
     if as_json:
         print_result(json.dumps([_record(kind) for kind in kinds], indent=1))
         return
-    if name:
+    if name is not None:
         print_result(_in_full(kinds[0]))
-    for kind in [] if name else kinds:
+    for kind in kinds if name is None else []:
         record = _record(kind)
         facts = "".join(f"; {fact}" for fact in _facts(record))
         print_result(f"{kind.name}\n    {kind.description}{facts}")
@@ -73,7 +73,7 @@ def _list(registry: Registry[Any], name: str | None, as_json: bool, example: str
         known = [*kind.shortcuts, *(setting["name"] for setting in record["settings"])]
         if known:
             print_result(f"    settings: {', '.join(known)}")
-    if not name:
+    if name is None:
         print_result(f"\nSettings follow a colon: {example}\nAll about one: proofmap {registry.kind}s NAME")
 
 

@@ -57,6 +57,18 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def names_after(option: str, text: str | None) -> list[str] | None:
+    """The names that an option lists, one at least; None where it was left out.
+
+    >>> names_after("--metrics", "insertion,soundness"), names_after("--metrics", None)
+    (['insertion', 'soundness'], None)
+    """
+    names = None if text is None else split_list(text)
+    if names == []:
+        raise InputError(f"{option} names nothing; write names separated by commas, or leave it out")
+    return names
+
+
 def check_format(format: str, known: Sequence[str] = FORMATS) -> None:
     if format not in known:
         raise InputError(f"--format must be {', '.join(known[:-1])} or {known[-1]}, not {format!r}")

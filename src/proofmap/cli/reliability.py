@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from proofmap.cli.options import Format, RunFolder, check_format, print_as, print_notes, split_list
+from proofmap.cli.options import Format, RunFolder, check_format, names_after, print_as, print_notes
 from proofmap.results.reliability import reliability as reliability_of
 from proofmap.study import Run
 
@@ -23,7 +23,7 @@ def reliability(
         result = reliability_of(
             opened.evaluation(),
             methods=method or None,
-            metrics=None if metrics is None else split_list(metrics),
+            metrics=names_after("--metrics", metrics),
         )
         print_notes(opened)
     print_as(result, format)

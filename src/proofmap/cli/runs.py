@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -15,22 +16,23 @@ from proofmap.cli.options import (
     Format,
     RunFolder,
     check_format,
+    names_after,
     print_as,
     print_notes,
     print_written,
-    split_list,
 )
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import output_file
 from proofmap.report.runs import write_run_report
 from proofmap.results.bounds import bounds as bounds_of
 from proofmap.results.compare import compare as compare_scores
+from proofmap.results.evaluation import Evaluation
 from proofmap.results.frontier import frontier as frontier_of
 from proofmap.results.seeds import seed_spread
 from proofmap.results.tables import aligned
 from proofmap.study import Run, StoreError, export_run, verify_run
 from proofmap.study.manifest import FILE as MANIFEST
-from proofmap.study.manifest import Manifest
+from proofmap.study.manifest import HOW_TO_RUN, Manifest
 from proofmap.study.store.database import Store
 from proofmap.study.store.lock import locked
 
@@ -50,17 +52,24 @@ def compare(
 ) -> None:
     """Paired differences between methods, image by image: 95 % intervals, p-values corrected for their number."""
     check_format(format)
-    found = {}
-    for folder in runs:
-        with Run(folder) as run:
-            found[folder.name or str(folder)] = run.evaluation()
-            print_notes(run)
-    if len(found) < len(runs):
+    chosen = names_after("--metrics", metrics)
+    names = [folder.name or str(folder) for folder in runs]
+    if len({*names}) < len(names):
         raise InputError("two of the run directories have the same name; rename one of them")
-    evaluations = next(iter(found.values())) if len(found) == 1 else found
-    names = None if metrics is None else split_list(metrics)
-    result = compare_scores(evaluations, baseline=baseline, metrics=names, anyway=anyway, detect=detect)
+    with _opened(runs) as found:
+        evaluations = found[0] if len(found) == 1 else dict(zip(names, found, strict=True))
+        result = compare_scores(evaluations, baseline=baseline, metrics=chosen, anyway=anyway, detect=detect)
     print_as(result, format)
+
+
+@contextmanager
+def _opened(folders: Sequence[Path]) -> Iterator[list[Evaluation]]:
+    """The numbers of runs; what a reader should know of them is printed at the end, if all went well."""
+    with ExitStack() as stack:
+        runs = [stack.enter_context(Run(folder)) for folder in folders]
+        yield [run.evaluation() for run in runs]
+        for run in runs:
+            print_notes(run)
 
 
 def seeds(
@@ -69,20 +78,16 @@ def seeds(
 ) -> None:
     """How far scores move from seed to seed: for methods and fills that draw."""
     check_format(format)
-    found = []
-    for folder in runs:
-        with Run(folder) as run:
-            found.append(run.evaluation())
-            print_notes(run)
-    print_as(seed_spread(found), format)
+    with _opened(runs) as found:
+        result = seed_spread(found)
+    print_as(result, format)
 
 
 def bounds(run: RunFolder, format: Format = "table") -> None:
     """How much of each method's overshoot and shortfall was its choice: areas against the weakest and strongest proofs."""
     check_format(format)
-    with Run(run) as opened:
-        result = bounds_of(opened.evaluation())
-        print_notes(opened)
+    with _opened([run]) as (found,):
+        result = bounds_of(found)
     print_as(result, format)
 
 
@@ -96,9 +101,8 @@ def frontier(
 ) -> None:
     """Which methods or settings no other one beats in every score, and by which the others are dominated."""
     check_format(format)
-    with Run(run) as opened:
-        result = frontier_of(opened.evaluation(), scores=None if metrics is None else split_list(metrics))
-        print_notes(opened)
+    with _opened([run]) as (found,):
+        result = frontier_of(found, scores=names_after("--metrics", metrics))
     print_as(result, format)
 
 
@@ -130,7 +134,7 @@ def export(
 ) -> None:
     """Every number for other programs: scores with intervals, values per image and per label."""
     with Run(run) as opened:
-        wanted = None if tables is None else split_list(tables)
+        wanted = names_after("--tables", tables)
         print_written(export_run(opened, out or run / "export", format, wanted))
 
 
@@ -160,7 +164,7 @@ def runs(
     if as_json:
         print_result(json.dumps(found, indent=1))
     elif not found:
-        stderr.print(f"there is no run directory below {folder}")
+        stderr.print(f"there is no run directory below {folder}; {HOW_TO_RUN}")
     else:
         header = ["run", "model", "images", "methods", "state"]
         print_result(aligned(header, [[str(record[key]) for key in header] for record in found]))

@@ -76,8 +76,9 @@ def sanity(
     chosen = split_list(orders)
     if unknown := [order for order in chosen if order not in ORDERS]:
         raise pm.InputError(f"--orders must be of {', '.join(ORDERS)}, not {unknown[0]!r}")
-    names = split_specs(methods)
-    made = [pm.make_method(name) for name in names]
+    if relabelled_weights is not None and relabelled is None:
+        raise pm.InputError("--relabelled-weights belong to a net; name it with --relabelled")
+    made = [pm.make_method(name) for name in split_specs(methods)]
     dataset = open_data(data)
 
     def load(name: str, file: Path | None) -> pm.Classifier:

@@ -57,10 +57,11 @@ def serve(
     """A web page on this machine: drop a photo, watch the proofs of its labels being found, and play with them."""
     for package in ("fastapi", "uvicorn"):
         require(package, extra="app", purpose="proofmap serve")
+    from proofmap.app.application import create_app
     from proofmap.app.choices import Choices
     from proofmap.app.nets import Nets, offers
     from proofmap.app.security import Access
-    from proofmap.app.server import Server, create_app
+    from proofmap.app.server import Server
 
     if weights is not None and not model:
         raise InputError("--weights are those of a --model; name it, too")

@@ -20,7 +20,7 @@ from proofmap.cli.options import (
     Weights,
     check_fit,
     device_named,
-    split_list,
+    names_after,
 )
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
@@ -82,7 +82,7 @@ def train_masker(
             batch=batch,
             learning_rate=learning_rate,
             width=width,
-            layers=[] if layers is None else split_list(layers),
+            layers=names_after("--layers", layers) or [],
             seed=seed,
             data=dataset.title,
             every=every,
@@ -106,15 +106,17 @@ def _load(
         chosen = random_choice(dataset.names, min(number, len(dataset)), seed=seed)
     known = truths(dataset, classifier.names, chosen)
     label_of = {i: -1 if label is None else label for i, label in zip(chosen, known, strict=True)}
-    images, labels, failed = [], [], 0
+    images, labels, failed = [], [], list[str]()
     for block in load_blocks(dataset, classifier, chosen, block_size=_SEVERAL):
         images.append((block.images * _BYTES).round().to(torch.uint8))
         labels += [label_of[i] for i in block.indices]
-        for failure in block.failures[: max(0, 3 - failed)]:
-            stderr.print(f"left out: {failure.reason}")
-        failed += len(block.failures)
+        failed += [failure.reason for failure in block.failures]
+    if len(failed) == len(chosen):
+        more = f"; {len(failed) - 1} more failed" if len(failed) > 1 else ""
+        raise InputError(f"no image of {dataset.title} could be read: {failed[0]}{more}")
+    for reason in failed[:3]:
+        stderr.print(f"left out: {reason}")
     if failed:
-        stderr.print(f"note: {counted(failed, 'image')} of {len(chosen)} could not be read and are left out")
-    if failed == len(chosen):
-        raise InputError(f"no image of {dataset.title} could be read")
+        of = f"{counted(len(failed), 'image')} of {len(chosen)}"
+        stderr.print(f"note: {of} could not be read and {'is' if len(failed) == 1 else 'are'} left out")
     return torch.cat(images), torch.tensor(labels)

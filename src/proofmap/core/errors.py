@@ -18,14 +18,22 @@ class ModelError(ProofmapError):
     """A net cannot be loaded, or does not behave as it was declared."""
 
 
-class DiskFull(ProofmapError, OSError):
-    """There is no room for a file; nothing of it is left behind."""
+class NotWritable(ProofmapError, OSError):
+    """A file cannot be written; nothing of it is left behind."""
+
+    advice = "Write to another place, or mend its permissions"
 
     def __init__(self, path: object, error: OSError) -> None:
         super().__init__(error.errno, error.strerror, str(path))
 
     def __str__(self) -> str:
-        return f"{self.filename} cannot be written: {self.strerror}. Make room, or write to another disk"
+        return f"{self.filename} cannot be written: {self.strerror}. {self.advice}"
+
+
+class DiskFull(NotWritable):
+    """There is no room for a file."""
+
+    advice = "Make room, or write to another disk"
 
 
 class MissingExtra(ProofmapError, ImportError):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from proofmap.core.errors import DiskFull, InputError
+from proofmap.core.errors import DiskFull, InputError, NotWritable
 
 _LONGEST_PART = 255  # bytes of one name in a path
 _LONGEST = (
@@ -29,7 +29,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     """
     part = path.with_name(f".{path.name}.part{os.getpid()}{path.suffix}")  # see remove_parts
     try:
-        part.touch()
+        _begin(part, path)
         usual = part.stat().st_mode
         yield part
         part.chmod(usual)  # safetensors writes files that only their owner may read
@@ -42,6 +42,16 @@ def atomic_write(path: Path) -> Iterator[Path]:
         raise
     finally:
         part.unlink(missing_ok=True)
+
+
+def _begin(part: Path, path: Path) -> None:
+    """Make the empty file, or say that there can be none."""
+    try:
+        part.touch()
+    except OSError as error:
+        if is_disk_full(error):
+            raise
+        raise NotWritable(path, error) from error
 
 
 @contextmanager

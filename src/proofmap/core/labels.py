@@ -53,8 +53,13 @@ def label_index(label: int | str, names: Sequence[str]) -> int:
             f"label {text!r} names {len(found)} outputs ({', '.join(map(str, found))}); give the index"
         )
     close = [repr(names[i]) for i in close_names(canonical_name(text), known)]
-    hint = f" Did you mean {', '.join(close)}?" if close else ""
-    raise InputError(f"no label is named {shortened(text[: LONGEST_NAME + 1], LONGEST_NAME)!r}.{hint}")
+    some = " and ".join(repr(shortened(name, 30)) for name in names[:2])
+    hint = (
+        f"Did you mean {', '.join(close)}?"
+        if close
+        else f"Labels are named as {some} are, or by their numbers: 0 to {len(names) - 1}"
+    )
+    raise InputError(f"no label is named {shortened(text[: LONGEST_NAME + 1], 100)!r}. {hint}")
 
 
 def close_names(text: str, known: Sequence[str]) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, PngImagePlugin
+from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 from torch import Tensor
 
 from proofmap.core.errors import InputError
@@ -196,6 +196,10 @@ def decode_image(source: str | Path | bytes, name: str) -> Image.Image:
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise InputError(
             f"{name} is too large ({error}); shrink it first, or raise PIL.Image.MAX_IMAGE_PIXELS"
+        ) from None
+    except UnidentifiedImageError:
+        raise InputError(
+            f"{name} cannot be read as an image: it is damaged, or no picture of a kind that is read ({', '.join(sorted(SUFFIXES))})"
         ) from None
     except (
         Exception

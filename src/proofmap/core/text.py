@@ -117,10 +117,11 @@ def _csv_cell(cell: object) -> object:
     return cell
 
 
-def near_names(name: str, known: Iterable[str], most: int = 2) -> str:
-    """The known names that one was probably meant to be, in words; empty where none is like it.
+def did_you_mean(name: str, known: Iterable[str], most: int = 2) -> str:
+    """A sentence, with a space in front, that asks for the known names that one is like; empty where it is like none.
 
-    >>> near_names("grad-cm", ["grad-cam", "edges"]), near_names("xyz", ["random"])
-    ("'grad-cam'", '')
+    >>> did_you_mean("grad-cm", ["grad-cam", "edges"]), did_you_mean("xyz", ["random"])
+    (" Did you mean 'grad-cam'?", '')
     """
-    return " or ".join(map(repr, difflib.get_close_matches(name, list(known), n=most)))
+    near = difflib.get_close_matches(name, list(known), n=most)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -11,7 +11,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Pictures
 from proofmap.core.labels import canonical_name
-from proofmap.core.text import counted, near_names
+from proofmap.core.text import counted, did_you_mean
 
 
 class Dataset(ABC):
@@ -206,9 +206,8 @@ def choose_names(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     where = {name: i for i, name in enumerate(names)}
     for name in wanted:
         if name not in where:
-            near = near_names(name, where)
-            hint = f"did you mean {near}?" if near else f"there are {_some(names)}"
-            raise InputError(f"no picture is named {name!r}; {hint}")
+            hint = did_you_mean(name, where) or f" There are {_some(names)}"
+            raise InputError(f"no picture is named {name!r}.{hint}")
     return [where[name] for name in wanted]
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.pictures import find_images
-from proofmap.core.text import near_names
+from proofmap.core.text import did_you_mean
 from proofmap.data.arrays import array_file, cifar10, cifar100
 from proofmap.data.dataset import Dataset
 from proofmap.data.folders import ImageFiles, image_csv, image_folder, printable
@@ -202,8 +202,7 @@ def _split_options(rest: str, spec: str) -> tuple[str, dict[str, str]]:
 
 
 def _unknown(kind: str) -> InputError:
-    near = near_names(kind, _KINDS)
-    hint = f" Did you mean {near}?" if near else ""
+    hint = did_you_mean(kind, _KINDS)
     return InputError(f"there is no kind of dataset {kind!r}.{hint} Known are: {', '.join(_KINDS)}")
 
 

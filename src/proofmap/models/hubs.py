@@ -7,7 +7,6 @@ pickled code is refused.
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import warnings
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError, require
+from proofmap.core.text import did_you_mean
 from proofmap.models.clip import TEMPLATE, zero_shot_arguments
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
@@ -52,10 +52,9 @@ def unknown_name(name: str, known: Iterable[str], where: str) -> ModelError:
     """The error for a name that is not there, with the closest ones that are.
 
     >>> str(unknown_name("resnet51", ["resnet50", "vgg16"], "the zoo has no model"))
-    "the zoo has no model 'resnet51'. Close: resnet50"
+    "the zoo has no model 'resnet51'. Did you mean 'resnet50'?"
     """
-    close = difflib.get_close_matches(name, list(known), n=5)
-    return ModelError(f"{where} {name!r}." + (f" Close: {', '.join(close)}" if close else ""))
+    return ModelError(f"{where} {name!r}.{did_you_mean(name, known, most=5)}")
 
 
 # ---- torchvision -------------------------------------------------------------------------------------------

@@ -116,11 +116,14 @@ def installed_models() -> list[ModelInfo]:
 
 def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
     if spec.name not in _OWN:
-        scheme, colon, name = spec.name.rpartition(":")
+        scheme, colon, _ = spec.name.rpartition(":")
         if colon:
             raise unknown_name(scheme, SCHEMES, f"{spec.text!r} cannot be found: there is no hub")
-        elsewhere = [f"{hub}:{name}" for hub in SCHEMES if hub in ("torchvision", "timm") or "/" in name]
-        raise unknown_name(spec.name, [*_OWN, *elsewhere], "Proofmap has no model")
+        elsewhere = ", ".join(info.name for info in _ELSEWHERE[:-1])
+        raise ModelError(
+            f"{unknown_name(spec.name, _OWN, 'Proofmap has no model')} Nets of hubs are written {elsewhere}, yours "
+            f"{_ELSEWHERE[-1].name}; see: proofmap models"
+        )
     model = _OWN[spec.name]
     if spec.weights is None and spec.pretrained and model.packaged is None:
         raise ModelError(

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
 from proofmap.core.errors import InputError
-from proofmap.core.text import near_names
+from proofmap.core.text import did_you_mean
 
 T = TypeVar("T")
 _SHOWN = 8
@@ -56,8 +56,7 @@ class Registry(Generic[T]):
 
     def _not_known(self, name: str) -> str:
         """What was probably meant, and what there is: of many names those that are most alike."""
-        near = near_names(name, self._known)
-        hint = f" Did you mean {near}?" if near else ""
+        hint = did_you_mean(name, self._known)
         nearest = sorted(self, key=lambda known: _unlike(name, known))[:_SHOWN]
         left = len(self._known) - len(nearest)
         more = f", and {left} more; proofmap {self.kind}s lists them" if left else ""

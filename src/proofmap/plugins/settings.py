@@ -26,7 +26,7 @@ from types import NoneType
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from proofmap.core.errors import InputError
-from proofmap.core.text import near_names
+from proofmap.core.text import did_you_mean
 from proofmap.plugins.values import READERS, alternatives, fits, number
 
 T = TypeVar("T")
@@ -326,8 +326,7 @@ def check_names(owner: str, given: Iterable[str], known: Sequence[str]) -> None:
     """Refuse settings that are not known, with the nearest one that is."""
     for key in given:
         if key not in known:
-            near = near_names(key, known, most=1)
-            hint = f" Did you mean {near}?" if near else ""
+            hint = did_you_mean(key, known, most=1)
             raise InputError(
                 f"{owner} has no setting {key!r}.{hint} Its settings are: {', '.join(known) or 'none'}"
             )

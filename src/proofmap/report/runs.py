@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.part import of_images
 from proofmap.results.sharing import shared
+from proofmap.study.outcome import Outcome
 from proofmap.study.results import Run
 
 MOST_LABELS = 20
@@ -104,6 +106,21 @@ def save_run(
         save_pictures(shared(evaluation), output_folder(run.folder / "pictures"))
         written.append(run.folder / "pictures")
     return evaluation, written
+
+
+@dataclass
+class SavedRun:
+    """Saves the run of a study when it ends (``on_end``); ``evaluation`` has its numbers then, where a method gave any."""
+
+    pictures: bool = True
+    evaluation: Evaluation | None = None
+
+    def __call__(self, outcome: Outcome) -> list[Path]:
+        with Run(outcome.folder) as run:
+            if not run.has_results:
+                return []
+            self.evaluation, written = save_run(run, pictures=self.pictures)
+        return written
 
 
 def shown(

@@ -2,9 +2,10 @@
 
 [settings]
 figures = ["curves"]            # of the evaluation
-saliency_holdout = 100          # the saliency metric too, tuned on so many images: see proofmap.reproduce.holdout
 
 [settings.study]                # see proofmap.reproduce.rows
+
+[settings.tuned]                # the saliency metric's threshold: see proofmap.reproduce.tuned
 
 [settings.paper."TV 0"]         # what the paper printed, by method and metric
 "completeness, gray" = 0.92
@@ -22,19 +23,17 @@ from typing import Any
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.methods.method import Method
-from proofmap.report.runs import save_run
+from proofmap.report.runs import SavedRun
 from proofmap.reproduce.begun import asked_for, begun
 from proofmap.reproduce.beside import epsilon_table, rows_table, score_tables
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
-from proofmap.reproduce.holdout import with_saliency_metric
 from proofmap.reproduce.outcome import Job, Outcome, Table, Work
 from proofmap.reproduce.pictured import figures_of
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
-from proofmap.reproduce.tuned import tuned
+from proofmap.reproduce.tuned import tuned_on_first_images, tuned_on_other_images, without_metric
 from proofmap.results.evaluation import Evaluation
 from proofmap.study import Run, run_study
-from proofmap.study.outcome import Outcome as Finished
 from proofmap.study.watchers.status import Status
 from proofmap.study.watchers.views import ProgressFile
 
@@ -72,51 +71,53 @@ def run(job: Job) -> Outcome:
 
 
 def judge(job: Job) -> Judged:
-    """Run the study of a recipe in the job's folder, or what is left of it to do."""
-    found: list[tuple[Evaluation, list[Path]]] = []
+    """Run the study of a recipe in the job's folder, or what is left of it to do; the saliency metric is tuned where asked."""
+    wanted = job.settings.get("tuned")
+    if wanted is None:
+        return _judge(job)
+    if "data" in wanted:
+        before, thresholds = None, tuned_on_other_images(job)
+    else:
+        first = replace(job, settings=without_metric(job.settings))
+        before = _judge(first).work
+        thresholds = tuned_on_first_images(Stored.open(job.folder, study_of(first), job.device), wanted)
+    found = _judge(replace(job, settings=thresholds.settings(job.settings)))
+    passes = found.work.passes + thresholds.passes + (0 if before is None else before.passes)
+    return replace(
+        found,
+        evaluation=thresholds.applied(found.evaluation),
+        work=replace(before or found.work, passes=passes),
+        tables=(thresholds.table(),),
+    )
 
-    def write(finished: Finished) -> list[Path]:
-        with Run(finished.folder) as opened:
-            if opened.has_results:
-                found.append(save_run(opened, pictures=False))
-        return found[0][1] if found else []
 
-    thresholds, last = tuned(job), _Last()
-    settings = job.settings if thresholds is None else thresholds.settings(job.settings)
-    study = study_of(replace(job, settings=settings))
+def _judge(job: Job) -> Judged:
+    saved, last, study = SavedRun(pictures=False), _Last(), study_of(job)
     with begun(job.start, job.folder):
         finished = run_study(
             study,
             job.folder,
             device=job.device,
             watchers=[*job.watchers, last, ProgressFile(job.folder / "progress.json")],
-            on_end=write,
+            on_end=saved,
             command=job.command,
         )
-    if not found:
+    if saved.evaluation is None:
         raise InputError(f"no method gave a result; proofmap report {job.folder} says why")
-    evaluation, written = found[0]
     with Run(job.folder) as opened:
         notes = [*job.left_out(), *opened.notes()]
     if finished.failed or finished.unreadable:
         notes.append(
             f"{counted(finished.failed + finished.unreadable, 'thing')} failed; report.html says which"
         )
-    evaluation = asked_for(evaluation, study)
-    if "saliency_holdout" in job.settings:
-        stored = Stored.open(job.folder, study, job.device)
-        evaluation, told = with_saliency_metric(stored, job.settings["saliency_holdout"])
-        notes += told
+    evaluation = asked_for(saved.evaluation, study)
     work = Work(
         len(evaluation),
         evaluation.labels.shape[1],
-        last.status.passes_done + (0 if thresholds is None else thresholds.passes),
+        last.status.passes_done,
         whole=last.status.units_before == 0,
     )
-    if thresholds is not None:
-        evaluation = thresholds.applied(evaluation)
-    more = () if thresholds is None else (thresholds.table(),)
-    return Judged(evaluation, study.named_methods(), tuple(notes), tuple(written), work, more)
+    return Judged(evaluation, study.named_methods(), tuple(notes), finished.files, work)
 
 
 def outcome_of(found: Judged, settings: Mapping[str, Any]) -> Outcome:

@@ -163,7 +163,8 @@ def _claims(cells: Sequence[Cell], curves: Sequence[Curve]) -> tuple[Claim, ...]
         if p.sound.high < p.sound_bound or p.complete.high < p.complete_bound
     ]
     reach = min(c.greedy_reach / c.d for c in cells)
-    worst = max(max(c.second.unsound.high, c.sharp.unsound.high) / c.delta for c in cells)
+    worst = max(c.second.unsound.high / c.delta for c in cells)
+    worst_sharp = max(c.sharp.unsound.high / c.delta for c in cells)
     return (
         Claim(
             "completeness: at L1 a fixed interval proves the label but for a share delta of the orders",
@@ -173,7 +174,8 @@ def _claims(cells: Sequence[Cell], curves: Sequence[Curve]) -> tuple[Claim, ...]
         Claim(
             "soundness: at L2 no interval proves the other label but for a share delta of the orders",
             len(sound) == len(cells),
-            f"{len(sound)} of {len(cells)} cells, L2 below d in {len(short)}; the largest upper end is {number(worst)} delta",
+            f"{len(sound)} of {len(cells)} cells, L2 below d in {len(short)}; the largest upper end is {number(worst)} delta "
+            f"({number(worst_sharp)} delta at sharp L)",
         ),
         Claim(
             "the bounds lie below the simulated probabilities at every length of the curves",

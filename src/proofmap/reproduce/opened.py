@@ -29,14 +29,16 @@ class Opened:
     methods: Mapping[str, Method]
 
 
-def opened(job: Job) -> Opened:
-    """What ``[settings.study]`` describes: so many images of its data, at random, or all of them where there are fewer."""
+def opened(job: Job, data: str | None = None, number: int | None = None) -> Opened:
+    """What ``[settings.study]`` describes: so many images of its data, or of other ``data``, at random; all where there are fewer."""
     study = study_of(job)
-    dataset = open_data(study.data)
+    dataset = open_data(study.data if data is None else data)
     classifier = load_classifier(study.model, weights=study.weights, device=job.device)
-    number = min(study.images.number or len(dataset), len(dataset))
-    indices = random_choice(dataset.names, number, seed=study.images.seed)
-    (block,) = load_blocks(dataset, classifier, indices, block_size=max(1, number))
+    if study.label_set:
+        classifier = classifier.restricted(list(study.label_set), renormalise=study.renormalise)
+    count = min(number or study.images.number or len(dataset), len(dataset))
+    indices = random_choice(dataset.names, count, seed=study.images.seed)
+    (block,) = load_blocks(dataset, classifier, indices, block_size=max(1, count))
     if block.failures:
         raise InputError(block.failures[0].reason)
     images = classifier.check_images(block.images)

@@ -3,7 +3,7 @@
 title = "Completeness and soundness by total variation, CIFAR-10"
 paper = "appendix, table 5"
 experiment = "study"            # what runs it, see proofmap.reproduce.experiments
-like = "imagenette"             # needs, variants and settings of another recipe, less what the paper says of it
+extends = ["cifar10"]           # files of recipes/parts that this one adds to: tables are merged, all else replaced
 
 [[needs]]                       # what must be there; each names one thing
 path = "cifar-10-batches-py"    # below the folder of --data
@@ -18,11 +18,9 @@ gives = "digits"                # optional: without it only this part (of a stud
 name = "resnet50"
 what = "ResNet-50, as in the paper"
 by_name = false                 # true: only where --variant names it
-like = "..."                    # needs and settings of an earlier variant, before its own
+extends = ["..."]               # earlier variants that this one adds to, likewise
 needs = [{ path = "weights/resnet50.pth", what = "..." }]
 settings = { study = { model = "..." } }    # merged into the settings; likewise quick
-
-extends = ["cifar10"]           # files of recipes/parts that this one adds to: tables are merged, all else replaced
 
 [places]                        # names for texts: {train} below stands for this
 train = "cifar10:{data}/cifar-10-batches-py[train]"
@@ -37,17 +35,17 @@ from __future__ import annotations
 import importlib.util
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError
+from proofmap.core.text import did_you_mean
 
-_KNOWN = {"title", "paper", "experiment", "like", "needs", "variants", "places", "settings", "quick"}
-_SAID = {"paper", "tolerance", "trends", "orderings", "figures", "tuned"}
-"""Settings of one table or figure alone; a recipe that is like another has its own."""
+_KNOWN = {"title", "paper", "experiment", "needs", "variants", "places", "settings", "quick"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +115,9 @@ class Recipe:
         """A recipe of this package."""
         known = recipe_names()
         if name not in known:
-            raise InputError(f"no recipe is named {name!r}; known are {', '.join(known)}")
+            raise InputError(
+                f"no recipe is named {name!r}.{did_you_mean(name, known)} Known are: {', '.join(known)}"
+            )
         return cls.from_text(name, (_folder() / f"{name}.toml").read_text(encoding="utf-8"))
 
     @classmethod
@@ -127,34 +127,17 @@ class Recipe:
         wrong = sorted(set(table) - _KNOWN) or sorted({"title", "paper", "experiment"} - set(table))
         if wrong:
             raise InputError(f"the recipe {name} is not as it should be: see {', '.join(wrong)}")
-        variants: dict[str, Variant] = {}
-        for entry in table.get("variants", ()):
-            variants[entry["name"]] = _variant(entry, variants)
-        made = cls(
+        return cls(
             name=name,
             title=table["title"],
             paper=table["paper"],
             experiment=table["experiment"],
             needs=_needs(table),
-            variants=tuple(variants.values()),
+            variants=_variants(table.get("variants", ())),
             settings=table.get("settings", {}),
             quick=table.get("quick", {}),
             places=table.get("places", {}),
             text=text,
-        )
-        return made._like(cls.named(table["like"])) if "like" in table else made
-
-    def _like(self, other: Recipe) -> Recipe:
-        """This recipe, with all of another that it does not say itself."""
-        shared = {key: value for key, value in other.settings.items() if key not in _SAID}
-        return replace(
-            self,
-            needs=self.needs or other.needs,
-            variants=self.variants or other.variants,
-            places={**other.places, **self.places},
-            settings=merged(shared, self.settings),
-            quick=merged({key: v for key, v in other.quick.items() if key not in _SAID}, self.quick),
-            text=f"{self.text}\n# ---- like {other.name}:\n" + re.sub("(?m)^", "# ", other.text),
         )
 
     def missing(self, data: Path) -> list[Need]:
@@ -257,17 +240,12 @@ def _package() -> Any:
     return files("proofmap")
 
 
-def _variant(table: Mapping[str, Any], earlier: Mapping[str, Variant]) -> Variant:
-    own = Variant(**{key: v for key, v in table.items() if key not in ("like", "needs")}, needs=_needs(table))
-    if "like" not in table:
-        return own
-    other = earlier[table["like"]]
-    return replace(
-        own,
-        needs=(*other.needs, *own.needs),
-        settings=merged(other.settings, own.settings),
-        quick=merged(other.quick, own.quick),
-    )
+def _variants(tables: Sequence[Mapping[str, Any]]) -> tuple[Variant, ...]:
+    """All variants, each with those that it extends."""
+    whole: dict[str, dict[str, Any]] = {}
+    for own in tables:
+        whole[own["name"]] = _extending(own, [whole[name] for name in own.get("extends", ())])
+    return tuple(Variant(**{**table, "needs": _needs(table)}) for table in whole.values())
 
 
 def _needs(table: Mapping[str, Any]) -> tuple[Need, ...]:
@@ -283,17 +261,20 @@ def _any_path(needs: list[Need]) -> bool:
 
 
 def _extended(text: str) -> tuple[dict[str, Any], str]:
-    """A recipe's table with those that it extends, later ones before earlier ones; and all their texts, its own first."""
+    """A recipe's table with the parts that it extends; and all their texts, its own first."""
     own = tomllib.loads(text)
-    table: dict[str, Any] = {}
-    texts = [text]
-    for part in own.pop("extends", ()):
-        added = (_folder() / "parts" / f"{part}.toml").read_text(encoding="utf-8")
-        table = merged(table, tomllib.loads(added))
-        texts.append(
-            f"# ---- {part} ----\n" + "".join(f"# {line}".rstrip() + "\n" for line in added.splitlines())
-        )
-    return merged(table, own), "\n".join(texts)
+    parts = {
+        part: (_folder() / "parts" / f"{part}.toml").read_text(encoding="utf-8")
+        for part in own.get("extends", ())
+    }
+    told = [f"# ---- {part} ----\n" + re.sub("(?m)^(?=.)", "# ", added) for part, added in parts.items()]
+    return _extending(own, [tomllib.loads(added) for added in parts.values()]), "\n".join([text, *told])
+
+
+def _extending(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Tables merged one after the other, its own last; ``extends`` itself is gone."""
+    table = reduce(merged, [*others, own], dict[str, Any]())
+    return {key: value for key, value in table.items() if key != "extends"}
 
 
 def _placed(value: Any, places: Mapping[str, str]) -> Any:

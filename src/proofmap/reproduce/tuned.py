@@ -1,12 +1,15 @@
-"""The saliency metric with a threshold for each row, tuned on images that are not judged, as the paper does.
+"""The saliency metric with a threshold for each row, tuned on images that are not judged, as the paper does:
+
+    delta = argmin over {0, .2, .., 5} of the mean of s over the holdout,      score = mean of s(delta) over the judged images
 
 [settings.tuned]
-data = "imagenette:{data}/imagenette[train]"
 number = 100                    # holdout images, at random
+data = "imagenette:{data}/imagenette[train]"    # of other data; left out: the first images of the run, a third at most
 deltas = [0.0, 0.2]             # thresholds; 0 to 5 in steps of .2 when left out
 
 A study judges all rows by the same metrics. So each distinct threshold becomes a metric of the study, and each row keeps
-the one that was best for it on the holdout, under the plain name.
+the one that was best for it on the holdout, under the plain name. The order of a run's images is random; those of them that
+are the holdout do not count in this score, and no map is made for tuning alone.
 """
 
 from __future__ import annotations
@@ -15,16 +18,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from proofmap.core.text import counted
-from proofmap.data.dataset import random_choice
-from proofmap.data.loader import load_blocks
-from proofmap.data.specs import open_data
-from proofmap.metrics.saliency.sweep import DELTAS, SaliencySweep, saliency_sweep
-from proofmap.models import load_classifier
+from proofmap.metrics.saliency.sweep import DELTAS, SaliencySweep, saliency_sweep, sweep_of
+from proofmap.reproduce.opened import opened
 from proofmap.reproduce.outcome import Job, Table
-from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.stored import Stored
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
+from proofmap.results.statistics import Score, mean_score
 from proofmap.results.tables import number
 
 METRIC = "saliency-metric"
@@ -36,20 +39,13 @@ class Tuned:
 
     sweeps: Mapping[str, SaliencySweep]
     passes: int
+    held: int = 0
+    """So many of the run's own images, its first, are the holdout."""
 
     def settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The recipe's settings with one saliency metric for each distinct threshold."""
         deltas = sorted({sweep.best.delta for sweep in self.sweeps.values()})
-        metrics = [
-            changed
-            for entry in settings["study"]["metrics"]
-            for changed in (
-                [{**entry, "name": _name(delta), "delta": delta} for delta in deltas]
-                if entry["metric"] == METRIC
-                else [entry]
-            )
-        ]
-        return {**settings, "study": {**settings["study"], "metrics": metrics}}
+        return _with_metric(settings, [{"name": _name(delta), "delta": delta} for delta in deltas])
 
     def applied(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation in which each row has the saliency metric at its own threshold only."""
@@ -58,12 +54,14 @@ class Tuned:
 
     def _own(self, result: MethodResult) -> MethodResult:
         name, scores = _name(self.sweeps[result.name].best.delta), []
+        values = result.values[name].clone()
+        values[: self.held] = torch.nan
         for score in result.scores:
             if score.name == name:
-                scores.append(replace(score, name=METRIC))
+                scores.append(_scored(score, values) if self.held else replace(score, name=METRIC))
             elif score.kind != METRIC:
                 scores.append(score)
-        return replace(result, scores=tuple(scores), values={**result.values, METRIC: result.values[name]})
+        return replace(result, scores=tuple(scores), values={**result.values, METRIC: values})
 
     def table(self) -> Table:
         """The threshold of each row, and what its boxes were like on the holdout."""
@@ -77,35 +75,69 @@ class Tuned:
             found = {"value": best.value, "area": best.area, "confidence": best.confidence, "tiny": best.tiny}
             records.append({"method": row, "score": METRIC, "delta": best.delta, **found, "n": sweep.n})
         n = next(iter(self.sweeps.values())).n
+        which = f"{counted(n, 'image')} that it does not count" if self.held else counted(n, "other image")
         header = ("method", "delta", METRIC, "area of the box", "f on the crop", "boxes below .05")
-        title = f"The saliency metric's threshold, tuned on {counted(n, 'other image')}"
+        title = f"The saliency metric's threshold, tuned on {which}"
         return Table(title, header, tuple(rows), tuple(records))
 
 
-def tuned(job: Job) -> Tuned | None:
-    """The thresholds of a recipe that asks for tuning; None where it does not."""
-    wanted = job.settings.get("tuned")
-    if wanted is None:
-        return None
-    study = study_of(job)
-    dataset = open_data(wanted["data"])
-    classifier = load_classifier(study.model, weights=study.weights, device=job.device)
-    if study.label_set:
-        classifier = classifier.restricted(list(study.label_set), renormalise=study.renormalise)
-    indices = random_choice(dataset.names, min(wanted["number"], len(dataset)))
-    (block,) = load_blocks(dataset, classifier, indices, block_size=len(indices))
+def tuned_on_other_images(job: Job) -> Tuned:
+    """The thresholds of a recipe that names other data for them; maps of its images are made."""
+    wanted = job.settings["tuned"]
+    here = opened(job, wanted["data"], wanted["number"])
     sweeps = {}
-    methods = study.named_methods()
-    with job.progress.task("thresholds of the saliency metric", len(methods)) as task:
-        for name, method in methods.items():
+    with job.progress.task("thresholds of the saliency metric", len(here.methods)) as task:
+        for name, method in here.methods.items():
             sweeps[name] = saliency_sweep(
-                classifier, method, block.images, deltas=wanted.get("deltas", DELTAS), seed=job.seed
+                here.classifier, method, here.images, deltas=wanted.get("deltas", DELTAS), seed=job.seed
             )
             task.advance(1, name)
-    costs = [method.cost(1) for method in methods.values()]
+    costs = [method.cost(1) for method in here.methods.values()]
     made = sum(cost.passes for cost in costs if cost is not None)
-    judged = sum(len(sweep.rows) for sweep in sweeps.values())
-    return Tuned(sweeps, len(indices) * (made + judged))
+    return Tuned(sweeps, len(here.images) * made + _passes(sweeps))
+
+
+def tuned_on_first_images(stored: Stored, wanted: Mapping[str, Any]) -> Tuned:
+    """The thresholds on the first images of a run, a third at most and one at least, whose maps are there."""
+    held = min(wanted["number"], max(1, len(stored.evaluation) // 3))
+    sweeps = {
+        result.name: sweep_of(
+            stored.judged(result.name, images=slice(held), labels=1), deltas=wanted.get("deltas", DELTAS)
+        )
+        for result in stored.evaluation.results
+    }
+    return Tuned(sweeps, _passes(sweeps), held)
+
+
+def without_metric(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's settings without its saliency metric: what is run before the thresholds are known."""
+    return _with_metric(settings, [])
+
+
+def _with_metric(settings: Mapping[str, Any], changes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Settings in which the saliency metric stands once for each of these changes."""
+    metrics = [
+        changed
+        for entry in settings["study"]["metrics"]
+        for changed in ([{**entry, **change} for change in changes] if entry["metric"] == METRIC else [entry])
+    ]
+    return {**settings, "study": {**settings["study"], "metrics": metrics}}
+
+
+def _scored(score: Score, values: torch.Tensor) -> Score:
+    return mean_score(
+        METRIC,
+        values,
+        higher_is_better=score.higher_is_better,
+        settings=score.settings,
+        kind=score.kind,
+        limits=score.limits,
+    )
+
+
+def _passes(sweeps: Mapping[str, SaliencySweep]) -> int:
+    """One for each holdout image and threshold."""
+    return sum(sweep.n * len(sweep.rows) for sweep in sweeps.values())
 
 
 def _name(delta: float) -> str:

@@ -85,7 +85,9 @@ def frontier(evaluation: Evaluation, *, scores: Sequence[str] | None = None) -> 
         usual = (first.first_score(kind) for kind in (COMPLETENESS, SOUNDNESS, BEST_EFFORT))
         scores = [score.name for score in usual if score is not None and score.n > 0]
     if not scores:
-        raise InputError("none of completeness, soundness and best-effort was judged; name the scores")
+        raise InputError(
+            "none of completeness, soundness and best-effort was judged; name others with --metrics (scores=)"
+        )
     compared = compare(evaluation, metrics=list(scores))
     names = [result.name for result in evaluation.results]
     beaten: dict[str, list[str]] = {name: [] for name in names}

@@ -136,7 +136,9 @@ def reliability(
     chosen = evaluation.results if methods is None else [evaluation[name] for name in methods]
     names = tuple(dict.fromkeys(result.name for result in chosen))
     if len(names) < 2:
-        raise InputError("reliability needs two methods or more, which images can rank")
+        raise InputError(
+            "reliability needs two methods or more, which images can rank; judge another one beside it"
+        )
     higher = {score.name: score.higher_is_better for score in evaluation.results[0].scores}
     for name in metrics or ():
         if name not in higher:

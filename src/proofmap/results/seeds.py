@@ -110,10 +110,14 @@ def seed_spread(evaluations: Sequence[Evaluation] | Mapping[str, Evaluation]) ->
     """
     given = list(evaluations.values()) if isinstance(evaluations, Mapping) else list(evaluations)
     if len(given) < 2:
-        raise InputError("a spread over seeds needs two evaluations or more, each with a seed of its own")
+        raise InputError(
+            "a spread over seeds needs two evaluations or more, each with a seed of its own: --seed 1, and another --out"
+        )
     seeds = [e.settings.get("seed") for e in given]
     if len(set(seeds)) < len(seeds):
-        raise InputError(f"two evaluations have the same seed; they have {', '.join(map(str, seeds))}")
+        raise InputError(
+            f"two evaluations have the same seed; they have {', '.join(map(str, seeds))}. Judge again with another --seed"
+        )
     first = given[0]
     if any(set(e.image_names) != set(first.image_names) for e in given):
         raise InputError("the evaluations are of different images; judge the same ones with every seed")

@@ -396,5 +396,4 @@ def number(value: object) -> str:
         return "-"
     if 0 < abs(value) < 0.005:
         return f"{value:.0e}".replace("e-0", "e-")
-    text = f"{value:.2f}"
-    return text[1:] if text.startswith("0.") else text
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value + 0.0:.2f}")  # -0.0 has no sign

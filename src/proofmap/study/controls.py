@@ -48,6 +48,8 @@ def add_controls(
             return "an earlier Proofmap made the run, so nothing is added to it"
         if run.unfinished():
             return "the run is not finished"
+        if not run.has_results:
+            return "no method of the run has a result"
         if kept["model"] is None or not kept["dataset"]:
             return (
                 "the net or the data was an object of a Python process; judge them there, with controls=True"

@@ -7,10 +7,12 @@ refused with a list of what differs.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from proofmap.study.store.errors import Damaged, StoreError, disk_full
 from proofmap.study.study import Selection, Study
 
 FILE = "manifest.json"
+HOW_TO_RUN = "proofmap evaluate --data PHOTOS --out RUN makes one"
+_SHOWN = 4
 SCHEMA = 2
 """Version of the manifest and of the records it belongs to. Runs of schema 1 (Proofmap 0.1.0) can be read, not continued."""
 
@@ -60,13 +64,17 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest:
         """The manifest of a run directory; raises :class:`Damaged` if it is not what was written."""
         path = folder / FILE
+        if not os.path.isdir(folder):
+            raise _no_run(folder)
         try:
             return cls._parsed(json.loads(path.read_text(encoding="utf-8")), path)
         except FileNotFoundError:
             if (folder / SCORES).exists():
                 raise _damaged(path, "it is missing") from None
-            raise StoreError(f"{folder} is not a run directory of proofmap: it has no {FILE}") from None
-        except (OSError, ValueError, AttributeError, KeyError, TypeError, InputError) as error:
+            raise _no_run(folder) from None
+        except KeyError as error:
+            raise _damaged(path, f"it has no {error}") from None
+        except (OSError, ValueError, AttributeError, TypeError, InputError) as error:
             raise _damaged(path, str(error)) from None
 
     @classmethod
@@ -177,6 +185,23 @@ def _damaged(path: Path, what: str) -> Damaged:
         "the run cannot be continued: choose another --out",
         what,
     )
+
+
+def _no_run(folder: Path) -> StoreError:
+    """What is wrong with a folder that is no run, the runs in it or beside it (of the most similar names first), and what makes one."""
+    there = os.path.isdir(folder)
+    what = f"{folder} is not a run directory of proofmap: it has no {FILE}"
+    around = folder if there else folder.parent
+    runs = [
+        str(path.parent)
+        for depth in (f"*/{FILE}", f"*/*/{FILE}")
+        for path in around.glob(depth)
+        if path.with_name(SCORES).exists()
+    ]
+    runs.sort(key=lambda run: (-SequenceMatcher(None, run, str(folder)).ratio(), run))
+    more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
+    near = f"Near it: {', '.join(runs[:_SHOWN])}{more}; " if runs else ""
+    return StoreError(f"{what if there else f'there is no run directory {folder}'}. {near}{HOW_TO_RUN}")
 
 
 def new_manifest(study: Study, ready: Ready, *, live: bool, threads: int, block: int) -> Manifest:

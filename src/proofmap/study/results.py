@@ -59,8 +59,6 @@ class Run:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        if not self.folder.is_dir():
-            raise StoreError(f"there is no run directory {folder}")
         self.manifest = Manifest.read(self.folder)
         self.store = Store(self.folder)
         try:
@@ -134,6 +132,16 @@ class Run:
             if missing:
                 lacking[method.name] = missing
         return lacking
+
+    def _no_results(self) -> StoreError:
+        """What is wrong with a run that has no value: it was not continued, or all of it failed."""
+        failed = next(iter(self.failures()), None)
+        if failed is None:
+            return StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
+        what = f"{failed.method} failed on {failed.image}" if failed.method else failed.image
+        return StoreError(
+            f"{self.folder} has no results: {what}: {failed.reason}. Mend that, and continue it with: proofmap evaluate --retry"
+        )
 
     @property
     def state(self) -> RunState:
@@ -243,7 +251,7 @@ class Run:
         ``methods`` names those to read, all when left out; one that has no value yet is left out.
         """
         if not self.images:
-            raise StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
+            raise self._no_results()
         with self.store.snapshot():
             bare = self._bare(self.methods if methods is None else methods)
         wanted = pictured(bare) if callable(pictured) else pictured
@@ -267,7 +275,7 @@ class Run:
         results = [self._result(self.methods[name], table, context, names) for name in methods]
         found = tuple(result for result in results if result is not None)
         if not found:
-            raise StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
+            raise self._no_results()
         return Evaluation(
             found,
             torch.empty(0),

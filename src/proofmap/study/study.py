@@ -33,7 +33,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Inputs
 from proofmap.core.pictures import Fit
-from proofmap.core.text import near_names
+from proofmap.core.text import did_you_mean
 from proofmap.methods.control_rows import control_rows
 from proofmap.methods.method import Method, MethodLike, make_method
 from proofmap.metrics.metric import Metric, make_metric
@@ -243,9 +243,8 @@ def _known(table: Mapping[str, Any], kind: type, what: str) -> None:
     known = [f.name for f in fields(kind)]
     for key in table:
         if key not in known:
-            near = near_names(key, known, most=1)
-            hint = f"; did you mean {near}?" if near else f"; known are {', '.join(known)}"
-            raise InputError(f"{what} has no setting {key!r}{hint}")
+            hint = did_you_mean(key, known, most=1) or f" Known are {', '.join(known)}"
+            raise InputError(f"{what} has no setting {key!r}.{hint}")
 
 
 def _beside(study: Study, folder: Path) -> Study:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import random
 import sys
 import warnings
@@ -23,6 +22,7 @@ from proofmap.core import streams
 from proofmap.core.batching import in_batches, is_out_of_memory
 from proofmap.core.errors import InputError, ProofmapError, require
 from proofmap.core.progress import Progress
+from proofmap.core.text import did_you_mean
 from proofmap.methods.adapters.call import Call
 from proofmap.methods.cams.layers import find_layer
 from proofmap.methods.given_maps import as_tensor, given_maps
@@ -97,9 +97,8 @@ class LibraryMethod(Method):
                 for key in dir(there)
                 if isinstance(kind := getattr(there, key), type) and cls.serves(kind)
             ]
-            close = difflib.get_close_matches(name, known, n=2)
-            hint = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(known)}"
-            raise InputError(f"{cls.package} has no class {name!r} that makes maps. {hint}")
+            hint = did_you_mean(name, known) or f" There are: {', '.join(known)}"
+            raise InputError(f"{cls.package} has no class {name!r} that makes maps.{hint}")
         return found
 
     @classmethod

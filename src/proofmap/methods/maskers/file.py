@@ -103,7 +103,9 @@ def read_header(path: Path) -> str:
         with safe_open(path, framework="pt") as file:
             text = (file.metadata() or {}).get(_HEADER)
     except Exception as error:  # SafetensorError for the header, OSError and others for the rest
-        raise InputError(f"{str(path)!r} cannot be read as safetensors: {error}") from None
+        raise InputError(
+            f"{str(path)!r} cannot be read as safetensors ({error}); it is damaged or not whole: remove it, or name another file"
+        ) from None
     if text is None:
         raise InputError(f"{str(path)!r} holds no masker; they are made by proofmap train-masker")
     return str(text)

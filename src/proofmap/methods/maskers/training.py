@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -87,8 +88,8 @@ def train_masker(
         tuple(layers),
         seed,
     )
-    if not recipe.learning_rate > 0:
-        raise InputError(f"learning_rate must be positive, not {learning_rate}")
+    if not 0 < recipe.learning_rate < math.inf:
+        raise InputError(f"learning_rate must be a number above 0, not {learning_rate}")
     _positive(every, "every")
     with outside_inference_mode():
         training = Training(recipe, classifier, images, truth, data)

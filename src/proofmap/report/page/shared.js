@@ -20,7 +20,7 @@ function make(tag, attributes = {}, ...children) {
 function number(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "-";
   if (value !== 0 && Math.abs(value) < 0.005) return value.toExponential(0);
-  return evenHundredths(value).toFixed(2).replace(/^0\./, ".");
+  return evenHundredths(value).toFixed(2).replace(/^(-?)0\./, "$1.");
 }
 
 /** Python rounds .125 to .12 and .375 to .38, toFixed rounds both up; only odd eighths lie halfway. */

@@ -24,7 +24,10 @@ class Connection:
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self.path = path
         if not (create or path.is_file()):
-            raise StoreError(f"{path.parent} is not a run directory of proofmap: it has no {path.name}")
+            raise StoreError(
+                f"{path.parent} has no {path.name}: nothing was judged before it was stopped, or the file was lost. The command that "
+                "made the run computes it again"
+            )
         self.read_only = not (create or (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)))
         self._copy: TemporaryDirectory[str] | None = None
         try:

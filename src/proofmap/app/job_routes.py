@@ -1,0 +1,110 @@
+"""Jobs, their maps and files, and what is painted."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Response
+from starlette.concurrency import run_in_threadpool
+
+from proofmap.app import answers
+from proofmap.app.answers import JobAsked, PaintAsked
+from proofmap.app.choices import MOST_PASSES
+from proofmap.app.jobs import OVER, Job
+from proofmap.app.nets import check_known
+from proofmap.app.paint import painted
+from proofmap.app.photos import Unknown
+from proofmap.app.saving import FILES, command_line, saved
+from proofmap.app.server import Server
+from proofmap.core.errors import InputError
+
+_FILE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+}
+
+
+def jobs_router(server: Server) -> APIRouter:
+    """The routes about jobs, and the one that is asked while one paints."""
+    router = APIRouter()
+    jobs, choices = server.jobs, server.choices
+
+    @router.post("/api/jobs", status_code=202)
+    async def add_job(asked: JobAsked) -> answers.JobMade:
+        """Ask for maps; they are made when the jobs before are done."""
+        photo, offer = server.photos[asked.photo], server.nets.offer(asked.net)
+        methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
+        if len({*asked.labels}) < len(asked.labels) or len({*asked.methods}) < len(asked.methods):
+            raise InputError("name every label and every method once")
+        check_known(asked.labels, await server.facts(asked.net))
+        for method in methods:
+            cost = method.cost(len(asked.labels))
+            if cost is not None and cost.passes > MOST_PASSES:
+                raise InputError(
+                    f"{method.title()} would take {cost.passes:,} passes of the net; at most {MOST_PASSES:,} are taken here"
+                )
+        written = [choices.written(method) for method in methods]
+        command = command_line(photo.name, offer.written, asked.labels, written, fill.title(), asked.seed)
+        job = jobs.add(Job(asked, photo, methods, fill, command))
+        return answers.JobMade(job=job.id)
+
+    @router.get("/api/jobs")
+    async def all_jobs() -> answers.Jobs:
+        """All jobs that are remembered, newest first."""
+        return answers.Jobs(jobs=jobs.summaries())
+
+    @router.get("/api/jobs/{job}")
+    async def one_job(
+        job: answers.JobId, after: Annotated[int, Query(ge=0, le=2**53)] = 0
+    ) -> answers.JobAnswer:
+        """A job, and what happened after event number ``after``."""
+        return jobs.answer(jobs[job], after)
+
+    @router.delete("/api/jobs/{job}")
+    async def cancel(job: answers.JobId) -> answers.JobSummary:
+        """Cancel a job: one that waits at once, one that runs after its present step."""
+        found = jobs[job]
+        jobs.cancel(found)
+        return jobs.summary(found)
+
+    @router.get("/api/jobs/{job}/maps/{method}/{label}")
+    async def finished_map(
+        job: answers.JobId,
+        method: Annotated[int, Path(ge=0, lt=answers.MOST_METHODS)],
+        label: answers.LabelIndex,
+    ) -> answers.MapAnswer:
+        """A finished map: its order of pixels, its curves, and what it proves."""
+        found = jobs[job]
+        if (method, label) not in found.maps:
+            raise Unknown(
+                "the map is not made yet, or was not asked for"
+                if found.state not in OVER
+                else "the job has no such map"
+            )
+        return found.maps[method, label]
+
+    @router.get("/api/jobs/{job}/files/{file}", response_class=Response, responses=_FILE)
+    async def job_file(job: answers.JobId, file: Annotated[str, Path(max_length=40)]) -> Response:
+        """What can be saved: sheet.png, page.html, maps.npz, maps.safetensors, command.txt."""
+        found = jobs[job]
+        facts = await server.facts(found.asked.net)
+        content = await run_in_threadpool(saved, found, file, facts.inputs)
+        named = f"{found.photo.id[:8]}-{file}"
+        return Response(
+            content,
+            media_type=FILES[file],
+            headers={"content-disposition": f'attachment; filename="{named}"'},
+        )
+
+    @router.post("/api/paint")
+    async def paint(asked: PaintAsked) -> answers.PaintAnswer:
+        """What the net says when only the painted pixels are shown, and what the machine's proofs of that size say."""
+        photo, fill = server.photos[asked.photo], choices.fill(asked.fill)
+        job = (
+            None if asked.job is None else jobs.find(asked.job)
+        )  # the net answers also when the maps are gone
+        if job is not None and (job.asked.photo, job.asked.net) != (asked.photo, asked.net):
+            raise InputError("that job is about another photo or net")
+        return await server.ask(partial(painted, server.nets, asked, photo, fill, job))
+
+    return router

@@ -1,0 +1,137 @@
+"""Photos, their labels, and what a net believes of them."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Query, Request, Response
+from PIL import Image
+
+from proofmap.app import answers
+from proofmap.app.answers import PhotoId, SampleAsked
+from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD
+from proofmap.app.nets import check_known, hidden_by
+from proofmap.app.paint import top_labels
+from proofmap.app.photos import PIXELS, UPLOAD_BYTES
+from proofmap.app.server import Server
+from proofmap.core.errors import InputError
+from proofmap.core.version import __version__
+from proofmap.data.samples import SAMPLES
+
+_FIRST_LABELS = 4
+_PNG: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}
+}
+_PHOTO_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "image/*": {"schema": {"type": "string", "format": "binary"}},
+            "application/json": {"schema": SampleAsked.model_json_schema()},
+        },
+    }
+}
+
+
+def photos_router(server: Server) -> APIRouter:
+    """The routes about photos and labels."""
+    router = APIRouter()
+    nets, photos = server.nets, server.photos
+
+    @router.get("/api/about")
+    async def about() -> answers.About:
+        """What this server has, and what it allows."""
+        return answers.About(
+            version=__version__,
+            device=server.device,
+            nets=nets.about(),
+            methods=server.choices.methods_about,
+            fills=server.choices.fills_about(),
+            samples=[answers.Named(name=name) for name in SAMPLES if find_spec("skimage") is not None],
+            runs=server.runs is not None,
+            default=answers.Defaults(
+                net=nets.first, methods=[DEFAULT_METHOD], fill=DEFAULT_FILL, labels=_FIRST_LABELS
+            ),
+            limits=answers.Limits(
+                upload_bytes=UPLOAD_BYTES,
+                pixels=PIXELS,
+                labels=answers.MOST_LABELS,
+                methods=answers.MOST_METHODS,
+            ),
+        )
+
+    @router.post("/api/photos", openapi_extra=_PHOTO_BODY)
+    async def add_photo(
+        request: Request, name: Annotated[str, Query(max_length=300)] = ""
+    ) -> answers.PhotoAnswer:
+        """A picture's bytes as the body, of any type image/...; or JSON that names a sample."""
+        server.check_decoders()
+        body = await request.body()
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "application/json":
+            asked = SampleAsked.model_validate_json(body)
+            photo = await server.decode(partial(photos.add_sample, asked.sample))
+        elif kind.startswith("image/") or kind == "application/octet-stream":
+            photo = await server.decode(partial(photos.add, body, name))
+        else:
+            raise InputError('send a picture as image/..., or JSON {"sample": NAME}')
+        nets.warm_soon(photo, nets.first)
+        return answers.PhotoAnswer(photo=photo.id, name=photo.name, width=photo.width, height=photo.height)
+
+    @router.get("/api/photos/{photo}/view", response_class=Response, responses=_PNG)
+    async def view(photo: PhotoId, net: answers.Name) -> Response:
+        """What the net sees of a photo."""
+        found, facts = photos[photo], await server.facts(net)
+        seen = await server.seen(found, net)
+        return _png(facts.inputs.picture(seen[0]))
+
+    @router.get("/api/photos/{photo}/fill", response_class=Response, responses=_PNG)
+    async def fill_picture(
+        photo: PhotoId,
+        net: answers.Name,
+        fill: answers.Spec = DEFAULT_FILL,
+        seed: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
+    ) -> Response:
+        """What hidden pixels of a photo show; of a fill that draws, its first draw."""
+        found, chosen, facts = photos[photo], server.choices.fill(fill), await server.facts(net)
+
+        def drawn() -> Any:
+            image = nets.seen(found, net).to(nets.classifier(net).device)
+            return hidden_by(nets.fill(net, found, chosen), image, seed)[0].cpu()
+
+        return _png(facts.inputs.picture(await server.ask(drawn)))
+
+    @router.get("/api/photos/{photo}/beliefs")
+    async def beliefs(
+        photo: PhotoId,
+        net: answers.Name,
+        number: Annotated[int, Query(ge=1, le=1000)] = 10,
+        labels: Annotated[tuple[answers.LabelIndex, ...], Query(max_length=answers.MOST_LABELS)] = (),
+    ) -> answers.Beliefs:
+        """What the net believes of a photo: the most probable labels first, then ``labels`` that are not among them."""
+        found, facts = photos[photo], await server.facts(net)
+        check_known(labels, facts)
+        image = await server.seen(found, net)
+        f = await server.ask(lambda: nets.classifier(net).frozen().probabilities(image)[0].cpu())
+        told = dict.fromkeys([*top_labels(f, facts.label_set, number), *labels])
+        found_labels = [answers.Belief(label=a, name=facts.names[a], f=float(f[a])) for a in told]
+        return answers.Beliefs(labels=found_labels, total=len(facts.label_set))
+
+    @router.get("/api/labels")
+    async def labels(net: answers.Name, search: Annotated[str, Query(max_length=200)] = "") -> answers.Labels:
+        """Labels of a net by a part of their name, at most 20."""
+        facts = await server.facts(net)
+        found = nets.search(facts, search)
+        return answers.Labels(labels=[answers.Label(label=a, name=facts.names[a]) for a in found])
+
+    return router
+
+
+def _png(pixels: np.ndarray) -> Response:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return Response(file.getvalue(), media_type="image/png")

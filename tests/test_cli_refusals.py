@@ -1,0 +1,141 @@
+"""What cannot be done is refused: exit code 2, one message that says what to do, no traceback, and nothing is left behind."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.command import run
+from tests.test_cli import MODEL, NET
+
+MASKER = ("train-masker", *MODEL, "--out", "new.safetensors", "--data")
+SANITY = ("sanity", "photos", *MODEL, "--methods", "random")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A net in a file, two photos, files that are none, a run, and halves of it."""
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "net.py").write_text(NET)
+    for name in ("photos", "empty", "texts"):
+        (folder / name).mkdir()
+    for i in range(2):
+        pixels = np.random.default_rng(i).integers(0, 256, (20, 24, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / "photos" / f"photo{i}.png")
+    (folder / "texts" / "a.png").write_text("hello")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("first", "second"):
+            asked = ("evaluate", "--data", "photos", *MODEL, "--methods", "random", "--labels", "top1", "-q")
+            assert run(patch, *asked, "--no-pictures", "--out", f"runs/{name}") == 0
+    for name, lost in (("no-manifest", "manifest.json"), ("no-scores", "scores.sqlite"), ("cut", "")):
+        shutil.copytree(folder / "runs" / "first", folder / "half" / name)
+        if lost:
+            (folder / "half" / name / lost).unlink()
+    (folder / "half" / "cut" / "manifest.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (("explain", "nowhere.png", *MODEL), "nowhere.png"),
+        (("explain", "net.py", *MODEL), "cannot be read as an image"),
+        (("explain", "empty", *MODEL), "holds no images"),
+        (("explain", "photos", "--model", "no-such-net"), "no-such-net"),
+        (("explain", "photos", "--model", "net.py:missing"), "missing"),
+        (("explain", "photos", *MODEL, "--labels", "dogg"), "Did you mean 'dog'"),
+        (("explain", "photos", *MODEL, "--labels", "9"), "out of range"),
+        (("explain", "photos", *MODEL, "--method", "gradeint"), "Did you mean 'gradient'"),
+        (
+            ("explain", "photos", *MODEL, "--method", "learned-mask:step=1"),
+            "no setting 'step'. Did you mean 'steps'?",
+        ),
+        (
+            ("explain", "photos", *MODEL, "--method", "learned-mask:steps=0"),
+            "steps must be a whole number of at least 1",
+        ),
+        (("explain", "photos", *MODEL, "--method", "learned-mask:steps=many"), "steps"),
+        (
+            ("explain", "photos", *MODEL, "--method", "learned-mask:steps=1,fill=images:empty"),
+            "holds no images",
+        ),
+        (("explain", "photos", *MODEL, "--thresholds", "2,3"), "between 0 and 1"),
+        (("explain", "photos", *MODEL, "--curve", "sideways"), "sideways"),
+        (("explain", "photos", *MODEL, "--device", "abacus"), "abacus"),
+        (("explain", "photos", *MODEL, "--out", "net.py"), "is a file"),
+        (("explain", "photos", "--model", "net.py:broken", "--device", "cpu"), "NaN"),
+        (("evaluate", "--data", "photos", *MODEL, "--format", "pdf"), "--format"),
+        (("evaluate", "--data", "photos", *MODEL, "--methods", ","), "no method"),
+        (("demo", "--photos", "unicorn"), "unicorn"),
+        (("evaluate", "photos"), "is a folder, not a study file; for photos in it write --data photos"),
+        (("evaluate", "--data", "photos", *MODEL, "--threads", "0"), "0 is not in the range"),
+        (("evaluate", "--data", "photos", *MODEL, "--threads", "100000"), "not in the range"),
+        (("evaluate", "--data", "photos", *MODEL, "--batch-size", "0"), "0 is not in the range"),
+        (("evaluate", "--data", "photos", *MODEL, "--number", "0"), "0 is not in the range"),
+        (("evaluate", "--data", "photos", *MODEL, "--out", "x" * 300), "a name of 300 bytes"),
+        (
+            ("evaluate", "--data", "photos", *MODEL, "--fit", "stretch"),
+            "fit must be one of crop, pad, squash",
+        ),
+        (("explain", "photos", *MODEL, "--fit", "stretch"), "--fit must be crop, pad, squash"),
+        (("evaluate", "--data", "photos", *MODEL, "--labels", "unicorn"), "no label is named 'unicorn'"),
+        (("runs", "nowhere"), "there is no folder nowhere to look for runs in"),
+        (
+            ("seeds", "runs/firts"),
+            "no run directory runs/firts. Near it: runs/first, runs/second; proofmap eval",
+        ),
+        (
+            ("reliability", "runs"),
+            "has no manifest.json. Near it: runs/first, runs/second; proofmap evaluate",
+        ),
+        (("frontier", "empty"), "no manifest.json. proofmap evaluate --data PHOTOS --out RUN makes one"),
+        (("verify", "net.py"), "there is no run directory net.py"),
+        (("bounds", "r" * 300), "there is no run directory rrr"),
+        (("compare", "runs/first", "runs/third"), "there is no run directory runs/third"),
+        (("seeds", "runs/first", "runs/second"), "the same seed; they have 0, 0. Judge again with another"),
+        (("frontier", "half/no-manifest"), "proofmap verify half/no-manifest --repair"),
+        (("report", "half/no-scores"), "The command that made the run computes it again"),
+        (("reliability", "half/cut"), "is damaged: it has no 'schema'"),
+        (("frontier", "runs/first", "--metrics", ","), "--metrics names nothing"),
+        (("targets", "decison"), "Did you mean 'decision'?"),
+        (("targets", ""), "no target is named ''"),
+        (("axioms", "grad-cm"), "Did you mean 'grad-cam'"),
+        (("sanity", "texts", *MODEL), "it is damaged, or no picture of a kind that is read (.bmp"),
+        ((*SANITY, "--relabelled-weights", "w.pth"), "name it with --relabelled"),
+        ((*SANITY, "--noise", "inf"), "noise a number above 0"),
+        ((*SANITY, "--orders", "upwards"), "--orders must be of cascading"),
+        (("sanity", "photos", "--model", "nosuch"), "Nets of hubs are written torchvision:NAME, timm:NAME"),
+        ((*MASKER, "texts"), "no image of texts could be read: "),
+        ((*MASKER, "photos", "--learning-rate", "inf"), "learning_rate must be a number above 0, not inf"),
+        ((*MASKER, "photos", "--layers", ","), "--layers names nothing"),
+        (("reproduce", "desc"), "no recipe is named 'desc'. Did you mean 'desk'?"),
+        (
+            ("reproduce", "cifar10-tv", "--data", "empty"),
+            "Another folder in place of empty is named with --data",
+        ),
+        (("reproduce", "desk", "--out", "net.py"), "net.py is a file, not a folder"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    world: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    told: str,
+) -> None:
+    monkeypatch.chdir(world)
+    before = _files(world)
+    assert run(monkeypatch, *arguments) == 2
+    printed = capsys.readouterr()
+    assert told in " ".join(printed.err.replace("\u2502", " ").split())
+    assert "Traceback" not in printed.err and not printed.out and "note:" not in printed.err
+    assert _files(world) == before
+
+
+def _files(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in folder.rglob("*") if "__pycache__" not in path.parts}
