@@ -469,6 +469,37 @@ class KilledAfter:
         pass
 
 
+class Notes(KilledAfter):
+    """Progress that keeps its notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def advance(self, passes: int, note: str = "") -> None:
+        self.notes += [note] if note else []
+
+
+def test_progress_tells_the_mean_of_ten_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter(float(k) for k in range(20))
+    learn = Training._learn
+
+    def counted(made: Training) -> Tensor:
+        learn(made)
+        return torch.tensor(next(losses))
+
+    monkeypatch.setattr(Training, "_learn", counted)
+    notes, options = Notes(), {"steps": 20, "batch": 2, "width": 4}
+    train_masker(
+        "phang-fix",
+        conv_classifier(),
+        pixels(6, 8),
+        out=tmp_path / "m.safetensors",
+        progress=notes,
+        **options,
+    )
+    assert notes.notes == ["step 10, loss 4.500", "step 20, loss 14.500"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_run_goes_on_to_the_same_numbers(kind: str, tmp_path: Path) -> None:
     f, x = conv_classifier(), pixels(6, 8)
