@@ -67,8 +67,8 @@ def hesitant(f: pm.Classifier, images: torch.Tensor, number: int) -> torch.Tenso
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", required=True, help="the folder cifar-10-batches-py")
-    parser.add_argument("--weights", required=True)
-    parser.add_argument("--model", default="cifar10-resnet20")
+    parser.add_argument("--weights", default=None)
+    parser.add_argument("--model", default="cifar10-resnet20", help="or FILE.py:FUNCTION, a net of yours")
     parser.add_argument("--train", default="belief:60x4", help="KIND:STEPSxBATCH, separated by commas")
     parser.add_argument("--rate", type=float, default=None, help="the learning rate; each kind's own")
     parser.add_argument("--width", type=int, default=None, help="channels of the maskers; each kind's own")
