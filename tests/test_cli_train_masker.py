@@ -76,8 +76,8 @@ def test_a_masker_is_trained_and_used(
     printed = capsys.readouterr()
     assert printed.out == "maskers/m.safetensors\n"
     assert (
-        "training dabkowski: 2/12 passes" in printed.err
-    )  # three steps with one pass, one with three, of 2 images
+        "training dabkowski: 2/20 passes" in printed.err
+    )  # one step with one pass, three with three, of 2 images
     assert "1 image of 5 could not be read and is left out" in printed.err
     header = Header.parse(read_header(Path("maskers/m.safetensors")))
     assert (header.data, header.images, header.recipe.steps) == ("photos", 4, 4)

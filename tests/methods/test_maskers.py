@@ -17,7 +17,7 @@ from proofmap import InputError
 from proofmap.classifier import Classifier
 from proofmap.core.inputs import Rows
 from proofmap.methods import make_method, train_masker
-from proofmap.methods.maskers.belief import BeliefObjective, standardised_cams
+from proofmap.methods.maskers.belief import BeliefObjective, standardised_cams, with_rivals
 from proofmap.methods.maskers.features import find_scales, read_features
 from proofmap.methods.maskers.file import Header, net_digest, read_header
 from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
@@ -128,13 +128,13 @@ def test_the_real_time_net_gates_the_top_features_by_the_label() -> None:
     assert bool(((masks >= 0) & (masks <= 1)).all())
     for i, j in ((0, 1), (1, 2)):
         code = net.selector.weight[labels[i, j]]
-        gated = features[0][i].clone()
+        gated = net.norms[0](features[0])[i].clone()
         for y in range(3):
             for x in range(3):
                 gated[:, y, x] *= torch.sigmoid((gated[:, y, x] * code).sum() - 0.5)
         flow = gated[None]
         for step, beside in zip(net.up, features[1:], strict=True):
-            flow = step(flow, beside[i : i + 1])
+            flow = step(flow, beside[i : i + 1])  # fresh statistics: mean 0, deviation 1
         a, b = net.saliency(flow)[0].abs()
         torch.testing.assert_close(masks[i, j], a / (a + b))
 
@@ -157,19 +157,43 @@ def test_the_phang_net_mixes_two_scales() -> None:
     torch.testing.assert_close(net(features), net.mask(torch.cat(wide, dim=1)).sigmoid())
 
 
-def test_an_untrained_belief_net_gives_grad_cam() -> None:
+def test_an_untrained_belief_net_gives_grad_cam_of_what_the_net_believes() -> None:
+    """2 C_a for the likeliest label; for others what speaks for the likeliest one comes in, and then leaves the label's own out."""
     f, x = conv_classifier(), pixels(2, 8)
     net = BeliefNet([12, 6], width=4).eval()
     features, logits = read_features(f, x, find_scales(f, most=4))
-    labels = f.top(x, 3)
-    cams = standardised_cams(make_method("grad-cam").prepare(f), x, labels, (8, 8))
-    maps = net(net.field(features), cams, f.log_f(logits).gather(1, labels))
-    torch.testing.assert_close(maps, 2 * cams)
+    labels, cam = f.top(x, 4), make_method("grad-cam").prepare(f)
+    cams = standardised_cams(cam, x, labels, (8, 8))
+    assert cams[:, :3].std(dim=(2, 3)).allclose(torch.ones(2, 3), atol=1e-3)
+    told = with_rivals(cam, x, labels, f.log_f(logits), (8, 8))
+    maps = net(net.field(features), *told)
+    torch.testing.assert_close(maps[:, 0], 2 * cams[:, 0])
     plain = make_method("grad-cam")(f, x, labels)
-    both = torch.stack([maps.flatten(), plain.flatten()]).view(2, 6, -1)
-    for low, high in both.unbind(dim=1):
-        assert torch.corrcoef(torch.stack([low, high]))[0, 1] > 0.99
-    assert cams.std(dim=(2, 3)).allclose(torch.ones(2, 3), atol=1e-3)
+    for i in range(2):
+        assert torch.corrcoef(torch.stack([maps[i, 0].flatten(), plain[i, 0].flatten()]))[0, 1] > 0.99
+        said = f.log_f(logits)[i].exp()
+        for j in range(1, 4):
+            t = math.sqrt(float(said[labels[i, j]] / said[labels[i, 0]]))
+            mixed = (2 * t - 1) * cams[i, j] + (1 - t) * cams[i, 0]
+            torch.testing.assert_close(maps[i, j], 2 * (mixed - mixed.mean()) / mixed.std().clamp_min(0.1))
+
+
+def test_the_rival_of_a_label_is_the_likeliest_other_one() -> None:
+    f, x = conv_classifier(), pixels(1, 8)
+    cam = make_method("grad-cam").prepare(f)
+    log_f = torch.tensor([[0.1, 0.6, 0.0, 0.3]]).log()
+    labels = torch.tensor([[0, 1, 2, 3, 1]])
+    cams, told = with_rivals(cam, x, labels, log_f, (8, 8))
+    rivals = torch.tensor([[1, 3, 1, 1, 3]])
+    torch.testing.assert_close(cams[:, :, 0], standardised_cams(cam, x, labels, (8, 8)))
+    torch.testing.assert_close(cams[:, :, 1], standardised_cams(cam, x, rivals, (8, 8)))
+    assert torch.equal(told, torch.stack([log_f[:, labels[0]], log_f[:, rivals[0]]], dim=2))
+    alone, _ = with_rivals(cam, x, torch.tensor([[0]]), log_f[:, :1], (8, 8))
+    assert torch.equal(alone[:, :, 0], alone[:, :, 1])
+
+
+def told_at_random() -> tuple[Tensor, Tensor]:
+    return torch.randn(2, 3, 2, 4, 4), -torch.rand(2, 3, 2)
 
 
 def test_a_belief_net_serves_labels_in_any_order() -> None:
@@ -178,9 +202,42 @@ def test_a_belief_net_serves_labels_in_any_order() -> None:
     for weight in net.parameters():
         nn.init.normal_(weight, std=0.3)
     field = net.field([torch.rand(2, 5, 2, 2), torch.rand(2, 4, 4, 4)])
-    cams, log_f = torch.randn(2, 3, 4, 4), -torch.rand(2, 3)
+    cams, log_f = told_at_random()
     order = [2, 0, 1]
     torch.testing.assert_close(net(field, cams, log_f)[:, order], net(field, cams[:, order], log_f[:, order]))
+
+
+def test_the_size_of_a_belief_net_s_maps_cannot_run_away() -> None:
+    """Games ask for the order of places; a masker whose maps grew had ever fewer places to learn from."""
+    torch.manual_seed(0)
+    net = BeliefNet([5, 4], width=3).eval()
+    field = net.field([torch.rand(2, 5, 2, 2), torch.rand(2, 4, 4, 4)])
+    told = told_at_random()
+    for size in (0.3, 3.0, 30.0):
+        nn.init.normal_(net.head[-1].weight, std=size)
+        maps = net(field, *told)
+        torch.testing.assert_close(maps.std(dim=(2, 3)), torch.full((2, 3), 2.0))
+        torch.testing.assert_close(maps.mean(dim=(2, 3)), torch.zeros(2, 3), atol=1e-5, rtol=0)
+    nothing = torch.zeros(2, 3, 2, 4, 4, requires_grad=True)
+    nn.init.zeros_(net.head[-1].weight)
+    flat = net(field, nothing, told[1])
+    flat.square().sum().backward()
+    assert torch.equal(flat, torch.zeros_like(flat)) and bool(nothing.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("larger", [8.0, 0.1])
+def test_the_real_time_net_does_not_care_how_large_features_are(larger: float) -> None:
+    """As they are, fine features that are eight times larger drowned the label: one empty mask for all labels."""
+    features = [torch.rand(2, 5, 3, 3), torch.rand(2, 4, 6, 6), torch.rand(2, 3, 11, 11)]
+    labels = torch.tensor([[0, 6, 3], [2, 2, 5]])
+    masks, evidence = [], []
+    for factor in (1.0, larger):
+        torch.manual_seed(0)
+        net = RealTimeNet([5, 4, 3], labels=7, width=2).train()
+        masks.append(net([factor * x for x in features], labels))
+        evidence.append(net.evidence(factor * features[0], labels))
+    torch.testing.assert_close(*masks, rtol=0.02, atol=0.02)
+    torch.testing.assert_close(*evidence, rtol=0.02, atol=0.02)
 
 
 # ---- losses -----------------------------------------------------------------------------------------------------
@@ -251,9 +308,12 @@ def test_the_selector_learns_which_labels_are_there() -> None:
     objective, batch = made.objective, batch_of(made)
     assert isinstance(objective, RealTimeObjective)
     asked = objective.asked(batch, 0.5)
+    plain = batch.features[0]
+    spread = plain.std(dim=(0, 2, 3), unbiased=False, keepdim=True)
+    tops = (plain - plain.mean(dim=(0, 2, 3), keepdim=True)) / spread.clamp_min(1e-6)
     expected = 0.0
     for i in range(4):
-        code, top = objective.net.selector.weight[asked[i]].detach(), batch.features[0][i]
+        code, top = objective.net.selector.weight[asked[i]].detach(), tops[i]
         evidence = float((top * code[:, None, None]).sum() / top[0].numel())
         sign = 1 if asked[i] == batch.labels[i] else -1
         expected += math.log1p(math.exp(-sign * evidence)) / 4
@@ -345,6 +405,9 @@ def test_training_makes_areas_fit_beliefs_better() -> None:
     f = Classifier(net, size=8, mean=MEAN, std=STD)
     x = F.interpolate(pixels(8, 2), size=8, mode="bilinear")
     made = Training(recipe("belief", steps=60, batch=4, learning_rate=0.01, width=8), f, x, None, "pixels")
+    torch.manual_seed(0)
+    assert isinstance(made.objective, BeliefObjective)
+    nn.init.normal_(made.objective.net.head[-1].weight, std=3.0)  # maps at random, which prove what they like
 
     def error() -> float:
         """The mean |log A - log f| of labels in images that training does not see."""
@@ -359,9 +422,9 @@ def test_training_makes_areas_fit_beliefs_better() -> None:
         return float(torch.stack(errors).mean())
 
     before = error()
-    for _ in range(15):
+    for _ in range(30):
         made._learn()
-    assert error() < 0.85 * before
+    assert error() < 0.8 * before
 
 
 def test_optimisers_are_those_of_torch() -> None:
@@ -404,6 +467,37 @@ class KilledAfter:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+class Notes(KilledAfter):
+    """Progress that keeps its notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def advance(self, passes: int, note: str = "") -> None:
+        self.notes += [note] if note else []
+
+
+def test_progress_tells_the_mean_of_ten_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter(float(k) for k in range(20))
+    learn = Training._learn
+
+    def counted(made: Training) -> Tensor:
+        learn(made)
+        return torch.tensor(next(losses))
+
+    monkeypatch.setattr(Training, "_learn", counted)
+    notes, options = Notes(), {"steps": 20, "batch": 2, "width": 4}
+    train_masker(
+        "phang-fix",
+        conv_classifier(),
+        pixels(6, 8),
+        out=tmp_path / "m.safetensors",
+        progress=notes,
+        **options,
+    )
+    assert notes.notes == ["step 10, loss 4.500", "step 20, loss 14.500"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -516,7 +610,7 @@ def maskers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_a_file_says_what_its_masker_was_trained_on(maskers: dict[str, Path]) -> None:
     header = Header.parse(read_header(maskers["belief"]))
-    assert header.recipe == recipe("belief", steps=2, learning_rate=5e-3)
+    assert header.recipe == recipe("belief", steps=2, learning_rate=2e-3)
     assert (header.model, header.data, header.images, header.label_set) == ("Sequential", "pixels", 6, "all")
     assert header.net == net_digest(conv_classifier())
     assert [(s.layer, s.channels, s.size) for s in header.scales] == [("3", 12, (4, 4)), ("1", 6, (8, 8))]

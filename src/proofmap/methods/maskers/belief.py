@@ -13,7 +13,7 @@ gradient that a map gets is brought to one size, times min(1, e / .5): as it is,
 near zero, and labels that it does not believe would rule. Those with f >= .01, which are few, count as much as all others together. Half
 of the images have one half replaced by that of another, so that the net is in two minds and labels are in different places.
 
-Adam at 5e-3, falling to zero as a half cosine; gradients cut at 1.
+Adam at 2e-3, falling to zero as a half cosine; gradients cut at 1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from proofmap.core.progress import Silent
 from proofmap.fills import Blur, Gray
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.maskers.features import Scale
-from proofmap.methods.maskers.nets import BeliefNet, resized
+from proofmap.methods.maskers.nets import BeliefNet, resized, standardised
 from proofmap.methods.maskers.objective import Batch, Objective, Recipe
 from proofmap.methods.masks.belief_terms import (
     BELIEVED,
@@ -54,7 +54,7 @@ class BeliefObjective(Objective):
     kind = "belief"
     width: ClassVar[int] = 32
     batch: ClassVar[int] = 16
-    rate: ClassVar[float] = 5e-3
+    rate: ClassVar[float] = 2e-3
     weight_decay: ClassVar[float] = 0.0
     clip: ClassVar[float] = 1.0
     net: BeliefNet
@@ -92,11 +92,10 @@ class BeliefObjective(Objective):
 
     def loss(self, batch: Batch) -> Tensor:
         labels = self.labels(batch)
-        log_f = batch.log_f.gather(1, labels)
-        cams = standardised_cams(self.cam, batch.images, labels, self.scales[-1].size)
+        cams, log_f = with_rivals(self.cam, batch.images, labels, batch.log_f, self.scales[-1].size)
         low = self.net(self.net.field(batch.features), cams, log_f)
         maps = resized(low, self.inputs.positions).flatten(0, 1)
-        return (maps * self.pull(batch, maps.detach(), labels, log_f.flatten().exp())).mean()
+        return (maps * self.pull(batch, maps.detach(), labels, log_f[..., 0].flatten().exp())).mean()
 
     def pull(self, batch: Batch, maps: Tensor, labels: Tensor, f: Tensor) -> Tensor:
         """Where each map ``(P, H, W)`` is to go from: the gradient of its own loss, brought to a size that its error says."""
@@ -151,10 +150,26 @@ def balance(f: Tensor) -> Tensor:
     return torch.where(believed, 0.5 / share, 0.5 / (1 - share))
 
 
+def with_rivals(
+    cam: ReadyMethod, images: Tensor, labels: Tensor, log_f: Tensor, size: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """What a belief net is told of labels ``(N, L)``: maps ``(N, L, 2, *size)`` and log f ``(N, L, 2)``, each of the label and its rival.
+
+    The rival is the likeliest other label, by log f ``(N, A)`` of all; of a single label, itself.
+    """
+    likeliest = log_f.topk(min(2, log_f.shape[1]), dim=1).indices
+    first, second = likeliest[:, :1], likeliest[:, -1:]
+    is_first = labels == first
+    maps = standardised_cams(cam, images, torch.cat([labels, first, second], dim=1), size)
+    own, most, next_most = maps.split([labels.shape[1], 1, 1], dim=1)
+    rivals = torch.where(is_first[..., None, None], next_most, most)
+    told = torch.stack([labels, torch.where(is_first, second, first)], dim=2)
+    return torch.stack([own, rivals], dim=2), log_f.gather(1, told.flatten(1)).view(told.shape)
+
+
 def standardised_cams(cam: ReadyMethod, images: Tensor, labels: Tensor, size: Sequence[int]) -> Tensor:
     """Grad-CAM maps ``(N, L, *size)`` with mean 0 and deviation 1; zero where a map has one value only."""
     maps = cam.compute(images, labels, seed=0, progress=Silent())
     sides = zip(size, images.shape[2:], strict=True)
     low = shrunk(maps.float(), [upsampling(few, many, device=maps.device) for few, many in sides])
-    low = low - low.mean(dim=(2, 3), keepdim=True)
-    return low / low.std(dim=(2, 3), keepdim=True).clamp_min(1e-6)
+    return standardised(low)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from proofmap.methods.masks.terms import enlarged, upsampling
 
-_START = 2.0
-"""Standard deviation of the map that a belief masker starts from."""
+_SPREAD = 2.0
+"""Standard deviation of the maps of a belief masker, as of those that belief masks start from."""
 
 
 class RealTimeNet(nn.Module):
@@ -20,6 +20,8 @@ class RealTimeNet(nn.Module):
 
         evidence e_a(p) = <T(p), selector_a>,      T'_a(p) = T(p) sigmoid(e_a(p) - confidence)
 
+    All features of the net come in with mean 0 and deviation 1 in each channel (running statistics), T too: the fine
+    ones of EfficientNet-Lite0 have a deviation of 7 to 9, and would drown the label.
     Each step up (at most three) makes the map twice as large (3x3 convolution, batch-norm, ReLU, pixel shuffle), puts the
     net's features of that scale beside it and mixes both by a bottleneck; widths are 4, 2 and 1 times ``width``. The last
     map has two channels a and b, and the mask is |a| / (|a| + |b|).
@@ -29,6 +31,7 @@ class RealTimeNet(nn.Module):
         super().__init__()
         steps = len(channels) - 1
         widths = [channels[0], *(width * 2 ** (steps - 1 - k) for k in range(steps))]
+        self.norms = nn.ModuleList(nn.BatchNorm2d(count, affine=False) for count in channels)
         self.selector = nn.Embedding(labels, channels[0])
         nn.init.normal_(self.selector.weight, std=channels[0] ** -0.5)
         self.up = nn.ModuleList(
@@ -38,15 +41,19 @@ class RealTimeNet(nn.Module):
         self.saliency = nn.Conv2d(widths[-1], 2, 1)
 
     def evidence(self, top: Tensor, labels: Tensor) -> Tensor:
-        """``(N, L, h, w)`` from the top features ``(N, C, h, w)`` for labels ``(N, L)``."""
+        """``(N, L, h, w)`` from the net's top features ``(N, C, h, w)`` for labels ``(N, L)``."""
+        return self._evidence(self.norms[0](top), labels)
+
+    def _evidence(self, top: Tensor, labels: Tensor) -> Tensor:
         return torch.einsum("nchw,nlc->nlhw", top, self.selector(labels))
 
     def forward(self, features: Sequence[Tensor], labels: Tensor, confidence: float = 0.0) -> Tensor:
         """Masks ``(N, L, h, w)`` at the finest scale."""
-        top, many = features[0], labels.shape[1]
-        gate = (self.evidence(top, labels) - confidence).sigmoid()
+        top, *finer = (norm(x) for norm, x in zip(self.norms, features, strict=True))
+        many = labels.shape[1]
+        gate = (self._evidence(top, labels) - confidence).sigmoid()
         x = (top[:, None] * gate[:, :, None]).flatten(0, 1)
-        for step, beside in zip(self.up, features[1:], strict=True):
+        for step, beside in zip(self.up, finer, strict=True):
             x = step(x, beside.repeat_interleave(many, dim=0))
         a, b = self.saliency(x).abs().unbind(dim=1)
         masks: Tensor = a / (a + b).clamp_min(1e-8)
@@ -97,14 +104,17 @@ class PhangNet(nn.Module):
 class BeliefNet(nn.Module):
     """A masker of ours: from Grad-CAM maps of any labels to maps whose proofs are as strong as the net's belief.
 
-    A field E of features at the finest scale, the same for all labels, is made from coarse to fine. A label says itself by
-    its Grad-CAM map C_a, with mean 0 and deviation 1, and by f_a = f(x, a); no weight belongs to a label, so one that
-    was never trained on is served as well:
+    A field E of features at the finest scale, the same for all labels, is made from coarse to fine. A label a says itself by
+    its Grad-CAM map C_a, with mean 0 and deviation 1, and by f_a = f(x, a), and so does its rival r, the likeliest other label; no
+    weight belongs to a label, so one that was never trained on is served as well:
 
-        code_a = MLP(sum_p softmax(C_a)(p) E(p), log f_a, f_a) = (scale, shift, gain),
-        map_a  = 2 (1 + gain) C_a + convolutions of (E (1 + scale) + shift, C_a).
+        code_a = MLP(E seen through C_a and C_r, log f_a, f_a, log f_r, f_r) = (scale, shift, gain, gain_r),
+        map_a  = (2t - 1 + gain) C_a + (1 - t + gain_r) C_r + convolutions of (E (1 + scale) + shift, C_a, C_r),
 
-    Untrained it is 2 C_a, where belief masks start.
+    brought to mean 0 and deviation 2, with t = min(1, sqrt(f_a / f_r)), and E seen through C the sum over places p of softmax(C)(p) E(p). Untrained it is 2 C_a, where belief
+    masks start, for the likeliest label, and C_r - C_a for one that is not believed at all: what speaks for the rival and not for
+    the label comes first, so that nothing is proved. Games ask for the order of a map's places alone. Its size is fixed because nothing
+    else holds it: it grew to thousands, which left the step of the soft mask no place to learn from.
     """
 
     def __init__(self, channels: Sequence[int], width: int = 32) -> None:
@@ -112,10 +122,10 @@ class BeliefNet(nn.Module):
         self.lateral = nn.ModuleList(nn.Sequential(*_unit(count, width, 1)) for count in channels)
         self.merge = nn.ModuleList(nn.Sequential(*_unit(width, width, 3)) for _ in channels)
         self.code = nn.Sequential(
-            nn.Linear(width + 2, 2 * width), nn.ReLU(), nn.Linear(2 * width, 2 * width + 1)
+            nn.Linear(2 * width + 4, 2 * width), nn.ReLU(), nn.Linear(2 * width, 2 * width + 2)
         )
         self.head = nn.Sequential(
-            nn.Conv2d(width + 1, width, 3, padding=1),
+            nn.Conv2d(width + 2, width, 3, padding=1),
             nn.ReLU(),
             nn.Conv2d(width, width, 3, padding=1),
             nn.ReLU(),
@@ -134,16 +144,29 @@ class BeliefNet(nn.Module):
         return x
 
     def forward(self, field: Tensor, cams: Tensor, log_f: Tensor) -> Tensor:
-        """Maps ``(N, L, h, w)`` from the field, standardised Grad-CAM maps ``(N, L, h, w)`` and log f ``(N, L)``."""
+        """Maps ``(N, L, h, w)`` from the field, standardised Grad-CAM maps ``(N, L, 2, h, w)`` of labels and of their
+        rivals, and log f ``(N, L, 2)`` of both."""
         log_f = log_f.clamp_min(-10.0)
-        seen = torch.einsum("nlp,ndp->nld", cams.flatten(2).softmax(dim=2), field.flatten(2))
-        code = self.code(torch.cat([seen, log_f[..., None] / 5, log_f[..., None].exp()], dim=2))
+        seen = torch.einsum("nlsp,ndp->nlsd", cams.flatten(3).softmax(dim=3), field.flatten(2))
+        code = self.code(torch.cat([seen.flatten(2), log_f / 5, log_f.exp()], dim=2))
         width = field.shape[1]
-        scale, shift, gain = code[..., None, None].split([width, width, 1], dim=2)
-        x = torch.cat([field[:, None] * (1 + scale) + shift, cams[:, :, None]], dim=2)
+        scale, shift, gains = code[..., None, None].split([width, width, 2], dim=2)
+        x = torch.cat([field[:, None] * (1 + scale) + shift, cams], dim=2)
         moved: Tensor = self.head(x.flatten(0, 1)).unflatten(0, cams.shape[:2])[:, :, 0]
-        started: Tensor = _START * (1 + gain[:, :, 0]) * cams
-        return started + moved
+        t = (0.5 * (log_f[..., :1] - log_f[..., 1:])).exp().clamp_max(1.0)[..., None, None]
+        started: Tensor = ((torch.cat([2 * t - 1, 1 - t], dim=2) + gains) * cams).sum(dim=2)
+        return _SPREAD * standardised(started + moved, least=0.1)
+
+
+def standardised(maps: Tensor, least: float = 1e-6) -> Tensor:
+    """Maps ``(..., h, w)`` with mean 0 and deviation 1 each, less for those that had less than ``least``; flat ones are zero.
+
+    >>> standardised(torch.tensor([[1.0, 3.0], [1.0, 3.0]]))
+    tensor([[-0.8660,  0.8660],
+            [-0.8660,  0.8660]])
+    """
+    maps = maps - maps.mean(dim=(-2, -1), keepdim=True)
+    return maps / maps.std(dim=(-2, -1), keepdim=True).clamp_min(least)
 
 
 def resized(maps: Tensor, size: Sequence[int]) -> Tensor:

@@ -12,7 +12,8 @@ that its mask is empty. That is the released code; the paper's text has log-prob
 The preserved image is m x + (1 - m) b, the destroyed one has m and 1 - m exchanged. In units where pixels lie in [-1, 1], x
 carries noise N(0, .03); b is a colour U(-.33, .33) with noise N(0, .11) or, half of the time, x blurred by a Gaussian of sigma 11 in a
 window of 55. Source: 8,500 steps of 128 images, Adam at 1e-3 (a tenth every 4,000), weight decay 1e-4; then 3,000 of 64. Here
-both phases have the same batch and share ``steps`` in that proportion. Wrong labels are drawn from those in the data.
+both phases have the same batch, and the first has a quarter of ``steps``: in the source's three quarters a short training ends before there
+are masks, and the selector of the few labels of small data is ready long before. Wrong labels are drawn from those in the data.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from proofmap.methods.maskers.nets import RealTimeNet, resized
 from proofmap.methods.maskers.objective import Batch, Objective, Recipe
 from proofmap.methods.maskers.terms import area, hinge, smoothness
 
-_SELECTOR_SHARE, _DECAY = 8500 / 11500, 4000 / 8500
+_SELECTOR_SHARE, _DECAY = 0.25, 4000 / 8500
 _WRONG_FIRST, _WRONG_THEN = 0.5, 0.3
 _AREA, _POWER, _SMOOTH, _PRESERVER = 8.0, 0.3, 0.005, 0.3
 
@@ -43,7 +44,7 @@ class RealTimeObjective(Objective):
     def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:
         super().__init__(recipe, classifier, present)
         self.blur = Blur(sigma=11.0, kernel=55).prepare(classifier)
-        self.selector_steps = round(_SELECTOR_SHARE * recipe.steps)
+        self.selector_steps = max(1, round(_SELECTOR_SHARE * recipe.steps))
 
     @classmethod
     def build(cls, scales: tuple[Scale, ...], classifier: Classifier, width: int) -> RealTimeNet:

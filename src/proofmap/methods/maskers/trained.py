@@ -16,7 +16,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.progress import Progress
 from proofmap.methods.cams import GradCAM
-from proofmap.methods.maskers.belief import standardised_cams
+from proofmap.methods.maskers.belief import with_rivals
 from proofmap.methods.maskers.features import Scale, read_features
 from proofmap.methods.maskers.file import (
     PACKAGED,
@@ -147,6 +147,7 @@ class RealTimeSaliency(TrainedMasker):
     """
 
     name: ClassVar[str] = "real-time-saliency"
+    revision: ClassVar[int] = 2
     description: ClassVar[str] = "masks of a trained U-Net that is told the label"
     reference: ClassVar[str] = "Dabkowski and Gal 2017"
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
@@ -193,10 +194,11 @@ class PhangMasker(TrainedMasker):
 class BeliefMasker(TrainedMasker):
     """A masker of ours, trained until the insertion game's area equals f: belief masks in two passes for all labels.
 
-    See :class:`~proofmap.methods.maskers.nets.BeliefNet`: it moves the Grad-CAM map of each label.
+    See :class:`~proofmap.methods.maskers.nets.BeliefNet`: it moves the Grad-CAM maps of each label and of its rival.
     """
 
     name: ClassVar[str] = "belief-masker"
+    revision: ClassVar[int] = 2
     description: ClassVar[str] = "a net trained to make maps whose proofs are as strong as the net's belief"
     needs: ClassVar[frozenset[Need]] = frozenset({"masker", "gradients", "layer"})
 
@@ -214,8 +216,8 @@ class BeliefMasker(TrainedMasker):
         assert isinstance(ready, ReadyBeliefMasker) and isinstance(ready.net, BeliefNet)
         net, classifier = ready.net, ready.classifier
         features, logits = read_features(classifier, images, ready.scales)
-        log_f, field = classifier.log_f(logits).gather(1, labels), net.field(features)
-        cams = standardised_cams(ready.cam, images, labels, ready.scales[-1].size)
+        field, every = net.field(features), classifier.log_f(logits)
+        cams, log_f = with_rivals(ready.cam, images, labels, every, ready.scales[-1].size)
         several = zip(cams.split(_LABELS, dim=1), log_f.split(_LABELS, dim=1), strict=True)
         return resized(torch.cat([net(field, cam, log) for cam, log in several], dim=1), images.shape[2:])
 

@@ -38,6 +38,7 @@ KINDS: dict[str, type[Objective]] = {
 _LOST = 0.1
 """The share of steps that may be lost to overflows of half precision."""
 _TELL = 10
+"""Steps between notes, and over which what they tell is the mean."""
 _LEAST_AREA = 0.5
 
 
@@ -184,12 +185,15 @@ class Training:
             self._resume(checkpoint)
         left = sum(objective.passes(step) for step in range(self.step, recipe.steps)) * recipe.batch
         objective.net.train()
+        seen: list[Tensor] = []
         with progress.task(f"training {recipe.kind}", left) as task, steady_kernels(tf32=True):
             while self.step < recipe.steps:
                 passes = objective.passes(self.step) * recipe.batch
                 loss = self._learn()
                 name, value = objective.told or ("loss", loss)
-                note = f"step {self.step}, {name} {value.item():.3f}" if self.step % _TELL == 0 else ""
+                seen, note = [*seen, value][-_TELL:], ""
+                if self.step % _TELL == 0:
+                    note = f"step {self.step}, {name} {torch.stack(seen).mean().item():.3f}"
                 if self.step % every == 0 and self.step < recipe.steps:
                     self._save(checkpoint)
                 task.advance(passes, note)
