@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import sys
 from collections.abc import Callable
@@ -258,24 +257,6 @@ def test_images_are_judged_alike_alone_and_together(
 
 
 # ---- ties --------------------------------------------------------------------------------------------------
-
-
-def test_maps_of_all_images_are_ranked_together_as_far_as_memory_allows(
-    f: Classifier, images: Tensor, maps: Tensor, labels: Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ranked: list[int] = []
-    order = InsertionGame.order
-    monkeypatch.setattr(
-        InsertionGame,
-        "order",
-        lambda self, maps, keys: (ranked.append(len(maps)), order(self, maps, keys))[1],
-    )
-    together = insertion(f, images, maps, labels, ties="random")
-    assert ranked == [N * LABELS]
-    monkeypatch.setattr(importlib.import_module("proofmap.metrics.curves"), "_AT_ONCE", 5 * POSITIONS)
-    apart = insertion(f, images, maps, labels, ties="random")
-    assert ranked[1:] == [5, 5, 2]
-    assert torch.equal(together.probabilities, apart.probabilities)
 
 
 def test_ties_are_decided_by_index_or_from_the_centre(f: Classifier, images: Tensor) -> None:
