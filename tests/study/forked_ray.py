@@ -91,7 +91,6 @@ class ForkedRay:
 
     cloudpickle: Any
     cores: int = 2
-    actors: list[Actor] = field(default_factory=list)
     exceptions: Any = field(default_factory=lambda: SimpleNamespace(RayError=ActorDied))
 
     def is_initialized(self) -> bool:
@@ -104,11 +103,7 @@ class ForkedRay:
         return value
 
     def remote(self, **_: Any) -> Callable[[Callable[[], Any]], Any]:
-        def new(kind: Callable[[], Any]) -> Actor:
-            self.actors.append(Actor(kind))
-            return self.actors[-1]
-
-        return lambda kind: SimpleNamespace(remote=lambda: new(kind))
+        return lambda kind: SimpleNamespace(remote=lambda: Actor(kind))
 
     def wait(
         self, answers: list[Answer], *, num_returns: int, timeout: float | None = None

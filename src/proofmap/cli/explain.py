@@ -92,10 +92,9 @@ def explain(
     )
     if fit is not None:
         classifier = classifier.fitting(check_fit(fit))
-    if label_set is not None:
-        classifier = classifier.restricted(
-            names_after("--label-set", label_set) or (), renormalise=renormalise
-        )
+    among = names_after("--label-set", label_set)
+    if among is not None:
+        classifier = classifier.restricted(among, renormalise=renormalise)
     _check_methods(classifier, chosen)
     (block,) = load_blocks(photos, classifier, block_size=len(photos))
     if not block.indices:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from proofmap.cli.options import Format, RunFolder, check_format, names_after, print_as, print_notes
+from proofmap.cli.options import Format, RunFolder, check_format, names_after, print_as
+from proofmap.cli.runs import opened_runs
 from proofmap.results.reliability import reliability as reliability_of
-from proofmap.study import Run
 
 
 def reliability(
@@ -19,11 +19,6 @@ def reliability(
 ) -> None:
     """Do images rank the methods alike, do metrics agree, and which method comes first by all of them?"""
     check_format(format)
-    with Run(run) as opened:
-        result = reliability_of(
-            opened.evaluation(),
-            methods=method or None,
-            metrics=names_after("--metrics", metrics),
-        )
-        print_notes(opened)
+    with opened_runs([run]) as (found,):
+        result = reliability_of(found, methods=method or None, metrics=names_after("--metrics", metrics))
     print_as(result, format)

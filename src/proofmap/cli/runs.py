@@ -56,14 +56,14 @@ def compare(
     names = [folder.name or str(folder) for folder in runs]
     if len({*names}) < len(names):
         raise InputError("two of the run directories have the same name; rename one of them")
-    with _opened(runs) as found:
+    with opened_runs(runs) as found:
         evaluations = found[0] if len(found) == 1 else dict(zip(names, found, strict=True))
         result = compare_scores(evaluations, baseline=baseline, metrics=chosen, anyway=anyway, detect=detect)
     print_as(result, format)
 
 
 @contextmanager
-def _opened(folders: Sequence[Path]) -> Iterator[list[Evaluation]]:
+def opened_runs(folders: Sequence[Path]) -> Iterator[list[Evaluation]]:
     """The numbers of runs; what a reader should know of them is printed at the end, if all went well."""
     with ExitStack() as stack:
         runs = [stack.enter_context(Run(folder)) for folder in folders]
@@ -78,7 +78,7 @@ def seeds(
 ) -> None:
     """How far scores move from seed to seed: for methods and fills that draw."""
     check_format(format)
-    with _opened(runs) as found:
+    with opened_runs(runs) as found:
         result = seed_spread(found)
     print_as(result, format)
 
@@ -86,7 +86,7 @@ def seeds(
 def bounds(run: RunFolder, format: Format = "table") -> None:
     """How much of each method's overshoot and shortfall was its choice: areas against the weakest and strongest proofs."""
     check_format(format)
-    with _opened([run]) as (found,):
+    with opened_runs([run]) as (found,):
         result = bounds_of(found)
     print_as(result, format)
 
@@ -101,7 +101,7 @@ def frontier(
 ) -> None:
     """Which methods or settings no other one beats in every score, and by which the others are dominated."""
     check_format(format)
-    with _opened([run]) as (found,):
+    with opened_runs([run]) as (found,):
         result = frontier_of(found, scores=names_after("--metrics", metrics))
     print_as(result, format)
 
