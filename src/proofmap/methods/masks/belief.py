@@ -9,12 +9,16 @@ fills at once. Every step plays one move of each game: a share u, the hard top-u
 golden ratio, so any few steps in a row visit the whole curve: A_k is estimated as the mean of the latest F_k = f(x~_u, a)
 that was seen in each fifth of the curve. Each (image, label) pair has its own loss:
 
-    loss = mean over k of  c_k F_k / A_k   +   smoothness * y * TV(sigmoid(W)),
-    c_k  = 2 (log A_k - log max(f, .0005)), within +-.5, a constant of the step.
+    loss = mean over k of  c_k L_k   +   smoothness * y * TV(sigmoid(W)),
+    c_k  = 2 (log A_k - log f), within +-.5, a constant of the step,
+    L_k  = sqrt(F_k / A_k) log F_k  where c_k < 0,    -log(1 - F_k) / A_k  elsewhere (the root, and A_k, constants of the step).
 
-c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits is left alone. A label
-that the net hardly believes (f < .01) is never strengthened. y = 1 / (1 + (e / .1)^2), where e is the mean over fills of
-|log A_k - log f|: smoothing yields as long as f is not matched. W lives on a coarse grid and is enlarged linearly. The hard mask has
+c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits is left alone. L_k
+rises with F_k. It is not F_k itself, whose gradient vanishes wherever the net is sure, of the label or against it. A label
+that the net hardly believes (f < .01) is left alone while its area lies between .78 f and max(f, .0005).
+y = 1 / (1 + (e / .1)^2), where e is the mean over fills of |log A_k - log f|: smoothing yields as long as f is not matched.
+Even visits yield too, by the same rule for each fill: up to .8 of the moves go to the fifths of the curve in proportion to
+|F_k - f| there, because a net that is sure says the same along most of the curve and nothing can be learned from that. W lives on a coarse grid and is enlarged linearly. The hard mask has
 no gradient; the one of sigmoid((W - t_u) / temperature) stands in for it (straight-through), t_u the u-quantile of W.
 """
 
@@ -37,7 +41,15 @@ from proofmap.core.progress import Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput, check_differentiable
-from proofmap.methods.masks.belief_terms import FORCE, LARGEST, belief_errors, thresholds, top_share, yielding
+from proofmap.methods.masks.belief_terms import (
+    FORCE,
+    belief_errors,
+    pushes,
+    thresholds,
+    top_share,
+    warped,
+    yielding,
+)
 from proofmap.methods.masks.engine import Problem, Slots
 from proofmap.methods.masks.precision import Precision, chosen_precision
 from proofmap.methods.masks.ready import (
@@ -58,6 +70,8 @@ _GAIN = 2.0
 """c_k per error."""
 _PARTS = 5
 """Equal parts of the curve whose latest values are remembered."""
+_DRAWN = 0.8
+"""The largest share of the moves that goes where the curve is far from f."""
 _SPREAD = 2.0
 """Standard deviation of the first weights."""
 _UNMOVED = 1e-6
@@ -78,7 +92,7 @@ class BeliefMask(Method):
     """
 
     name: ClassVar[str] = "belief-mask"
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "a mask learned until its proof is as strong as the net's belief"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
@@ -236,20 +250,29 @@ class BeliefProblem(Problem):
 
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         maps = enlarged(weights[:, 0], self.up)
-        shares = (slots["phase"] + _GOLDEN * slots["step"][:, None]) % 1.0
+        shares = self.shares(slots)
         shown = top_share(maps, thresholds(maps.detach(), shares), self.settings.temperature)
         composites = self.inputs.composite(shown, slots["images"][:, None], self.backgrounds(slots))
         logits = self.fast(composites.flatten(0, 1))
         check_differentiable(logits)
         log_p = self.fast.log_f(logits).view(*shares.shape, -1)
         log_f = log_p.gather(2, slots["labels"].view(-1, 1, 1).expand(*shares.shape, 1))[..., 0]
-        now = log_f.detach().exp()
-        weight = (now / self.remember(now, shares, slots)).clamp_max(LARGEST)
-        loss = (self.control(slots) * weight * log_f).mean(dim=1)  # d F = F d log F
+        areas, control = self.remember(log_f.detach().exp(), shares, slots), self.control(slots)
+        loss = (control * pushes(log_f, areas, control)).mean(dim=1)
         if self.settings.smoothness > 0 and self.settings.target == "f" and self.inputs.has_neighbours:
             rough = total_variation(maps.sigmoid(), axes=len(self.axes))
             loss = loss + self.settings.smoothness * self.yielding(slots) * rough
         return loss
+
+    def shares(self, slots: Slots) -> Tensor:
+        """u ``(P, K)`` of this step: by the golden ratio, and more often where the curve is far from what it is to be."""
+        even = (slots["phase"] + _GOLDEN * slots["step"][:, None]) % 1.0
+        curve, aim = slots["curve"], {"strongest": 1.0, "weakest": 0.0}.get(self.settings.target)
+        far = (curve - (slots["f"].view(-1, 1, 1) if aim is None else aim)).abs()
+        drawn = 1 - yielding(self.errors(slots).abs()) if aim is None else torch.ones_like(even)
+        drawn = _DRAWN * drawn.masked_fill(far.isnan().any(dim=2), 0.0)[..., None]  # first, all of it is seen
+        there = far.nan_to_num() / far.nan_to_num().sum(dim=2, keepdim=True).clamp_min(1e-12)
+        return warped(even, (1 - drawn) / _PARTS + drawn * there)
 
     def backgrounds(self, slots: Slots) -> Tensor:
         """``(P, K, *shape)``: what each fill shows at this step."""
