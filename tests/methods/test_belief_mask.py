@@ -21,7 +21,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, names_no_pool, with_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.masks.belief import BeliefProblem, ReadyBeliefMask
-from proofmap.methods.masks.belief_terms import thresholds, top_share
+from proofmap.methods.masks.belief_terms import pushes, thresholds, top_share, warped
 from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
 from proofmap.methods.method import Cost
@@ -158,6 +158,47 @@ def test_a_label_hardly_believed_may_be_proved_a_little_less() -> None:
     for area, expected in ((0.2, -0.5), (0.36, 2 * math.log(0.9)), (0.4, 0.0), (0.8, 0.5)):
         slots["curve"] = torch.tensor([[[area, torch.nan]]])
         assert problem.control(slots).item() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("logit", [-12.0, -1.0, 2.0, 9.0])
+def test_a_push_does_not_vanish_where_the_net_is_sure(logit: float) -> None:
+    """Against the derivatives by hand: sqrt(F / A) (1 - F) upwards and F / A downwards, for F a logistic function."""
+    f, area = 1 / (1 + math.exp(-logit)), 0.4
+    for control, expected in ((-0.5, math.sqrt(f / area) * (1 - f)), (0.0, f / area), (0.5, f / area)):
+        x = torch.tensor([[logit]], dtype=torch.float64, requires_grad=True)
+        pushes(
+            nn.functional.logsigmoid(x), torch.tensor([[area]]), torch.tensor([[control]])
+        ).sum().backward()
+        assert x.grad is not None and x.grad.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_warped_places_have_the_density() -> None:
+    even = ((torch.arange(1000) + 0.5) / 1000).expand(2, 1000)
+    density = torch.tensor([[0.1, 0.5, 0.0, 0.4], [1.0, 1.0, 1.0, 1.0]])
+    shares = warped(even, density[:, None].expand(2, 1000, 4))
+    for row, expected in zip(shares, ([100, 500, 0, 400], [250] * 4), strict=True):
+        assert torch.histc(row, 4, 0, 1).tolist() == pytest.approx(expected, abs=1)
+        assert bool((row.diff() > 0).all())
+    torch.testing.assert_close(shares[1], even[1])
+
+
+def test_moves_go_where_the_curve_is_far_from_f() -> None:
+    problem, slots = seated(
+        BeliefMask(fills=("gray",)).prepare(net()), pixels(3, SIZE), torch.tensor([0, 0, 0])
+    )
+    slots["f"] = torch.tensor([0.9, 0.9, 0.9])
+    slots["curve"] = torch.tensor(
+        [[[0.1, 0.9, 0.9, 0.9, 0.9]], [[0.8, 1.0, 0.9, 0.9, 0.9]], [[0.1, torch.nan, 0.9, 0.9, 0.9]]]
+    )
+    visits = torch.zeros(3, 5)
+    for step in range(500):
+        slots["step"].fill_(step)
+        visits.scatter_add_(1, (problem.shares(slots) * 5).long(), torch.ones(3, 1))
+    y = 1 / (1 + (math.log(0.9 / 0.74) / 0.1) ** 2)
+    first = 0.2 * (1 - 0.8 * (1 - y)) + 0.8 * (1 - y)
+    assert visits[0].tolist() == pytest.approx([500 * first, *[125 * (1 - first)] * 4], abs=4)
+    for matched_or_not_yet_seen in visits[1:]:
+        assert matched_or_not_yet_seen.tolist() == pytest.approx([100] * 5, abs=4)
 
 
 def test_smoothing_yields_while_f_is_not_matched() -> None:
