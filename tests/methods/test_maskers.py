@@ -391,6 +391,9 @@ def test_labels_that_are_hardly_believed_need_not_be_proved_exactly() -> None:
         [math.log(1000), 0],
     ]
     torch.testing.assert_close(errors, torch.tensor(expected), rtol=1e-5, atol=1e-5)
+    never = belief_errors(areas, torch.tensor([0.25, 0.005, 0.005, 0.00001, 0.0]), spared=math.inf)
+    expected[1][0] = 0
+    torch.testing.assert_close(never, torch.tensor(expected), rtol=1e-5, atol=1e-5)
 
 
 def test_half_of_the_images_of_the_belief_masker_have_half_of_another() -> None:

@@ -6,7 +6,7 @@ For each image it makes those of its three likeliest labels and of one at random
 another image), four shares each, one from each quarter. With F the net's answers, A_k their mean and f as the net says it:
 
     loss = mean over k, u of  c_k F_ku / A_k  +  .02 y TV(sigmoid(map)),
-    c_k  = log A_k - log f, within +-.5, a constant of the step; where f < .01, zero for A_k from .78 f to max(f, .0005),
+    c_k  = log A_k - log max(f, .0005), within +-.5, a constant of the step, and none that strengthens where f < .01,
 
 y = 1 / (1 + (e / .1)^2) with e the mean of |log A_k - log f|. The hard mask of the top share has the gradient of a soft step. The
 gradient that a map gets is brought to one size, times min(1, e / .5): as it is, that of a label which the net is sure of is
@@ -104,7 +104,7 @@ class BeliefObjective(Objective):
             said = self.play(batch, maps, labels)
             now = said.detach().exp()
             areas = now.mean(dim=2).clamp_min(1e-6)
-            errors = belief_errors(areas, f)
+            errors = belief_errors(areas, f, spared=math.inf)
             weight = (now / areas[..., None]).clamp_max(LARGEST)
             losses = (errors.clamp(-FORCE, FORCE)[..., None] * weight * said).mean(dim=(1, 2))
             far = errors.abs().mean(dim=1)

@@ -20,10 +20,10 @@ _MANY = 20_000
 """Positions from which quantiles are taken on every second one along each axis."""
 
 
-def belief_errors(areas: Tensor, f: Tensor) -> Tensor:
+def belief_errors(areas: Tensor, f: Tensor, spared: float = _SPARED) -> Tensor:
     """log A - log f ``(P, K)`` for areas ``(P, K)``; labels that are hardly believed need not be proved exactly.
 
-    Where f < .01 the error is zero for every A between .78 f and max(f, .0005), and counts from there.
+    Where f < .01 the error is zero for every A between f / e^spared (.78 f) and max(f, .0005), and counts from there.
 
     >>> belief_errors(torch.tensor([[0.5], [0.004], [0.0001]]), torch.tensor([0.5, 0.005, 1e-9]))
     tensor([[0.],
@@ -32,7 +32,7 @@ def belief_errors(areas: Tensor, f: Tensor) -> Tensor:
     """
     f, log_a = f[:, None], areas.log()
     errors = log_a - f.clamp_min(_FLOOR).log()
-    missed = (log_a - f.log() + _SPARED).clamp_max(0.0)
+    missed = (log_a - f.log() + spared).clamp_max(0.0)
     return torch.where(f < BELIEVED, errors.clamp_min(0.0) + missed, errors)
 
 
