@@ -287,3 +287,23 @@ def test_serve_works_on_a_gpu() -> None:
         assert len(painted.json()["machine"]) == 4 and painted.json()["share"] == 0.5
         for file in ("sheet.png", "page.html", "maps.npz", "maps.safetensors"):
             assert client.get(f"/api/jobs/{job}/files/{file}").status_code == 200
+
+
+def test_a_frozen_net_has_matrices_for_convolutions_over_single_positions() -> None:
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1),
+        torch.nn.Conv2d(8, 16, 1),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(16 * 64, 4),
+    )
+    x, found = pixels(5, 8), {}
+    for device in ("cpu", "cuda"):
+        f = pm.Classifier(copy.deepcopy(net), size=8, device=device)
+        found[device] = f.frozen()(x.to(device)).detach().cpu()
+        kinds = {type(module).__name__ for module in f.frozen().net.modules()}  # type: ignore[union-attr]
+        assert ("PointwiseConv2d" in kinds) == (device == "cuda")
+    torch.testing.assert_close(found["cpu"], found["cuda"], rtol=1e-4, atol=1e-5)
+    assert "PointwiseConv2d" not in {
+        type(m).__name__ for m in f.frozen(dtype=torch.float16).net.modules()
+    }

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.frozen import Affine, _optimised, freeze
+from proofmap.classifier.frozen import Affine, PointwiseConv2d, _optimised, freeze
 from proofmap.classifier.frozen_conv import FrozenConv2d
+from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.view import copied
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.models import load_classifier
@@ -121,7 +122,7 @@ def test_freezing_a_net_we_ship_is_exact_but_for_rounding(name: str) -> None:
     size = 64 + int(name[-1]) if name.startswith("efficientnet") else 32  # even and odd: it pads differently
     x = torch.randn(1, 3, size, size, dtype=torch.float64)
     net = lively(f.net.double(), like=x)
-    fast = _optimised(copied(net), x, torch.float32)
+    fast = _optimised(copied(net), x, torch.float32, torch.channels_last)
     assert FrozenConv2d in kinds(fast)
     (out, gradient), (expected, exact) = outputs_and_gradient(fast, x), outputs_and_gradient(net, x)
     assert (out - expected).abs().max() <= 1e-10 * expected.abs().max()
@@ -665,3 +666,36 @@ def test_every_kernel_has_the_strides_of_its_layout() -> None:
         for kernel in (conv.get_buffer("weight"), conv.get_buffer("flipped")):
             _, channels, height, width = kernel.shape
             assert kernel.stride() == (channels * height * width, 1, channels * width, channels)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_a_convolution_over_single_positions_is_one_matrix(bias: bool, layout: torch.memory_format) -> None:
+    conv = nn.Conv2d(5, 7, 1, bias=bias)
+    x = torch.randn(3, 5, 4, 6).to(memory_format=layout)
+    assert PointwiseConv2d.fits(conv)
+    expected, found = outputs_and_gradient(conv, x), outputs_and_gradient(PointwiseConv2d(conv), x)
+    for one, other in zip(expected, found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    if layout == torch.channels_last:
+        assert PointwiseConv2d(conv)(x).is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("options", [{"stride": 2}, {"padding": 1}, {"groups": 2}, {"kernel_size": 3}])
+def test_other_convolutions_are_no_matrix(options: dict[str, int]) -> None:
+    assert not PointwiseConv2d.fits(nn.Conv2d(4, 4, **{"kernel_size": 1, **options}))  # type: ignore[arg-type]
+
+
+def test_scores_are_made_in_full_precision_whatever_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        with pytest.raises(KeyError), steady_kernels(tf32=False):
+            assert torch.get_float32_matmul_precision() == "highest"
+            raise KeyError
+        assert torch.get_float32_matmul_precision() == "high"
+        with steady_kernels(tf32=True):
+            assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -21,7 +21,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, names_no_pool, with_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.masks.belief import BeliefProblem, ReadyBeliefMask
-from proofmap.methods.masks.belief_terms import pushes, thresholds, top_share, warped
+from proofmap.methods.masks.belief_terms import pushes, sureness, thresholds, top_share, warped
 from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
 from proofmap.methods.method import Cost
@@ -98,6 +98,7 @@ def test_three_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
     f, images, labels = net(), pixels(3, SIZE), torch.tensor([2, 0, 1])
     s = BeliefMask(fills=("gray", "noise"), grid=8, smoothness=0.02, target=target, temperature=0.5)
     problem, slots = seated(s.prepare(f), images, labels)
+    slots["sure"] = torch.tensor([0.0, 0.4, 1.0])
     seen: dict[tuple[int, int], dict[int, float]] = {(p, k): {} for p in range(3) for k in range(2)}
     for step in range(3):
         slots["step"].fill_(step)
@@ -121,8 +122,9 @@ def test_three_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
                 area = sum(seen[p, k].values()) / len(seen[p, k])
                 error = math.log(area / believed)
                 c = {"f": max(-0.5, min(0.5, 2 * error)), "strongest": -0.5, "weakest": 0.5}[target]
-                share = value.item() / area
-                push = math.sqrt(share) * value.log() if c < 0 else -(1 - value).log() / area
+                share, sure = value.item() / area, float(slots["sure"][p])
+                factor = share ** (1 - sure) if c < 0 else share / (1 - value.item()) ** sure
+                push = factor * value.log()
                 total = total + c * push / 2
                 errors.append(abs(error))
             if target == "f":
@@ -162,14 +164,27 @@ def test_a_label_hardly_believed_may_be_proved_a_little_less() -> None:
 
 @pytest.mark.parametrize("logit", [-12.0, -1.0, 2.0, 9.0])
 def test_a_push_does_not_vanish_where_the_net_is_sure(logit: float) -> None:
-    """Against the derivatives by hand: sqrt(F / A) (1 - F) upwards and F / A downwards, for F a logistic function."""
+    """Against the derivatives by hand, for F a logistic function, whose own derivative is F (1 - F)."""
     f, area = 1 / (1 + math.exp(-logit)), 0.4
-    for control, expected in ((-0.5, math.sqrt(f / area) * (1 - f)), (0.0, f / area), (0.5, f / area)):
+    slope = f * (1 - f) / area
+    for control, sure, expected in (
+        (-0.5, 0.0, slope),
+        (0.5, 0.0, slope),
+        (-0.5, 1.0, 1 - f),
+        (0.0, 1.0, f / area),
+        (0.5, 1.0, f / area),
+        (-0.5, 0.5, math.sqrt(f / area) * (1 - f)),
+    ):
         x = torch.tensor([[logit]], dtype=torch.float64, requires_grad=True)
-        pushes(
-            nn.functional.logsigmoid(x), torch.tensor([[area]]), torch.tensor([[control]])
-        ).sum().backward()
+        given = torch.tensor([[area]]), torch.tensor([[control]]), torch.tensor([sure])
+        pushes(nn.functional.logsigmoid(x), *given).sum().backward()
         assert x.grad is not None and x.grad.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_sureness_rises_where_f_or_its_rest_falls_by_ten() -> None:
+    f = torch.tensor([0.0, 1e-5, 1e-4, 10**-3.5, 0.001, 0.3, 0.9, 1 - 10**-1.5, 0.99, 0.9999, 1.0])
+    expected = torch.tensor([1, 1, 1, 0.5, 0, 0, 0, 0.5, 1, 1, 1])
+    torch.testing.assert_close(sureness(f), expected, atol=1e-5, rtol=0)
 
 
 def test_warped_places_have_the_density() -> None:
@@ -186,7 +201,7 @@ def test_moves_go_where_the_curve_is_far_from_f() -> None:
     problem, slots = seated(
         BeliefMask(fills=("gray",)).prepare(net()), pixels(3, SIZE), torch.tensor([0, 0, 0])
     )
-    slots["f"] = torch.tensor([0.9, 0.9, 0.9])
+    slots["f"], slots["sure"] = torch.tensor([0.9, 0.9, 0.9]), torch.ones(3)
     slots["curve"] = torch.tensor(
         [[[0.1, 0.9, 0.9, 0.9, 0.9]], [[0.8, 1.0, 0.9, 0.9, 0.9]], [[0.1, torch.nan, 0.9, 0.9, 0.9]]]
     )
@@ -199,6 +214,10 @@ def test_moves_go_where_the_curve_is_far_from_f() -> None:
     assert visits[0].tolist() == pytest.approx([500 * first, *[125 * (1 - first)] * 4], abs=4)
     for matched_or_not_yet_seen in visits[1:]:
         assert matched_or_not_yet_seen.tolist() == pytest.approx([100] * 5, abs=4)
+    slots["sure"].zero_()
+    slots["step"].fill_(7)
+    even = (slots["phase"] + 7 * (math.sqrt(5) - 1) / 2) % 1.0
+    torch.testing.assert_close(problem.shares(slots), even, atol=1e-5, rtol=0)
 
 
 def test_smoothing_yields_while_f_is_not_matched() -> None:

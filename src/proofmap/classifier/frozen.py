@@ -1,8 +1,9 @@
 """A net made fast for one purpose: many passes with fixed weights and gradients only with respect to the input.
 
 None of the changes alters the function: batch-norm is folded into the convolution before it (or becomes one
-multiply-add), the memory layout is channels-last, and on a CPU convolutions are replaced by
-:class:`~proofmap.classifier.frozen_conv.FrozenConv2d` together with their padding and rectifier. Where a net does something
+multiply-add), the memory layout is channels-last (on a GPU in float32 only where that pays), on a CPU convolutions are replaced by
+:class:`~proofmap.classifier.frozen_conv.FrozenConv2d` together with their padding and rectifier, and on a GPU those over single
+positions by :class:`PointwiseConv2d`. Where a net does something
 that this does not preserve, so that its output would differ, the net stays as it is.
 """
 
@@ -60,15 +61,51 @@ def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
     frozen = Frozen(net, torch.contiguous_format)
     if not _has_hooks(net):
         expected = _output_and_gradient(frozen, example)
-        for layout in (torch.channels_last, torch.contiguous_format):
-            fast = Frozen(_optimised(copied(net), example, dtype), layout)
+        for layout in _layouts(net, example, dtype):
+            fast = Frozen(_optimised(copied(net), example, dtype, layout), layout)
             if _agree(fast, expected, example):
                 frozen = fast
                 break
     return frozen.to(dtype=dtype)
 
 
-def _optimised(net: nn.Module, example: Tensor, dtype: torch.dtype) -> nn.Module:
+def _layouts(net: nn.Module, example: Tensor, dtype: torch.dtype) -> tuple[torch.memory_format, ...]:
+    """The memory layouts to try, the faster one first.
+
+    In full float32 cuDNN has no good kernels for channels-last where a kernel joins channels over several positions; a net
+    that mostly does so stays in the usual layout.
+    """
+    if example.is_cuda and dtype == torch.float32 and joined_share(net, example) > 0.5:
+        return (torch.contiguous_format,)
+    return (torch.channels_last, torch.contiguous_format)
+
+
+@torch.no_grad()
+def joined_share(net: nn.Module, example: Tensor) -> float:
+    """The share of a net's multiplications in convolutions that join channels over more than one position.
+
+    >>> net = nn.Sequential(nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, groups=8))
+    >>> round(joined_share(net, torch.zeros(1, 8, 6, 6)), 2)  # 36 * 8 * (8 + 72) + 16 * 8 * 9
+    0.86
+    """
+    joined, all_of_them = 0, 0
+
+    def count(conv: nn.Conv2d, _: object, out: Tensor) -> None:
+        nonlocal joined, all_of_them
+        made = out.numel() * conv.weight[0].numel()
+        all_of_them += made
+        joined += made if conv.groups == 1 and conv.weight[0, 0].numel() > 1 else 0
+
+    hooks = [m.register_forward_hook(count) for m in net.modules() if isinstance(m, nn.Conv2d)]
+    try:
+        net(example)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return joined / max(1, all_of_them)
+
+
+def _optimised(net: nn.Module, example: Tensor, dtype: torch.dtype, layout: torch.memory_format) -> nn.Module:
     on_cpu = example.device.type == "cpu" and dtype == torch.float32
     traced = _traced(net)
     if traced is not None:
@@ -79,6 +116,8 @@ def _optimised(net: nn.Module, example: Tensor, dtype: torch.dtype) -> nn.Module
     _replace(net, lambda m: type(m) is nn.BatchNorm2d and m.running_mean is not None, Affine)
     if on_cpu:
         _replace(net, FrozenConv2d.fits, FrozenConv2d)
+    if example.is_cuda and dtype == torch.float32 and layout == torch.channels_last:
+        _replace(net, PointwiseConv2d.fits, PointwiseConv2d)
     return net
 
 
@@ -113,6 +152,31 @@ def _agree(fast: nn.Module, expected: tuple[Tensor, Tensor | None], example: Ten
         return bool((gradient - expected[1]).norm() <= 0.2 * expected[1].norm())
     except Exception:  # such as code that reads an attribute of a layer that is no longer there, or a .view
         return False
+
+
+class PointwiseConv2d(nn.Module):
+    """A convolution over single positions as what it is, one matrix for all of them, where channels come last in memory.
+
+    cuDNN has no kernels for that in full float32: it turns the layout around before and after, and adds the bias in a pass of its own.
+    """
+
+    def __init__(self, conv: nn.Conv2d) -> None:
+        super().__init__()
+        self.register_buffer("weight", conv.weight.detach().flatten(1).contiguous())
+        self.register_buffer("bias", None if conv.bias is None else conv.bias.detach().clone())
+
+    @staticmethod
+    def fits(conv: object) -> bool:
+        return (
+            type(conv) is nn.Conv2d
+            and conv.kernel_size == conv.stride == (1, 1)
+            and conv.padding in ((0, 0), "valid", "same")
+            and conv.groups == 1
+        )
+
+    def forward(self, input: Tensor) -> Tensor:  # the argument's name is that of nn.Conv2d
+        y = F.linear(input.permute(0, 2, 3, 1), self.get_buffer("weight"), self._buffers["bias"])
+        return y.permute(0, 3, 1, 2)
 
 
 class Affine(nn.Module):

@@ -20,7 +20,8 @@ def outside_inference_mode() -> Iterator[None]:
 
 @contextmanager
 def steady_kernels(*, tf32: bool) -> Iterator[None]:
-    """Deterministic convolutions; without ``tf32`` in full float32 too, which cuDNN does not give by default.
+    """Deterministic convolutions; without ``tf32`` in full float32 too, which cuDNN does not give by default, and matrix
+    products do not give where ``torch.set_float32_matmul_precision`` was asked for speed.
 
     Learning amplifies the last bit, so that kernels which add up in another order each time would give other masks;
     and scores should not carry the 1e-3 that TensorFloat-32 costs.
@@ -29,4 +30,12 @@ def steady_kernels(*, tf32: bool) -> Iterator[None]:
         yield
         return
     with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=tf32):
-        yield
+        precision = torch.get_float32_matmul_precision()
+        if tf32 or precision == "highest":
+            yield
+            return
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(precision)

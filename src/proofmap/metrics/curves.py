@@ -196,14 +196,15 @@ class _Runner:
                 values[:, step] = end[self.image_of]
         job_map = torch.arange(len(self.ranks), device=device).repeat_interleave(len(inner))
         job_step = torch.tensor(inner, dtype=torch.long, device=device).repeat(len(self.ranks))
+        image_of = self.image_of[job_map].tolist()  # never falls: the images of some jobs in a row are a slice
         safe = self.labels.clamp_min(0)
 
         with progress.task(self.game.name, len(job_map) * self.draws) as task:
 
             def run_jobs(start: int, stop: int) -> None:
                 which, step = job_map[start:stop], job_step[start:stop]
-                image = self.image_of[which]
-                read = self._read(self.game.shown(self.ranks[which], counts[step, None]), image)
+                image, some = self.image_of[which], slice(image_of[start], image_of[stop - 1] + 1)
+                read = self._read(self.game.shown(self.ranks[which], counts[step, None]), image, some)
                 values[which, step] = read.gather(1, safe[image])
                 task.advance((stop - start) * self.draws)
 
@@ -212,17 +213,26 @@ class _Runner:
             )
         return self._record(values, f, ends[True])
 
-    def _read(self, keep: Tensor, image: Tensor) -> Tensor:
-        """What the game reads off ``(B, A)``, the mean over the draws of the fill, for keep-masks ``(B, n)``."""
+    def _read(self, keep: Tensor, image: Tensor, some: slice) -> Tensor:
+        """What the game reads off ``(B, A)``, the mean over the draws of the fill, for keep-masks ``(B, n)`` of ``some`` images."""
         inputs = self.classifier.inputs
         x, mask = self.images[image], keep.view(-1, *inputs.positions)
         if self.fixed is not None:
             composite = inputs.composite(mask, x, self.fixed[image])
             return self.game.read(self.classifier, self.classifier(composite))
         x, mask = x.repeat_interleave(self.draws, 0), mask.repeat_interleave(self.draws, 0)
-        composite = inputs.composite(mask, x, self.fill.behind(x, self.keys[image].flatten(), mask))
+        composite = inputs.composite(mask, x, self._behind(x, mask, image, some))
         read = self.game.read(self.classifier, self.classifier(composite))
         return read.view(len(image), self.draws, -1).mean(dim=1)
+
+    def _behind(self, x: Tensor, mask: Tensor, image: Tensor, some: slice) -> Tensor:
+        """Every draw of the backgrounds ``(B * draws, *shape)``: drawn once for an image, unless it depends on what is shown."""
+        if self.fill.fill.reads_mask:
+            return self.fill.behind(x, self.keys[image].flatten(), mask)
+        drawn = self.fill(
+            self.images[some].repeat_interleave(self.draws, 0), self.keys[some].flatten()
+        ).unflatten(0, (-1, self.draws))
+        return drawn[image - some.start].flatten(0, 1)
 
     def _ends(self) -> tuple[Tensor, dict[bool | None, Tensor]]:
         """f(x, a) ``(N, L)``, and what is read off the whole image and off the fill alone: the same for every map."""
@@ -232,7 +242,7 @@ class _Runner:
         whole = self.game.read(self.classifier, logits).gather(1, safe)
         nothing = torch.zeros(len(self.images), self.n, dtype=torch.bool, device=self.images.device)
         rows = in_batches(
-            lambda a, b: self._read(nothing[a:b], torch.arange(a, b, device=nothing.device)),
+            lambda a, b: self._read(nothing[a:b], torch.arange(a, b, device=nothing.device), slice(a, b)),
             len(nothing),
             self.classifier.batches[0],
             cost=self.draws,

@@ -45,6 +45,7 @@ from proofmap.methods.masks.belief_terms import (
     FORCE,
     belief_errors,
     pushes,
+    sureness,
     thresholds,
     top_share,
     warped,
@@ -227,6 +228,7 @@ class BeliefProblem(Problem):
         brought = {
             "weights": (_SPREAD * low + 1e-3 * noise)[:, None],  # noise, for maps with equal places
             "f": believed,
+            "sure": sureness(believed),
             "phase": streams.uniform(keys, len(self.fills)),
             "curve": images.new_full((len(images), len(self.fills), _PARTS), torch.nan),
         }
@@ -258,7 +260,7 @@ class BeliefProblem(Problem):
         log_p = self.fast.log_f(logits).view(*shares.shape, -1)
         log_f = log_p.gather(2, slots["labels"].view(-1, 1, 1).expand(*shares.shape, 1))[..., 0]
         areas, control = self.remember(log_f.detach().exp(), shares, slots), self.control(slots)
-        loss = (control * pushes(log_f, areas, control)).mean(dim=1)
+        loss = (control * pushes(log_f, areas, control, slots["sure"])).mean(dim=1)
         if self.settings.smoothness > 0 and self.settings.target == "f" and self.inputs.has_neighbours:
             rough = total_variation(maps.sigmoid(), axes=len(self.axes))
             loss = loss + self.settings.smoothness * self.yielding(slots) * rough
@@ -270,7 +272,8 @@ class BeliefProblem(Problem):
         curve, aim = slots["curve"], {"strongest": 1.0, "weakest": 0.0}.get(self.settings.target)
         far = (curve - (slots["f"].view(-1, 1, 1) if aim is None else aim)).abs()
         drawn = 1 - yielding(self.errors(slots).abs()) if aim is None else torch.ones_like(even)
-        drawn = _DRAWN * drawn.masked_fill(far.isnan().any(dim=2), 0.0)[..., None]  # first, all of it is seen
+        drawn = drawn.masked_fill(far.isnan().any(dim=2), 0.0)  # first, all of it is seen
+        drawn = _DRAWN * (slots["sure"][:, None] * drawn)[..., None]
         there = far.nan_to_num() / far.nan_to_num().sum(dim=2, keepdim=True).clamp_min(1e-12)
         return warped(even, (1 - drawn) / _PARTS + drawn * there)
 

@@ -16,6 +16,8 @@ _SLACK = 0.1
 """The error at which smoothing has half its weight."""
 _SURE = 1e-5
 """The smallest 1 - F that is divided by."""
+_DENIED, _OPEN = 0.001, 0.1
+"""The least f and the least 1 - f of a label that the net is not sure of."""
 _MANY = 20_000
 """Positions from which quantiles are taken on every second one along each axis."""
 
@@ -45,22 +47,34 @@ def yielding(far: Tensor) -> Tensor:
     return 1 / (1 + (far / _SLACK) ** 2)
 
 
-def pushes(log_f: Tensor, areas: Tensor, control: Tensor) -> Tensor:
-    """L ``(P, K)``, whose gradient is that of sqrt(F / A) log F where the control is negative and of -log(1 - F) / A elsewhere.
+def sureness(f: Tensor) -> Tensor:
+    """s: how sure the net is of a label, or against it: 0 for f between .001 and .9, 1 from .99 on and up to .0001.
 
-    Factors in F and A are constants. Both rise with F, and neither gradient vanishes while there is something to gain: that of
-    F itself does where the net is sure, because it is F (1 - F) times the gradient of the logit.
+    Between these it rises with the logarithm of 1 - f, or of f: s = -log10 min(f / .001, (1 - f) / .1), within [0, 1].
+
+    >>> sureness(torch.tensor([0.5, 0.05, 0.97, 0.999, 1e-6]))
+    tensor([0.0000, 0.0000, 0.5229, 1.0000, 1.0000])
+    """
+    return (-torch.minimum(f / _DENIED, (1 - f) / _OPEN).log10()).clamp(0, 1)
+
+
+def pushes(log_f: Tensor, areas: Tensor, control: Tensor, sure: Tensor) -> Tensor:
+    """L ``(P, K)``, whose gradient is that of F / A for a pair with s = 0, and for one with s = 1 that of log F where the control
+    is negative and of -log(1 - F) / A elsewhere.
+
+    Between these, (F / A)^(1 - s) log F and (F / A) (1 - F)^-s log F, where all factors are constants. All rise with F. The gradient
+    of F is F (1 - F) times that of the logit, and so nearly nothing where a net is sure; the others do not vanish while there is something to gain.
 
     >>> logit = torch.tensor([[-9.0], [9.0]], requires_grad=True)
     >>> log_f = torch.nn.functional.logsigmoid(logit)
-    >>> pushes(log_f, torch.tensor([[0.5], [0.5]]), torch.tensor([[-0.5], [0.5]])).sum().backward()
+    >>> pushes(log_f, torch.tensor([[0.5], [0.5]]), torch.tensor([[-0.5], [0.5]]), torch.ones(2)).sum().backward()
     >>> logit.grad  # F (1 - F) is .0001
-    tensor([[0.0157],
+    tensor([[0.9999],
             [1.9998]])
     """
-    f = log_f.detach().exp()
+    sure, f = sure[:, None], log_f.detach().exp()
     share = (f / areas).clamp_max(LARGEST)
-    weak, strong = share.sqrt(), share / (-log_f.detach().expm1()).clamp_min(_SURE)
+    weak, strong = share ** (1 - sure), share * (-log_f.detach().expm1()).clamp_min(_SURE) ** -sure
     return torch.where(control < 0, weak, strong) * log_f
 
 
