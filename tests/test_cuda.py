@@ -304,6 +304,4 @@ def test_a_frozen_net_has_matrices_for_convolutions_over_single_positions() -> N
         kinds = {type(module).__name__ for module in f.frozen().net.modules()}  # type: ignore[union-attr]
         assert ("PointwiseConv2d" in kinds) == (device == "cuda")
     torch.testing.assert_close(found["cpu"], found["cuda"], rtol=1e-4, atol=1e-5)
-    assert "PointwiseConv2d" not in {
-        type(m).__name__ for m in f.frozen(dtype=torch.float16).net.modules()
-    }
+    assert "PointwiseConv2d" not in {type(m).__name__ for m in f.frozen(dtype=torch.float16).net.modules()}

@@ -8,7 +8,8 @@
 all of them, e = .1/.1 as the paper has it. ``cifar10``: images that the net gets right, the top two labels, e = 0/.1.
 Writes OUT/frontier.md, frontier.json and frontier.png: full marks are means over gray, blur and random images, hollow
 ones over noise, black, white and a strong blur; the larger a mark, the more passes its method takes for each label.
-A method that fails is told and passed over; a run that is stopped has the rows that were done, and Ctrl-C draws them.
+A method that fails is told and passed over; a run that is stopped has the rows that were done, and Ctrl-C draws them. The same command
+goes on, and further methods are added: what OUT/frontier.json has is not judged again, so keep to the same images and settings.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import proofmap as pm
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
 from proofmap.fills import Fill, with_pool
 from proofmap.methods import METHODS
+from proofmap.report.name_places import place_names
 
 LEARNED = ("gray", "blur", "images")
 UNSEEN = ("noise", "gray(color=0:0:0)", "gray(color=1:1:1)", "blur(sigma=20,kernel=81)")
@@ -184,32 +186,95 @@ def table(case: str, rows: list[Row], images: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def earlier_rows(path: Path) -> list[Row]:
+    """The rows of an earlier run into the same folder: methods that are there are not judged again."""
+    if not path.exists():
+        return []
+    return [
+        Row(**{**row, "learned": tuple(row["learned"]), "unseen": tuple(row["unseen"])})
+        for row in json.loads(path.read_text(encoding="utf-8"))
+    ]
+
+
+def short_names(rows: list[Row]) -> list[str]:
+    """Names for a figure: without settings where no other row is of that method."""
+    bases = [row.method.partition(":")[0] for row in rows]
+    alone = [bases.count(base) == 1 and base not in ("top-label", "inverse", "blurred") for base in bases]
+    return [
+        base if single else row.method.replace("preset=", "")
+        for row, base, single in zip(rows, bases, alone, strict=True)
+    ]
+
+
 def draw(rows: list[Row], title: str, path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(13, 6), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(2, 1, figsize=(8, 12), layout="constrained")
     families = sorted({row.family for row in rows})
     colours = dict(zip(families, plt.get_cmap("tab10").colors, strict=False))  # type: ignore[attr-defined]
-    for axis, kind, name in ((axes[0], 0, "completeness"), (axes[1], 2, "best effort")):
+    panels = ((axes[0], 0, "completeness"), (axes[1], 2, "best effort"))
+    for axis, kind, name in panels:
         for row in rows:
-            size = 20 + 30 * math.log10(1 + (0 if math.isnan(row.passes) else row.passes))
+            size = 12 + 22 * math.log10(1 + (0 if math.isnan(row.passes) else row.passes))
             for means, full in ((row.unseen, False), (row.learned, True)):
                 face = colours[row.family] if full else "none"
                 axis.scatter(means[kind], means[1], s=size, facecolors=face, edgecolors=colours[row.family])
             ends = [(means[kind], means[1]) for means in (row.unseen, row.learned)]
-            axis.plot(*zip(*ends, strict=True), color=colours[row.family], linewidth=0.5, alpha=0.5)
-            axis.annotate(row.method, ends[1], xytext=(6, 4), textcoords="offset points", fontsize=7)
-        axis.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel=name)
-        axis.grid(linewidth=0.3, color="0.88")
-    axes[0].set_ylabel("soundness")
+            axis.plot(*zip(*ends, strict=True), color=colours[row.family], linewidth=0.5, alpha=0.4)
+        axis.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel=name, ylabel="soundness")
+        axis.grid(linewidth=0.3, color="0.9")
+        axis.set_axisbelow(True)
     for family in families:
         axes[1].scatter([], [], color=colours[family], label=family)
-    axes[1].legend(loc="lower right", fontsize=8, frameon=False)
-    figure.suptitle(f"{title}: full marks learned fills, hollow ones never learned; size is passes per label")
-    figure.savefig(path, dpi=150)
+    axes[1].legend(loc="lower left", fontsize=8, frameon=False)
+    figure.suptitle(
+        f"{title}\nfull: mean over gray, blur and random images; hollow: over four fills that no method learned on\n"
+        "the larger a mark, the more passes per label",
+        fontsize=9,
+    )
+    figure.canvas.draw()  # places are known only now
+    figure.set_layout_engine("none")
+    for axis, kind, _ in panels:
+        name_marks(axis, rows, kind, colours)
+    figure.savefig(path, dpi=110)
+
+
+def name_marks(axis: Any, rows: list[Row], kind: int, colours: dict[str, Any]) -> None:
+    """Each name beside its full mark, where it covers nothing."""
+    unit, renderer, names = axis.figure.dpi / 72, axis.figure.canvas.get_renderer(), short_names(rows)
+    marks = [tuple(axis.transData.transform((row.learned[kind], row.learned[1]))) for row in rows]
+    hollow = [tuple(axis.transData.transform((row.unseen[kind], row.unseen[1]))) for row in rows]
+    sizes = []
+    for name in names:
+        text = axis.annotate(name, (0, 0), xycoords="figure pixels", fontsize=7)
+        extent = text.get_window_extent(renderer)
+        sizes.append((extent.width, extent.height))
+        text.remove()
+    frame = axis.get_window_extent(renderer)
+    places = place_names(
+        marks,
+        sizes,
+        frame=(frame.x0, frame.y0, frame.x1, frame.y1),
+        lines=[(x - 4 * unit, y - 4 * unit, x + 4 * unit, y + 4 * unit) for x, y in hollow],
+        unit=unit,
+    )
+    for row, name, place, (x, y) in zip(rows, names, places, marks, strict=True):
+        at = {"xy": (row.learned[kind], row.learned[1]), "textcoords": "offset points"}
+        offset = ((place.box[0] - x) / unit, (place.box[1] - y) / unit)
+        axis.annotate(name, **at, xytext=offset, fontsize=7, ha="left", va="bottom", zorder=5)
+        if place.line_end is not None:
+            end = ((place.line_end[0] - x) / unit, (place.line_end[1] - y) / unit)
+            line = {
+                "arrowstyle": "-",
+                "linewidth": 0.4,
+                "color": colours[row.family],
+                "shrinkA": 0,
+                "shrinkB": 3,
+            }
+            axis.annotate("", **at, xytext=end, arrowprops=line)
 
 
 def main() -> None:
@@ -233,9 +298,11 @@ def main() -> None:
         f = f.restricted(case.label_set)
     images, pool = chosen(f, args.data, case, args.images)
     args.out.mkdir(parents=True, exist_ok=True)
-    rows: list[Row] = []
+    rows = earlier_rows(args.out / "frontier.json")
     try:
         for spec in args.methods:
+            if any(row.method == spec for row in rows):
+                continue
             if time.perf_counter() - began > 60 * args.minutes:
                 print(f"out of time before {spec}", flush=True)
                 break

@@ -661,3 +661,23 @@ def test_presets_are_the_published_ones() -> None:
     assert rules["rise"] == (28, "trapezoid", "blur")
     assert rules["paper"][1:] == ("mean", "gray")
     assert games["restricted"].within == (0.2, 0.6)
+
+
+def test_a_random_background_is_drawn_once_for_an_image_and_the_same_in_any_batches() -> None:
+    drawn: list[int] = []
+
+    class Counted(Noise):
+        def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+            drawn.append(len(images))
+            return super().backgrounds(images, keys, inputs)
+
+    f = linear_classifier(SIZE, LABELS)
+    images, maps = pixels(N, SIZE), normal(N, 2, *SIZE, seed=4)
+    labels = torch.tensor([[0, 1]] * N)
+    whole = insertion(f, images, maps, labels, fill=Counted(), points="all", draws=5)
+    assert drawn == [5 * N, 5 * N]  # with nothing shown, and along all curves
+    f.fix_batches(15, 15)  # three composites at once: batches begin and end inside an image
+    torch.testing.assert_close(
+        insertion(f, images, maps, labels, fill=Counted(), points="all", draws=5).probabilities,
+        whole.probabilities,
+    )

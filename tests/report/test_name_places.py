@@ -76,3 +76,11 @@ def test_names_avoid_intervals_where_another_place_is_as_near() -> None:
     (name,) = place_names([(100, 100)], [(40, 10)], frame=FRAME, lines=lines)
     assert not any(overlap(name.box, line) for line in lines)
     assert interval_boxes((1, 2), None, None, 1) == []
+
+
+def test_a_name_does_not_stand_where_something_is_written() -> None:
+    (free,) = place_names([(50, 50)], [(20, 8)], frame=FRAME)
+    (moved,) = place_names([(50, 50)], [(20, 8)], frame=FRAME, taken=[free.box])
+    assert moved.free and moved.box != free.box
+    left, low, right, high = moved.box
+    assert right <= free.box[0] or left >= free.box[2] or high <= free.box[1] or low >= free.box[3]

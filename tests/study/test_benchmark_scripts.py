@@ -11,6 +11,7 @@ from typing import Protocol
 
 import pytest
 import torch
+from PIL import Image
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -93,3 +94,27 @@ def test_the_frontier_passes_over_a_method_that_fails_and_draws_what_is_done_whe
     assert "broken: RuntimeError: no such kernel" in capsys.readouterr().out
     kept = [row["method"] for row in json.loads((tmp_path / "frontier.json").read_text())]
     assert kept == drawn == ["random", "edges"]
+
+    monkeypatch.setattr(
+        sys, "argv", ["-", "cifar10", "-", "--out", str(tmp_path), "--methods", "edges", "hsic"]
+    )
+    monkeypatch.setattr(
+        found, "row_of", lambda f, images, spec, *_: asked.append(spec) or row_of(f, images, spec)
+    )
+    asked: list[str] = []
+    found.main()
+    assert asked == ["hsic"]  # what is there is not judged again
+    assert drawn[2:] == ["random", "edges", "hsic"]
+
+
+def test_the_figure_of_the_frontier_names_every_method_inside_it(script: Script, tmp_path: Path) -> None:
+    found = script("frontier", BENCHMARKS / "studies")
+    specs = ["belief-mask", "belief-mask:preset=thorough", "rise:masks=1000", "top-label:grad-cam"]
+    rows = [
+        found.Row(spec, "mask", 10.0, (0.98, 0.5 + 0.01 * k, 0.4), (0.2, 0.3, 0.4), 2.0, 0.1)
+        for k, spec in enumerate(specs)
+    ]
+    assert found.short_names(rows) == ["belief-mask", "belief-mask:thorough", "rise", "top-label:grad-cam"]
+    found.draw(rows, "four", tmp_path / "frontier.png")
+    with Image.open(tmp_path / "frontier.png") as picture:
+        assert picture.size == (880, 1320) and len(picture.getcolors(10**6) or ()) > 20

@@ -12,6 +12,7 @@ from proofmap.core.batching import BatchSize
 
 _LARGEST_ON_CPU = 40 * 2**20
 """A C library returns larger blocks to the system when freed; paging them in again costs more than computing them."""
+_COUNTED = 2**31 - 1
 _LIMIT = 4096
 _WHOLE = 480
 """Large batches of a GPU are multiples of this. A compiled net is compiled anew for each shape; an eighth of such a batch holds
@@ -33,21 +34,34 @@ def probe_batch_sizes(
     largest = max([image.numel() * image.element_size(), *saved])
     total = max(sum(saved), 4 * largest)
     budget = device_memory(image.device) / 3
-    limit = max(1, _LARGEST_ON_CPU // largest) if image.device.type == "cpu" else _LIMIT
+    limit = most_images(largest, image.element_size(), image.device.type)
     with_gradient, forward_only = int(budget / (2 * total)), int(budget / (total / 2))
     size = _clamp(with_gradient, limit)
-    return BatchSize(_clamp(forward_only, limit)), BatchSize(whole(size) if image.is_cuda else size)
+    return BatchSize(_clamp(forward_only, limit)), BatchSize(whole(size, limit) if image.is_cuda else size)
 
 
-def whole(size: int) -> int:
-    """The nearest multiple of 480, at most 4096; sizes that are too small for one stay.
+def most_images(largest: int, value: int, device: str) -> int:
+    """Images at once of a net whose largest tensor has ``largest`` bytes for one of them, in values of so many bytes.
 
-    >>> whole(950), whole(4096), whole(500), whole(300)
-    (960, 3840, 480, 300)
+    On a GPU no tensor has 2^31 values or more: kernels count in 32 bits up to there, and slower ones take over.
+
+    >>> most_images(96 * 112 * 112 * 4, 4, "cuda"), most_images(1000, 4, "cuda"), most_images(2**20, 4, "cpu")
+    (1783, 4096, 40)
+    """
+    if device == "cpu":
+        return max(1, _LARGEST_ON_CPU // largest)
+    return max(1, min(_LIMIT, _COUNTED // (largest // value)))
+
+
+def whole(size: int, limit: int = _LIMIT) -> int:
+    """The nearest multiple of 480 up to a limit; sizes that are too small for one stay.
+
+    >>> whole(950), whole(4096), whole(500), whole(300), whole(1783, 1783)
+    (960, 3840, 480, 300, 1440)
     """
     if size < 3 * _WHOLE // 4:
         return size
-    return min(max(1, round(size / _WHOLE)), _LIMIT // _WHOLE) * _WHOLE
+    return min(max(1, round(size / _WHOLE)), limit // _WHOLE) * _WHOLE or size
 
 
 def _clamp(size: int, limit: int) -> int:

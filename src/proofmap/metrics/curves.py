@@ -196,7 +196,9 @@ class _Runner:
                 values[:, step] = end[self.image_of]
         job_map = torch.arange(len(self.ranks), device=device).repeat_interleave(len(inner))
         job_step = torch.tensor(inner, dtype=torch.long, device=device).repeat(len(self.ranks))
-        image_of = self.image_of[job_map].tolist()  # never falls: the images of some jobs in a row are a slice
+        image_of = self.image_of[
+            job_map
+        ].tolist()  # never falls: the images of some jobs in a row are a slice
         safe = self.labels.clamp_min(0)
 
         with progress.task(self.game.name, len(job_map) * self.draws) as task:
@@ -229,10 +231,9 @@ class _Runner:
         """Every draw of the backgrounds ``(B * draws, *shape)``: drawn once for an image, unless it depends on what is shown."""
         if self.fill.fill.reads_mask:
             return self.fill.behind(x, self.keys[image].flatten(), mask)
-        drawn = self.fill(
-            self.images[some].repeat_interleave(self.draws, 0), self.keys[some].flatten()
-        ).unflatten(0, (-1, self.draws))
-        return drawn[image - some.start].flatten(0, 1)
+        repeated = self.images[some].repeat_interleave(self.draws, 0)
+        drawn = self.fill(repeated, self.keys[some].flatten())
+        return drawn.view(-1, self.draws, *drawn.shape[1:])[image - some.start].flatten(0, 1)
 
     def _ends(self) -> tuple[Tensor, dict[bool | None, Tensor]]:
         """f(x, a) ``(N, L)``, and what is read off the whole image and off the fill alone: the same for every map."""

@@ -40,9 +40,10 @@ def place_names(
     *,
     frame: Box,
     lines: Sequence[Box] = (),
+    taken: Sequence[Box] = (),
     unit: float = 1.0,
 ) -> list[NamePlace]:
-    """A place for the name of each mark: near it, inside the frame, covering no mark and no other name.
+    """A place for the name of each mark: near it, inside the frame, covering no mark, no other name and nothing that is taken.
 
     Each name in turn takes its cheapest place given the others. In the next rounds those that fared worst choose first;
     the cheapest round counts. A name without a free place still gets its cheapest one, and says that it is not ``free``.
@@ -52,6 +53,7 @@ def place_names(
         sizes: width and height of each name.
         frame: what a name should not leave.
         lines: thin rectangles that a name may cover if need be, such as intervals.
+        taken: rectangles that are written on already.
         unit: one point (1/72 inch) of the drawing.
 
     >>> [name.box for name in place_names([(0, 0), (30, 0)], [(20, 8), (20, 8)], frame=(-50, -50, 80, 50))]
@@ -60,10 +62,10 @@ def place_names(
     centres = np.array(marks, dtype=float).reshape(-1, 2)
     squares = np.concatenate([centres - MARK * unit, centres + MARK * unit], axis=1)
     names = squares
-    thin = np.array(lines, dtype=float).reshape(-1, 4)
+    thin, full = (np.array(boxes, dtype=float).reshape(-1, 4) for boxes in (lines, taken))
 
     def others(k: int) -> np.ndarray:
-        return np.concatenate([np.delete(squares, k, axis=0), np.delete(names, k, axis=0)])
+        return np.concatenate([full, np.delete(squares, k, axis=0), np.delete(names, k, axis=0)])
 
     order, costs, best = list(range(len(marks))), np.zeros(len(marks)), (math.inf, names)
     for _ in range(_ROUNDS):

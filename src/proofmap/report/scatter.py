@@ -68,10 +68,8 @@ def marks(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Mark]:
         places,
         [(_LETTER * len(text), _LINE) for text in texts],
         frame=(LEFT, 0, WIDTH, HEIGHT - BOTTOM + 2),
-        lines=[
-            _GOAL_NAME,
-            *(box for at, own in zip(places, ends, strict=True) for box in interval_boxes(at, *own, 1)),
-        ],
+        lines=[box for at, own in zip(places, ends, strict=True) for box in interval_boxes(at, *own, 1)],
+        taken=[_GOAL_NAME],
         unit=_UNIT,
     )
     found = []

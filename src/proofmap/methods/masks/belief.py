@@ -11,14 +11,16 @@ that was seen in each fifth of the curve. Each (image, label) pair has its own l
 
     loss = mean over k of  c_k L_k   +   smoothness * y * TV(sigmoid(W)),
     c_k  = 2 (log A_k - log f), within +-.5, a constant of the step,
-    L_k  = sqrt(F_k / A_k) log F_k  where c_k < 0,    -log(1 - F_k) / A_k  elsewhere (the root, and A_k, constants of the step).
+    L_k  = (F_k / A_k)^(1 - s) log F_k  where c_k < 0,   (F_k / A_k) (1 - F_k)^-s log F_k  elsewhere (all but log F_k constants).
 
-c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits is left alone. L_k
-rises with F_k. It is not F_k itself, whose gradient vanishes wherever the net is sure, of the label or against it. A label
-that the net hardly believes (f < .01) is left alone while its area lies between .78 f and max(f, .0005).
+c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits is left alone. s says
+how sure the net is of the label, or against it: 0 for f from .001 to .9, 1 for f >= .99 or f <= .0001. With s = 0 both L_k have the
+gradient of F_k / A_k. That vanishes where the net says 0 or 1, which a sure net does along most of the curve; with s = 1 the gradients are
+those of log F_k and of -log(1 - F_k) / A_k, which do not. A label that the net hardly believes (f < .01) is left alone while its
+area lies between .78 f and max(f, .0005).
 y = 1 / (1 + (e / .1)^2), where e is the mean over fills of |log A_k - log f|: smoothing yields as long as f is not matched.
-Even visits yield too, by the same rule for each fill: up to .8 of the moves go to the fifths of the curve in proportion to
-|F_k - f| there, because a net that is sure says the same along most of the curve and nothing can be learned from that. W lives on a coarse grid and is enlarged linearly. The hard mask has
+Even visits yield too, by the same rule for each fill and times s: up to .8 of the moves go to the fifths of the curve in proportion
+to |F_k - f| there. W lives on a coarse grid and is enlarged linearly. The hard mask has
 no gradient; the one of sigmoid((W - t_u) / temperature) stands in for it (straight-through), t_u the u-quantile of W.
 """
 

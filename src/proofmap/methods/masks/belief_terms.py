@@ -67,7 +67,9 @@ def pushes(log_f: Tensor, areas: Tensor, control: Tensor, sure: Tensor) -> Tenso
 
     >>> logit = torch.tensor([[-9.0], [9.0]], requires_grad=True)
     >>> log_f = torch.nn.functional.logsigmoid(logit)
-    >>> pushes(log_f, torch.tensor([[0.5], [0.5]]), torch.tensor([[-0.5], [0.5]]), torch.ones(2)).sum().backward()
+    >>> pushes(
+    ...     log_f, torch.tensor([[0.5], [0.5]]), torch.tensor([[-0.5], [0.5]]), torch.ones(2)
+    ... ).sum().backward()
     >>> logit.grad  # F (1 - F) is .0001
     tensor([[0.9999],
             [1.9998]])
