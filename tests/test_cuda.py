@@ -305,3 +305,14 @@ def test_a_frozen_net_has_matrices_for_convolutions_over_single_positions() -> N
         assert ("PointwiseConv2d" in kinds) == (device == "cuda")
     torch.testing.assert_close(found["cpu"], found["cuda"], rtol=1e-4, atol=1e-5)
     assert "PointwiseConv2d" not in {type(m).__name__ for m in f.frozen(dtype=torch.float16).net.modules()}
+
+
+def test_a_net_of_joined_kernels_keeps_the_usual_layout_in_float32() -> None:
+    joined = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 4))
+    single = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 1), torch.nn.Flatten(), torch.nn.Linear(8 * 64, 4))
+    layouts = {}
+    for name, net in (("joined", joined), ("single", single)):
+        f = pm.Classifier(net, size=8, device="cuda")
+        layouts[name] = [f.frozen(dtype=t).net.layout for t in (torch.float32, torch.float16)]  # type: ignore[union-attr]
+    assert layouts["joined"] == [torch.contiguous_format, torch.channels_last]
+    assert layouts["single"] == [torch.channels_last, torch.channels_last]
