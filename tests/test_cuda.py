@@ -292,10 +292,10 @@ def test_serve_works_on_a_gpu() -> None:
 def test_a_frozen_net_has_matrices_for_convolutions_over_single_positions() -> None:
     net = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3, padding=1),
-        torch.nn.Conv2d(8, 16, 1),
+        torch.nn.Conv2d(8, 64, 1),
         torch.nn.ReLU(),
         torch.nn.Flatten(),
-        torch.nn.Linear(16 * 64, 4),
+        torch.nn.Linear(64 * 64, 4),
     )
     x, found = pixels(5, 8), {}
     for device in ("cpu", "cuda"):

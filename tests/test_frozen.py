@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -16,7 +17,6 @@ from torch import Tensor, fx, nn
 from proofmap.classifier import Classifier
 from proofmap.classifier.frozen import Affine, PointwiseConv2d, _optimised, freeze
 from proofmap.classifier.frozen_conv import FrozenConv2d
-from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.view import copied
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.models import load_classifier
@@ -687,16 +687,65 @@ def test_other_convolutions_are_no_matrix(options: dict[str, int]) -> None:
     assert not PointwiseConv2d.fits(nn.Conv2d(4, 4, **{"kernel_size": 1, **options}))  # type: ignore[arg-type]
 
 
-def test_scores_are_made_in_full_precision_whatever_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("high")
-        with contextlib.suppress(KeyError), steady_kernels(tf32=False):
-            assert torch.get_float32_matmul_precision() == "highest"
-            raise KeyError
-        assert torch.get_float32_matmul_precision() == "high"
-        with steady_kernels(tf32=True):
-            assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision(before)
+KERNELS = """
+import contextlib, os, sys, torch
+import torch.backends.cudnn as cudnn
+from proofmap.classifier.kernels import steady_kernels
+
+torch.cuda.is_available = lambda: True
+NEWER = hasattr(cudnn, "conv")
+
+
+def state():
+    said = [cudnn.benchmark, cudnn.deterministic]
+    for read in (lambda: cudnn.allow_tf32, torch.get_float32_matmul_precision):
+        try:
+            said.append(read())
+        except RuntimeError:
+            said.append("mixed")
+    if NEWER:
+        said += [cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, torch.backends.cuda.matmul.fp32_precision]
+    return said
+
+
+def check():
+    before = state()
+    with contextlib.suppress(KeyError), steady_kernels(tf32=True), steady_kernels(tf32=False):
+        full = ["ieee"] * 3 if NEWER else []
+        assert state() == [False, True, False, "highest", *full], state()
+        with torch.backends.cudnn.flags(enabled=True):  # what a method may do
+            pass
+        raise KeyError
+    assert state() == before, (before, state())
+    with steady_kernels(tf32=True):
+        assert state()[:3] == [False, True, True], state()
+    assert state() == before, (before, state())
+
+
+check()
+for case in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        exec(case)
+        check()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, case
+"""
+
+
+ASKED = (
+    "cudnn.benchmark = True",
+    "torch.set_float32_matmul_precision('high')",
+    "cudnn.allow_tf32 = False; torch.backends.cuda.matmul.allow_tf32 = True",
+    "if NEWER: torch.backends.cuda.matmul.fp32_precision = 'tf32'",
+    "if NEWER: cudnn.conv.fp32_precision = 'ieee'",
+    "if NEWER: torch.backends.fp32_precision = 'tf32'",
+)
+
+
+def test_scores_are_made_in_full_float32_however_speed_was_asked_for() -> None:
+    """In processes of their own: these settings are everybody's."""
+    done = subprocess.run(
+        [sys.executable, "-c", KERNELS, *ASKED], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

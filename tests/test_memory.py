@@ -37,14 +37,33 @@ def give(monkeypatch: pytest.MonkeyPatch, amount: int) -> None:
 @pytest.mark.parametrize("n", [1, 5, 20])
 def test_what_autograd_keeps_is_counted(n: int) -> None:
     image = torch.zeros(1, 3, 8, 8)
-    assert memory._saved_bytes(Powers(n), image, ()) == [3 * 8 * 8 * 4] * n
+    assert memory._saved_bytes(Powers(n), image, ()) == [(3 * 8 * 8 * 4, 3 * 8 * 8)] * n
 
 
 def test_weights_are_not_counted_since_they_do_not_grow_with_the_batch() -> None:
     net = nn.Linear(10, 7, bias=False).requires_grad_(False)
     image = torch.zeros(1, 10)
-    assert sum(memory._saved_bytes(net, image, net.parameters())) == 0
-    assert sum(memory._saved_bytes(net, image, ())) == 7 * 10 * 4
+    assert memory._saved_bytes(net, image, net.parameters()) == []
+    assert memory._saved_bytes(net, image, ()) == [(7 * 10 * 4, 7 * 10)]
+
+
+def test_buffers_are_no_memory_of_an_image_either() -> None:
+    class Matrix(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weight", torch.rand(500, 3 * 64))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x.flatten(1) @ self.get_buffer("weight").T
+
+    with_it = Classifier(Matrix(), size=8).batches
+    assert with_it[1].size > 200  # 109, were the matrix the largest tensor of an image
+
+
+def test_values_are_counted_in_the_precision_that_they_are_saved_in() -> None:
+    image = torch.zeros(1, 3, 8, 8)
+    half = memory._saved_bytes(lambda x: Powers(2)(x.half()), image, ())
+    assert half == [(3 * 8 * 8 * 2, 3 * 8 * 8)] * 2
 
 
 def test_a_gradient_pass_fits_a_third_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

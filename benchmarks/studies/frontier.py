@@ -9,12 +9,13 @@ all of them, e = .1/.1 as the paper has it. ``cifar10``: images that the net get
 Writes OUT/frontier.md, frontier.json and frontier.png: full marks are means over gray, blur and random images, hollow
 ones over noise, black, white and a strong blur; the larger a mark, the more passes its method takes for each label.
 A method that fails is told and passed over; a run that is stopped has the rows that were done, and Ctrl-C draws them. The same command
-goes on, and further methods are added: what OUT/frontier.json has is not judged again, so keep to the same images and settings.
+goes on, and further methods are added: what OUT/frontier.json has is not judged again, unless the method has another revision by now.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import time
@@ -116,6 +117,7 @@ class Row:
     unseen: tuple[float, ...]
     roughness: float
     seconds: float
+    revision: int
 
 
 def chosen(f: pm.Classifier, data: str, case: Case, number: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -167,8 +169,8 @@ def row_of(
     means = [tuple(sum(part[k::3]) / len(part[k::3]) for k in range(3)) for part in parts]
     cost = method.cost(labels.shape[1])
     passes = math.nan if cost is None else cost.passes / labels.shape[1]
-    family = METHODS[method.name].family
-    return Row(spec, family, passes, means[0], means[1], values[-1], seconds)
+    kind = METHODS[method.name]
+    return Row(spec, kind.family, passes, means[0], means[1], values[-1], seconds, kind.revision)
 
 
 def table(case: str, rows: list[Row], images: int) -> str:
@@ -186,14 +188,18 @@ def table(case: str, rows: list[Row], images: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def earlier_rows(path: Path) -> list[Row]:
-    """The rows of an earlier run into the same folder: methods that are there are not judged again."""
+def earlier_rows(path: Path, asked: dict[str, Any]) -> list[Row]:
+    """The rows of an earlier run into the same folder that still hold; refuses a run that was asked for something else."""
     if not path.exists():
         return []
-    return [
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    if kept["asked"] != asked:
+        raise SystemExit(f"{path} is of another run, {kept['asked']}, not {asked}; take another --out")
+    rows = [
         Row(**{**row, "learned": tuple(row["learned"]), "unseen": tuple(row["unseen"])})
-        for row in json.loads(path.read_text(encoding="utf-8"))
+        for row in kept["rows"]
     ]
+    return [row for row in rows if METHODS[pm.make_method(row.method).name].revision == row.revision]
 
 
 def short_names(rows: list[Row]) -> list[str]:
@@ -254,13 +260,12 @@ def name_marks(axis: Any, rows: list[Row], kind: int, colours: dict[str, Any]) -
         sizes.append((extent.width, extent.height))
         text.remove()
     frame = axis.get_window_extent(renderer)
-    places = place_names(
-        marks,
-        sizes,
-        frame=(frame.x0, frame.y0, frame.x1, frame.y1),
-        lines=[(x - 4 * unit, y - 4 * unit, x + 4 * unit, y + 4 * unit) for x, y in hollow],
-        unit=unit,
-    )
+    taken = [(x - 4 * unit, y - 4 * unit, x + 4 * unit, y + 4 * unit) for x, y in hollow]
+    if axis.get_legend() is not None:
+        legend = axis.get_legend().get_window_extent(renderer)
+        taken.append((legend.x0, legend.y0, legend.x1, legend.y1))
+    inside = (frame.x0, frame.y0, frame.x1, frame.y1)
+    places = place_names(marks, sizes, frame=inside, taken=taken, unit=unit)
     for row, name, place, (x, y) in zip(rows, names, places, marks, strict=True):
         at = {"xy": (row.learned[kind], row.learned[1]), "textcoords": "offset points"}
         offset = ((place.box[0] - x) / unit, (place.box[1] - y) / unit)
@@ -298,7 +303,15 @@ def main() -> None:
         f = f.restricted(case.label_set)
     images, pool = chosen(f, args.data, case, args.images)
     args.out.mkdir(parents=True, exist_ok=True)
-    rows = earlier_rows(args.out / "frontier.json")
+    asked = {
+        "case": args.case,
+        "model": case.model,
+        "images": len(images),
+        "points": args.points,
+        "draws": args.draws,
+        "weights": args.weights and hashlib.sha256(args.weights.read_bytes()).hexdigest()[:12],
+    }
+    rows = earlier_rows(args.out / "frontier.json", asked)
     try:
         for spec in args.methods:
             if any(row.method == spec for row in rows):
@@ -313,7 +326,8 @@ def main() -> None:
                 continue
             print(table(args.case, rows[-1:], len(images)).splitlines()[-1], flush=True)
             (args.out / "frontier.md").write_text(table(args.case, rows, len(images)), encoding="utf-8")
-            (args.out / "frontier.json").write_text(json.dumps([asdict(r) for r in rows]), encoding="utf-8")
+            kept = {"asked": asked, "rows": [asdict(r) for r in rows]}
+            (args.out / "frontier.json").write_text(json.dumps(kept), encoding="utf-8")
     finally:
         if rows:
             draw(rows, args.case, args.out / "frontier.png")

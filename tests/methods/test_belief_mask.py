@@ -162,7 +162,7 @@ def test_a_label_hardly_believed_may_be_proved_a_little_less() -> None:
         assert problem.control(slots).item() == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("logit", [-12.0, -1.0, 2.0, 9.0])
+@pytest.mark.parametrize("logit", [-12.0, -1.0, 2.0, 9.0, 11.0])
 def test_a_push_does_not_vanish_where_the_net_is_sure(logit: float) -> None:
     """Against the derivatives by hand, for F a logistic function, whose own derivative is F (1 - F)."""
     f, area = 1 / (1 + math.exp(-logit)), 0.4

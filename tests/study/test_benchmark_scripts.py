@@ -13,6 +13,8 @@ import pytest
 import torch
 from PIL import Image
 
+from proofmap.methods import METHODS
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -81,7 +83,9 @@ def test_the_frontier_passes_over_a_method_that_fails_and_draws_what_is_done_whe
             raise RuntimeError("no such kernel")
         if spec == "stopped":
             raise KeyboardInterrupt
-        return found.Row(spec, "control", 1.0, (0.5, 0.6, 0.7), (0.4, 0.5, 0.6), 2.0, 0.1)
+        return found.Row(
+            spec, "control", 1.0, (0.5, 0.6, 0.7), (0.4, 0.5, 0.6), 2.0, 0.1, METHODS[spec].revision
+        )
 
     monkeypatch.setattr(found, "row_of", row_of)
     monkeypatch.setattr(found, "draw", lambda rows, title, path: drawn.extend(row.method for row in rows))
@@ -92,7 +96,8 @@ def test_the_frontier_passes_over_a_method_that_fails_and_draws_what_is_done_whe
     with pytest.raises(KeyboardInterrupt):
         found.main()
     assert "broken: RuntimeError: no such kernel" in capsys.readouterr().out
-    kept = [row["method"] for row in json.loads((tmp_path / "frontier.json").read_text())]
+    written = json.loads((tmp_path / "frontier.json").read_text())
+    kept = [row["method"] for row in written["rows"]]
     assert kept == drawn == ["random", "edges"]
 
     monkeypatch.setattr(
@@ -106,12 +111,21 @@ def test_the_frontier_passes_over_a_method_that_fails_and_draws_what_is_done_whe
     assert asked == ["hsic"]  # what is there is not judged again
     assert drawn[2:] == ["random", "edges", "hsic"]
 
+    written["rows"][1]["revision"] -= 1
+    (tmp_path / "frontier.json").write_text(json.dumps(written))
+    found.main()
+    assert asked == ["hsic", "edges", "hsic"]  # a method of another revision is
+
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--points", "8"])
+    with pytest.raises(SystemExit, match="take another --out"):
+        found.main()
+
 
 def test_the_figure_of_the_frontier_names_every_method_inside_it(script: Script, tmp_path: Path) -> None:
     found = script("frontier", BENCHMARKS / "studies")
     specs = ["belief-mask", "belief-mask:preset=thorough", "rise:masks=1000", "top-label:grad-cam"]
     rows = [
-        found.Row(spec, "mask", 10.0, (0.98, 0.5 + 0.01 * k, 0.4), (0.2, 0.3, 0.4), 2.0, 0.1)
+        found.Row(spec, "mask", 10.0, (0.98, 0.5 + 0.01 * k, 0.4), (0.2, 0.3, 0.4), 2.0, 0.1, 1)
         for k, spec in enumerate(specs)
     ]
     assert found.short_names(rows) == ["belief-mask", "belief-mask:thorough", "rise", "top-label:grad-cam"]

@@ -170,7 +170,8 @@ class Classifier:
                 forward, gradient = self._fixed_batches
                 self._batches = (BatchSize(forward), BatchSize(gradient))
             else:
-                weights = self.net.parameters() if isinstance(self.net, nn.Module) else ()
+                own = self.net if isinstance(self.net, nn.Module) else nn.Identity()
+                weights = [*own.parameters(), *own.buffers()]
                 self._batches = probe_batch_sizes(self, self.blank(1), weights)
         return self._batches
 
@@ -322,8 +323,8 @@ class Classifier:
     def frozen(self, *, dtype: torch.dtype | None = None, compile: bool = False) -> Classifier:
         """The same function made fast for input gradients: see :mod:`proofmap.classifier.frozen`.
 
-        Batch-norm is folded into the convolutions, the layout is channels-last, and on a CPU the input gradient of
-        a convolution is computed as a convolution. The net's own precision unless ``dtype`` says otherwise;
+        Batch-norm is folded into the convolutions, the layout is the faster one, on a CPU the input gradient of
+        a convolution is computed as a convolution, and on a GPU convolutions over single positions are matrix products. The net's own precision unless ``dtype`` says otherwise;
         ``compile`` runs the net through ``torch.compile``. The result is kept until the net changes, so asking twice
         is free.
         """

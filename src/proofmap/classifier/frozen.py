@@ -72,8 +72,8 @@ def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
 def _layouts(net: nn.Module, example: Tensor, dtype: torch.dtype) -> tuple[torch.memory_format, ...]:
     """The memory layouts to try, the faster one first.
 
-    In full float32 cuDNN has no good kernels for channels-last where a kernel joins channels over several positions; a net
-    that mostly does so stays in the usual layout.
+    A net that mostly joins channels over several positions stays in the usual layout in full float32 on a GPU: what was seen there
+    (see docs/decisions.md) speaks against channels-last.
     """
     if example.is_cuda and dtype == torch.float32 and joined_share(net, example) > 0.5:
         return (torch.contiguous_format,)
@@ -82,7 +82,7 @@ def _layouts(net: nn.Module, example: Tensor, dtype: torch.dtype) -> tuple[torch
 
 @torch.no_grad()
 def joined_share(net: nn.Module, example: Tensor) -> float:
-    """The share of a net's multiplications in convolutions that join channels over more than one position.
+    """The share of multiplications in a net's convolutions that join channels over more than one position.
 
     >>> net = nn.Sequential(nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, groups=8))
     >>> round(joined_share(net, torch.zeros(1, 8, 6, 6)), 2)  # 36 * 8 * (8 + 72) + 16 * 8 * 9
@@ -94,11 +94,11 @@ def joined_share(net: nn.Module, example: Tensor) -> float:
         nonlocal joined, all_of_them
         made = out.numel() * conv.weight[0].numel()
         all_of_them += made
-        joined += made if conv.groups == 1 and conv.weight[0, 0].numel() > 1 else 0
+        joined += made if len(conv.weight[0]) > 1 and conv.weight[0, 0].numel() > 1 else 0
 
     hooks = [m.register_forward_hook(count) for m in net.modules() if isinstance(m, nn.Conv2d)]
     try:
-        net(example)
+        net(example.expand(2, *example.shape[1:]))
     finally:
         for hook in hooks:
             hook.remove()

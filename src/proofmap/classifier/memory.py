@@ -31,26 +31,30 @@ def probe_batch_sizes(
     alone keeps a few layers at a time, taken as a quarter of that. On a CPU the largest tensor sets the limit.
     """
     saved = _saved_bytes(forward, image, weights)
-    largest = max([image.numel() * image.element_size(), *saved])
-    total = max(sum(saved), 4 * largest)
+    largest, values = max((image.numel() * image.element_size(), image.numel()), *saved)
+    total = max(sum(size for size, _ in saved), 4 * largest)
     budget = device_memory(image.device) / 3
-    limit = most_images(largest, image.element_size(), image.device.type)
+    limit = most_images(largest, values, image.device.type)
     with_gradient, forward_only = int(budget / (2 * total)), int(budget / (total / 2))
     size = _clamp(with_gradient, limit)
     return BatchSize(_clamp(forward_only, limit)), BatchSize(whole(size, limit) if image.is_cuda else size)
 
 
-def most_images(largest: int, value: int, device: str) -> int:
-    """Images at once of a net whose largest tensor has ``largest`` bytes for one of them, in values of so many bytes.
+def most_images(largest: int, values: int, device: str) -> int:
+    """Images at once of a net whose largest saved tensor has so many bytes, and values, for one of them.
 
-    On a GPU no tensor has 2^31 values or more: kernels count in 32 bits up to there, and slower ones take over.
+    On a GPU it stays below 2^31 values in all: kernels count in 32 bits up to there.
 
-    >>> most_images(96 * 112 * 112 * 4, 4, "cuda"), most_images(1000, 4, "cuda"), most_images(2**20, 4, "cpu")
+    >>> (
+    ...     most_images(4 * 96 * 112**2, 96 * 112**2, "cuda"),
+    ...     most_images(4000, 1000, "cuda"),
+    ...     most_images(2**20, 2**18, "cpu"),
+    ... )
     (1783, 4096, 40)
     """
     if device == "cpu":
         return max(1, _LARGEST_ON_CPU // largest)
-    return max(1, min(_LIMIT, _COUNTED // (largest // value)))
+    return max(1, min(_LIMIT, _COUNTED // values))
 
 
 def whole(size: int, limit: int = _LIMIT) -> int:
@@ -68,14 +72,17 @@ def _clamp(size: int, limit: int) -> int:
     return max(1, min(size, limit, _LIMIT))
 
 
-def _saved_bytes(forward: Callable[[Tensor], Tensor], image: Tensor, weights: Iterable[Tensor]) -> list[int]:
+def _saved_bytes(
+    forward: Callable[[Tensor], Tensor], image: Tensor, weights: Iterable[Tensor]
+) -> list[tuple[int, int]]:
+    """Bytes and values of each tensor that autograd saves for one image; what belongs to the net does not count."""
     constant = {weight.untyped_storage().data_ptr() for weight in weights}
-    seen: dict[int, int] = {}
+    seen: dict[int, tuple[int, int]] = {}
 
     def count(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in constant:
-            seen[storage.data_ptr()] = storage.nbytes()
+            seen[storage.data_ptr()] = storage.nbytes(), storage.nbytes() // tensor.element_size()
         return tensor
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):

@@ -196,16 +196,15 @@ class _Runner:
                 values[:, step] = end[self.image_of]
         job_map = torch.arange(len(self.ranks), device=device).repeat_interleave(len(inner))
         job_step = torch.tensor(inner, dtype=torch.long, device=device).repeat(len(self.ranks))
-        image_of = self.image_of[
-            job_map
-        ].tolist()  # never falls: the images of some jobs in a row are a slice
+        image_of: list[int] = self.image_of.tolist()  # never falls: the images of jobs in a row are a slice
         safe = self.labels.clamp_min(0)
 
         with progress.task(self.game.name, len(job_map) * self.draws) as task:
 
             def run_jobs(start: int, stop: int) -> None:
                 which, step = job_map[start:stop], job_step[start:stop]
-                image, some = self.image_of[which], slice(image_of[start], image_of[stop - 1] + 1)
+                first, last = image_of[start // len(inner)], image_of[(stop - 1) // len(inner)]
+                image, some = self.image_of[which], slice(first, last + 1)
                 read = self._read(self.game.shown(self.ranks[which], counts[step, None]), image, some)
                 values[which, step] = read.gather(1, safe[image])
                 task.advance((stop - start) * self.draws)

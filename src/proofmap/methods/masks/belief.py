@@ -6,7 +6,7 @@ The insertion game shows the top share u of a map M over a fill k, and its area 
 
 A proof is complete when A_k >= f(x, a) and sound when A_k <= f(x, a). So the map is moved until A_k = f(x, a), for several
 fills at once. Every step plays one move of each game: a share u, the hard top-u mask, one composite. Shares follow the
-golden ratio, so any few steps in a row visit the whole curve: A_k is estimated as the mean of the latest F_k = f(x~_u, a)
+golden ratio, so any few steps in a row visit the whole curve (but see s below): A_k is estimated as the mean of the latest F_k = f(x~_u, a)
 that was seen in each fifth of the curve. Each (image, label) pair has its own loss:
 
     loss = mean over k of  c_k L_k   +   smoothness * y * TV(sigmoid(W)),
@@ -16,8 +16,8 @@ that was seen in each fifth of the curve. Each (image, label) pair has its own l
 c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits is left alone. s says
 how sure the net is of the label, or against it: 0 for f from .001 to .9, 1 for f >= .99 or f <= .0001. With s = 0 both L_k have the
 gradient of F_k / A_k. That vanishes where the net says 0 or 1, which a sure net does along most of the curve; with s = 1 the gradients are
-those of log F_k and of -log(1 - F_k) / A_k, which do not. A label that the net hardly believes (f < .01) is left alone while its
-area lies between .78 f and max(f, .0005).
+those of log F_k and of -log(1 - F_k) / A_k, which do not (down to 1 - F_k = 1e-5). A label that the net hardly believes (f < .01) is left
+alone while its area lies between .78 f and max(f, .0005), and areas count as 1e-6 at least.
 y = 1 / (1 + (e / .1)^2), where e is the mean over fills of |log A_k - log f|: smoothing yields as long as f is not matched.
 Even visits yield too, by the same rule for each fill and times s: up to .8 of the moves go to the fifths of the curve in proportion
 to |F_k - f| there. W lives on a coarse grid and is enlarged linearly. The hard mask has

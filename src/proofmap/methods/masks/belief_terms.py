@@ -25,7 +25,8 @@ _MANY = 20_000
 def belief_errors(areas: Tensor, f: Tensor, spared: float = _SPARED) -> Tensor:
     """log A - log f ``(P, K)`` for areas ``(P, K)``; labels that are hardly believed need not be proved exactly.
 
-    Where f < .01 the error is zero for every A between f / e^spared (.78 f) and max(f, .0005), and counts from there.
+    Where f < .01 the error is zero for every A between f / e^spared (.78 f) and max(f, .0005), and counts from there. Areas are 1e-6
+    at least, so that no label with f below that is strengthened.
 
     >>> belief_errors(torch.tensor([[0.5], [0.004], [0.0001]]), torch.tensor([0.5, 0.005, 1e-9]))
     tensor([[0.],
@@ -63,7 +64,8 @@ def pushes(log_f: Tensor, areas: Tensor, control: Tensor, sure: Tensor) -> Tenso
     is negative and of -log(1 - F) / A elsewhere.
 
     Between these, (F / A)^(1 - s) log F and (F / A) (1 - F)^-s log F, where all factors are constants. All rise with F. The gradient
-    of F is F (1 - F) times that of the logit, and so nearly nothing where a net is sure; the others do not vanish while there is something to gain.
+    of F is F (1 - F) times that of the logit, and so nearly nothing where a net is sure; the others do not vanish while there is something to gain,
+    but where 1 - F is below 1e-5, the least that is divided by. F / A is 20 at most.
 
     >>> logit = torch.tensor([[-9.0], [9.0]], requires_grad=True)
     >>> log_f = torch.nn.functional.logsigmoid(logit)
@@ -92,7 +94,7 @@ def warped(places: Tensor, density: Tensor) -> Tensor:
     above = density.cumsum(dim=2)
     part = (places[..., None] >= above).sum(dim=2, keepdim=True).clamp_max(parts - 1)
     own = density.gather(2, part)
-    inside = (places[..., None] - above.gather(2, part) + own) / own
+    inside = (places[..., None] - above.gather(2, part) + own) / own.clamp_min(1e-12)
     return ((part + inside.clamp(0, 1)) / parts)[..., 0].clamp_max(1 - 1e-6)
 
 
