@@ -20,12 +20,13 @@ from proofmap.methods import make_method, train_masker
 from proofmap.methods.maskers.belief import BeliefObjective, standardised_cams, with_rivals
 from proofmap.methods.maskers.features import find_scales, read_features
 from proofmap.methods.maskers.file import Header, net_digest, read_header
+from proofmap.methods.maskers.kinds import KINDS
 from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
 from proofmap.methods.maskers.objective import Batch, Recipe
 from proofmap.methods.maskers.optimiser import SGD, Adam
 from proofmap.methods.maskers.phang import PhangCA, PhangFix
 from proofmap.methods.maskers.real_time import RealTimeObjective
-from proofmap.methods.maskers.training import KINDS, Training
+from proofmap.methods.maskers.training import Training
 from proofmap.methods.masks.belief_terms import belief_errors
 from proofmap.models import load_classifier
 from proofmap.testing.nets import counted_classifier
@@ -49,7 +50,7 @@ def training(kind: str, truth: Tensor | None = None, **changes: Any) -> Training
 
 
 def batch_of(made: Training, step: int = 0) -> Batch:
-    return made._batch(step)
+    return made._batch(step, step)
 
 
 # ---- what is read of the net ------------------------------------------------------------------------------------
@@ -462,7 +463,7 @@ def test_training_makes_areas_fit_beliefs_better() -> None:
 
     before = error()
     for _ in range(30):
-        made._learn()
+        made._learn(made.step)
     assert error() < 0.8 * before
 
 
@@ -522,8 +523,8 @@ def test_progress_tells_the_mean_of_ten_steps(tmp_path: Path, monkeypatch: pytes
     losses = iter(float(k) for k in range(20))
     learn = Training._learn
 
-    def counted(made: Training) -> Tensor:
-        learn(made)
+    def counted(made: Training, place: int) -> Tensor:
+        learn(made, place)
         return torch.tensor(next(losses))
 
     monkeypatch.setattr(Training, "_learn", counted)
@@ -615,6 +616,7 @@ ODD = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::proofmap.methods.maskers.learned.MaskerWarning")  # two steps
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("odd", ODD)
 def test_unusual_nets_get_maskers_too(odd: str, kind: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from proofmap.methods.maskers.training import train_masker
+from proofmap.methods.maskers.train import train_masker
 from proofmap.models import load_classifier, registry
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import cifar_batch, imagenette_at, noise, save
