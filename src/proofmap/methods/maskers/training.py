@@ -131,7 +131,9 @@ class Training:
     def place(self) -> int:
         """Where in the schedule the next step is: the share of steps that are made or of the time that is used, whichever is further."""
         steps, minutes = self.recipe.steps, self.recipe.minutes
-        return self.step if minutes is None else max(self.step, int(steps * self.seconds() / (60 * minutes)))
+        if minutes is None or not self.step:  # one step there is in any case
+            return self.step
+        return max(self.step, int(steps * self.seconds() / (60 * minutes)))
 
     def some(self, number: int) -> Tensor:
         """At most so many of the images, from all over the data, as the net takes them."""
