@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.core.progress import Progress
+from proofmap.core.progress import Lines, Progress
 from proofmap.methods import Method, train_masker
 from proofmap.methods.maskers import training
 from proofmap.methods.maskers.file import PACKAGED, Header, read_header
@@ -104,6 +105,13 @@ def test_time_before_a_stop_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     clock.stop_after, clock.now = math.inf, 77.0  # another process has another clock
     assert Header.parse(read_header(trained(out, minutes=1, every=1))).made == 6
     assert clock.places == [0, 16, 33, 50, 66, 83]
+
+
+def test_progress_tells_the_time_that_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch, step=6)
+    told = io.StringIO()
+    trained(tmp_path / "m.safetensors", minutes=1.5, progress=Lines(told, every=0))
+    assert "minute 1.0 of 1.5, step 10, loss " in told.getvalue()
 
 
 def test_slow_steps_are_kept_every_five_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ class Training:
                 name, value = objective.told or ("loss", loss)
                 seen, note = [*seen, value][-_TELL:], ""
                 if self.step % _TELL == 0:
-                    note = f"step {self.step}, {name} {torch.stack(seen).mean().item():.3f}"
+                    note = f"{self._clock()}step {self.step}, {name} {torch.stack(seen).mean().item():.3f}"
                 due = self.step % every == 0 or monotonic() - kept > _SECONDS
                 if due and self.step < recipe.steps:
                     self._save(checkpoint)
@@ -127,6 +127,10 @@ class Training:
     def seconds(self) -> float:
         """The time that the training has taken, over all parts of it."""
         return self.spent + monotonic() - self.began
+
+    def _clock(self) -> str:
+        minutes = self.recipe.minutes
+        return "" if minutes is None else f"minute {self.seconds() / 60:.1f} of {minutes:g}, "
 
     def place(self) -> int:
         """Where in the schedule the next step is: the share of steps that are made or of the time that is used, whichever is further."""
