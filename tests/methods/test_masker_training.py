@@ -23,6 +23,7 @@ from proofmap.methods.maskers import training
 from proofmap.methods.maskers.file import PACKAGED, Header, read_header
 from proofmap.methods.maskers.learned import Learned, MaskerWarning, look
 from proofmap.methods.maskers.nets import RealTimeNet
+from proofmap.methods.maskers.optimiser import Adam
 from proofmap.methods.maskers.training import Training
 from tests.toys import conv_classifier, pixels
 
@@ -37,20 +38,24 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, step: float) -> None:
         self.now, self.places, self.rates, self.kept = 1000.0, list[int](), list[float](), list[int]()
         self.stop_after = math.inf
-        learn, save = Training._learn, Training._save
+        learn, save, move = Training._learn, Training._save, Adam.step
 
         def learned(made: Training, place: int) -> Tensor:
             if len(self.places) >= self.stop_after:
                 raise Stopped
             self.now += step
             self.places.append(place)
-            self.rates.append(made.objective.rate_at(place))
             return learn(made, place)
 
         def saved(made: Training, path: Path) -> None:
             self.kept.append(made.step)
             save(made, path)
 
+        def moved(adam: Adam, rate: float) -> None:
+            self.rates.append(rate)
+            move(adam, rate)
+
+        monkeypatch.setattr(Adam, "step", moved)
         monkeypatch.setattr(Training, "_learn", learned)
         monkeypatch.setattr(Training, "_save", saved)
         monkeypatch.setattr(training, "monotonic", lambda: self.now)
