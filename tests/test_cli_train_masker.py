@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ import proofmap as pm
 class Tiny(torch.nn.Sequential):
     def forward(self, x):
         if os.environ.get("DIE") and Path("dying.checkpoint.safetensors").exists():
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.Signals[os.environ["DIE"]])
         return super().forward(x)
 
 def tiny():
@@ -105,13 +106,58 @@ def test_a_masker_is_trained_and_used(
 def test_a_process_that_is_killed_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = [*TRAIN, "--kind", "phang-ca", "--quiet", "--out"]
     command = [sys.executable, "-m", "proofmap.cli", *options, "dying.safetensors"]
-    died = subprocess.run(command, env={**os.environ, "DIE": "1"}, check=False)
+    died = subprocess.run(command, env={**os.environ, "DIE": "SIGKILL"}, check=False)
     assert died.returncode == -signal.SIGKILL
     assert Path("dying.checkpoint.safetensors").exists() and not Path("dying.safetensors").exists()
     assert run(monkeypatch, *options, "dying.safetensors") == 0
     assert run(monkeypatch, *options, "whole.safetensors") == 0
     assert Path("dying.safetensors").read_bytes() == Path("whole.safetensors").read_bytes()
     assert not Path("dying.checkpoint.safetensors").exists()
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM"])
+def test_whoever_stops_a_training_is_told_how_to_go_on(
+    how: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = lambda *_: pytest.fail("nobody answered")  # noqa: E731
+    before = signal.signal(signal.SIGTERM, usual)
+    options = [*TRAIN, "--kind", "phang-fix", "--quiet", "--out", "dying.safetensors"]
+    try:
+        monkeypatch.setenv("DIE", how)
+        assert run(monkeypatch, *options) == 130
+        told = capsys.readouterr().err
+        kept = "stopped; 2 of 4 steps are kept in dying.checkpoint.safetensors; go on with: proofmap "
+        assert told == f"{kept}{shlex.join(options)}\n"
+        monkeypatch.delenv("DIE")
+        assert run(monkeypatch, *shlex.split(told.split("proofmap ", 1)[1])) == 0
+        assert capsys.readouterr().out == "dying.safetensors\n"
+        assert signal.getsignal(signal.SIGTERM) is usual
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_training_that_is_stopped_at_once_begins_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("proofmap.cli.train.train", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
+    assert run(monkeypatch, *TRAIN, "--out", "m.safetensors") == 130
+    assert "no checkpoint was due yet; begin again with: proofmap train-masker" in capsys.readouterr().err
+
+
+def test_a_limit_of_time_still_gives_a_masker(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [*TRAIN, "--kind", "phang-fix", "--minutes", "1e-9", "--out", "m.safetensors"]
+    assert run(monkeypatch, *options) == 0
+    told = capsys.readouterr().err
+    assert "written: m.safetensors, after 1 of 4 steps\n" in told
+    assert (
+        "maps of 4 images of the data: mean " in told and "correlation" not in told
+    )  # one map for all labels
+    header = Header.parse(read_header(Path("m.safetensors")))
+    assert (header.made, header.recipe.steps, header.recipe.minutes) == (1, 4, 1e-9)
+    assert run(monkeypatch, *options) == 0
+    assert "nothing left to do: the masker is there, after 1 of 4 steps" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wrong", [["--kind", "phang", "--out", "m.safetensors"], ["--out", "m.pth"]])
@@ -129,6 +175,8 @@ def test_a_wrong_kind_or_name_is_told_before_images_are_read(
         (["--out", "m.pth"], "is named NAME.safetensors"),
         (["--data", "nowhere"], "nowhere"),
         (["--learning-rate", "-1"], "learning_rate must be a number above 0"),
+        (["--minutes", "0"], "minutes must be a number above 0"),
+        (["--minutes", "nan"], "minutes must be a number above 0"),
         (["--layers", "0,7"], "layer '7' gives the logits no spatial map"),
         (["--number", "1"], "at least 2 images"),
         (["--out", "photos"], "is named NAME.safetensors"),

@@ -20,12 +20,13 @@ from proofmap.methods import make_method, train_masker
 from proofmap.methods.maskers.belief import BeliefObjective, standardised_cams, with_rivals
 from proofmap.methods.maskers.features import find_scales, read_features
 from proofmap.methods.maskers.file import Header, net_digest, read_header
+from proofmap.methods.maskers.kinds import KINDS
 from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
 from proofmap.methods.maskers.objective import Batch, Recipe
 from proofmap.methods.maskers.optimiser import SGD, Adam
 from proofmap.methods.maskers.phang import PhangCA, PhangFix
 from proofmap.methods.maskers.real_time import RealTimeObjective
-from proofmap.methods.maskers.training import KINDS, Training
+from proofmap.methods.maskers.training import Training
 from proofmap.methods.masks.belief_terms import belief_errors
 from proofmap.models import load_classifier
 from proofmap.testing.nets import counted_classifier
@@ -49,7 +50,7 @@ def training(kind: str, truth: Tensor | None = None, **changes: Any) -> Training
 
 
 def batch_of(made: Training, step: int = 0) -> Batch:
-    return made._batch(step)
+    return made._batch(step, step)
 
 
 # ---- what is read of the net ------------------------------------------------------------------------------------
@@ -365,7 +366,7 @@ def test_the_belief_masker_plays_the_insertion_game() -> None:
     assert labels.shape == (2, 4)
     assert torch.equal(labels[:, :3], batch.log_f.topk(3, dim=1).indices)
     maps = torch.randn(8, 8, 8, generator=torch.Generator().manual_seed(0))
-    said = objective.play(batch, maps, labels)
+    said = objective.play(objective.games(batch, labels), maps)
     jitter = batch.uniform("shares", 48).view(8, 3, 4)
     for pair, fill, turn in ((0, 0, 0), (5, 1, 3), (7, 2, 2), (3, 2, 1)):
         share = (turn + float(jitter[pair, fill, turn])) / 4
@@ -378,6 +379,36 @@ def test_the_belief_masker_plays_the_insertion_game() -> None:
         shown[:, ranked] = image.flatten(1)[:, ranked]
         expected = says(made.classifier, shown.view(3, 8, 8))[int(labels[pair // 4, pair % 4])]
         assert float(said[pair, fill, turn]) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_the_games_of_the_belief_masker_are_played_in_parts_that_fit() -> None:
+    """Twelve passes a map: with room for 30 of them maps are played by twos, and are pulled as all at once."""
+    made = training("belief", batch=3)
+    objective, batch = made.objective, batch_of(made)
+    assert isinstance(objective, BeliefObjective)
+    labels = objective.labels(batch)
+    maps = torch.randn(12, 8, 8, generator=torch.Generator().manual_seed(0))
+    f = batch.log_f.gather(1, labels).flatten().exp()
+    pulls, errors, largest = [], [], []
+    says = objective.says
+
+    def counted(images: Tensor) -> Tensor:
+        most.append(len(images))
+        return says(images)
+
+    for room in (1000, 30, 1):
+        most: list[int] = []
+        objective.says = counted  # type: ignore[method-assign]
+        made.classifier.fix_batches(room, room)
+        pulls.append(objective.pull(batch, maps, labels, f))
+        assert objective.told is not None
+        errors.append(objective.told[1])
+        largest.append(max(most))
+    assert largest == [144, 24, 12]
+    assert float(pulls[0].abs().max()) > 0.1
+    for pull, error in zip(pulls[1:], errors[1:], strict=True):
+        torch.testing.assert_close(pull, pulls[0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(error, errors[0])
 
 
 def test_labels_that_are_hardly_believed_need_not_be_proved_exactly() -> None:
@@ -432,7 +463,7 @@ def test_training_makes_areas_fit_beliefs_better() -> None:
 
     before = error()
     for _ in range(30):
-        made._learn()
+        made._learn(made.step)
     assert error() < 0.8 * before
 
 
@@ -492,8 +523,8 @@ def test_progress_tells_the_mean_of_ten_steps(tmp_path: Path, monkeypatch: pytes
     losses = iter(float(k) for k in range(20))
     learn = Training._learn
 
-    def counted(made: Training) -> Tensor:
-        learn(made)
+    def counted(made: Training, place: int) -> Tensor:
+        learn(made, place)
         return torch.tensor(next(losses))
 
     monkeypatch.setattr(Training, "_learn", counted)
@@ -585,6 +616,7 @@ ODD = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::proofmap.methods.maskers.learned.MaskerWarning")  # two steps
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("odd", ODD)
 def test_unusual_nets_get_maskers_too(odd: str, kind: str, tmp_path: Path) -> None:

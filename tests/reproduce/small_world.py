@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from proofmap.methods.maskers.training import train_masker
+from proofmap.methods.maskers.learned import MaskerWarning
+from proofmap.methods.maskers.train import train_masker
 from proofmap.models import load_classifier, registry
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import cifar_batch, imagenette_at, noise, save
@@ -79,4 +81,6 @@ def small_maskers(data: Path) -> None:
     for kind in ("dabkowski", "phang-ca"):
         out = data / "maskers" / f"efficientnet-lite0.{kind}.safetensors"
         out.parent.mkdir(exist_ok=True)
-        train_masker(kind, classifier, images, out=out, steps=1, batch=2, width=4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MaskerWarning)
+            train_masker(kind, classifier, images, out=out, steps=1, batch=2, width=4)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +24,7 @@ from proofmap.cli.options import (
     Seed,
     Weights,
     check_fit,
+    command_line,
     device_named,
     names_after,
 )
@@ -28,7 +34,9 @@ from proofmap.data.dataset import Dataset, random_choice, truths
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
 from proofmap.methods import train_masker as train
-from proofmap.methods.maskers.training import check_masker
+from proofmap.methods.maskers.file import Header, read_header
+from proofmap.methods.maskers.learned import MaskerWarning
+from proofmap.methods.maskers.train import check_masker, checkpoint_of
 from proofmap.models import DEFAULT_MODEL
 
 _SEVERAL = 64
@@ -47,6 +55,12 @@ def train_masker(
     model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps of the optimiser.")] = 2000,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            help="End after so many minutes of training, with rates that fall by then, and write the masker."
+        ),
+    ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Images per step; the kind's own.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="The kind's own when left out.")] = None,
     width: Annotated[
@@ -56,7 +70,9 @@ def train_masker(
         str | None, typer.Option(help="Layers to read, separated by commas; found by themselves.")
     ] = None,
     number: Annotated[int | None, typer.Option(min=1, help="So many images, at random.")] = None,
-    every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 200,
+    every: Annotated[
+        int, typer.Option(min=1, help="Steps between checkpoints; there is one every five minutes, too.")
+    ] = 200,
     force: Annotated[bool, typer.Option("--force", help="Replace a masker that is another one.")] = False,
     fit: FitOption = None,
     device: Device = None,
@@ -64,14 +80,15 @@ def train_masker(
     quiet: Quiet = False,
 ) -> None:
     """Train a masker for a net; if stopped, the same command goes on from its last checkpoint."""
-    check_masker(kind, out)  # before images are read, which may take long
+    check_masker(kind, out, minutes)  # before images are read, which may take long
     dataset = open_data(data)
     classifier = pm.load_classifier(model, weights=weights, device=device_named(device))
     if fit is not None:
         classifier = classifier.fitting(check_fit(fit))
     existed = out.exists() and not force
     images, truth = _load(dataset, classifier, number, seed)
-    try:
+    warnings.simplefilter("always", MaskerWarning)
+    with _stopped(out, steps):
         file = train(
             kind,
             classifier,
@@ -79,6 +96,7 @@ def train_masker(
             truth,
             out=out,
             steps=steps,
+            minutes=minutes,
             batch=batch,
             learning_rate=learning_rate,
             width=width,
@@ -89,12 +107,32 @@ def train_masker(
             force=force,
             progress=progress_for(stderr, quiet),
         )
+    header = Header.parse(read_header(file))
+    made = "" if header.made in (None, steps) else f", after {header.made} of {steps} steps"
+    stderr.print(f"nothing left to do: the masker is there{made}" if existed else f"written: {file}{made}")
+    if header.learned is not None and not quiet:
+        stderr.print(header.learned.told())
+    print_result(file)
+
+
+@contextmanager
+def _stopped(out: Path, steps: int) -> Iterator[None]:
+    """Whoever stops the training, by Ctrl-C or by a signal to end, is told what is kept and which command goes on with it."""
+    before = signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    try:
+        yield
     except BaseException as stop:
         if not isinstance(stop, Exception):
-            stop.add_note("the same command goes on from the last checkpoint")
+            kept = checkpoint_of(out)
+            if kept.exists():
+                step = json.loads(read_header(kept))["step"]
+                told = f"{step} of {steps} steps are kept in {kept}; go on with: {command_line()}"
+            else:
+                told = f"no checkpoint was due yet; begin again with: {command_line()}"
+            stop.add_note(told)
         raise
-    stderr.print("nothing left to do: the masker is there" if existed else f"written: {file}")
-    print_result(file)
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def _load(

@@ -1,6 +1,6 @@
 """Maskers: small nets trained beforehand to make masks from the features of the net that is explained."""
 
+from proofmap.methods.maskers.train import train_masker
 from proofmap.methods.maskers.trained import BeliefMasker, PhangMasker, RealTimeSaliency
-from proofmap.methods.maskers.training import train_masker
 
 __all__ = ["BeliefMasker", "PhangMasker", "RealTimeSaliency", "train_masker"]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -27,6 +28,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
+from proofmap.core.batching import in_batches
 from proofmap.core.progress import Silent
 from proofmap.fills import Blur, Gray
 from proofmap.methods.cams import GradCAM
@@ -48,6 +50,17 @@ from proofmap.methods.method import ReadyMethod
 
 _LIKELY, _SHARES, _FILLS = 3, 4, 3
 _SMOOTH, _TEMPERATURE = 0.02, 0.3
+
+
+@dataclass(frozen=True)
+class Games:
+    """The games of a batch: images ``(N, C, H, W)``, what is behind them ``(N, K, C, H, W)``, and for each of the P = N L pairs
+    of an image and one of its labels ``(N, L)`` the shares that are shown, ``(P, K, U)``."""
+
+    images: Tensor
+    hidden: Tensor
+    shares: Tensor
+    labels: Tensor
 
 
 class BeliefObjective(Objective):
@@ -98,10 +111,28 @@ class BeliefObjective(Objective):
         return (maps * self.pull(batch, maps.detach(), labels, log_f[..., 0].flatten().exp())).mean()
 
     def pull(self, batch: Batch, maps: Tensor, labels: Tensor, f: Tensor) -> Tensor:
-        """Where each map ``(P, H, W)`` is to go from: the gradient of its own loss, brought to a size that its error says."""
+        """Where each map ``(P, H, W)`` is to go from: the gradient of its own loss, brought to a size that its error says.
+
+        A map's loss is its own affair, so they are played in parts that fit the device; results differ by rounding alone.
+        """
+        games = self.games(batch, labels)
+
+        def part(start: int, stop: int) -> tuple[Tensor, Tensor]:
+            return self.gradient(games, maps[start:stop], f[start:stop], start)
+
+        parts = in_batches(part, len(maps), self.fast.batches[1], cost=_FILLS * _SHARES, item="map")
+        gradient, far = (torch.cat(several) for several in zip(*parts, strict=True))
+        self.told = ("|log A - log f|", far.mean())
+        size = gradient.square().mean(dim=(1, 2), keepdim=True).sqrt()
+        wanted = balance(f) * (far / FORCE).clamp_max(1.0)
+        pull = gradient / size.clamp_min(1e-20) * wanted[:, None, None]
+        return pull.where(size.isfinite(), 0.0)  # half precision overflows
+
+    def gradient(self, games: Games, maps: Tensor, f: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """The gradients of the losses of maps ``(P, H, W)``, and e ``(P,)``; the first is that of pair ``start``."""
         with torch.enable_grad():
-            maps = maps.requires_grad_(True)
-            said = self.play(batch, maps, labels)
+            maps = maps.detach().requires_grad_(True)
+            said = self.play(games, maps, start)
             now = said.detach().exp()
             areas = now.mean(dim=2).clamp_min(1e-6)
             errors = belief_errors(areas, f, spared=math.inf)
@@ -110,11 +141,7 @@ class BeliefObjective(Objective):
             far = errors.abs().mean(dim=1)
             losses = losses + _SMOOTH * yielding(far) * total_variation(maps.sigmoid())
             (gradient,) = torch.autograd.grad(self.scale * losses.sum(), maps)
-        self.told = ("|log A - log f|", far.mean())
-        size = gradient.square().mean(dim=(1, 2), keepdim=True).sqrt()
-        wanted = balance(f) * (far / FORCE).clamp_max(1.0)
-        pull = gradient / size.clamp_min(1e-20) * wanted[:, None, None]
-        return pull.where(size.isfinite(), 0.0)  # half precision overflows
+        return gradient, far
 
     def labels(self, batch: Batch) -> Tensor:
         """The likeliest labels of each image, and one at random, ``(N, L)``."""
@@ -123,20 +150,27 @@ class BeliefObjective(Objective):
         drawn = (batch.uniform("label", 1) * len(self.label_set)).long()
         return self.label_set[torch.cat([likely, drawn], dim=1)]
 
-    def play(self, batch: Batch, maps: Tensor, labels: Tensor) -> Tensor:
-        """log f ``(P, K, U)`` of the composites that show top shares of maps ``(P, H, W)`` over each fill."""
-        pairs, many = len(maps), labels.shape[1]
-        place = torch.arange(_SHARES, device=maps.device)
+    def games(self, batch: Batch, labels: Tensor) -> Games:
+        """What is played for labels ``(N, L)``: one share from each quarter, for every fill."""
+        pairs, many = labels.numel(), labels.shape[1]
+        place = torch.arange(_SHARES, device=labels.device)
         jitter = batch.uniform("shares", many * _FILLS * _SHARES).view(pairs, _FILLS, _SHARES)
-        shares = ((place + jitter) / _SHARES).flatten(1)
-        shown = top_share(maps, thresholds(maps.detach(), shares), _TEMPERATURE)
-        shown = shown.unflatten(1, (_FILLS, _SHARES))
         hidden = [fill(batch.images, batch.keys) for fill in self.fills] + [batch.others]
-        behind = torch.stack(hidden, dim=1).repeat_interleave(many, dim=0)[:, :, None]
-        front = batch.images.repeat_interleave(many, dim=0)[:, None, None]
+        return Games(batch.images, torch.stack(hidden, dim=1), (place + jitter) / _SHARES, labels)
+
+    def play(self, games: Games, maps: Tensor, start: int = 0) -> Tensor:
+        """log f ``(P, K, U)`` of the composites that show top shares of maps ``(P, H, W)`` over each fill.
+
+        The maps are those of the pairs from ``start`` on.
+        """
+        pairs = torch.arange(start, start + len(maps), device=maps.device)
+        image = pairs // games.labels.shape[1]
+        shown = top_share(maps, thresholds(maps.detach(), games.shares[pairs].flatten(1)), _TEMPERATURE)
+        shown = shown.unflatten(1, (_FILLS, _SHARES))
+        front, behind = games.images[image][:, None, None], games.hidden[image][:, :, None]
         said = self.says(self.inputs.composite(shown, front, behind).flatten(0, 2))
-        told = labels.flatten().repeat_interleave(_FILLS * _SHARES)
-        return said.gather(1, told[:, None])[:, 0].view(pairs, _FILLS, _SHARES)
+        told = games.labels.flatten()[pairs].repeat_interleave(_FILLS * _SHARES)
+        return said.gather(1, told[:, None])[:, 0].view(len(maps), _FILLS, _SHARES)
 
 
 def balance(f: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import atomic_write
 from proofmap.methods.maskers.features import Scale, module_of
+from proofmap.methods.maskers.learned import Learned
 from proofmap.methods.maskers.objective import Recipe
 
 PACKAGED = Path(__file__).parent / "weights"
@@ -39,6 +40,11 @@ class Header:
         data: the dataset's title.
         images: how many of its images.
         content: a digest of those images and their labels.
+        made: how many steps were made; fewer than the recipe's where time was limited.
+        learned: what its maps look like.
+
+    Headers are equal where maskers are trained in the same way from the same; what came of it does not count. Files of earlier versions
+    have neither of the last two.
     """
 
     recipe: Recipe
@@ -49,6 +55,8 @@ class Header:
     data: str
     images: int
     content: str
+    made: int | None = field(default=None, compare=False)
+    learned: Learned | None = field(default=None, compare=False)
 
     def text(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
@@ -62,7 +70,20 @@ class Header:
             Scale(scale["layer"], scale["channels"], (scale["size"][0], scale["size"][1]))
             for scale in found.pop("scales")
         )
-        return cls(recipe=Recipe(**recipe), scales=scales, **found)
+        learned = found.pop("learned", None)
+        return cls(
+            recipe=Recipe(**recipe),
+            scales=scales,
+            learned=None if learned is None else Learned(**learned),
+            **found,
+        )
+
+    def says_the_same(self, text: str) -> bool:
+        """Whether the text of a header, of any version, is that of a masker trained in the same way from the same."""
+        try:
+            return Header.parse(text) == self
+        except (KeyError, TypeError, ValueError):
+            return False
 
 
 def net_digest(classifier: Classifier) -> str:

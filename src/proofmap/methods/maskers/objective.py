@@ -26,13 +26,14 @@ class Recipe:
     width: int
     layers: tuple[str, ...]
     seed: int
+    minutes: float | None = None
 
 
 @dataclass(frozen=True)
 class Batch:
     """What one step sees: images ``(N, C, H, W)``, what the net says of them, and where its random numbers come from.
 
-    ``labels`` ``(N,)`` are the true ones, or the net's where no truth is known; ``others`` ``(N, C, H, W)`` are other
+    ``step`` is its place in the schedule. ``labels`` ``(N,)`` are the true ones, or the net's where no truth is known; ``others`` ``(N, C, H, W)`` are other
     images of the data.
     """
 

@@ -26,8 +26,8 @@ from proofmap.methods.maskers.file import (
     read_header,
     read_masker,
 )
+from proofmap.methods.maskers.kinds import KINDS
 from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
-from proofmap.methods.maskers.training import KINDS
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
 from proofmap.plugins.settings import setting
 
@@ -230,3 +230,19 @@ class ReadyBeliefMasker(ReadyMasker):
     """With the method whose maps it moves."""
 
     cam: ReadyMethod
+
+
+def method_of(kind: str, weights: Path) -> TrainedMasker:
+    """The method that uses a masker of this kind.
+
+    >>> method_of("phang-fix", Path("m.safetensors")).variant
+    'fix'
+    """
+    path = str(weights)
+    several = (
+        RealTimeSaliency(weights=path),
+        PhangMasker(weights=path),
+        PhangMasker(weights=path, variant="fix"),
+        BeliefMasker(weights=path),
+    )
+    return next(method for method in several if method.trained_as == kind)

@@ -2,15 +2,19 @@
 
 Every random number of a step comes from the seed and the number of the step. What is carried from one step to the next is the
 weights, what the optimisers keep and the number of the step; a checkpoint has all of it.
+
+With a limit of time T the schedule (rates, phases) is at step max(k, floor(n t / T)) of n when k steps were made in the time t, and
+there is no further step once that is n: a training that the clock ends has been through its schedule as one that makes all steps. When
+steps end is then up to the machine, so two such trainings differ; without a limit nothing depends on the clock.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import torch
 import torch.nn.functional as F
@@ -18,107 +22,24 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
+from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.files import output_file
 from proofmap.core.inputs import Pictures
-from proofmap.core.progress import Progress, Silent
-from proofmap.methods.maskers.belief import BeliefObjective
-from proofmap.methods.maskers.file import Header, net_digest, read_header, write_masker, write_tensors
-from proofmap.methods.maskers.objective import Batch, Objective, Recipe
+from proofmap.core.progress import Progress
+from proofmap.methods.maskers.file import Header, net_digest, read_header, write_tensors
+from proofmap.methods.maskers.kinds import KINDS
+from proofmap.methods.maskers.objective import Batch, Recipe
 from proofmap.methods.maskers.optimiser import Adam, below, prefixed
-from proofmap.methods.maskers.phang import PhangCA, PhangFix
-from proofmap.methods.maskers.real_time import RealTimeObjective
 from proofmap.methods.masks.engine import HALF_SCALE
 
-KINDS: dict[str, type[Objective]] = {
-    objective.kind: objective for objective in (RealTimeObjective, PhangFix, PhangCA, BeliefObjective)
-}
 _LOST = 0.1
 """The share of steps that may be lost to overflows of half precision."""
 _TELL = 10
 """Steps between notes, and over which what they tell is the mean."""
 _LEAST_AREA = 0.5
-
-
-def train_masker(
-    kind: str,
-    classifier: Classifier,
-    images: Tensor,
-    truth: Tensor | None = None,
-    *,
-    out: str | Path,
-    steps: int = 2000,
-    batch: int | None = None,
-    learning_rate: float | None = None,
-    width: int | None = None,
-    layers: Sequence[str] = (),
-    seed: int = 0,
-    data: str = "images",
-    every: int = 200,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> Path:
-    """Train a masker for a net and write it to a file; a run that was stopped goes on from its last checkpoint.
-
-    The answer is the same as that of a run that was not stopped. Where the file is there already, made in the same way from
-    the same, nothing is left to do.
-
-    Args:
-        kind: ``dabkowski``, ``phang-fix``, ``phang-ca`` or ``belief``.
-        classifier: the net, which is not changed.
-        images: ``(M, C, H, W)`` as the net takes them, floats in [0, 1] or bytes; kept on the net's device.
-        truth: labels ``(M,)``; the net's likeliest stands in where it is -1, or for all when left out.
-        out: the masker's file, ``NAME.safetensors``; the checkpoint is ``NAME.checkpoint.safetensors`` beside it.
-        steps: of the optimiser.
-        batch, learning_rate, width: images per step, step size and channels of the masker; the kind's own when left out.
-        layers: names of the layers to read; found by themselves when left out.
-        data: what the file's header calls the data.
-        every: steps between checkpoints.
-        force: replace a masker that is another one.
-    """
-    check_masker(kind, out)
-    usual = KINDS[kind]
-    recipe = Recipe(
-        kind,
-        _positive(steps, "steps"),
-        _positive(usual.batch if batch is None else batch, "batch"),
-        usual.rate if learning_rate is None else learning_rate,
-        _positive(usual.width if width is None else width, "width"),
-        tuple(layers),
-        seed,
-    )
-    if not 0 < recipe.learning_rate < math.inf:
-        raise InputError(f"learning_rate must be a number above 0, not {learning_rate}")
-    _positive(every, "every")
-    with outside_inference_mode():
-        training = Training(recipe, classifier, images, truth, data)
-        file = output_file(out, such_as="masker.safetensors")
-        if file.exists() and not force:
-            if read_header(file) == training.header.text():
-                return file
-            raise InputError(
-                f"{file} is another masker, and it is not replaced; choose another file, or replace it with --force (force=True)"
-            )
-        training.run(file.with_suffix(".checkpoint.safetensors"), every, progress or Silent())
-        write_masker(file, training.objective.net, training.header)
-    file.with_suffix(".checkpoint.safetensors").unlink(missing_ok=True)
-    return file
-
-
-def check_masker(kind: str, out: str | Path) -> None:
-    """Refuse a kind that there is not, and a file that is not named as one of weights."""
-    if kind not in KINDS:
-        raise InputError(f"a masker's kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    if Path(out).suffix != ".safetensors":
-        raise InputError(f"a masker's file is named NAME.safetensors, not {Path(out).name}")
-
-
-def _positive(number: int, name: str) -> int:
-    if number < 1:
-        raise InputError(f"{name} must be at least 1, not {number}")
-    return number
+_SECONDS = 300.0
+"""A checkpoint is written after so many seconds, too: steps may take long."""
 
 
 class Training:
@@ -146,6 +67,7 @@ class Training:
         self.objective = KINDS[recipe.kind](recipe, classifier, self._present())
         self.optimiser = Adam(self.objective.net, self.objective.weight_decay)
         self.step, self.lost = 0, 0
+        self.spent, self.began = 0.0, monotonic()
         everything = len(classifier.label_set) == len(classifier.names)
         self.header = Header(
             recipe=recipe,
@@ -179,44 +101,67 @@ class Training:
     # ---- steps --------------------------------------------------------------------------------------------------
 
     def run(self, checkpoint: Path, every: int, progress: Progress) -> None:
-        """All steps that are left; a checkpoint every so many."""
+        """All steps that are left, or that the time allows; a checkpoint every so many."""
         recipe, objective = self.recipe, self.objective
         if checkpoint.exists():
             self._resume(checkpoint)
-        left = sum(objective.passes(step) for step in range(self.step, recipe.steps)) * recipe.batch
+        self.began = kept = monotonic()
+        left = sum(objective.passes(step) for step in range(self.place(), recipe.steps)) * recipe.batch
         objective.net.train()
         seen: list[Tensor] = []
         with progress.task(f"training {recipe.kind}", left) as task, steady_kernels(tf32=True):
-            while self.step < recipe.steps:
-                passes = objective.passes(self.step) * recipe.batch
-                loss = self._learn()
+            while (place := self.place()) < recipe.steps:
+                loss = self._learn(place)
                 name, value = objective.told or ("loss", loss)
                 seen, note = [*seen, value][-_TELL:], ""
                 if self.step % _TELL == 0:
-                    note = f"step {self.step}, {name} {torch.stack(seen).mean().item():.3f}"
-                if self.step % every == 0 and self.step < recipe.steps:
+                    note = f"{self._clock()}step {self.step}, {name} {torch.stack(seen).mean().item():.3f}"
+                due = self.step % every == 0 or monotonic() - kept > _SECONDS
+                if due and self.step < recipe.steps:
                     self._save(checkpoint)
-                task.advance(passes, note)
+                    kept = monotonic()
+                task.advance(objective.passes(place) * recipe.batch, note)
         objective.net.eval()
+        self.header = replace(self.header, made=self.step)
 
-    def _learn(self) -> Tensor:
-        """One step; returns its loss."""
-        objective, step = self.objective, self.step
-        learned = objective.learned(step)
+    def seconds(self) -> float:
+        """The time that the training has taken, over all parts of it."""
+        return self.spent + monotonic() - self.began
+
+    def _clock(self) -> str:
+        minutes = self.recipe.minutes
+        return "" if minutes is None else f"minute {self.seconds() / 60:.1f} of {minutes:g}, "
+
+    def place(self) -> int:
+        """Where in the schedule the next step is: the share of steps that are made or of the time that is used, whichever is further."""
+        steps, minutes = self.recipe.steps, self.recipe.minutes
+        if minutes is None or not self.step:  # one step there is in any case
+            return self.step
+        return max(self.step, int(steps * self.seconds() / (60 * minutes)))
+
+    def some(self, number: int) -> Tensor:
+        """At most so many of the images, from all over the data, as the net takes them."""
+        which = torch.linspace(0, len(self.images) - 1, min(number, len(self.images))).round().long()
+        return self._floats(self.images[which.to(self.images.device)])
+
+    def _learn(self, place: int) -> Tensor:
+        """One step, at its place in the schedule; returns its loss."""
+        objective = self.objective
+        learned = objective.learned(place)
         self.optimiser.zero()
         objective.net.requires_grad_(False)
         for weight in learned:
             weight.requires_grad_(True)
         scale = HALF_SCALE * self.recipe.batch if objective.half else 1.0
         with torch.enable_grad():
-            loss: Tensor = objective.loss(self._batch(step))
+            loss: Tensor = objective.loss(self._batch(self.step, place))
             (scale * loss).backward()
         for weight in learned:
             if weight.grad is not None:
                 weight.grad /= scale
         length: Tensor = torch.nn.utils.clip_grad_norm_(learned, objective.clip)
         if bool(length.isfinite()):
-            self.optimiser.step(objective.rate_at(step))
+            self.optimiser.step(objective.rate_at(place))
         else:
             self._lose_step()
         self.step += 1
@@ -229,7 +174,7 @@ class Training:
                 f"the gradients of step {self.step} are not finite; try a smaller learning rate, or a net in float32"
             )
 
-    def _batch(self, step: int) -> Batch:
+    def _batch(self, step: int, place: int) -> Batch:
         n, device = self.recipe.batch, self.classifier.device
         halves = streams.words(
             torch.tensor(streams.key_of(self.recipe.seed, "masker", step), device=device), 2 * n
@@ -245,20 +190,20 @@ class Training:
         truth = self.truth[which]
         labels = truth.where(truth >= 0, log_f.argmax(dim=1))
         behind = other.roll(1, dims=0)  # not those that an image may have a half of
-        return Batch(step, images, behind, labels, features, log_f, keys)
+        return Batch(place, images, behind, labels, features, log_f, keys)
 
     # ---- checkpoints --------------------------------------------------------------------------------------------
 
     def _save(self, path: Path) -> None:
         state = prefixed(self.objective.net.state_dict(), "net.")
         state |= prefixed(self.optimiser.state(), "adam.") | prefixed(self.objective.state(), "own.")
-        told = {"masker": self.header.text(), "step": self.step, "lost": self.lost}
+        told = {"masker": self.header.text(), "step": self.step, "lost": self.lost, "seconds": self.seconds()}
         plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
         write_tensors(path, plain, json.dumps(told))
 
     def _resume(self, path: Path) -> None:
         told = json.loads(read_header(path))
-        if told["masker"] != self.header.text():
+        if not self.header.says_the_same(told["masker"]):
             raise InputError(
                 f"{path} was begun with {_difference(told['masker'], self.header.text())}; give the same settings, net and "
                 "data to go on, or remove it to begin anew"
@@ -267,7 +212,7 @@ class Training:
         self.objective.net.load_state_dict(below(state, "net."))
         self.objective.load_state(below(state, "own."))
         self.optimiser.load_state(below(state, "adam."))
-        self.step, self.lost = told["step"], told["lost"]
+        self.step, self.lost, self.spent = told["step"], told["lost"], told.get("seconds", 0.0)
 
 
 def _difference(before: str, now: str) -> str:
