@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 
+from proofmap import cli
 from tests.command import run
 from tests.test_cli import MODEL, NET
 
@@ -135,6 +138,38 @@ def test_what_cannot_be_done_is_refused(
     assert told in " ".join(printed.err.replace("\u2502", " ").split())
     assert "Traceback" not in printed.err and not printed.out and "note:" not in printed.err
     assert _files(world) == before
+
+
+def _writing() -> list[tuple[str, str]]:
+    """Every command that writes where an option says, and the option."""
+    commands: Any = typer.main.get_command(cli.app)
+    return [
+        (name, option)
+        for name, command in commands.commands.items()
+        for option in ("--out", "--junit")
+        if any(option in parameter.opts for parameter in command.params)
+    ]
+
+
+@pytest.mark.parametrize("command, option", _writing())
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_place_to_write_to_is_not_the_current_folder(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    option: str,
+    empty: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, command, option, empty) == 2
+    told = " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
+    assert f"{option}" in told and "it is empty; name a file or folder" in told
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_commands_that_write_are_asked() -> None:
+    assert len(_writing()) == 10
 
 
 def _files(folder: Path) -> dict[Path, int]:

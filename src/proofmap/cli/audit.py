@@ -10,7 +10,16 @@ from typing import Annotated
 import typer
 
 from proofmap.cli.console import stderr
-from proofmap.cli.options import Device, Format, RunFolder, check_format, device_named, print_as, print_notes
+from proofmap.cli.options import (
+    Device,
+    Format,
+    RunFolder,
+    check_format,
+    device_named,
+    named_path,
+    print_as,
+    print_notes,
+)
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.core.text import counted
@@ -60,7 +69,12 @@ def audit(
     ] = False,
     junit: Annotated[
         Path | None,
-        typer.Option(help="Write the verdicts to this file too, as JUnit XML.", show_default=False),
+        typer.Option(
+            help="Write the verdicts to this file too, as JUnit XML.",
+            parser=named_path,
+            metavar="<path>",
+            show_default=False,
+        ),
     ] = None,
     format: Format = "table",
 ) -> None:
