@@ -19,6 +19,7 @@ from proofmap.core.text import counted
 from proofmap.fills import Fill, names_no_pool, with_pool
 from proofmap.methods.given_maps import as_tensor, given_maps
 from proofmap.plugins.code import code_digest
+from proofmap.plugins.failures import noted
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, required
 from proofmap.plugins.specs import make_plugin
@@ -171,7 +172,10 @@ class ReadyMethod(Ready):
             labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
         )
         computed = labels[:, :1] if self.label_free else labels
-        with steady_kernels(tf32=False):  # one that can do with less, such as learning, says so itself
+        with (
+            noted(f"while the method {self.method.title()} made maps"),
+            steady_kernels(tf32=False),  # one that can do with less, such as learning, says so itself
+        ):
             maps = self.compute(images, computed, seed=seed, progress=progress or Silent())
         return self.spread(maps, labels)
 

@@ -15,6 +15,7 @@ from torch import nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import ModelError, ProofmapError
+from proofmap.plugins.failures import reason_of
 from proofmap.plugins.python_file import importable, run_file
 
 _EXPECTED = (
@@ -104,5 +105,5 @@ def _model_errors(where: str) -> Iterator[None]:
         yield
     except ProofmapError:
         raise
-    except Exception as error:
-        raise ModelError(f"the model {where} cannot be built: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ModelError(f"the model {where} cannot be built: {reason_of(error)}") from error
