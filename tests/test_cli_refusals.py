@@ -46,7 +46,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "arguments, told",
     [
-        (("explain", "nowhere.png", *MODEL), "nowhere.png"),
+        (
+            ("explain", "photos/photo.png", *MODEL),
+            "no file or folder photos/photo.png. Did you mean 'photos/photo",
+        ),
+        (("explain", "nowhere.png", *MODEL), "Photographs that ship along are named as in sample:rocket"),
+        (("evaluate", "--data", "rocket.jpg", *MODEL), "Did you mean 'sample:rocket'?"),
+        (("evaluate", "--data", "photoz", *MODEL), "Did you mean 'photos'? Other datasets are written"),
+        (("sanity", "photoz/photo1.png", *MODEL), "Did you mean 'photos/photo1.png'?"),
+        (("explain", "photos", "--model", "nett.py:tiny"), "to take the model from. Did you mean 'net.py'?"),
+        (("explain", "photos", *MODEL, "--method", "nett.py:mine"), "Did you mean 'net.py'?"),
         (("explain", "net.py", *MODEL), "cannot be read as an image"),
         (("explain", "empty", *MODEL), "holds no images"),
         (("explain", "photos", "--model", "no-such-net"), "no-such-net"),
