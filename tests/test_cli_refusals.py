@@ -24,6 +24,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A net in a file, two photos, files that are none, a run, and halves of it."""
     folder = tmp_path_factory.mktemp("world")
     (folder / "net.py").write_text(NET)
+    (folder / "study.toml").write_text("")
     for name in ("photos", "empty", "texts"):
         (folder / name).mkdir()
     for i in range(2):
@@ -56,6 +57,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("sanity", "photoz/photo1.png", *MODEL), "Did you mean 'photos/photo1.png'?"),
         (("explain", "photos", "--model", "nett.py:tiny"), "to take the model from. Did you mean 'net.py'?"),
         (("explain", "photos", *MODEL, "--method", "nett.py:mine"), "Did you mean 'net.py'?"),
+        (("explain", "", *MODEL), "a photo without a name was given"),
+        (
+            ("explain", "photos", "--model", "cifar10-resnet56", "--weights", "nett.py"),
+            "Did you mean 'net.py'?",
+        ),
+        (("explain", "photos", "--model", "cifar10-resnet56", "--weights", "photos"), "It is a folder"),
+        (("explain", "photos", *MODEL, "--weights", ""), "'--weights': it is empty"),
+        (("explain", "photos", *MODEL, "--method", "grad-cam:layer=x"), "its last layers are 0, 1, 2, 3, 4"),
+        (("evaluate", "photos/photo0.png"), "is a picture, not a study file; write --data photos/photo0.png"),
+        (("evaluate", "stdy.toml"), "there is no study file stdy.toml. Did you mean 'study.toml'?"),
+        (("audit", "runs/first", "--min-completeness", "nan"), "the bar of completeness must be a number"),
+        (("audit", "runs/first", "--bar", "nosuch=1"), "no score is named 'nosuch'; there are completeness"),
+        (("figures", "--names", "masks-by-k", "--data", "photos", "--number", "0"), "0 is not in the range"),
         (("explain", "net.py", *MODEL), "cannot be read as an image"),
         (("explain", "empty", *MODEL), "holds no images"),
         (("explain", "photos", "--model", "no-such-net"), "no-such-net"),

@@ -48,6 +48,30 @@ class Holes(Fill):
 
     def backgrounds(self, images, keys, inputs):
         return images / [0]  # line 33
+
+def cut_short(classifier, images, labels):
+    raise EOFError("cut short")  # line 36
+
+def too_few(classifier, images):
+    return images
+
+@dataclass(frozen=True, kw_only=True)
+class NoSeed(Method):
+    name: ClassVar[str] = "no-seed"
+    description: ClassVar[str] = "takes too little"
+
+    def compute(self, classifier, images, labels):
+        return images[:, :1]
+
+@dataclass(frozen=True, kw_only=True)
+class Nameless(Method):
+    def compute(self, classifier, images, labels, *, seed, progress):
+        return images[:, :1]
+
+@dataclass(frozen=True, kw_only=True)
+class Empty(Method):
+    name: ClassVar[str] = "empty"
+    description: ClassVar[str] = "has no code"
 """
 BESIDE = """
 def layer_of(classifier):
@@ -94,6 +118,23 @@ ASKED = ("photo.png", *MODEL, "--labels", "top1", "--quiet", "--out", "out")
         ),
         (("explain", *ASKED, "--method", "mine.py:misused"), "(mine.py, line 14, in misused)"),
         (("explain", *ASKED, "--method", "mine.py:ends"), "SystemExit: 0 (mine.py, line 17, in ends)"),
+        (
+            ("explain", *ASKED, "--method", "mine.py:cut_short"),
+            "EOFError: cut short (mine.py, line 36, in cut",
+        ),
+        (
+            ("explain", *ASKED, "--method", "mine.py:too_few"),
+            "the function too_few must be written too_few(classifier, images, labels): too many",
+        ),
+        (
+            ("explain", *ASKED, "--method", "mine.py:NoSeed"),
+            "NoSeed must be written compute(self, classifier, images, labels, *, seed, progress): got an",
+        ),
+        (
+            ("explain", *ASKED, "--method", "mine.py:Nameless"),
+            "has no name; write in it: name: ClassVar[str]",
+        ),
+        (("explain", *ASKED, "--method", "mine.py:Empty"), "Empty has neither compute() nor prepare()"),
         (
             ("explain", *ASKED, "--method", "mine.py:Unready"),
             "KeyError: 'layer' (mine.py, line 25, in Unready.prepare)",

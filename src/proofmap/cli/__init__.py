@@ -125,14 +125,21 @@ def main() -> None:
             (told,) = getattr(stop, "__notes__", [usual])[:1]  # a study that was under way says what it kept
             stderr.print(f"stopped; {told}")
             sys.exit(130)
-        except (Exception, SystemExit) as error:
-            if not place_of(error):  # how every command ends, or a mistake of ours
+        except (Exception, SystemExit) as ended:
+            raised = _raised(ended)
+            if not place_of(raised):  # how every command ends, or a mistake of ours
                 raise
             how = "" if _ASKED["traceback"] else "; all of the traceback: proofmap --traceback COMMAND ..."
-            _print_error(error, ", ".join([reason_of(error), *getattr(error, "__notes__", [])]) + how)
+            _print_error(raised, ", ".join([reason_of(raised), *getattr(raised, "__notes__", [])]) + how)
             sys.exit(2)
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+def _raised(ended: BaseException) -> BaseException:
+    """What ended a command; typer takes an EOFError, which files cut short raise, for the end of what a person types."""
+    abort = ended.__context__
+    return abort.__cause__ or ended if isinstance(abort, typer.Abort) else ended
 
 
 def _print_error(error: BaseException, told: str) -> None:

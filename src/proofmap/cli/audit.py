@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -90,7 +90,14 @@ def audit(
             "an audit needs a bar, such as --min-completeness 0.8 or --bar insertion=0.5, or another run: "
             "--against RUN --max-drop 0.05"
         )
-    if controls and (bars or {min_completeness, min_soundness, min_best_effort} != {None}):
+    least: dict[str, Any] = {
+        "min_completeness": min_completeness,
+        "min_soundness": min_soundness,
+        "min_best_effort": min_best_effort,
+    }
+    if controls and (bars or {*least.values()} != {None}):
+        with Run(run) as opened:  # what cannot be asked adds nothing to the run
+            audit_scores(opened.evaluation(), **least, bars=bars)
         _judge_controls(run, device)
     with ExitStack() as stack:
         opened = stack.enter_context(Run(run))
@@ -100,9 +107,7 @@ def audit(
         evaluation = opened.evaluation()
         result = audit_scores(
             evaluation,
-            min_completeness=min_completeness,
-            min_soundness=min_soundness,
-            min_best_effort=min_best_effort,
+            **least,
             bars=bars,
             method=method,
             use="interval" if interval else "mean",

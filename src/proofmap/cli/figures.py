@@ -46,7 +46,7 @@ def figures(
         list[str] | None,
         typer.Option(help="Photos or a dataset, for the figures that learn masks of their own."),
     ] = None,
-    number: Annotated[int | None, typer.Option(help="So many of them, at random.")] = None,
+    number: Annotated[int | None, typer.Option(min=1, help="So many of them, at random.")] = None,
     labels: Annotated[str | None, typer.Option(help=LABELS_HELP + " For figures that take labels.")] = None,
     method: Annotated[
         str | None, typer.Option(help="For the figures that learn masks, such as learned-mask:steps=50.")

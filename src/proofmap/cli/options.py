@@ -35,7 +35,12 @@ LABELS_HELP = "all, top5, p>=0.01, or names or indices separated by commas."
 METHODS_HELP = "Separated by commas; settings as name:key=value."
 
 Model = Annotated[str, typer.Option(help=MODEL_HELP)]
-Weights = Annotated[Path | None, typer.Option(help="Weights file (.safetensors or a torch checkpoint).")]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        help="Weights file (.safetensors or a torch checkpoint).", parser=named_path, metavar="<path>"
+    ),
+]
 LabelsOption = Annotated[str, typer.Option(help=LABELS_HELP)]
 LabelSet = Annotated[str | None, typer.Option(help="Only these labels count.")]
 Renormalise = Annotated[

@@ -68,6 +68,8 @@ def _file(place: str) -> Path:
         return sample_path(place[len(SAMPLE) :])
     if os.path.exists(place):
         return Path(place)
+    if not place.strip():
+        raise InputError("a photo without a name was given; name a file or folder")
     if "://" in place:
         raise InputError(f"{place} is an address; photos are read from files, so download it first")
     raise InputError(no_such_place(place))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from proofmap.core.errors import ProofmapError
+from proofmap.core.errors import InputError, ProofmapError
 
 _FILES: set[Path] = set()
 """The files of users that were run, with the modules beside them that they import."""
@@ -46,6 +48,24 @@ def reason_of(error: BaseException) -> str:
     place = place_of(error)
     named = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"{named} ({place})" if place else named
+
+
+def check_call(function: Callable[..., Any], who: str, form: str, *given: object, **named: object) -> None:
+    """Refuse a function of the user's that cannot be called with these arguments; ``form`` is how it must be written.
+
+    >>> check_call(lambda x: x, "the function f", "f(x, y)", 1, 2)
+    Traceback (most recent call last):
+        ...
+    proofmap.core.errors.InputError: the function f must be written f(x, y): too many positional arguments
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some that are not written in Python have none
+        return
+    try:
+        signature.bind(*given, **named)
+    except TypeError as error:
+        raise InputError(f"{who} must be written {form}: {error}") from None
 
 
 @contextmanager
