@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 
+from proofmap import cli
 from tests.command import run
 from tests.test_cli import MODEL, NET
 
@@ -21,6 +24,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A net in a file, two photos, files that are none, a run, and halves of it."""
     folder = tmp_path_factory.mktemp("world")
     (folder / "net.py").write_text(NET)
+    (folder / "study.toml").write_text("")
     for name in ("photos", "empty", "texts"):
         (folder / name).mkdir()
     for i in range(2):
@@ -43,7 +47,29 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "arguments, told",
     [
-        (("explain", "nowhere.png", *MODEL), "nowhere.png"),
+        (
+            ("explain", "photos/photo.png", *MODEL),
+            "no file or folder photos/photo.png. Did you mean 'photos/photo",
+        ),
+        (("explain", "nowhere.png", *MODEL), "Photographs that ship along are named as in sample:rocket"),
+        (("evaluate", "--data", "rocket.jpg", *MODEL), "Did you mean 'sample:rocket'?"),
+        (("evaluate", "--data", "photoz", *MODEL), "Did you mean 'photos'? Other datasets are written"),
+        (("sanity", "photoz/photo1.png", *MODEL), "Did you mean 'photos/photo1.png'?"),
+        (("explain", "photos", "--model", "nett.py:tiny"), "to take the model from. Did you mean 'net.py'?"),
+        (("explain", "photos", *MODEL, "--method", "nett.py:mine"), "Did you mean 'net.py'?"),
+        (("explain", "", *MODEL), "a photo without a name was given"),
+        (
+            ("explain", "photos", "--model", "cifar10-resnet56", "--weights", "nett.py"),
+            "Did you mean 'net.py'?",
+        ),
+        (("explain", "photos", "--model", "cifar10-resnet56", "--weights", "photos"), "It is a folder"),
+        (("explain", "photos", *MODEL, "--weights", ""), "'--weights': it is empty"),
+        (("explain", "photos", *MODEL, "--method", "grad-cam:layer=x"), "its last layers are 0, 1, 2, 3, 4"),
+        (("evaluate", "photos/photo0.png"), "is a picture, not a study file; write --data photos/photo0.png"),
+        (("evaluate", "stdy.toml"), "there is no study file stdy.toml. Did you mean 'study.toml'?"),
+        (("audit", "runs/first", "--min-completeness", "nan"), "the bar of completeness must be a number"),
+        (("audit", "runs/first", "--bar", "nosuch=1"), "no score is named 'nosuch'; there are completeness"),
+        (("figures", "--names", "masks-by-k", "--data", "photos", "--number", "0"), "0 is not in the range"),
         (("explain", "net.py", *MODEL), "cannot be read as an image"),
         (("explain", "empty", *MODEL), "holds no images"),
         (("explain", "photos", "--model", "no-such-net"), "no-such-net"),
@@ -135,6 +161,38 @@ def test_what_cannot_be_done_is_refused(
     assert told in " ".join(printed.err.replace("\u2502", " ").split())
     assert "Traceback" not in printed.err and not printed.out and "note:" not in printed.err
     assert _files(world) == before
+
+
+def _writing() -> list[tuple[str, str]]:
+    """Every command that writes where an option says, and the option."""
+    commands: Any = typer.main.get_command(cli.app)
+    return [
+        (name, option)
+        for name, command in commands.commands.items()
+        for option in ("--out", "--junit")
+        if any(option in parameter.opts for parameter in command.params)
+    ]
+
+
+@pytest.mark.parametrize("command, option", _writing())
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_place_to_write_to_is_not_the_current_folder(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    option: str,
+    empty: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, command, option, empty) == 2
+    told = " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
+    assert f"{option}" in told and "it is empty; name a file or folder" in told
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_commands_that_write_are_asked() -> None:
+    assert len(_writing()) == 10
 
 
 def _files(folder: Path) -> dict[Path, int]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from proofmap.core.errors import InputError, MissingExtra
-from proofmap.data.samples import SAMPLES, load_sample, sample_path
+from proofmap.data.samples import SAMPLES, find_photos, load_sample, sample_path
+from proofmap.data.specs import open_data, photographs
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -26,8 +28,37 @@ def test_no_photograph_has_two_names() -> None:
 
 
 def test_an_unknown_sample_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(InputError, match="no sample is named 'zebra'; known are astronaut, brick"):
+    with pytest.raises(InputError, match="no sample is named 'zebra'\\. Known are: astronaut, brick"):
         sample_path("zebra")
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        ("photos/holidy.jpg", "no file or folder photos/holidy.jpg. Did you mean 'photos/Holiday.JPG'?"),
+        ("photoz/holiday.jpg", "Did you mean 'photos'?"),
+        ("photoz/Holiday.JPG", "Did you mean 'photos/Holiday.JPG'?"),
+        ("photos/xyz.png", "Near it: photos/Holiday.JPG, photos/b.png, photos/c.png and 1 more."),
+        ("photos/b.jpg", "Did you mean 'photos/b.png'"),
+        ("rocket.jpg", "Did you mean 'sample:rocket'?"),
+        ("rocket", "Did you mean 'sample:rocket'?"),
+        ("motorcycl.png", "Did you mean 'sample:motorcycle'?"),
+        ("xyz.png", "Photographs that ship along are named as in sample:rocket"),
+        ("other/folder/xyz.png", "Photographs that ship along are named as in sample:rocket"),
+        ("https://example.org/cat.jpg", "is an address; photos are read from files, so download it first"),
+        ("sample:rockt", "no sample is named 'rockt'. Did you mean 'rocket'? Known are: astronaut"),
+    ],
+)
+def test_a_photo_that_is_not_there_is_answered_with_what_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, told: str
+) -> None:
+    (tmp_path / "photos").mkdir()
+    for name in ("Holiday.JPG", "b.png", "c.png", "d.webp", "notes.txt", ".hidden.png"):
+        (tmp_path / "photos" / name).touch()
+    monkeypatch.chdir(tmp_path)
+    for ask in (photographs, open_data, find_photos):
+        with pytest.raises(InputError, match=re.escape(told)):
+            ask([given])  # type: ignore[operator]
 
 
 def test_without_scikit_image_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

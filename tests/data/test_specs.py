@@ -98,7 +98,7 @@ def test_a_drive_letter_is_no_kind(place: Path) -> None:
     "spec, told",
     [
         ("", "no dataset was named"),
-        ("photoz", "no file or folder photoz. Other datasets are written KIND:PLACE.*cifar100"),
+        ("photoz", "no file or folder photoz.*Other datasets are written KIND:PLACE.*cifar100"),
         ("cifar:c10", "no kind of dataset 'cifar'. Did you mean 'cifar10' or 'cifar100'"),
         ("imagenete:nette", "Did you mean 'imagenette'"),
         ("photos/cat/a.png", "is no dataset: expected a folder, or a .csv"),

@@ -16,7 +16,7 @@ from proofmap.core.text import one_line
 from proofmap.judging import evaluate
 from proofmap.report import heat as colouring
 from proofmap.report import pictures
-from proofmap.results import strength
+from proofmap.results import strength, tables
 from proofmap.testing.nets import conv_classifier, pixels
 from tests.report.pages import judged
 
@@ -57,7 +57,7 @@ def test_the_verdict_names_the_failing_half(alpha: float, beta: float, told: str
 
 
 def test_what_is_below_the_bar_never_reads_as_the_bar() -> None:
-    assert pictures.verdict(0.798, 1.0).text.endswith("0.79")
+    assert pictures.verdict(0.798, 1.0).text.endswith(" .79")
 
 
 def test_gray_scale_images_can_be_drawn() -> None:
@@ -79,17 +79,35 @@ def test_long_text_is_shortened_to_its_column() -> None:
     assert np.asarray(page)[:, -10:].min() == 255  # nothing runs over the right margin
 
 
-def test_notes_are_broken_into_lines_and_none_of_their_words_is_lost() -> None:
-    drawn: list[str] = []
-    with pytest.MonkeyPatch.context() as patch:
-        text = ImageDraw.ImageDraw.text
-        patch.setattr(
-            ImageDraw.ImageDraw,
-            "text",
-            lambda self, xy, words, *a: (drawn.append(words), text(self, xy, words, *a)),
-        )
-        found = judged(1, 8, methods=["gradient-x-input"], labels="top1")
-        sheet = pictures.comparison_sheet(found, 0)
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that are drawn on pictures from now on."""
+    texts: list[str] = []
+    draw = ImageDraw.ImageDraw.text
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw,
+        "text",
+        lambda self, xy, words, *a: (texts.append(words), draw(self, xy, words, *a)),
+    )
+    return texts
+
+
+def test_sheets_print_numbers_as_tables_do(drawn: list[str]) -> None:
+    found = judged(1, 8, methods=["gradient"], labels="top3")
+    small = replace(found, f=torch.tensor([[0.7512, 0.002, 0.5]]))
+    areas = [tables.number(auc) for auc in found.results[0].insertion.auc[0].tolist()]
+    pictures.proof_sheet(small, 0)
+    expected = [f"f = {f}   AUC = {auc}" for f, auc in zip((".75", "2e-3", ".50"), areas, strict=True)]
+    assert [words for words in drawn if words.startswith("f = ")] == expected
+    drawn.clear()
+    pictures.comparison_sheet(small, 0)
+    assert [words for words in drawn if words.startswith("f = ")] == ["f = .75", "f = 2e-3", "f = .50"]
+    assert [words for words in drawn if words.startswith("AUC = ")] == [f"AUC = {auc}" for auc in areas]
+
+
+def test_notes_are_broken_into_lines_and_none_of_their_words_is_lost(drawn: list[str]) -> None:
+    found = judged(1, 8, methods=["gradient-x-input"], labels="top1")
+    sheet = pictures.comparison_sheet(found, 0)
     words = " ".join(drawn)
     for note in (*pictures.sheet_notes(found, 0), colouring.SIGNED_NOTE[1:], *colouring.SIGNED_WORDS):
         assert note in words

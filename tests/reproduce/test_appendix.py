@@ -43,8 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_data(tmp_path_factory.mktemp("data"))
 
 
-# both parts of cifar100-metrics are run in others
-@pytest.mark.parametrize("name", [name for name in APPENDIX if name != "cifar100-metrics"])
+@pytest.mark.parametrize("name", APPENDIX)
 def test_every_recipe_of_the_appendix_runs_quickly(
     name: str, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

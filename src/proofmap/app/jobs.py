@@ -21,6 +21,7 @@ from proofmap.core.errors import ProofmapError
 from proofmap.core.progress import SilentTask
 from proofmap.fills import Fill
 from proofmap.methods import Method
+from proofmap.plugins.failures import reason_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import without_folders
 
@@ -157,7 +158,7 @@ class Jobs:
                 "failed", "there is not enough memory for this; ask for fewer labels, or a smaller net"
             )
         except BaseException as error:  # a net or a method of someone else's may raise anything, even exit
-            job.become("failed", without_folders(f"{type(error).__name__}: {error}"))
+            job.become("failed", without_folders(reason_of(error)))
 
 
 class Paced:

@@ -10,6 +10,7 @@ from torch import Tensor
 from proofmap.classifier.outputs import Outputs
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs import Inputs
+from proofmap.plugins.failures import reason_of
 
 
 def labels_of(
@@ -26,7 +27,7 @@ def labels_of(
         except Exception as error:
             raise ModelError(
                 f"the net fails on two {inputs.noun} of shape ({', '.join(map(str, inputs.shape))}): "
-                f"{type(error).__name__}: {error}. {inputs.shape_hint()}"
+                f"{reason_of(error)}. {inputs.shape_hint()}"
             ) from error
     if outputs == "sigmoid-probabilities":  # a probability near 1 has a logit that rounding moves
         pair, alone = pair.sigmoid(), alone.sigmoid()

@@ -6,6 +6,7 @@ import io
 import signal
 import sys
 import warnings
+from traceback import format_exception
 from typing import Annotated
 
 import typer
@@ -28,6 +29,7 @@ from proofmap.cli import (
 )
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.batching import BatchSizeWarning
+from proofmap.plugins.failures import place_of, reason_of
 
 app = typer.Typer(
     name="proofmap",
@@ -74,13 +76,20 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
+_ASKED = {"traceback": False}
+"""What the options before the command ask for."""
+
+
 @app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Print the whole traceback of an error, too.")
+    ] = False,
 ) -> None:
-    pass
+    _ASKED["traceback"] = traceback
 
 
 class _Interrupted(BaseException):
@@ -107,8 +116,7 @@ def main() -> None:
         try:
             app()
         except pm.ProofmapError as error:
-            stderr.print("error:", style="bold red", end=" ")
-            stderr.print(str(error))
+            _print_error(error, str(error))
             sys.exit(2)
         except _Interrupted as stop:
             usual = (
@@ -117,8 +125,28 @@ def main() -> None:
             (told,) = getattr(stop, "__notes__", [usual])[:1]  # a study that was under way says what it kept
             stderr.print(f"stopped; {told}")
             sys.exit(130)
+        except (Exception, SystemExit) as ended:
+            raised = _raised(ended)
+            if not place_of(raised):  # how every command ends, or a mistake of ours
+                raise
+            how = "" if _ASKED["traceback"] else "; all of the traceback: proofmap --traceback COMMAND ..."
+            _print_error(raised, ", ".join([reason_of(raised), *getattr(raised, "__notes__", [])]) + how)
+            sys.exit(2)
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+def _raised(ended: BaseException) -> BaseException:
+    """What ended a command; typer takes an EOFError, which files cut short raise, for the end of what a person types."""
+    abort = ended.__context__
+    return abort.__cause__ or ended if isinstance(abort, typer.Abort) else ended
+
+
+def _print_error(error: BaseException, told: str) -> None:
+    if _ASKED["traceback"]:
+        stderr.print("".join(format_exception(error)))
+    stderr.print("error:", style="bold red", end=" ")
+    stderr.print(told)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from proofmap.cli.console import stderr
-from proofmap.cli.options import Device, Format, RunFolder, check_format, device_named, print_as, print_notes
+from proofmap.cli.options import (
+    Device,
+    Format,
+    RunFolder,
+    check_format,
+    device_named,
+    named_path,
+    print_as,
+    print_notes,
+)
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.core.text import counted
@@ -60,7 +69,12 @@ def audit(
     ] = False,
     junit: Annotated[
         Path | None,
-        typer.Option(help="Write the verdicts to this file too, as JUnit XML.", show_default=False),
+        typer.Option(
+            help="Write the verdicts to this file too, as JUnit XML.",
+            parser=named_path,
+            metavar="<path>",
+            show_default=False,
+        ),
     ] = None,
     format: Format = "table",
 ) -> None:
@@ -76,7 +90,14 @@ def audit(
             "an audit needs a bar, such as --min-completeness 0.8 or --bar insertion=0.5, or another run: "
             "--against RUN --max-drop 0.05"
         )
-    if controls and (bars or {min_completeness, min_soundness, min_best_effort} != {None}):
+    least: dict[str, Any] = {
+        "min_completeness": min_completeness,
+        "min_soundness": min_soundness,
+        "min_best_effort": min_best_effort,
+    }
+    if controls and (bars or {*least.values()} != {None}):
+        with Run(run) as opened:  # what cannot be asked adds nothing to the run
+            audit_scores(opened.evaluation(), **least, bars=bars)
         _judge_controls(run, device)
     with ExitStack() as stack:
         opened = stack.enter_context(Run(run))
@@ -86,9 +107,7 @@ def audit(
         evaluation = opened.evaluation()
         result = audit_scores(
             evaluation,
-            min_completeness=min_completeness,
-            min_soundness=min_soundness,
-            min_best_effort=min_best_effort,
+            **least,
             bars=bars,
             method=method,
             use="interval" if interval else "mean",

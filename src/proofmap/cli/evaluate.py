@@ -27,6 +27,7 @@ from proofmap.cli.options import (
     check_format,
     command_line,
     device_named,
+    named_path,
     names_after,
 )
 from proofmap.core.errors import InputError
@@ -89,7 +90,10 @@ def evaluate(
     block: Annotated[int | None, typer.Option(min=1, help="Images in one unit of work.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Run directory; the study file's name, or evaluation.")
+        Path | None,
+        typer.Option(
+            help="Run directory; the study file's name, or evaluation.", parser=named_path, metavar="<path>"
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and its cost; do nothing.")

@@ -27,6 +27,7 @@ from proofmap.cli.options import (
     check_fit,
     command_line,
     device_named,
+    named_path,
     names_after,
     print_written,
 )
@@ -73,7 +74,9 @@ def explain(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for what is written; proofs when left out, or proofs-2 and so on where it is taken."
+            help="Folder for what is written; proofs when left out, or proofs-2 and so on where it is taken.",
+            parser=named_path,
+            metavar="<path>",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what an earlier explain wrote.")] = False,

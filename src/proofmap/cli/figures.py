@@ -18,6 +18,7 @@ from proofmap.cli.options import (
     Seed,
     Weights,
     device_named,
+    named_path,
     print_written,
     split_list,
 )
@@ -45,7 +46,7 @@ def figures(
         list[str] | None,
         typer.Option(help="Photos or a dataset, for the figures that learn masks of their own."),
     ] = None,
-    number: Annotated[int | None, typer.Option(help="So many of them, at random.")] = None,
+    number: Annotated[int | None, typer.Option(min=1, help="So many of them, at random.")] = None,
     labels: Annotated[str | None, typer.Option(help=LABELS_HELP + " For figures that take labels.")] = None,
     method: Annotated[
         str | None, typer.Option(help="For the figures that learn masks, such as learned-mask:steps=50.")
@@ -53,7 +54,9 @@ def figures(
     model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     formats: Annotated[str, typer.Option(help="Of pdf, png, svg.")] = "pdf,png",
-    out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("figures"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the figures.", parser=named_path, metavar="<path>")
+    ] = Path("figures"),
     device: Device = None,
     seed: Seed = 0,
     quiet: Quiet = False,

@@ -18,12 +18,29 @@ from proofmap.study import Run
 
 COMPARED = "belief-mask,top-label:belief-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
 
+
+def named_path(text: str | Path) -> Path:
+    """The path that an option names. An empty one is refused: it would stand for the folder that one is in.
+
+    >>> named_path("runs/first").name
+    'first'
+    """
+    if not str(text).strip():
+        raise typer.BadParameter("it is empty; name a file or folder")
+    return Path(text)
+
+
 MODEL_HELP = "A net: see [bold]proofmap models[/]; or file.py:function."
 LABELS_HELP = "all, top5, p>=0.01, or names or indices separated by commas."
 METHODS_HELP = "Separated by commas; settings as name:key=value."
 
 Model = Annotated[str, typer.Option(help=MODEL_HELP)]
-Weights = Annotated[Path | None, typer.Option(help="Weights file (.safetensors or a torch checkpoint).")]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        help="Weights file (.safetensors or a torch checkpoint).", parser=named_path, metavar="<path>"
+    ),
+]
 LabelsOption = Annotated[str, typer.Option(help=LABELS_HELP)]
 LabelSet = Annotated[str | None, typer.Option(help="Only these labels count.")]
 Renormalise = Annotated[
@@ -34,7 +51,7 @@ CurveOption = Annotated[str, typer.Option(help="paper, released, rise or restric
 FitOption = Annotated[
     str | None, typer.Option(help="Photos of other proportions: crop, pad or squash; as the net says.")
 ]
-Out = Annotated[Path, typer.Option(help="Folder for what is written.")]
+Out = Annotated[Path, typer.Option(help="Folder for what is written.", parser=named_path, metavar="<path>")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; a GPU is used when there is one.")]
 BatchSizeOption = Annotated[
     int | None, typer.Option(min=1, help="Images at once; found from the device's memory.")

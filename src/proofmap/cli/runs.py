@@ -16,6 +16,7 @@ from proofmap.cli.options import (
     Format,
     RunFolder,
     check_format,
+    named_path,
     names_after,
     print_as,
     print_notes,
@@ -108,7 +109,10 @@ def frontier(
 
 def report(
     run: RunFolder,
-    out: Annotated[Path | None, typer.Option(help="The file; RUN/report.html when left out.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file; RUN/report.html when left out.", parser=named_path, metavar="<path>"),
+    ] = None,
     worst: Annotated[
         int, typer.Option(min=0, help="Images worst in soundness, and in completeness, shown in full.")
     ] = 7,
@@ -130,7 +134,10 @@ def export(
     tables: Annotated[
         str | None, typer.Option(help="Of scores, per_image, per_label; all when left out.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder; RUN/export when left out.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder; RUN/export when left out.", parser=named_path, metavar="<path>"),
+    ] = None,
 ) -> None:
     """Every number for other programs: scores with intervals, values per image and per label."""
     with Run(run) as opened:

@@ -22,6 +22,7 @@ from proofmap.cli.options import (
     Weights,
     check_format,
     device_named,
+    named_path,
     print_as,
     print_written,
     split_list,
@@ -61,7 +62,13 @@ def sanity(
     ] = None,
     relabelled_weights: Annotated[Path | None, typer.Option(help="Its weights file.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for sanity.csv, sanity.json and a figure.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Folder for sanity.csv, sanity.json and a figure.",
+            parser=named_path,
+            metavar="<path>",
+            show_default=False,
+        ),
     ] = None,
     device: Device = None,
     batch_size: BatchSizeOption = None,

@@ -26,6 +26,7 @@ from proofmap.cli.options import (
     check_fit,
     command_line,
     device_named,
+    named_path,
     names_after,
 )
 from proofmap.core.errors import InputError
@@ -50,7 +51,9 @@ def train_masker(
             help="A dataset, or photos and folders; see [bold]proofmap datasets[/]. May be repeated."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The masker's file, NAME.safetensors.")],
+    out: Annotated[
+        Path, typer.Option(help="The masker's file, NAME.safetensors.", parser=named_path, metavar="<path>")
+    ],
     kind: Annotated[str, typer.Option(help="dabkowski, phang-fix, phang-ca or belief.")] = "belief",
     model: Model = DEFAULT_MODEL,
     weights: Weights = None,

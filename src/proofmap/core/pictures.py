@@ -17,6 +17,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends
+from proofmap.core.near import alike, beside
 from proofmap.core.text import counted, one_line
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
@@ -89,7 +90,7 @@ def find_images(places: Iterable[str | Path]) -> list[Path]:
             check_ends(place)
             found.append(place)
         else:
-            raise InputError(f"there is no file or folder {place}")
+            raise InputError(f"there is no file or folder {place}.{alike(place) or beside(place, SUFFIXES)}")
     if not found:
         raise InputError("no image was given; name at least one file or folder")
     return found

@@ -117,11 +117,13 @@ def _csv_cell(cell: object) -> object:
     return cell
 
 
-def did_you_mean(name: str, known: Iterable[str], most: int = 2) -> str:
+def did_you_mean(name: str, known: Iterable[str], most: int = 2, before: str = "") -> str:
     """A sentence, with a space in front, that asks for the known names that one is like; empty where it is like none.
+
+    They are written with ``before`` in front.
 
     >>> did_you_mean("grad-cm", ["grad-cam", "edges"]), did_you_mean("xyz", ["random"])
     (" Did you mean 'grad-cam'?", '')
     """
     near = difflib.get_close_matches(name, list(known), n=most)
-    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f" Did you mean {' or '.join(repr(before + one) for one in near)}?" if near else ""

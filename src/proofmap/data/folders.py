@@ -12,6 +12,7 @@ from PIL import Image
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends
 from proofmap.core.inputs import Box
+from proofmap.core.near import alike
 from proofmap.core.pictures import SUFFIXES, decode_image, files_below
 from proofmap.data.dataset import Dataset, digest_of
 from proofmap.data.tables import has_things, labelled_objects, numbered, read_table, read_things
@@ -163,7 +164,9 @@ def existing_folder(path: str | Path) -> Path:
     """The folder as an absolute path, so that another process finds it too."""
     folder = Path(os.path.abspath(path))
     if not folder.is_dir():
-        raise InputError(f"there is no folder {path}" + (" (it is a file)" if folder.exists() else ""))
+        raise InputError(
+            f"there is no folder {path}" + (" (it is a file)" if folder.exists() else f".{alike(path)}")
+        )
     return folder
 
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
-from proofmap.core.pictures import find_images, named, read_image
+from proofmap.core.pictures import named, read_image
 from proofmap.data.folders import printable
-from proofmap.data.samples import SAMPLE, sample_path
+from proofmap.data.samples import find_photos
 
 LEAST_SHARE = 0.4
 """A photo of 3 : 2, cut as nets for ImageNet cut it, keeps half of its area; below this the crop is worth a word."""
@@ -33,15 +33,12 @@ def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier
     pictures made from it use them.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    places = [
-        sample_path(str(place)[len(SAMPLE) :]) if str(place).startswith(SAMPLE) else place for place in given
-    ]
     if not isinstance(classifier.inputs, Pictures):
         raise InputError(f"photos are pictures, but the classifier takes {classifier.inputs.noun}")
     if classifier.channels not in (1, 3):
         raise InputError(f"photos have 1 or 3 channels, but the classifier takes {classifier.channels}")
     photos = []
-    paths = find_images(places)
+    paths = find_photos(given)
     for path in paths:
         photo = read_image(path)
         photos.append(classifier.inputs.prepare(photo))

@@ -21,14 +21,14 @@ from pathlib import Path
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
-from proofmap.core.pictures import find_images
+from proofmap.core.pictures import SUFFIXES
 from proofmap.core.text import did_you_mean
 from proofmap.data.arrays import array_file, cifar10, cifar100
 from proofmap.data.dataset import Dataset
 from proofmap.data.folders import ImageFiles, image_csv, image_folder, printable
 from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
-from proofmap.data.samples import SAMPLE, SAMPLES, sample_path
+from proofmap.data.samples import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
 from proofmap.data.voc import pascal_voc
 
 _WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
@@ -135,7 +135,7 @@ def photographs(places: Sequence[str | Path]) -> ImageFiles:
     They go by their file names, or by what follows ``sample:``.
     """
     samples = {place: str(place)[len(SAMPLE) :] for place in places if str(place).startswith(SAMPLE)}
-    paths = find_images([sample_path(samples[place]) if place in samples else place for place in places])
+    paths = find_photos(places)
     called = {sample_path(name): name for name in samples.values()}
     names = distinct_names([called.get(path) or printable(path.name) for path in paths])
     files = [os.path.abspath(path) for path in paths]
@@ -151,7 +151,12 @@ def open_data(data: str | Path | Sequence[str | Path]) -> Dataset:
     if not places:
         raise InputError("no data was named; write a folder, photos, or one of 'proofmap datasets'")
     first = str(places[0])
-    is_photo = first.startswith(SAMPLE) or (os.path.isfile(first) and not _is_table(first))
+    if os.path.exists(first):
+        is_photo = os.path.isfile(first) and not _is_table(first)
+    else:
+        is_photo = first.startswith(SAMPLE) or (
+            Path(first).suffix.lower() in SUFFIXES and not is_dataset(first)
+        )
     return photographs(places) if len(places) > 1 or is_photo else load_dataset(first)
 
 
@@ -176,8 +181,8 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
     if not kind:
         if not os.path.exists(place):
             raise InputError(
-                f"there is no file or folder {place}. Other datasets are written KIND:PLACE, with one of the kinds "
-                f"{', '.join(_KINDS)}"
+                f"{no_such_place(place, {*SUFFIXES, *_BY_SUFFIX})} Other datasets are written KIND:PLACE, with one of "
+                f"the kinds {', '.join(_KINDS)}"
             )
         kind = "folder" if os.path.isdir(place) else _BY_SUFFIX.get(Path(place).suffix.lower(), "")
         if not kind:

@@ -10,6 +10,7 @@ from pathlib import Path
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends
 from proofmap.core.inputs import Box
+from proofmap.core.near import alike
 
 FILE_COLUMNS = ("file", "path", "filename", "image")
 INDEX_COLUMNS = ("class_index",)
@@ -173,6 +174,6 @@ def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
+        raise InputError(f"there is no file {path}.{alike(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as text in UTF-8: {error}") from None

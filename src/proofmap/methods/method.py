@@ -19,6 +19,7 @@ from proofmap.core.text import counted
 from proofmap.fills import Fill, names_no_pool, with_pool
 from proofmap.methods.given_maps import as_tensor, given_maps
 from proofmap.plugins.code import code_digest
+from proofmap.plugins.failures import check_call, noted
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, required
 from proofmap.plugins.specs import make_plugin
@@ -123,7 +124,7 @@ class Method(Plugin):
 
         For a label-free method ``labels`` is ``(N, 1)`` and so is the answer's L.
         """
-        raise NotImplementedError(f"{type(self).__name__} has neither compute() nor prepare() of its own")
+        raise InputError(f"the class {type(self).__name__} has neither compute() nor prepare() of its own")
 
     def cost(self, labels: int) -> Cost | None:
         """Passes of the net for one image with so many labels, for the plan of a study; None where it is not known."""
@@ -171,7 +172,10 @@ class ReadyMethod(Ready):
             labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
         )
         computed = labels[:, :1] if self.label_free else labels
-        with steady_kernels(tf32=False):  # one that can do with less, such as learning, says so itself
+        with (
+            noted(f"while the method {self.method.title()} made maps"),
+            steady_kernels(tf32=False),  # one that can do with less, such as learning, says so itself
+        ):
             maps = self.compute(images, computed, seed=seed, progress=progress or Silent())
         return self.spread(maps, labels)
 
@@ -201,7 +205,11 @@ class ReadyMethod(Ready):
 
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
         """As :meth:`Method.compute`, for this classifier."""
-        return self.method.compute(self.classifier, images, labels, seed=seed, progress=progress)
+        given = (self.classifier, images, labels)
+        compute = self.method.compute
+        form = "compute(self, classifier, images, labels, *, seed, progress)"
+        check_call(compute, type(self.method).__name__, form, *given, seed=seed, progress=progress)
+        return compute(*given, seed=seed, progress=progress)
 
     def cost(self, labels: int) -> Cost | None:
         return self.method.cost(labels)
@@ -238,6 +246,11 @@ class FromFunction(Method):
     name: ClassVar[str] = "function"
     description: ClassVar[str] = "a function of yours"
     function: MapFunction = required("takes a classifier, images and labels, and returns maps")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = self._title_name()
+        check_call(self.function, f"the function {name}", f"{name}(classifier, images, labels)", *[None] * 3)
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress

@@ -15,6 +15,8 @@ from torch import nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import ModelError, ProofmapError
+from proofmap.core.near import alike
+from proofmap.plugins.failures import reason_of
 from proofmap.plugins.python_file import importable, run_file
 
 _EXPECTED = (
@@ -41,7 +43,7 @@ def call_function_file(
     path = Path(path)
     where = f"{path.name}:{function}"  # without the folder, since it becomes the name in records of results
     if not path.is_file():
-        raise ModelError(f"there is no file {str(path)!r} to take the model from")
+        raise ModelError(f"there is no file {str(path)!r} to take the model from.{alike(path)}")
     with _model_errors(where), importable(path.parent):
         module = _run(path)
         make = getattr(module, function, None)
@@ -104,5 +106,5 @@ def _model_errors(where: str) -> Iterator[None]:
         yield
     except ProofmapError:
         raise
-    except Exception as error:
-        raise ModelError(f"the model {where} cannot be built: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ModelError(f"the model {where} cannot be built: {reason_of(error)}") from error

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from proofmap.core.errors import ModelError
+from proofmap.core.near import alike
 
 State = dict[str, Tensor]
 
@@ -45,7 +46,8 @@ def load_state(path: str | Path, *, sha256: str | None = None) -> State:
     """
     path = Path(path)
     if not path.is_file():
-        raise ModelError(f"there is no weights file {str(path)!r}")
+        hint = " It is a folder." if path.is_dir() else alike(path)
+        raise ModelError(f"there is no weights file {str(path)!r}.{hint}")
     if sha256 is not None:
         _check_digest(path, sha256)
     content = _load_safetensors(path) if path.suffix == ".safetensors" else _load_checkpoint(path)

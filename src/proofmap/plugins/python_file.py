@@ -13,6 +13,8 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.near import alike
+from proofmap.plugins.failures import belong_to_user, reason_of
 from proofmap.plugins.source import module_file, source_files
 
 _Stamp = tuple[int, int]
@@ -46,7 +48,7 @@ def from_python_file(file: str | Path, name: str, what: str) -> Any:
     """
     path = Path(file)
     if not path.is_file():
-        raise InputError(f"there is no file {str(path)!r} to take the {what} from")
+        raise InputError(f"there is no file {str(path)!r} to take the {what} from.{alike(path)}")
     stamp = {file: _stamp(file) for file in source_files(path)}
     key = f"_proofmap_file_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()}"
     module = sys.modules.get(key)
@@ -55,8 +57,8 @@ def from_python_file(file: str | Path, name: str, what: str) -> Any:
             module = run_file(path, key)
         except ProofmapError:
             raise
-        except Exception as error:
-            raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise InputError(f"{path} cannot be run: {reason_of(error)}") from error
         module._proofmap_stamp = stamp  # type: ignore[attr-defined]
     if not hasattr(module, name):
         raise InputError(f"{str(path)!r} has no {name!r} to take as a {what}")
@@ -66,6 +68,7 @@ def from_python_file(file: str | Path, name: str, what: str) -> Any:
 def run_file(path: Path, name: str) -> ModuleType:
     """Run a file as a module of this name; modules beside it can be imported, and are if they have changed since."""
     beside = source_files(path)[1:]
+    belong_to_user([path, *beside])
     _forget_changed(path.resolve().parent, beside)
     found = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
     assert found is not None  # a path ending in .py always has a loader

@@ -17,6 +17,7 @@ from proofmap.report.heat import SIGNED_NOTE, SIGNED_WORDS, colour_bar, displaye
 from proofmap.report.hidden import PLAIN, Colour, hidden_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values, strength
+from proofmap.results.tables import number
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -94,9 +95,9 @@ def verdict(completeness: float, soundness: float) -> Text:
     """What a map amounts to, in words: too weak, too strong, or exactly as strong as the net's belief."""
     found = strength(completeness, soundness)
     if found.word == "weak":
-        return Text(f"too weak: complete {found.below:.2f}", colour=_WEAK)
+        return Text(f"too weak: complete {number(found.below)}", colour=_WEAK)
     if found.word == "strong":
-        return Text(f"too strong: sound {found.below:.2f}", colour=_STRONG)
+        return Text(f"too strong: sound {number(found.below)}", colour=_STRONG)
     return Text("matches f", colour=_PROOF) if found.word == "match" else Text("not judged")
 
 
@@ -168,7 +169,7 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         f, auc = float(evaluation.f[index, j]), float(result.insertion.auc[index, j])
         caption = (
             Text(evaluation.label_names[label], strong=True),
-            Text(f"f = {f:.3f}   AUC = {auc:.3f}"),
+            Text(f"f = {number(f)}   AUC = {number(auc)}"),
             verdict(*proof_values(evaluation, result, index, j)),
         )
         top.append(Cell(overlay(image, heat, inputs, signed=result.signed), caption))
@@ -183,7 +184,7 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     image, inputs, labels = evaluation.image_of(index), evaluation.inputs, _labels(evaluation, index)
     head = [Cell(None)]
     for j, label in labels:
-        belief = Text(f"f = {float(evaluation.f[index, j]):.3f}")
+        belief = Text(f"f = {number(float(evaluation.f[index, j]))}")
         head.append(Cell(None, (Text(evaluation.label_names[label], strong=True), belief)))
     rows = [head]
     for result in evaluation.results:
@@ -197,7 +198,9 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
             auc = float(result.insertion.auc[index, j])
             heat = overlay(image, evaluation.map_of(result, index, j), inputs, signed=result.signed)
             row.append(
-                Cell(heat, (Text(f"AUC = {auc:.3f}"), verdict(*proof_values(evaluation, result, index, j))))
+                Cell(
+                    heat, (Text(f"AUC = {number(auc)}"), verdict(*proof_values(evaluation, result, index, j)))
+                )
             )
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"

@@ -32,7 +32,8 @@ from typing import Any, Literal, TypeVar, get_args
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Inputs
-from proofmap.core.pictures import Fit
+from proofmap.core.near import alike
+from proofmap.core.pictures import SUFFIXES, Fit
 from proofmap.core.text import did_you_mean
 from proofmap.methods.control_rows import control_rows
 from proofmap.methods.method import Method, MethodLike, make_method
@@ -155,10 +156,12 @@ class Study:
         path = Path(path)
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a study file; for photos in it write --data {path}")
+        if path.suffix.lower() in SUFFIXES:
+            raise InputError(f"{path} is a picture, not a study file; write --data {path}")
         try:
             text = path.read_text(encoding="utf-8-sig")
         except FileNotFoundError:
-            raise InputError(f"there is no study file {path}") from None
+            raise InputError(f"there is no study file {path}.{alike(path)}") from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read: {error}") from None
         try:

@@ -25,6 +25,7 @@ from proofmap.methods.made_maps import MadeMaps
 from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.block import BlockResult, Subjects, judge_block
 from proofmap.metrics.metric import ReadyMetric
+from proofmap.plugins.failures import reason_of
 from proofmap.study.environment import environment
 from proofmap.study.store.errors import StoreError
 from proofmap.study.watchers.status import UnitProgress
@@ -270,9 +271,3 @@ def label_table(labels: Sequence[Sequence[int]]) -> Tensor:
     """
     wide = max(map(len, labels))
     return torch.tensor([[*row, *[NO_LABEL] * (wide - len(row))] for row in labels])
-
-
-def reason_of(error: BaseException) -> str:
-    """An exception as one line for a person."""
-    text = " ".join(str(error).split())
-    return text if isinstance(error, ProofmapError) else f"{type(error).__name__}: {text}"

@@ -176,7 +176,7 @@ def layers_named(names: str, module: nn.Module) -> list[nn.Module]:
     found = []
     for name in names.split("+") if names else []:
         if f"net.{name}" not in known and not (name.startswith("net.") and name in known):
-            last = [key.removeprefix("net.") for key in known][-6:]
+            last = [key.removeprefix("net.") for key in known if key.startswith("net.")][-6:]
             raise InputError(f"the net has no layer {name!r}; its last layers are {', '.join(last)}")
         found.append(known.get(f"net.{name}") or known[name])
     return found

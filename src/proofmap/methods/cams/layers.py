@@ -59,7 +59,7 @@ def named_layer(classifier: Classifier, name: str, *, gradients: bool) -> Layer:
     modules = dict(module_of(classifier, _WHAT).named_modules())
     if name not in modules:
         raise InputError(
-            f"the net has no layer {name!r}; its last layers are {', '.join(list(modules)[-6:])}"
+            f"the net has no layer {name!r}; its last layers are {', '.join([*filter(None, modules)][-6:])}"
         )
     with probed(classifier, _WHAT) as probe:
         output = _output_of(probe, name)
