@@ -33,7 +33,7 @@ STROKES = (
 @contextmanager
 def served() -> Iterator[str]:
     """The address of a server that runs meanwhile."""
-    command = [sys.executable, "-m", "proofmap.cli", "serve", "--no-browser", "--port", "0"]
+    command = [sys.executable, "-m", "proofmap", "serve", "--no-browser", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         try:
             assert server.stdout is not None

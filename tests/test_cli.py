@@ -254,7 +254,7 @@ def test_the_lists_name_every_method_and_model(
 
 def test_ctrl_c_stops_cleanly(folder: Path) -> None:
     """Interrupted in the middle of learning: exit code 130, no traceback, nothing written."""
-    command = [sys.executable, "-m", "proofmap.cli", "explain", "photos", *MODEL]
+    command = [sys.executable, "-m", "proofmap", "explain", "photos", *MODEL]
     command += ["--method", "learned-mask:steps=1000000,distractors=1,fill=gray", "--out", "proofs"]
     environment = {
         **os.environ,
@@ -303,7 +303,7 @@ def test_a_report_replaces_nothing_but_a_plain_file(
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_a_console_without_arrows_gets_the_table_anyway(folder: Path, encoding: str) -> None:
-    command = [sys.executable, "-m", "proofmap.cli", "explain", "photos/photo0.png", *MODEL]
+    command = [sys.executable, "-m", "proofmap", "explain", "photos/photo0.png", *MODEL]
     done = subprocess.run(
         [*command, "--method", "random", "--labels", "top1", "--quiet"],
         capture_output=True,

@@ -105,7 +105,7 @@ def test_a_masker_is_trained_and_used(
 
 def test_a_process_that_is_killed_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = [*TRAIN, "--kind", "phang-ca", "--quiet", "--out"]
-    command = [sys.executable, "-m", "proofmap.cli", *options, "dying.safetensors"]
+    command = [sys.executable, "-m", "proofmap", *options, "dying.safetensors"]
     died = subprocess.run(command, env={**os.environ, "DIE": "SIGKILL"}, check=False)
     assert died.returncode == -signal.SIGKILL
     assert Path("dying.checkpoint.safetensors").exists() and not Path("dying.safetensors").exists()

@@ -78,7 +78,7 @@ class Served:
         path = os.pathsep.join([str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")])
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "proofmap.cli", "serve", *arguments],
+                [sys.executable, "-m", "proofmap", "serve", *arguments],
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
                 stdout=log,

@@ -137,7 +137,7 @@ def test_ctrl_c_ends_it_while_it_works(tmp_path: Path, method: str) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     options = ("--port", "0", "--no-browser", "--model", "net.py:make", "--method", "slow.py:slow")
     process = subprocess.Popen(
-        [sys.executable, "-m", "proofmap.cli", "serve", *options],
+        [sys.executable, "-m", "proofmap", "serve", *options],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""``python -m proofmap.cli``."""
+"""``python -m proofmap``."""
 
 from proofmap.cli import main
 
