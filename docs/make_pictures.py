@@ -173,6 +173,18 @@ def theorem() -> Image.Image:
         return Image.open(path).convert("RGB")
 
 
+def frontier_photos() -> Image.Image:
+    """The frontier of methods, from the rows that ``benchmarks/studies/frontier.py`` left."""
+    sys.path.insert(0, str(HERE.parent / "benchmarks" / "studies"))
+    import frontier
+
+    _, rows = frontier.read(HERE / "results" / "frontier-photos.json")
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "frontier.png")
+        frontier.draw(rows, "30 ImageNet photos, EfficientNet-Lite0, top five labels", path)
+        return Image.open(path).convert("RGB")
+
+
 MAKERS: dict[str, Callable[..., Any]] = {
     "rocket.belief-mask.png": proof_sheet,
     "game.png": game,
@@ -182,6 +194,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "scatter.png": scatter,
     "smoothness.png": smoothness,
     "theorem.png": theorem,
+    "frontier-photos.png": frontier_photos,
 }
 CHARTS = ("curves.png", "scatter.png", "smoothness.png")
 

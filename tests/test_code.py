@@ -16,9 +16,9 @@ from proofmap.plugins.code import code_digest, foreign_code
 from tests.toys import linear_classifier
 
 
-def made(body: str) -> object:
+def made(body: str, arguments: str = "x") -> object:
     scope: dict[str, object] = {}
-    exec(f"def f(x):\n    {body}", scope)
+    exec(f"def f({arguments}):\n    {body}", scope)
     return scope["f"]
 
 
@@ -46,7 +46,10 @@ def test_what_is_not_python_has_no_digest() -> None:
 
 
 def test_a_function_method_names_its_code() -> None:
-    one, other = (FromFunction(function=made(body)) for body in ("return x", "return -x"))  # type: ignore[arg-type]
+    one, other = (
+        FromFunction(function=made(f"return {x}", "net, images, labels"))  # type: ignore[arg-type]
+        for x in ("images", "-images")
+    )
     assert one.settings()["method"] == other.settings()["method"]
     assert one.settings() != other.settings()
 

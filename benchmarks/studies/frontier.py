@@ -192,14 +192,20 @@ def earlier_rows(path: Path, asked: dict[str, Any]) -> list[Row]:
     """The rows of an earlier run into the same folder that still hold; refuses a run that was asked for something else."""
     if not path.exists():
         return []
+    of_it, rows = read(path)
+    if of_it != asked:
+        raise SystemExit(f"{path} is of another run, {of_it}, not {asked}; take another --out")
+    return [row for row in rows if METHODS[pm.make_method(row.method).name].revision == row.revision]
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
+    """What a run was asked for, and its rows."""
     kept = json.loads(path.read_text(encoding="utf-8"))
-    if kept["asked"] != asked:
-        raise SystemExit(f"{path} is of another run, {kept['asked']}, not {asked}; take another --out")
     rows = [
         Row(**{**row, "learned": tuple(row["learned"]), "unseen": tuple(row["unseen"])})
         for row in kept["rows"]
     ]
-    return [row for row in rows if METHODS[pm.make_method(row.method).name].revision == row.revision]
+    return kept["asked"], rows
 
 
 def short_names(rows: list[Row]) -> list[str]:
