@@ -168,9 +168,7 @@ def theorem() -> Image.Image:
     """Theorem 5.1 in simulation: the curves of the recipe ``theory`` (extra ``theory``)."""
     recipe = Recipe.named("theory")
     job = Job(recipe, recipe.chosen(data=HERE), HERE)
-    with TemporaryDirectory() as folder:
-        path = draw(TheoremFigure(tuple(curves_of(job))), Path(folder, "theorem.png"))
-        return Image.open(path).convert("RGB")
+    return _drawn(lambda path: draw(TheoremFigure(tuple(curves_of(job))), path))
 
 
 def frontier_photos() -> Image.Image:
@@ -179,9 +177,15 @@ def frontier_photos() -> Image.Image:
     import frontier
 
     _, rows = frontier.read(HERE / "results" / "frontier-photos.json")
+    title = "30 ImageNet photos, EfficientNet-Lite0, top five labels"
+    return _drawn(lambda path: frontier.draw(rows, title, path))
+
+
+def _drawn(write: Callable[[Path], object]) -> Image.Image:
+    """A picture that something writes to a file."""
     with TemporaryDirectory() as folder:
-        path = Path(folder, "frontier.png")
-        frontier.draw(rows, "30 ImageNet photos, EfficientNet-Lite0, top five labels", path)
+        path = Path(folder, "drawn.png")
+        write(path)
         return Image.open(path).convert("RGB")
 
 

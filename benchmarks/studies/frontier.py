@@ -30,7 +30,8 @@ import proofmap as pm
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
 from proofmap.fills import Fill, with_pool
 from proofmap.methods import METHODS
-from proofmap.report.name_places import place_names
+from proofmap.report.figures.scatter import write_names
+from proofmap.report.name_places import MARK
 
 LEARNED = ("gray", "blur", "images")
 UNSEEN = ("noise", "gray(color=0:0:0)", "gray(color=1:1:1)", "blur(sigma=20,kernel=81)")
@@ -250,42 +251,20 @@ def draw(rows: list[Row], title: str, path: Path) -> None:
     figure.canvas.draw()  # places are known only now
     figure.set_layout_engine("none")
     for axis, kind, _ in panels:
-        name_marks(axis, rows, kind, colours)
+        name_marks(axis, rows, kind)
     figure.savefig(path, dpi=110)
 
 
-def name_marks(axis: Any, rows: list[Row], kind: int, colours: dict[str, Any]) -> None:
-    """Each name beside its full mark, where it covers nothing."""
-    unit, renderer, names = axis.figure.dpi / 72, axis.figure.canvas.get_renderer(), short_names(rows)
-    marks = [tuple(axis.transData.transform((row.learned[kind], row.learned[1]))) for row in rows]
-    hollow = [tuple(axis.transData.transform((row.unseen[kind], row.unseen[1]))) for row in rows]
-    sizes = []
-    for name in names:
-        text = axis.annotate(name, (0, 0), xycoords="figure pixels", fontsize=7)
-        extent = text.get_window_extent(renderer)
-        sizes.append((extent.width, extent.height))
-        text.remove()
-    frame = axis.get_window_extent(renderer)
-    taken = [(x - 4 * unit, y - 4 * unit, x + 4 * unit, y + 4 * unit) for x, y in hollow]
+def name_marks(axis: Any, rows: list[Row], kind: int) -> None:
+    """Each name beside its full mark, where it covers no other mark and no legend."""
+    unit, renderer = axis.figure.dpi / 72, axis.figure.canvas.get_renderer()
+    hollow = [axis.transData.transform((row.unseen[kind], row.unseen[1])) for row in rows]
+    taken = [(x - MARK * unit, y - MARK * unit, x + MARK * unit, y + MARK * unit) for x, y in hollow]
     if axis.get_legend() is not None:
         legend = axis.get_legend().get_window_extent(renderer)
         taken.append((legend.x0, legend.y0, legend.x1, legend.y1))
-    inside = (frame.x0, frame.y0, frame.x1, frame.y1)
-    places = place_names(marks, sizes, frame=inside, taken=taken, unit=unit)
-    for row, name, place, (x, y) in zip(rows, names, places, marks, strict=True):
-        at = {"xy": (row.learned[kind], row.learned[1]), "textcoords": "offset points"}
-        offset = ((place.box[0] - x) / unit, (place.box[1] - y) / unit)
-        axis.annotate(name, **at, xytext=offset, fontsize=7, ha="left", va="bottom", zorder=5)
-        if place.line_end is not None:
-            end = ((place.line_end[0] - x) / unit, (place.line_end[1] - y) / unit)
-            line = {
-                "arrowstyle": "-",
-                "linewidth": 0.4,
-                "color": colours[row.family],
-                "shrinkA": 0,
-                "shrinkB": 3,
-            }
-            axis.annotate("", **at, xytext=end, arrowprops=line)
+    marks = [(row.learned[kind], row.learned[1]) for row in rows]
+    write_names(axis, marks, short_names(rows), ["black"] * len(rows), size=7, taken=taken)
 
 
 def main() -> None:

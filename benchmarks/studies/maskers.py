@@ -29,13 +29,8 @@ from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, 
 from proofmap.methods import train_masker
 from proofmap.methods.maskers.file import Header, read_header
 from proofmap.methods.maskers.learned import MaskerWarning
+from proofmap.methods.maskers.trained import method_of
 
-METHODS = {
-    "belief": "belief-masker",
-    "dabkowski": "real-time-saliency",
-    "phang-fix": "phang-masker:variant=fix",
-    "phang-ca": "phang-masker",
-}
 CASES = {"cifar10": ("cifar10-resnet20", []), "imagenette": ("efficientnet-lite0", list(IMAGENETTE.values()))}
 """The net, and the labels that count where these are not all."""
 FIFTHS, A_FEW = 5, 8
@@ -111,23 +106,22 @@ def main() -> None:
     f = f.restricted(label_set) if label_set else f
     wanted = [part.split(":") for part in options.train.split(",") if part]
     images, truth = to_train_on(options.case, options.data, f, None if wanted else A_FEW)
-    methods = options.methods.split(",")
+    methods: list[str | pm.Method] = options.methods.split(",")
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", MaskerWarning)  # the table says more
 
-        def trained(kind: str, name: str, **size: Any) -> str:
+        def trained(kind: str, name: str, **size: Any) -> pm.Method:
             told, out = Told(), Path(folder) / f"{name}.safetensors"
             train_masker(kind, f, images, truth, out=out, progress=told, **size)
             if told.values:
                 print(f"{name}: error by fifths {told.fifths()}", flush=True)
-            return method(kind, out)
+            return method_of(kind, out)
 
         headers = [Header.parse(read_header(path)) for path in options.weights]
         widths = {header.recipe.width for header in headers if header.recipe.kind == "belief"}
         widths |= {options.width for kind, _ in wanted if kind == "belief"}
-        for width in (
-            widths
-        ):  # a step of almost no length: batch-norm's statistics move, maps do not yet depend on them
+        # a step of almost no length: batch-norm's statistics move, maps do not yet depend on them
+        for width in widths:
             start = f"belief-start-{width}" if width else "belief-start"
             methods.append(trained("belief", start, steps=1, batch=2, learning_rate=1e-9, width=width))
         for header, path in zip(headers, options.weights, strict=True):
@@ -135,7 +129,7 @@ def main() -> None:
             print(f"{path}: {header.recipe.kind}, {steps} steps of {header.recipe.batch} on {header.data}")
             if header.learned is not None:
                 print(f"{path}: {header.learned.told()}")
-            methods.append(method(header.recipe.kind, path))
+            methods.append(method_of(header.recipe.kind, path))
         for kind, size in wanted:
             steps, batch = (int(n) for n in size.split("x"))
             same = {"learning_rate": options.rate, "width": options.width}
@@ -148,10 +142,6 @@ def main() -> None:
         ]
         seen = to_judge(options.case, options.data, f, options.images, doubted)
         print(pm.evaluate(f, seen, methods=methods, labels="all", metrics=metrics, keep_maps=0))
-
-
-def method(kind: str, weights: Path) -> str:
-    return f"{METHODS[kind]}{',' if ':' in METHODS[kind] else ':'}weights={weights}"
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from proofmap.classifier.outputs import (
     is_independent,
     names_of,
 )
-from proofmap.classifier.view import copied, device_of, dtype_of, state_of, view_of
+from proofmap.classifier.view import copied, device_of, dtype_of, state_of, tensors_of, view_of
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures
@@ -170,9 +170,7 @@ class Classifier:
                 forward, gradient = self._fixed_batches
                 self._batches = (BatchSize(forward), BatchSize(gradient))
             else:
-                own = self.net if isinstance(self.net, nn.Module) else nn.Identity()
-                weights = [*own.parameters(), *own.buffers()]
-                self._batches = probe_batch_sizes(self, self.blank(1), weights)
+                self._batches = probe_batch_sizes(self, self.blank(1), tensors_of(self.net))
         return self._batches
 
     def fix_batches(self, forward: int, gradient: int) -> None:

@@ -20,7 +20,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from proofmap.classifier.frozen_conv import FrozenConv2d
 from proofmap.classifier.kernels import steady_kernels
-from proofmap.classifier.view import copied
+from proofmap.classifier.view import copied, tensors_of
 
 _RECTIFIERS: dict[object, tuple[float, float]] = {
     nn.ReLU: (0.0, math.inf),
@@ -37,7 +37,7 @@ class Frozen(nn.Module):
     def __init__(self, net: nn.Module, layout: torch.memory_format) -> None:
         super().__init__()
         self.net, self.layout = net, layout
-        for tensor in [*net.parameters(), *net.buffers()]:
+        for tensor in tensors_of(net):
             if tensor.ndim == 4:
                 # not contiguous(), which leaves the strides of kernels with one channel or one place as they are,
                 # whereupon gradients come out in the other layout and everything after them is slow

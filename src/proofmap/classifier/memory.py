@@ -52,9 +52,8 @@ def most_images(largest: int, values: int, device: str) -> int:
     ... )
     (1783, 4096, 40)
     """
-    if device == "cpu":
-        return max(1, _LARGEST_ON_CPU // largest)
-    return max(1, min(_LIMIT, _COUNTED // values))
+    most = _LARGEST_ON_CPU // largest if device == "cpu" else _COUNTED // values
+    return max(1, min(_LIMIT, most))
 
 
 def whole(size: int, limit: int = _LIMIT) -> int:
@@ -69,7 +68,7 @@ def whole(size: int, limit: int = _LIMIT) -> int:
 
 
 def _clamp(size: int, limit: int) -> int:
-    return max(1, min(size, limit, _LIMIT))
+    return max(1, min(size, limit))
 
 
 def _saved_bytes(

@@ -37,9 +37,12 @@ def state_of(net: object) -> tuple[tuple[int, int], ...]:
 
     Training moves batch-norm statistics without counting, but it counts the batches beside them.
     """
-    if not isinstance(net, nn.Module):
-        return ()
-    return tuple(map(_tensor_state, [*net.parameters(), *net.buffers()]))
+    return tuple(map(_tensor_state, tensors_of(net)))
+
+
+def tensors_of(net: object) -> list[Tensor]:
+    """The weights and buffers of a net; none of a function."""
+    return [*net.parameters(), *net.buffers()] if isinstance(net, nn.Module) else []
 
 
 def _tensor_state(tensor: Tensor) -> tuple[int, int]:
@@ -74,9 +77,8 @@ def copied(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Mo
 
 def device_of(net: object) -> torch.device:
     """Where the net's weights are; the CPU for a function or a net without weights."""
-    if isinstance(net, nn.Module):
-        for tensor in [*net.parameters(), *net.buffers()]:
-            return tensor.device
+    for tensor in tensors_of(net):
+        return tensor.device
     return torch.device("cpu")
 
 

@@ -16,7 +16,7 @@ from proofmap.cli.options import (
     RunFolder,
     check_format,
     device_named,
-    named_path,
+    path_option,
     print_as,
     print_notes,
 )
@@ -69,12 +69,7 @@ def audit(
     ] = False,
     junit: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the verdicts to this file too, as JUnit XML.",
-            parser=named_path,
-            metavar="<path>",
-            show_default=False,
-        ),
+        path_option("Write the verdicts to this file too, as JUnit XML.", show_default=False),
     ] = None,
     format: Format = "table",
 ) -> None:

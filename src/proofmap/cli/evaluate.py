@@ -27,8 +27,8 @@ from proofmap.cli.options import (
     check_format,
     command_line,
     device_named,
-    named_path,
     names_after,
+    path_option,
 )
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
@@ -91,9 +91,7 @@ def evaluate(
     seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Run directory; the study file's name, or evaluation.", parser=named_path, metavar="<path>"
-        ),
+        path_option("Run directory; the study file's name, or evaluation."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and its cost; do nothing.")

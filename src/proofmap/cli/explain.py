@@ -27,8 +27,8 @@ from proofmap.cli.options import (
     check_fit,
     command_line,
     device_named,
-    named_path,
     names_after,
+    path_option,
     print_written,
 )
 from proofmap.core.files import check_output, written_together
@@ -73,10 +73,8 @@ def explain(
     fit: FitOption = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder for what is written; proofs when left out, or proofs-2 and so on where it is taken.",
-            parser=named_path,
-            metavar="<path>",
+        path_option(
+            "Folder for what is written; proofs when left out, or proofs-2 and so on where it is taken."
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what an earlier explain wrote.")] = False,

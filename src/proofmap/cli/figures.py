@@ -18,7 +18,7 @@ from proofmap.cli.options import (
     Seed,
     Weights,
     device_named,
-    named_path,
+    path_option,
     print_written,
     split_list,
 )
@@ -54,9 +54,7 @@ def figures(
     model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     formats: Annotated[str, typer.Option(help="Of pdf, png, svg.")] = "pdf,png",
-    out: Annotated[
-        Path, typer.Option(help="Folder for the figures.", parser=named_path, metavar="<path>")
-    ] = Path("figures"),
+    out: Annotated[Path, path_option("Folder for the figures.")] = Path("figures"),
     device: Device = None,
     seed: Seed = 0,
     quiet: Quiet = False,

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import torch
 import typer
@@ -30,6 +30,11 @@ def named_path(text: str | Path) -> Path:
     return Path(text)
 
 
+def path_option(help: str, *, show_default: bool = True) -> Any:
+    """An option that names a file or folder."""
+    return typer.Option(help=help, parser=named_path, metavar="<path>", show_default=show_default)
+
+
 MODEL_HELP = "A net: see [bold]proofmap models[/]; or file.py:function."
 LABELS_HELP = "all, top5, p>=0.01, or names or indices separated by commas."
 METHODS_HELP = "Separated by commas; settings as name:key=value."
@@ -37,9 +42,7 @@ METHODS_HELP = "Separated by commas; settings as name:key=value."
 Model = Annotated[str, typer.Option(help=MODEL_HELP)]
 Weights = Annotated[
     Path | None,
-    typer.Option(
-        help="Weights file (.safetensors or a torch checkpoint).", parser=named_path, metavar="<path>"
-    ),
+    path_option("Weights file (.safetensors or a torch checkpoint)."),
 ]
 LabelsOption = Annotated[str, typer.Option(help=LABELS_HELP)]
 LabelSet = Annotated[str | None, typer.Option(help="Only these labels count.")]
@@ -51,7 +54,7 @@ CurveOption = Annotated[str, typer.Option(help="paper, released, rise or restric
 FitOption = Annotated[
     str | None, typer.Option(help="Photos of other proportions: crop, pad or squash; as the net says.")
 ]
-Out = Annotated[Path, typer.Option(help="Folder for what is written.", parser=named_path, metavar="<path>")]
+Out = Annotated[Path, path_option("Folder for what is written.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; a GPU is used when there is one.")]
 BatchSizeOption = Annotated[
     int | None, typer.Option(min=1, help="Images at once; found from the device's memory.")

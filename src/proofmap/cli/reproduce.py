@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from proofmap.cli.console import print_result, progress_for, stderr
-from proofmap.cli.options import Device, Quiet, Seed, command_line, device_named, named_path, print_written
+from proofmap.cli.options import Device, Quiet, Seed, command_line, device_named, path_option, print_written
 from proofmap.reproduce import Recipe, recipe_names
 from proofmap.reproduce import reproduce as run_recipe
 from proofmap.reproduce.run import DATA
@@ -23,9 +23,7 @@ def reproduce(
     data: Annotated[Path, typer.Option(help="Folder with the data and weights that it needs.")] = DATA,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Run directory; reproduced/NAME when left out.", parser=named_path, metavar="<path>"
-        ),
+        path_option("Run directory; reproduced/NAME when left out."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="The same code on very little, in seconds; no numbers to quote.")

@@ -16,8 +16,8 @@ from proofmap.cli.options import (
     Format,
     RunFolder,
     check_format,
-    named_path,
     names_after,
+    path_option,
     print_as,
     print_notes,
     print_written,
@@ -111,7 +111,7 @@ def report(
     run: RunFolder,
     out: Annotated[
         Path | None,
-        typer.Option(help="The file; RUN/report.html when left out.", parser=named_path, metavar="<path>"),
+        path_option("The file; RUN/report.html when left out."),
     ] = None,
     worst: Annotated[
         int, typer.Option(min=0, help="Images worst in soundness, and in completeness, shown in full.")
@@ -136,7 +136,7 @@ def export(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder; RUN/export when left out.", parser=named_path, metavar="<path>"),
+        path_option("Folder; RUN/export when left out."),
     ] = None,
 ) -> None:
     """Every number for other programs: scores with intervals, values per image and per label."""

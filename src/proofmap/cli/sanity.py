@@ -22,7 +22,7 @@ from proofmap.cli.options import (
     Weights,
     check_format,
     device_named,
-    named_path,
+    path_option,
     print_as,
     print_written,
     split_list,
@@ -63,12 +63,7 @@ def sanity(
     relabelled_weights: Annotated[Path | None, typer.Option(help="Its weights file.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder for sanity.csv, sanity.json and a figure.",
-            parser=named_path,
-            metavar="<path>",
-            show_default=False,
-        ),
+        path_option("Folder for sanity.csv, sanity.json and a figure.", show_default=False),
     ] = None,
     device: Device = None,
     batch_size: BatchSizeOption = None,

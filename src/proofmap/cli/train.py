@@ -26,8 +26,8 @@ from proofmap.cli.options import (
     check_fit,
     command_line,
     device_named,
-    named_path,
     names_after,
+    path_option,
 )
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
@@ -51,9 +51,7 @@ def train_masker(
             help="A dataset, or photos and folders; see [bold]proofmap datasets[/]. May be repeated."
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(help="The masker's file, NAME.safetensors.", parser=named_path, metavar="<path>")
-    ],
+    out: Annotated[Path, path_option("The masker's file, NAME.safetensors.")],
     kind: Annotated[str, typer.Option(help="dabkowski, phang-fix, phang-ca or belief.")] = "belief",
     model: Model = DEFAULT_MODEL,
     weights: Weights = None,

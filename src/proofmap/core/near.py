@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 
-from proofmap.core.text import one_line
+from proofmap.core.text import asked_for, one_line
 
 _MOST = 20_000
 """Names of a folder that are looked at."""
@@ -30,7 +30,7 @@ def alike(path: str | Path) -> str:
     found = [missing.parent / called[name] for name in names]
     rest = Path(path).relative_to(missing)
     found = [whole if os.path.exists(whole := place / rest) else place for place in found]
-    return f" Did you mean {' or '.join(repr(one_line(str(place))) for place in found)}?" if found else ""
+    return asked_for([one_line(str(place)) for place in found])
 
 
 def beside(path: str | Path, suffixes: Collection[str]) -> str:

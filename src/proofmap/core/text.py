@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 # What a terminal obeys instead of showing: control characters, escapes with them, and marks that turn the direction of
 # writing; and halves of characters from broken file names.
@@ -125,5 +125,13 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 2, before: str = "
     >>> did_you_mean("grad-cm", ["grad-cam", "edges"]), did_you_mean("xyz", ["random"])
     (" Did you mean 'grad-cam'?", '')
     """
-    near = difflib.get_close_matches(name, list(known), n=most)
-    return f" Did you mean {' or '.join(repr(before + one) for one in near)}?" if near else ""
+    return asked_for([before + one for one in difflib.get_close_matches(name, list(known), n=most)])
+
+
+def asked_for(names: Sequence[str]) -> str:
+    """The question whether one of these was meant, with a space in front; empty where there are none.
+
+    >>> asked_for(["cat.png", "car.png"])
+    " Did you mean 'cat.png' or 'car.png'?"
+    """
+    return f" Did you mean {' or '.join(map(repr, names))}?" if names else ""

@@ -275,8 +275,8 @@ class BeliefProblem(Problem):
         far = (curve - (slots["f"].view(-1, 1, 1) if aim is None else aim)).abs()
         drawn = 1 - yielding(self.errors(slots).abs()) if aim is None else torch.ones_like(even)
         drawn = drawn.masked_fill(far.isnan().any(dim=2), 0.0)  # first, all of it is seen
-        drawn = _DRAWN * (slots["sure"][:, None] * drawn)[..., None]
-        there = far.nan_to_num() / far.nan_to_num().sum(dim=2, keepdim=True).clamp_min(1e-12)
+        drawn, far = _DRAWN * (slots["sure"][:, None] * drawn)[..., None], far.nan_to_num()
+        there = far / far.sum(dim=2, keepdim=True).clamp_min(1e-12)
         return warped(even, (1 - drawn) / _PARTS + drawn * there)
 
     def backgrounds(self, slots: Slots) -> Tensor:

@@ -22,7 +22,7 @@ from proofmap.report.figures.drawing import (
     escaped,
     evaluation_settings,
 )
-from proofmap.report.name_places import interval_boxes, place_names
+from proofmap.report.name_places import Box, Place, interval_boxes, place_names
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
 
@@ -143,34 +143,61 @@ def _mark(axis: Any, point: Point, k: int) -> None:
 
 
 def _name_points(axis: Any, points: Sequence[Point]) -> None:
-    """Write each name where it covers the least; with a thin line to its mark where it is far."""
-    figure = axis.figure
-    renderer = figure.canvas.get_renderer()
+    """Write each name where it covers the least."""
     drawn = [(k, p) for k, p in enumerate(points) if _is_drawn(p)]
-    unit = figure.dpi / 72  # pixels per point
-    marks = [tuple(axis.transData.transform((p.x[0], p.y[0]))) for _, p in drawn]
-    names = [escaped(shortened(p.method, LONGEST)) for _, p in drawn]
+    unit = axis.figure.dpi / 72  # pixels per point
+    lines = [
+        box
+        for _, p in drawn
+        for box in interval_boxes(tuple(axis.transData.transform((p.x[0], p.y[0]))), *_ends(axis, p), unit)
+    ]
+    write_names(
+        axis,
+        [(p.x[0], p.y[0]) for _, p in drawn],
+        [escaped(shortened(p.method, LONGEST)) for _, p in drawn],
+        [darker(COLOURS[k % len(COLOURS)]) for k, _ in drawn],
+        over=(3 * unit, 4 * unit),
+        lines=lines,
+    )
+
+
+def write_names(
+    axis: Any,
+    marks: Sequence[Place],
+    names: Sequence[str],
+    colours: Sequence[Any],
+    *,
+    size: float = SMALL,
+    over: Place = (0.0, 0.0),
+    lines: Sequence[Box] = (),
+    taken: Sequence[Box] = (),
+) -> None:
+    """Write a name beside each mark, given by its values, where it covers the least; a thin line ties one that is far to its mark.
+
+    The figure must have been drawn, for places are known only then. ``over`` is how far names may stand out to the right and at the top, and
+    ``lines`` and ``taken`` are as in :func:`~proofmap.report.name_places.place_names`: all in pixels.
+    """
+    figure = axis.figure
+    renderer, unit = figure.canvas.get_renderer(), figure.dpi / 72
+    at = [tuple(axis.transData.transform(mark)) for mark in marks]
     frame = axis.get_window_extent(renderer)
     places = place_names(
-        marks,
-        [_size(axis, name, renderer) for name in names],
-        frame=(frame.x0, frame.y0, frame.x1 + 3 * unit, frame.y1 + 4 * unit),
-        lines=[
-            box
-            for mark, (_, p) in zip(marks, drawn, strict=True)
-            for box in interval_boxes(mark, *_ends(axis, p), unit)
-        ],
+        at,
+        [_size(axis, name, size, renderer) for name in names],
+        frame=(frame.x0, frame.y0, frame.x1 + over[0], frame.y1 + over[1]),
+        lines=lines,
+        taken=taken,
         unit=unit,
     )
-    for (k, point), name, place, (x, y) in zip(drawn, names, places, marks, strict=True):
+    for mark, name, colour, place, (x, y) in zip(marks, names, colours, places, at, strict=True):
         # in points from the mark, so that it holds at any resolution
-        shared = {"xy": (point.x[0], point.y[0]), "textcoords": "offset points"}
+        shared = {"xy": mark, "textcoords": "offset points"}
         axis.annotate(
             name,
             **shared,
             xytext=((place.box[0] - x) / unit, (place.box[1] - y) / unit),
-            fontsize=SMALL,
-            color=darker(COLOURS[k % len(COLOURS)]),
+            fontsize=size,
+            color=colour,
             ha="left",
             va="bottom",
             zorder=5,
@@ -184,9 +211,9 @@ def _name_points(axis: Any, points: Sequence[Point]) -> None:
             )
 
 
-def _size(axis: Any, name: str, renderer: Any) -> tuple[float, float]:
+def _size(axis: Any, name: str, size: float, renderer: Any) -> Place:
     """Width and height of a name in pixels."""
-    text = axis.annotate(name, (0, 0), xycoords="figure pixels", fontsize=SMALL)
+    text = axis.annotate(name, (0, 0), xycoords="figure pixels", fontsize=size)
     extent = text.get_window_extent(renderer)
     text.remove()
     return extent.width, extent.height
