@@ -507,6 +507,21 @@ def test_names_in_the_scatter_cover_no_mark_and_no_other_name() -> None:
         assert all(right <= a or b <= left or bottom <= c or d <= top for a, b, c, d in boxes[:k])
 
 
+def test_names_keep_off_the_word_in_the_corner() -> None:
+    places = ((0.9, 0.83), (0.86, 0.82), (0.84, 0.84), (0.97, 0.87))
+    points = [
+        {"method": m, "x": [x, None, None], "y": [y, None, None], "label_free": False}
+        for m, (x, y) in enumerate(places)
+    ]
+    left, top, right, bottom = scatter.GOAL_NAME
+    assert (right, bottom - 4) == scatter.GOAL_END  # its line, and a little for what hangs below
+    for mark in scatter.marks(points, ["a", "method b", "method c", "d"]):
+        wide = 7 * len(mark.name)
+        start = mark.name_x - {"start": 0, "middle": wide / 2, "end": wide}[mark.anchor]
+        apart = start + wide <= left or right <= start
+        assert mark.name and (apart or mark.name_y + 3 <= top or bottom <= mark.name_y - 11)
+
+
 def test_the_worst_of_each_method_and_some_at_random_are_shown() -> None:
     sound = torch.linspace(0, 1, 100)
     complete = torch.full((100,), 0.5)

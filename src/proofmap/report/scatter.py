@@ -8,6 +8,7 @@ from typing import Any
 
 from proofmap.core.text import shortened
 from proofmap.report.name_places import Box, interval_boxes, place_names
+from proofmap.results.strength import BAR
 
 WIDTH, HEIGHT = 420, 404
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 52
@@ -55,7 +56,9 @@ def down(share: float) -> float:
     return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(max(share, 0), 1), 1)
 
 
-_GOAL_NAME = (across(1) - 44, down(1) + 4, across(1) - 6, down(1) + 18)  # the word in the corner
+GOAL_END = (across(1) - 6, down(BAR) - 6)
+"""Where the word in the corner ends, on its line."""
+GOAL_NAME = (GOAL_END[0] - 40, GOAL_END[1] - 12, GOAL_END[0], GOAL_END[1] + 4)
 
 
 def marks(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Mark]:
@@ -69,7 +72,7 @@ def marks(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Mark]:
         [(_LETTER * len(text), _LINE) for text in texts],
         frame=(LEFT, 0, WIDTH, HEIGHT - BOTTOM + 2),
         lines=[box for at, own in zip(places, ends, strict=True) for box in interval_boxes(at, *own, 1)],
-        taken=[_GOAL_NAME],
+        taken=[GOAL_NAME],
         unit=_UNIT,
     )
     found = []
