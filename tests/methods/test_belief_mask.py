@@ -15,13 +15,13 @@ import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Rows, Series
+from proofmap.core.inputs import Inputs, Pictures, Rows, Series
 from proofmap.core.progress import Silent
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, names_no_pool, with_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.masks.belief import BeliefProblem, ReadyBeliefMask
-from proofmap.methods.masks.belief_terms import pushes, sureness, thresholds, top_share, warped
+from proofmap.methods.masks.belief_terms import pushes, revealed, sureness, thresholds, top_share, warped
 from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
 from proofmap.methods.method import Cost
@@ -82,6 +82,32 @@ def test_the_gradient_of_the_hard_mask_is_that_of_the_soft_one() -> None:
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        Pictures(size=(5, 4), mean=MEAN, std=STD),
+        Series(length=6, mean=(0.0, 1.0), std=(1.0, 2.0)),
+        Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4),
+    ],
+    ids=lambda inputs: inputs.kind,
+)
+def test_what_is_revealed_is_the_composite_of_the_hard_mask(inputs: Inputs) -> None:
+    maps, shown = normal(3, *inputs.positions, seed=1), normal(3, *inputs.shape, seed=2)
+    hidden, at = normal(3, 2, *inputs.shape, seed=3), torch.tensor([[0.2, 0.5]]).expand(3, 2)
+    pull, found = normal(3, 2, *inputs.shape, seed=4), []
+    for way in ("revealed", "composite"):
+        leaf = maps.clone().requires_grad_(True)
+        if way == "revealed":
+            seen = revealed(leaf, at, 0.3, inputs, shown, hidden)
+        else:
+            seen = inputs.composite(top_share(leaf, at, 0.3), shown[:, None], hidden)
+        (slope,) = torch.autograd.grad((pull * seen).sum(), leaf)
+        found.append((seen.detach(), slope))
+    torch.testing.assert_close(*[seen for seen, _ in found])
+    torch.testing.assert_close(*[slope for _, slope in found])
+    assert found[0][1].abs().min() > 0
+
+
 def test_shrinking_is_a_mean_over_cells() -> None:
     up = [upsampling(3, 12), upsampling(4, 16)]
     assert torch.allclose(shrunk(torch.full((2, 12, 16), 7.0), up), torch.tensor(7.0))
@@ -99,11 +125,14 @@ def test_three_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
     s = BeliefMask(fills=("gray", "noise"), grid=8, smoothness=0.02, target=target, temperature=0.5)
     problem, slots = seated(s.prepare(f), images, labels)
     slots["sure"] = torch.tensor([0.0, 0.4, 1.0])
+    middle, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (f.mean, f.std))
     seen: dict[tuple[int, int], dict[int, float]] = {(p, k): {} for p in range(3) for k in range(2)}
     for step in range(3):
         slots["step"].fill_(step)
         weights = normal(3, 1, 6, 8, seed=10 + step).requires_grad_(True)
-        hidden = problem.backgrounds(slots).double()
+        hidden = (
+            problem.backgrounds(slots).double() * spread + middle
+        )  # as they are, not as the net takes them
         loss = problem.losses(weights, slots)
         (gradient,) = torch.autograd.grad(loss.sum(), weights)
         for p in range(3):

@@ -250,7 +250,11 @@ class Classifier:
     def __call__(self, images: Tensor) -> Tensor:
         """Logits ``(N, A)`` in float32 for one batch, differentiable in the images (log-probabilities where the
         net returns probabilities)."""
-        return self.from_normalised((images - self._mean) / self._std)
+        return self.from_normalised(self.normalised(images))
+
+    def normalised(self, images: Tensor) -> Tensor:
+        """Images ``(..., *shape)`` as the net itself takes them: (x - mean) / std, in its precision."""
+        return ((images - self._mean) / self._std).to(self.dtype)
 
     def from_normalised(self, x: Tensor) -> Tensor:
         """The same for images that are normalised already."""

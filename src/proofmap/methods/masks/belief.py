@@ -47,9 +47,9 @@ from proofmap.methods.masks.belief_terms import (
     FORCE,
     belief_errors,
     pushes,
+    revealed,
     sureness,
     thresholds,
-    top_share,
     warped,
     yielding,
 )
@@ -229,6 +229,7 @@ class BeliefProblem(Problem):
         noise = streams.normal(~streams.words(keys, 1)[:, 0], low[0].numel()).view_as(low)
         brought = {
             "weights": (_SPREAD * low + 1e-3 * noise)[:, None],  # noise, for maps with equal places
+            "seen": self.fast.normalised(images),
             "f": believed,
             "sure": sureness(believed),
             "phase": streams.uniform(keys, len(self.fills)),
@@ -236,7 +237,7 @@ class BeliefProblem(Problem):
         }
         for k, fill in enumerate(self.fills):
             if not fill.random:
-                brought[f"hidden {k}"] = fill(images, keys)
+                brought[f"hidden {k}"] = self.fast.normalised(fill(images, keys))
         return brought
 
     def rates(self, step: Tensor) -> Tensor:
@@ -255,9 +256,9 @@ class BeliefProblem(Problem):
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         maps = enlarged(weights[:, 0], self.up)
         shares = self.shares(slots)
-        shown = top_share(maps, thresholds(maps.detach(), shares), self.settings.temperature)
-        composites = self.inputs.composite(shown, slots["images"][:, None], self.backgrounds(slots))
-        logits = self.fast(composites.flatten(0, 1))
+        at, width = thresholds(maps.detach(), shares), self.settings.temperature
+        composites = revealed(maps, at, width, self.inputs, slots["seen"], self.backgrounds(slots))
+        logits = self.fast.from_normalised(composites.flatten(0, 1))
         check_differentiable(logits)
         log_p = self.fast.log_f(logits).view(*shares.shape, -1)
         log_f = log_p.gather(2, slots["labels"].view(-1, 1, 1).expand(*shares.shape, 1))[..., 0]
@@ -280,10 +281,10 @@ class BeliefProblem(Problem):
         return warped(even, (1 - drawn) / _PARTS + drawn * there)
 
     def backgrounds(self, slots: Slots) -> Tensor:
-        """``(P, K, *shape)``: what each fill shows at this step."""
+        """``(P, K, *shape)``: what each fill shows at this step, as the net takes it."""
         keys = streams.step_keys(slots["keys"], slots["step"], len(self.fills))
         drawn = [
-            fill(slots["images"], keys[:, k]) if fill.random else slots[f"hidden {k}"]
+            self.fast.normalised(fill(slots["images"], keys[:, k])) if fill.random else slots[f"hidden {k}"]
             for k, fill in enumerate(self.fills)
         ]
         return torch.stack(drawn, dim=1)
