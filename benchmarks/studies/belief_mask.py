@@ -19,8 +19,8 @@ import torch
 from given_maps import means_of, timed_maps
 
 import proofmap as pm
+from proofmap.core.pictures import find_images
 from proofmap.core.ranking import rank
-from proofmap.data.photos import find_images
 from proofmap.fills import Fill, with_pool
 
 METHODS = [

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 import proofmap as pm
+from proofmap.core.pictures import find_images
 from proofmap.core.ranking import rank
-from proofmap.data.photos import find_images
 from proofmap.metrics import proof
 
 GRID = [
