@@ -92,9 +92,10 @@ def test_every_method_and_score_agrees_with_the_cpu() -> None:
 )
 def test_maskers_are_trained_and_used_on_both_devices(kind: str, method: str, tmp_path: Path) -> None:
     images = pixels(6, 16)
+    truth = torch.arange(len(images)) % len(classifier("cpu").names)  # every label occurs
     for device in ("cpu", "cuda"):
         out = tmp_path / f"{device}.safetensors"
-        train_masker(kind, classifier(device), images, out=out, steps=4, batch=4, width=4)
+        train_masker(kind, classifier(device), images, truth, out=out, steps=4, batch=4, width=4)
     labels = classifier("cpu").top(images, 2)
     for trained_on in ("cpu", "cuda"):
         made = pm.make_method(method.format(tmp_path / f"{trained_on}.safetensors"))

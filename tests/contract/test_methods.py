@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 
 import pytest
+import torch
 
 from proofmap.methods import METHODS, Method, make_method, train_masker
 from proofmap.testing import Check, check_method
@@ -85,8 +86,9 @@ def maskers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One masker of each kind, after two steps."""
     folder = tmp_path_factory.mktemp("maskers")
     f, x = classifier_of(PICTURES), values(PICTURES, 6)
+    truth = torch.arange(len(x)) % len(f.names)  # every label occurs
     for kind in ("dabkowski", "phang-fix", "phang-ca", "belief"):
-        train_masker(kind, f, x, out=folder / f"{kind}.safetensors", steps=2, batch=4, width=4)
+        train_masker(kind, f, x, truth, out=folder / f"{kind}.safetensors", steps=2, batch=4, width=4)
     return folder
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from proofmap.methods.maskers.belief import BeliefObjective, standardised_cams, 
 from proofmap.methods.maskers.features import find_scales, read_features
 from proofmap.methods.maskers.file import Header, net_digest, read_header
 from proofmap.methods.maskers.kinds import KINDS
+from proofmap.methods.maskers.learned import MaskerWarning
 from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
 from proofmap.methods.maskers.objective import Batch, Recipe
 from proofmap.methods.maskers.optimiser import SGD, Adam
@@ -641,9 +643,10 @@ def test_maskers_are_for_pictures(tmp_path: Path) -> None:
 def maskers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("maskers")
     f, x = conv_classifier(), pixels(6, 8)
+    truth = torch.arange(6) % len(f.names)  # every label occurs
     return {
         kind: train_masker(
-            kind, f, x, out=folder / f"{kind}.safetensors", steps=2, batch=3, width=4, data="pixels"
+            kind, f, x, truth, out=folder / f"{kind}.safetensors", steps=2, batch=3, width=4, data="pixels"
         )
         for kind in KINDS
     }
@@ -681,6 +684,22 @@ def test_more_confidence_closes_the_gate(maskers: dict[str, Path]) -> None:
     shut = make_method(f"{spec},confidence=1000")(f, x, labels)
     assert torch.equal(shut[:, 0], shut[:, 1])  # nothing of the label passes
     assert not torch.equal(*make_method(spec)(f, x, labels)[0, :2])
+
+
+def test_labels_that_a_masker_never_saw_are_told(tmp_path: Path) -> None:
+    f, x, path = conv_classifier(), pixels(2, 8), tmp_path / "few.safetensors"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MaskerWarning)
+        train_masker(
+            "dabkowski", f, pixels(6, 8), torch.tensor([0, 1] * 3), steps=1, batch=3, width=4, out=path
+        )
+    assert Header.parse(read_header(path)).present == [0, 1]
+    method = make_method(METHODS["dabkowski"].format(path))
+    with pytest.warns(MaskerWarning, match=r"where .* \(2\) did not occur: maps of such labels say nothing"):
+        method(f, x, torch.tensor([[0, 2]] * 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        method(f, x, torch.tensor([[0, -1], [1, 0]]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from proofmap.data import IMAGENETTE
 from proofmap.methods.maskers.learned import MaskerWarning
 from proofmap.methods.maskers.train import train_masker
 from proofmap.models import load_classifier, registry
@@ -78,9 +79,11 @@ def small_maskers(data: Path) -> None:
     """Maskers of the tiny net, trained for one step."""
     classifier = load_classifier("efficientnet-lite0", weights=data / "weights" / "efficientnet_lite0.pth")
     images = torch.rand(2, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+    labels = list(IMAGENETTE.values())  # all of them, so that nothing is said of those that are not there
+    images, truth = images.repeat(5, 1, 1, 1), torch.tensor(labels)
     for kind in ("dabkowski", "phang-ca"):
         out = data / "maskers" / f"efficientnet-lite0.{kind}.safetensors"
         out.parent.mkdir(exist_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MaskerWarning)
-            train_masker(kind, classifier, images, out=out, steps=1, batch=2, width=4)
+            train_masker(kind, classifier, images, truth, out=out, steps=1, batch=2, width=4)

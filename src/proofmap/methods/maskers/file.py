@@ -42,9 +42,10 @@ class Header:
         content: a digest of those images and their labels.
         made: how many steps were made; fewer than the recipe's where time was limited.
         learned: what its maps look like.
+        present: the labels that occurred in the data; of others a masker that is told the label knows nothing.
 
     Headers are equal where maskers are trained in the same way from the same; what came of it does not count. Files of earlier versions
-    have neither of the last two.
+    have none of the last three.
     """
 
     recipe: Recipe
@@ -57,6 +58,7 @@ class Header:
     content: str
     made: int | None = field(default=None, compare=False)
     learned: Learned | None = field(default=None, compare=False)
+    present: list[int] | None = field(default=None, compare=False)
 
     def text(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

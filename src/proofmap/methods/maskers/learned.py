@@ -16,7 +16,7 @@ _MANY = 0.5
 
 
 class MaskerWarning(UserWarning):
-    """A masker was trained whose maps look as if it had learned nothing."""
+    """A masker whose maps look as if it had learned nothing, or that is asked for labels which it never saw."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.maskers.belief import with_rivals
@@ -27,6 +30,7 @@ from proofmap.methods.maskers.file import (
     read_masker,
 )
 from proofmap.methods.maskers.kinds import KINDS
+from proofmap.methods.maskers.learned import MaskerWarning
 from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
 from proofmap.plugins.settings import setting
@@ -69,12 +73,15 @@ class TrainedMasker(Method):
         if unexpected or any(not name.endswith("num_batches_tracked") for name in missing):
             raise InputError(f"{path} holds other weights than its header says; train the masker again")
         net = net.to(classifier.device).eval().requires_grad_(False)
-        return self.ready(classifier, net, scales, path)
+        return dataclasses.replace(self.ready(classifier, net, scales, path), header=header)
 
     def ready(
         self, classifier: Classifier, net: nn.Module, scales: tuple[Scale, ...], path: Path
     ) -> ReadyMasker:
         return ReadyMasker(self, classifier, net, scales, path.name, file_digest(path))
+
+    def check_labels(self, ready: ReadyMasker, labels: Tensor) -> None:
+        """Warn of labels ``(N, L)`` that the masker knows nothing of."""
 
     def _packaged(self, classifier: Classifier) -> Path:
         own = net_digest(classifier)
@@ -114,6 +121,8 @@ class ReadyMasker(ReadyMethod):
     scales: tuple[Scale, ...]
     file: str
     digest: str
+    header: Header | None = dataclasses.field(default=None, kw_only=True)
+    """What it was trained on."""
 
     def record(self) -> dict[str, object]:
         return {**super().record(), "weights": self.file, "digest": self.digest}
@@ -121,6 +130,7 @@ class ReadyMasker(ReadyMethod):
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
         method = self.method
         assert isinstance(method, TrainedMasker)
+        method.check_labels(self, labels)
         cost = method.cost(labels.shape[1])
         batch = self.classifier.batches[1 if cost.gradient else 0]
         with progress.task(method.name, len(images) * cost.passes) as task, torch.no_grad():
@@ -158,6 +168,21 @@ class RealTimeSaliency(TrainedMasker):
     @property
     def trained_as(self) -> str:
         return "dabkowski"
+
+    def check_labels(self, ready: ReadyMasker, labels: Tensor) -> None:
+        if ready.header is None or ready.header.present is None:
+            return
+        unknown = sorted(set(labels[labels != NO_LABEL].tolist()) - set(ready.header.present))
+        if unknown:
+            names, some = ready.classifier.names, unknown[:3]
+            told = ", ".join(f"{names[label]} ({label})" for label in some)
+            more = f" and {len(unknown) - len(some)} more" if len(unknown) > len(some) else ""
+            warnings.warn(
+                f"{self.name}: its masker was trained on {ready.header.data}, where {told}{more} did not occur: maps of such "
+                "labels say nothing. Train one on images of them with proofmap train-masker, or choose another method",
+                MaskerWarning,
+                stacklevel=2,
+            )
 
     def masks(self, ready: ReadyMasker, images: Tensor, labels: Tensor) -> Tensor:
         assert isinstance(ready.net, RealTimeNet)

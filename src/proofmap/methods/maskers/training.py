@@ -78,6 +78,7 @@ class Training:
             data=data,
             images=len(images),
             content=self._content(),
+            present=self.objective.present.tolist(),
         )
 
     def _present(self) -> Tensor:
