@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import sqlite3
 import sys
@@ -10,11 +11,12 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+import torch
 
 from proofmap import cli
 from proofmap.core.errors import InputError
 from proofmap.study import Run, RunBusy, Selection, run_study, verify_run
-from proofmap.study.manifest import Manifest
+from proofmap.study.manifest import Manifest, check_same
 from proofmap.study.store import lock
 from proofmap.study.store.lock import locked
 from tests.study.studies import facts, photos, toy_study
@@ -154,3 +156,17 @@ def test_values_without_a_unit_are_named_and_removed(tmp_path: Path) -> None:
     verify_run(tmp_path / "run", repair=True)
     run_study(study, tmp_path / "run")
     assert facts(tmp_path / "run")["per_label"] == before
+
+
+def test_another_python_is_named_where_a_digest_alone_differs(tmp_path: Path) -> None:
+    old, new = {"seed": 0, "fingerprint": "a"}, {"seed": 0, "fingerprint": "b"}
+    made_here = {"python": platform.python_version(), "torch": torch.__version__}
+    with pytest.raises(InputError, match="the net's weights or code: a there, b now\nChoose"):
+        check_same(tmp_path, old, new, [made_here])
+    with pytest.raises(
+        InputError, match=r"perhaps only because of Python 3\.1\.0 there, .* continued with the versions"
+    ):
+        check_same(tmp_path, old, new, [{**made_here, "python": "3.1.0"}])
+    with pytest.raises(InputError) as refused:  # the seed is reason enough
+        check_same(tmp_path, old, {**new, "seed": 1}, [{**made_here, "python": "3.1.0"}])
+    assert "perhaps" not in str(refused.value)

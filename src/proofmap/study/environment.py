@@ -24,6 +24,20 @@ def environment(device: torch.device) -> dict[str, object]:
     }
 
 
+def other_versions(environments: Sequence[Mapping[str, object]]) -> list[str]:
+    """In which of Python and torch the last of the environments that numbers came from differs from this one.
+
+    >>> other_versions([{"python": "3.9.1", "torch": torch.__version__}])[0].startswith(
+    ...     "Python 3.9.1 there, "
+    ... )
+    True
+    """
+    here = {"Python": platform.python_version(), "torch": str(torch.__version__)}
+    there = environments[-1] if environments else {}
+    then = {name: str(there.get(name.lower(), now)) for name, now in here.items()}
+    return [f"{name} {then[name]} there, {now} now" for name, now in here.items() if then[name] != now]
+
+
 def _device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

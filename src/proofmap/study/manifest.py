@@ -20,7 +20,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import is_disk_full, write_text
 from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import digest_of
-from proofmap.study.environment import environment
+from proofmap.study.environment import environment, other_versions
 from proofmap.study.setup import Ready, settings_of
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
@@ -279,11 +279,27 @@ def check_version(environments: Sequence[Mapping[str, object]], version: str) ->
         )
 
 
-def check_same(folder: Path, old: Mapping[str, object], new: Mapping[str, object]) -> None:
-    """Refuse to continue a run of something else, with a list of what differs."""
+def check_same(
+    folder: Path,
+    old: Mapping[str, object],
+    new: Mapping[str, object],
+    environments: Sequence[Mapping[str, object]] = (),
+) -> None:
+    """Refuse to continue a run of something else, with a list of what differs; ``environments`` are those of the run.
+
+    Code counts as Python compiled it, and a net as torch describes it, so that other versions of them may know the same net by another
+    digest: where nothing but the digest differs, and one of them, it is told.
+    """
     lines = differences(old, new)
     if len(lines) > 1:  # the digest differs because the settings above it do
         lines = [line for line in lines if not line.startswith("fingerprint:")] or lines
+    elif lines and lines[0].startswith("fingerprint:"):
+        others = other_versions(environments)
+        if others:
+            lines.append(
+                f"perhaps only because of {' and '.join(others)}: code counts as it is compiled. It can be read (report, "
+                "compare, audit, export), and continued with the versions it was made with"
+            )
     if lines:
         raise InputError(
             f"{folder} holds a run of something else, so these numbers would not belong together:\n"

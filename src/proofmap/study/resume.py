@@ -68,7 +68,7 @@ def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = Fal
             has_results = bool(store.rows("SELECT 1 FROM units LIMIT 1"))
             if has_results:
                 check_version(existing.environments, __version__)
-                check_same(folder, existing.identity, identity_of(study, ready))
+                check_same(folder, existing.identity, identity_of(study, ready), existing.environments)
             check_registered(folder, store, ready)
             if retry:
                 failed_units(store, ready)
