@@ -25,13 +25,30 @@ def noise_like(values: Tensor, keys: Tensor) -> Tensor:
     >>> torch.equal(noise[0], noise[2]), torch.equal(noise[0], noise[1])
     (True, False)
     """
-    pieces = _line(values[0].numel(), values.device).unfold(0, values[0].numel(), 1)
+    pieces, sign = _drawn(values, keys)
+    return pieces * sign
+
+
+def with_noise(values: Tensor, keys: Tensor, sigma: float) -> Tensor:
+    """Values ``(N, ...)`` plus sigma times :func:`noise_like`, in one pass; in half precision the noise is rounded, too.
+
+    >>> with_noise(torch.ones(2, 3), torch.tensor([1, 2]), 0.0)
+    tensor([[1., 1., 1.],
+            [1., 1., 1.]])
+    """
+    return torch.addcmul(values, *_drawn(values, keys), value=sigma)
+
+
+def _drawn(values: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """A piece of the line for each key, shaped as the values, and its sign."""
+    length = values[0].numel()
+    pieces = _line(length, values.device, values.dtype).unfold(0, length, 1)
     drawn = streams.words(keys, 2)
-    sign = 1.0 - 2.0 * (drawn[:, 1] & 1)
-    noise = pieces[(drawn[:, 0] * _PLACES) >> 32] * sign[:, None].to(pieces.dtype)
-    return noise.view(values.shape).to(values.dtype)
+    sign = (1 - 2 * (drawn[:, 1] & 1)).to(values.dtype)
+    return pieces[(drawn[:, 0] * _PLACES) >> 32].view(values.shape), sign.view(-1, *[1] * (values.ndim - 1))
 
 
 @cache
-def _line(length: int, device: torch.device) -> Tensor:
-    return streams.normal(torch.tensor(streams.key_of("line of noise"), device=device), _PLACES + length)
+def _line(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    key = torch.tensor(streams.key_of("line of noise"), device=device)
+    return streams.normal(key, _PLACES + length).to(dtype)
