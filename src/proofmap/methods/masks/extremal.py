@@ -185,10 +185,11 @@ class ExtremalProblem(Problem):
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         s = self.settings
         points = self.shape(weights)
+        shown = {"preserve": [points], "delete": [1 - points], "dual": [points, 1 - points]}[s.variant]
         odd = (slots["step"] % 2 == 1).view(-1, *[1] * (points.ndim - 1)) & s.mirror
-        masks = enlarged(torch.where(odd, points.flip(-1), points), self.shape.up)
-        shown = {"preserve": [masks], "delete": [1 - masks], "dual": [masks, 1 - masks]}[s.variant]
-        composites = torch.cat([self.perturbed(slots["pyramid"], mask, odd) for mask in shown], dim=1)
+        seen = torch.cat(shown, dim=1)
+        masks = enlarged(torch.where(odd, seen.flip(-1), seen), self.shape.up)
+        composites = self.perturbed(slots["pyramid"], masks, odd)
         logits = self.classifier.from_normalised(composites.flatten(0, 1))
         check_differentiable(logits)
         logits = logits.view(*composites.shape[:2], -1)

@@ -34,7 +34,7 @@ from proofmap.core.batching import in_batches
 from proofmap.fills import Blur, Fill, Median, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots, decayed
-from proofmap.methods.masks.noise import with_noise
+from proofmap.methods.masks.noise import add_noise_
 from proofmap.methods.masks.precision import Precision
 from proofmap.methods.masks.ready import (
     COMPILE_HELP,
@@ -216,7 +216,7 @@ class FongVedaldiProblem(Problem):
             seen, hidden, up = self.shifted(seen, hidden, keys[:, 0])
         composites = self.inputs.composite(enlarged_each(weights, up)[:, 0], hidden, seen)
         if s.noise > 0:
-            composites = with_noise(composites, keys[:, 1], s.noise)
+            add_noise_(composites, keys[:, 1], s.noise)
         logits = self.classifier.from_normalised(composites)
         check_differentiable(logits)
         f = self.classifier.log_f(logits).gather(1, slots["labels"][:, None])[:, 0].exp()

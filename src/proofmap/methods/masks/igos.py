@@ -31,7 +31,7 @@ from proofmap.core import streams
 from proofmap.fills import Blur, Fill, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots
-from proofmap.methods.masks.noise import with_noise
+from proofmap.methods.masks.noise import add_noise_
 from proofmap.methods.masks.precision import Precision
 from proofmap.methods.masks.ready import (
     COMPILE_HELP,
@@ -166,10 +166,10 @@ class IGOSProblem(Problem):
         games = self.games(weights.flatten(0, 1), way).view(pairs, tried, count, *self.inputs.positions)
         keys = streams.step_keys(slots["keys"], slots["step"], 2 * count)
         hidden = self.stage.hidden(slots, keys[:, count:])[:, None]
-        x = self.inputs.composite(games, slots["seen"][:, None, None], hidden).flatten(0, 2)
+        x = self.inputs.composite(games, slots["seen"][:, None, None], hidden)
         if noise > 0:
-            x = with_noise(x, keys[:, None, :count].expand(-1, tried, -1).flatten(), noise)
-        logits = self.classifier.from_normalised(x)
+            add_noise_(x, keys[:, None, :count].expand(-1, tried, -1), noise)
+        logits = self.classifier.from_normalised(x.flatten(0, 2))
         if torch.is_grad_enabled():
             check_differentiable(logits)
         labels = slots["labels"].repeat_interleave(tried * count)
@@ -180,10 +180,10 @@ class IGOSProblem(Problem):
 
     def games(self, weights: Tensor, way: Tensor) -> Tensor:
         """What is kept in each composite ``(P, 4 S, *positions)``: D, 1 - I, D I and 1 - D I along the way."""
-        masks = 1 - enlarged(torch.cat([weights, deleted(weights)[:, None]], dim=1), self.up)
-        points = masks[:, :, None] * way.view(-1, *[1] * len(self.up))
-        delete, insert, both = points.unbind(dim=1)
-        return torch.cat([delete, 1 - insert, both, 1 - both], dim=1)
+        both = deleted(weights)[:, None]
+        masks = 1 - enlarged(torch.cat([weights, both, both], dim=1), self.up)[:, :, None]
+        signs = self.signs.view(-1, *[1] * (masks.ndim - 2))
+        return torch.addcmul((1 - signs) / 2, signs * way.view(-1, *[1] * len(self.up)), masks).flatten(1, 2)
 
     def penalty(self, masks: Tensor, images: Tensor) -> Tensor:
         """``(P, T)`` of what is deleted ``(P, T, *grid)``."""

@@ -196,11 +196,11 @@ class LearnedMaskProblem(Problem):
         return data.view(pairs, s.masks).sum(dim=1) + penalty.sum(dim=1)
 
     def backgrounds(self, slots: Slots) -> Tensor:
-        """``(P, K, D, *shape)``: fresh draws for every pair, step, mask and distractor, as the net takes them."""
-        planes = (self.settings.masks, self.draws)
-        keys = streams.step_keys(slots["keys"], slots["step"], math.prod(planes))
-        drawn = self.stage.hidden(slots, keys)
-        return drawn.view(len(keys), *planes, *drawn.shape[2:])
+        """``(P, K, D, *shape)``: fresh draws for every pair, step, mask and distractor, as the net takes them; ``(P, 1, 1, *shape)`` for a
+        fill that is not random."""
+        keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
+        hidden = self.stage.hidden(slots, keys)
+        return hidden.view(len(hidden), -1, self.draws, *hidden.shape[2:])
 
     def composites(self, masks: Tensor, seen: Tensor, backgrounds: Tensor) -> Tensor:
         """``(P, K, D, *shape)``: m x + (1 - m) x', or for K masks m_k x + m_background x' + (the others) gray."""

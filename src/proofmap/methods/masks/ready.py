@@ -137,10 +137,10 @@ class Stage:
         return brought
 
     def hidden(self, slots: Slots, keys: Tensor, k: int = 0) -> Tensor:
-        """``(P, D, *shape)``: what the k-th fill shows: what is remembered, or fresh draws for keys ``(P, D)``."""
-        images = slots["images"][:, None].expand(-1, keys.shape[1], *slots["images"].shape[1:])
+        """What the k-th fill shows: what is remembered ``(P, 1, *shape)``, or fresh draws for keys ``(P, D)``: ``(P, D, *shape)``."""
         if not self.fills[k].random:
-            return slots[f"hidden {k}"][:, None].expand_as(images)
+            return slots[f"hidden {k}"][:, None]
+        images = slots["images"][:, None].expand(-1, keys.shape[1], *slots["images"].shape[1:])
         drawn = self.fills[k](images.flatten(0, 1), keys.flatten())
         return self.classifier.normalised(drawn).view_as(images)
 
