@@ -85,6 +85,12 @@ def gradient_of(problem: Any, weights: Tensor, slots: Slots) -> tuple[Tensor, Te
     return losses.detach(), gradient
 
 
+def unnormalised(f: Classifier, x: Tensor) -> Tensor:
+    """Inputs in their own units, in float64, from what the net takes."""
+    mean, std = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (f.mean, f.std))
+    return x.double() * std + mean
+
+
 def logits_of(f: Classifier, x: Tensor) -> Tensor:
     """Logits ``(A,)`` of one input in float64, differentiable."""
     mean, std = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (f.mean, f.std))

@@ -178,6 +178,20 @@ def test_a_soft_mask_passes_the_gradient_of_the_difference(inputs: Inputs) -> No
     torch.testing.assert_close(keep.grad, inputs.merged_channels(shown - hidden))
 
 
+@every_kind
+def test_a_soft_mask_takes_the_precision_of_the_inputs(inputs: Inputs) -> None:
+    shown, hidden = some(inputs, 3).half(), some(inputs, 3, seed=1).half()
+    keep = normal(3, *inputs.positions, seed=2).sigmoid().requires_grad_(True)
+    composite = inputs.composite(keep, shown, hidden)
+    assert composite.dtype == torch.float16
+    exact = composed_in_a_loop(inputs, keep.detach(), shown.float(), hidden.float())
+    torch.testing.assert_close(composite.float(), exact, rtol=2e-3, atol=2e-3)
+    composite.sum().backward()
+    assert keep.grad is not None and keep.grad.dtype == torch.float32
+    expected = inputs.merged_channels(shown.float() - hidden.float())
+    torch.testing.assert_close(keep.grad, expected, rtol=2e-3, atol=2e-3)
+
+
 # ---- neutral values and probes ------------------------------------------------------------------------------------
 
 

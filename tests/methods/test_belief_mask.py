@@ -27,6 +27,7 @@ from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
 from proofmap.methods.method import Cost
 from proofmap.metrics.roughness import roughness
 from proofmap.plugins.provenance import provenance
+from tests.mask_toys import unnormalised
 from tests.toys import MEAN, STD, drawn, normal, pixels
 
 SIZE = (12, 16)
@@ -50,7 +51,8 @@ def seated(ready: ReadyBeliefMask, images: Tensor, labels: Tensor) -> tuple[Beli
     """The pairs ``(images[p], labels[p])`` in slots."""
     problem = ready.problem(ready.classifier.frozen())
     keys = streams.pair_keys(images, list(enumerate(labels.tolist())), 0, "belief-mask")
-    slots = {"images": images, "labels": labels, "keys": keys, "step": torch.zeros_like(labels)}
+    image_of, step = torch.arange(len(images)), torch.zeros_like(labels)
+    slots = {"images": images, "image_of": image_of, "labels": labels, "keys": keys, "step": step}
     return problem, slots | {name: rows.contiguous() for name, rows in problem.enter(slots).items()}
 
 
@@ -125,14 +127,11 @@ def test_three_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
     s = BeliefMask(fills=("gray", "noise"), grid=8, smoothness=0.02, target=target, temperature=0.5)
     problem, slots = seated(s.prepare(f), images, labels)
     slots["sure"] = torch.tensor([0.0, 0.4, 1.0])
-    middle, spread = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (f.mean, f.std))
     seen: dict[tuple[int, int], dict[int, float]] = {(p, k): {} for p in range(3) for k in range(2)}
     for step in range(3):
         slots["step"].fill_(step)
         weights = normal(3, 1, 6, 8, seed=10 + step).requires_grad_(True)
-        hidden = (
-            problem.backgrounds(slots).double() * spread + middle
-        )  # as they are, not as the net takes them
+        hidden = unnormalised(f, problem.backgrounds(slots))
         loss = problem.losses(weights, slots)
         (gradient,) = torch.autograd.grad(loss.sum(), weights)
         for p in range(3):

@@ -13,7 +13,7 @@ from torch.distributions import Bernoulli, kl_divergence
 from proofmap.core import streams
 from proofmap.methods import DiffMask
 from proofmap.methods.masks.diffmask import divergence, expected_open, hard_concrete
-from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated
+from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.toys import normal, pixels
 
 
@@ -50,7 +50,7 @@ def test_two_steps_of_loss_and_multiplier_are_those_of_a_plain_loop() -> None:
                 u = streams.uniform(keys[p, k], 48).view(6, 8).double()
                 z = ((own + (u / (1 - u)).log()) / (2 / 3)).sigmoid() * 1.2 - 0.1
                 up = F.interpolate(z.clamp(0, 1)[None, None], size=SIZE, mode="bilinear")[0, 0]
-                x = up * images[p] + (1 - up) * slots["hidden"][p]
+                x = up * images[p] + (1 - up) * unnormalised(f, slots["hidden 0"][p])
                 q = logits_of(f, x).softmax(dim=0)[labels[p]]
                 left, right = (
                     believed * (believed / q).log(),

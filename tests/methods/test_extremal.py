@@ -13,7 +13,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Silent
 from proofmap.methods import ExtremalPerturbation
-from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated
+from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.toys import normal, pixels
 
 S = ExtremalPerturbation(
@@ -67,16 +67,17 @@ def test_the_pyramid_and_what_lies_between_its_levels() -> None:
         for axis in (1, 2) if sigma else ():
             x = gaussian_filter1d(x, sigma, axis=axis, mode="nearest", radius=math.ceil(4 * sigma))
         blurred.append(torch.from_numpy(x))
-    torch.testing.assert_close(slots["pyramid"][0].double(), torch.stack(blurred), rtol=0, atol=1e-5)
+    levels = slots["pyramid"].view(3, 4, *SIZE).transpose(0, 1)
+    torch.testing.assert_close(unnormalised(f, levels), torch.stack(blurred), rtol=0, atol=1e-5)
     masks = normal(1, 1, *SIZE, seed=2).sigmoid()
     masks[0, 0, 0, :2] = torch.tensor([0.0, 1.0])
-    found = problem.perturbed(slots["pyramid"], masks)[0, 0]
+    found = unnormalised(f, problem.perturbed(slots["pyramid"], masks, torch.tensor(False))[0, 0])
     for i, j in ((0, 0), (0, 1), (5, 7), (11, 15), (3, 9)):
         level = masks[0, 0, i, j].item() * 3
         below = min(2, int(level))
         share = level - below
         expected = (1 - share) * blurred[below][:, i, j] + share * blurred[below + 1][:, i, j]
-        torch.testing.assert_close(found[:, i, j].double(), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(found[:, i, j], expected, rtol=0, atol=1e-5)
 
 
 def test_the_area_error_is_that_of_the_sorted_mask() -> None:
@@ -106,8 +107,9 @@ def test_two_steps_are_those_of_a_plain_loop(variant: str) -> None:
         for sign, mask in ((1, m), (-1, 1 - m)):
             if variant == {1: "delete", -1: "preserve"}[sign]:
                 continue
-            x = problem.perturbed(slots["pyramid"].double(), mask[None, None])[0, 0]
-            reward = reward + sign * logits_of(f, x.flip(-1) if step else x)[label]
+            x = problem.perturbed(slots["pyramid"].double(), mask[None, None], torch.tensor(False))[0, 0]
+            x = unnormalised(f, x.flip(-1) if step else x)
+            reward = reward + sign * logits_of(f, x)[label]
         template = (torch.arange(192) >= 192 - 58).double()
         error = (m.flatten().sort().values - template).square().mean()
         (g,) = torch.autograd.grad((300 * 1.014 * error if step else 0.0) - reward, w)

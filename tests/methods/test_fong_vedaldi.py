@@ -14,7 +14,7 @@ from proofmap.fills import Median
 from proofmap.methods import FongVedaldi, make_method
 from proofmap.methods.masks.fong_vedaldi import FongVedaldiProblem
 from proofmap.methods.masks.noise import noise_like
-from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated
+from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.toys import counted_classifier, normal, pixels
 
 
@@ -39,7 +39,7 @@ def test_the_loss_is_that_of_a_plain_loop(preset: str) -> None:
     shifts = streams.integers(keys[:, 0], 2, 5) - 2
     for p in range(2):
         m = (1 - deleted[p, 0].double()).requires_grad_(True)
-        x, hidden = images[p].double(), slots["hidden"][p].double()
+        x, hidden = images[p].double(), unnormalised(f, slots["hidden 0"][p])
         if preset == "original":
             up = F.interpolate(m[None, None], size=SIZE, mode="bilinear", align_corners=False)[0, 0]
             up = plain_blur(up, 5.0)

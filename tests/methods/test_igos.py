@@ -14,7 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.methods import IGOSPlusPlus
 from proofmap.methods.masks.noise import noise_like
-from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated
+from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.toys import normal, pixels
 
 S = IGOSPlusPlus(integration=3, grid=8, tv=2.0, fill="blur")
@@ -56,7 +56,7 @@ def test_the_direction_is_the_integrated_gradient() -> None:
     for p in range(2):
         masks = (1 - deleted[p].double()).requires_grad_(True)
         noise = 0.2 * noise_like(images[p].expand(12, -1, -1, -1), keys[p]).double()
-        hidden = slots["hidden"][p].double()
+        hidden = unnormalised(f, slots["hidden 0"][p])
         way = [1 / 3, 2 / 3, 1.0]
         shaped = noise.view(4, 3, 3, *SIZE)
         value = plain_objective(f, images[p].double(), hidden, int(labels[p]), masks, way, shaped)
@@ -76,7 +76,7 @@ def test_the_line_search_takes_the_longest_step_that_descends_enough() -> None:
     still = torch.zeros(4, 1, 3, *SIZE, dtype=torch.float64)
     taken = []
     for p in range(3):
-        x, hidden = images[p].double(), slots["hidden"][p].double()
+        x, hidden = images[p].double(), unnormalised(f, slots["hidden 0"][p])
         start, d = slots["weights"][p].double(), direction[p].double()
         before = plain_objective(f, x, hidden, int(labels[p]), 1 - start, [1.0], still)
         alpha = 1000.0
@@ -89,7 +89,29 @@ def test_the_line_search_takes_the_longest_step_that_descends_enough() -> None:
         taken.append(alpha)
         torch.testing.assert_close(reached[p].double(), there, rtol=0, atol=1e-4)
         assert value[p].item() == pytest.approx(after.item(), abs=1e-4)
-    assert taken[2] < 5e-5 < 0.1 < max(taken[:2]) and S.trials == 12
+    assert taken[2] < 5e-5 < 0.1 < max(taken[:2]) and len(S.trials) == 12
+
+
+@pytest.mark.parametrize("fill", ["blur", "noise"])
+def test_the_line_search_takes_the_same_step_however_many_it_tries_at_once(fill: str) -> None:
+    images, labels, found, tried = pixels(3, SIZE), torch.tensor([2, 0, 1]), [], []
+    for batch, together in ((12, 1), (60, 5), (1000, 13)):
+        f = lively(batch_size=batch)
+        problem, slots = seated(S.changed(fill=fill).prepare(f), images, labels)
+        slots["weights"] = normal(3, 2, 6, 8, seed=1).sigmoid()
+        _, direction = gradient_of(problem, slots["weights"], slots)
+        sizes: list[int] = []
+        handle = f.frozen().net.register_forward_pre_hook(lambda _, x, to=sizes: to.append(len(x[0])))  # type: ignore[union-attr]
+        with torch.no_grad():
+            found.append(problem.line_search(slots, direction))
+        handle.remove()
+        assert sizes[0] == 3 * 4 * together <= batch
+        tried.append(sum(sizes))
+    assert 12 < tried[0] <= tried[1] <= tried[2] == S.changed(iterations=1).cost(3).forward
+    assert tried[0] < tried[2]  # one by one, it ends with the step that is taken
+    for reached, value in found[1:]:
+        torch.testing.assert_close(reached, found[0][0])
+        torch.testing.assert_close(value, found[0][1])
 
 
 @pytest.mark.parametrize("momentum", [False, True])
@@ -104,7 +126,7 @@ def test_the_objective_never_rises(momentum: bool) -> None:
         with torch.no_grad():
             problem.move(slots, gradient)
             whole = torch.ones(1)
-            values.append(problem.objective(slots["reached"], slots, whole, 0.0).item())
+            values.append(problem.objective(slots["reached"][:, None], slots, whole, 0.0).item())
         assert values[-1] == pytest.approx(slots["value"].item(), abs=1e-6)
         looked_ahead |= not torch.equal(slots["reached"], slots["weights"])
     assert all(b <= a + 1e-6 for a, b in pairwise(values))

@@ -22,6 +22,7 @@ from proofmap.methods import LearnedMask
 from proofmap.methods.masks.engine import Slots, adam_step
 from proofmap.methods.masks.learned import LearnedMaskProblem
 from proofmap.methods.masks.terms import enlarged
+from tests.mask_toys import unnormalised
 from tests.toys import MEAN, STD, Linear, Tally, conv_net, drawn, normal, pixels
 
 SIZE = (8, 10)
@@ -129,7 +130,8 @@ def problem_of(
     fast = f.frozen()
     keys = streams.pair_keys(images, list(enumerate(labels.tolist())), seed, "learned-mask")
     problem = LearnedMaskProblem(s, fast, fill.prepare(fast))
-    slots = {"images": images, "labels": labels, "keys": keys, "step": torch.zeros_like(labels)}
+    image_of, step = torch.arange(len(images)), torch.zeros_like(labels)
+    slots = {"images": images, "image_of": image_of, "labels": labels, "keys": keys, "step": step}
     return problem, slots | problem.enter(slots)
 
 
@@ -210,9 +212,10 @@ def test_every_fill_stands_behind_the_mask(fill: Fill) -> None:
     f, images = lively(), pixels(2, SIZE)
     maps = s(f, images, LABELS)
     assert len(recorded.given) == (10 if fill.random else 1)
+    given = recorded.given if fill.random else [recorded.given[0].repeat_interleave(2, 0)]  # once per image
     twice, labels = images.repeat_interleave(2, 0), LABELS.flatten()
     start = torch.zeros(4, 1, 4, 5)
-    expected, _ = reference(s, f, twice, labels, recorded.given, start)
+    expected, _ = reference(s, f, twice, labels, given, start)
     torch.testing.assert_close(maps.flatten(0, 1), expected[:, 0].float(), rtol=0, atol=TOLERANCE)
 
 
@@ -236,7 +239,7 @@ def test_the_released_loss_is_its_formula() -> None:
     problem, slots = problem_of(s, f, images, labels, Noise())
     slots["step"] += 11
     weights = normal(2, 1, 3, 4, seed=4).requires_grad_(True)
-    loss, backgrounds = problem.losses(weights, slots), problem.backgrounds(slots)
+    loss, backgrounds = problem.losses(weights, slots), unnormalised(f, problem.backgrounds(slots))
     assert backgrounds.shape == (2, 1, 3, 3, 6, 8)
     low = weights.detach().sigmoid().double()
     masks = F.interpolate(low, size=(6, 8), mode="bilinear", align_corners=False)[:, 0]
@@ -464,10 +467,8 @@ def test_each_mask_is_where_its_start_was_after_a_step_that_moves_nothing() -> N
     s = LearnedMask(steps=1, learning_rate=1e-9, masks=3, scale=3, init_noise=1.0, fill=Noise())
     ready = s.prepare(f)
     for p in range(2):
-        keys = streams.pair_keys(images[p : p + 1], [(0, p)], 0, "learned-mask")
-        slots = {"images": images[p : p + 1], "labels": labels[p : p + 1], "keys": keys}
-        problem = ready.problem(f.frozen())
-        start = problem.masks(problem.enter(slots)["weights"])
+        problem, slots = problem_of(s, f, images[p : p + 1], labels[p : p + 1], Noise())
+        start = problem.masks(slots["weights"])
         learned = ready.each_mask(images[p : p + 1], labels[p : p + 1, None], seed=0, progress=Silent())
         torch.testing.assert_close(learned[:, 0], start, rtol=0, atol=1e-6)
 

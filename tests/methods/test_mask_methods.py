@@ -7,6 +7,7 @@ import torch
 
 import proofmap as pm
 from proofmap.testing.nets import PICTURES, classifier_of, values
+from tests.mask_toys import gradient_of, seated
 from tests.toys import MEAN, STD, conv_net, counted_classifier, pixels
 
 SPECS = [
@@ -28,6 +29,22 @@ def test_nets_in_half_precision_get_the_maps_of_the_same_net_in_full(spec: str) 
     assert bool(maps[1].isfinite().all()) and maps[1].dtype == torch.float32
     if "igos" not in spec:  # its line search may take another step
         torch.testing.assert_close(maps[1], maps[0], rtol=0.1, atol=0.1 * maps[0].max().item())
+
+
+@pytest.mark.parametrize(
+    "spec", [*SPECS, "learned-mask:steps=1,fill=noise", "learned-mask:steps=1,fill=blur,masks=2"]
+)
+def test_all_that_is_composed_has_the_precision_of_the_net(spec: str) -> None:
+    f = pm.Classifier(conv_net().to(torch.bfloat16), size=(9, 11), mean=MEAN, std=STD)
+    problem, slots = seated(pm.make_method(spec).prepare(f), pixels(3, (9, 11)), torch.tensor([0, 1, 2]))
+    given: list[torch.dtype] = []
+    problem.classifier = problem.fast = fast = f.frozen()
+    through, fast.from_normalised = fast.from_normalised, lambda x: (given.append(x.dtype), through(x))[1]
+    losses, gradient = gradient_of(problem, slots["weights"], slots)
+    assert set(given) <= {torch.bfloat16} and bool(given) != ("iba" in spec)
+    assert losses.dtype == gradient.dtype == torch.float32 and bool(gradient.isfinite().all())
+    kept = {name for name, rows in slots.items() if rows.dtype == torch.bfloat16}
+    assert kept >= ({"pyramid"} if "extremal" in spec else {"seen"}) or "iba" in spec
 
 
 @pytest.mark.parametrize("channels", [1, 4])

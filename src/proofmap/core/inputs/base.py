@@ -92,7 +92,9 @@ class Inputs(ABC):
     def composite(self, keep: Tensor, shown: Tensor, hidden: Tensor) -> Tensor:
         """``shown`` where kept and ``hidden`` elsewhere: the paper's masked input.
 
-        ``keep`` is ``(..., *positions)``, boolean or a share in [0, 1]; the others are ``(..., *shape)``.
+        ``keep`` is ``(..., *positions)``, boolean or a share in [0, 1]; the others are ``(..., *shape)``. Shares are rounded to the
+        precision of the inputs, and so is the composite: in float16 a share near one is off by .0002 at most, a small one by a
+        two-thousandth of itself. The gradient of a share is summed over channels, and then rounded likewise.
 
         >>> from proofmap.core.inputs import Rows
         >>> rows = Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1))
@@ -100,9 +102,9 @@ class Inputs(ABC):
         tensor([1., 0., 1.])
         """
         mask = self.over_channels(keep)
-        return (
-            torch.where(mask, shown, hidden) if keep.dtype == torch.bool else torch.lerp(hidden, shown, mask)
-        )
+        if keep.dtype == torch.bool:
+            return torch.where(mask, shown, hidden)
+        return torch.lerp(hidden, shown, mask.to(hidden.dtype))
 
     @property
     def neutral(self) -> Tensor:

@@ -59,6 +59,7 @@ from proofmap.methods.masks.ready import (
     COMPILE_HELP,
     PRECISION_HELP,
     ReadyMaskMethod,
+    Stage,
     grid_cells,
     grid_matrices,
 )
@@ -211,7 +212,7 @@ class BeliefProblem(Problem):
         start: ReadyMethod,
     ) -> None:
         self.settings, self.exact, self.fast = settings, classifier.frozen(), fast
-        self.fills, self.first_maps = fills, start
+        self.stage, self.first_maps = Stage(fast, *fills), start
         self.inputs, self.cost = classifier.inputs, len(fills)
         self.steps = settings.steps_with(len(fills))
         self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
@@ -227,18 +228,14 @@ class BeliefProblem(Problem):
         low = low - low.mean(self.axes, keepdim=True)
         low = low / low.std(self.axes, keepdim=True).nan_to_num().clamp_min(1e-12)  # one cell has no spread
         noise = streams.normal(~streams.words(keys, 1)[:, 0], low[0].numel()).view_as(low)
-        brought = {
+        return {
+            **self.stage.enter(slots),
             "weights": (_SPREAD * low + 1e-3 * noise)[:, None],  # noise, for maps with equal places
-            "seen": self.fast.normalised(images),
             "f": believed,
             "sure": sureness(believed),
-            "phase": streams.uniform(keys, len(self.fills)),
-            "curve": images.new_full((len(images), len(self.fills), _PARTS), torch.nan),
+            "phase": streams.uniform(keys, self.cost),
+            "curve": images.new_full((len(images), self.cost, _PARTS), torch.nan),
         }
-        for k, fill in enumerate(self.fills):
-            if not fill.random:
-                brought[f"hidden {k}"] = self.fast.normalised(fill(images, keys))
-        return brought
 
     def rates(self, step: Tensor) -> Tensor:
         return self.settings.learning_rate * (1 - step / self.steps) ** 2
@@ -282,12 +279,8 @@ class BeliefProblem(Problem):
 
     def backgrounds(self, slots: Slots) -> Tensor:
         """``(P, K, *shape)``: what each fill shows at this step, as the net takes it."""
-        keys = streams.step_keys(slots["keys"], slots["step"], len(self.fills))
-        drawn = [
-            self.fast.normalised(fill(slots["images"], keys[:, k])) if fill.random else slots[f"hidden {k}"]
-            for k, fill in enumerate(self.fills)
-        ]
-        return torch.stack(drawn, dim=1)
+        keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
+        return torch.cat([self.stage.hidden(slots, keys[:, k, None], k) for k in range(self.cost)], dim=1)
 
     # ---- the control --------------------------------------------------------------------------------------------
 

@@ -32,11 +32,10 @@ from proofmap.methods.masks.ready import (
     COMPILE_HELP,
     PRECISION_HELP,
     ReadyFilledMaskMethod,
+    Stage,
     distinct_images,
-    fixed_hidden,
     grid_cells,
     grid_matrices,
-    hidden_now,
 )
 from proofmap.methods.masks.terms import enlarged
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need
@@ -105,7 +104,8 @@ class DiffMaskProblem(Problem):
     memory = 0.9  # lambda changes the scale of the gradient within tens of steps
 
     def __init__(self, settings: DiffMask, classifier: Classifier, fast: Classifier, fill: ReadyFill) -> None:
-        self.settings, self.exact, self.fast, self.fill = settings, classifier.frozen(), fast, fill
+        self.settings, self.exact, self.fast = settings, classifier.frozen(), fast
+        self.stage = Stage(fast, fill)
         self.inputs, self.steps, self.cost = classifier.inputs, settings.steps, settings.samples
         self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
 
@@ -115,7 +115,7 @@ class DiffMaskProblem(Problem):
             log_f = self.exact.log_f(self.exact(slots["images"][first]))[place]
         shape = (len(place), 1, *(matrix.shape[1] for matrix in self.up))
         return {
-            **fixed_hidden(self.fill, slots),
+            **self.stage.enter(slots),
             "weights": slots["images"].new_full(shape, _FIRST),
             "f": log_f.gather(1, slots["labels"][:, None])[:, 0].exp(),
             "lambda": slots["images"].new_full(shape[:1], self.settings.dual_start),
@@ -133,10 +133,8 @@ class DiffMaskProblem(Problem):
         cells = math.prod(weights.shape[2:])
         u = streams.uniform(keys[:, :count], cells).view(len(weights), count, *weights.shape[2:])
         kept = enlarged(hard_concrete(weights, u), self.up)
-        x = self.inputs.composite(
-            kept, slots["images"][:, None], hidden_now(self.fill, slots, keys[:, count:])
-        )
-        logits = self.fast(x.flatten(0, 1))
+        x = self.inputs.composite(kept, slots["seen"][:, None], self.stage.hidden(slots, keys[:, count:]))
+        logits = self.fast.from_normalised(x.flatten(0, 1))
         check_differentiable(logits)
         labels = slots["labels"].repeat_interleave(count)
         log_f = self.fast.log_f(logits).gather(1, labels[:, None]).view(-1, count)

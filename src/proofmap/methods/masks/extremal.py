@@ -152,9 +152,10 @@ class ExtremalProblem(Problem):
         scale = max(self.inputs.positions) / _SIDE
         sigmas = torch.linspace(settings.blur * scale, 0, settings.levels).tolist()
         self.blurs = [
-            torch.stack([smoothing(side, sigma) for sigma in sigmas]).to(classifier.device)
-            for side in self.inputs.positions
+            [smoothing(side, sigma, device=classifier.device) for side in self.inputs.positions]
+            for sigma in sigmas
         ]
+        self.places = torch.arange(self.inputs.count, device=classifier.device).view(self.inputs.positions)
 
     def enter(self, slots: Slots) -> Slots:
         first, place = distinct_images(slots)
@@ -165,12 +166,13 @@ class ExtremalProblem(Problem):
         }
 
     def pyramid(self, images: Tensor) -> Tensor:
-        """Images ``(P, *shape)`` blurred ever less: ``(P, levels, *shape)``, the last one as it is."""
-        x = images.unsqueeze(1)
-        if len(self.blurs) == 1:
-            return x @ self.blurs[0].mT
-        rows, columns = (matrix[:, None] for matrix in self.blurs)
-        return rows @ x @ columns.mT
+        """Images ``(P, *shape)`` blurred ever less, the last level as it is, each as the net takes it.
+
+        The positions of all levels lie in one row, so that one number says level and place: ``(P, channels, levels x positions)``.
+        """
+        axis = -1 - len(self.inputs.positions)
+        levels = [self.classifier.normalised(enlarged(images, blur)) for blur in self.blurs]
+        return torch.stack(levels, dim=axis).flatten(axis)
 
     def move(self, slots: Slots, gradient: Tensor) -> None:
         kept = torch.where(slots["step"] > 1, _MOMENTUM, 0.0)  # as torch.optim.SGD begins
@@ -183,13 +185,12 @@ class ExtremalProblem(Problem):
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         s = self.settings
         points = self.shape(weights)
-        masks = enlarged(points, self.shape.up)
-        shown = {"preserve": [masks], "delete": [1 - masks], "dual": [masks, 1 - masks]}[s.variant]
-        composites = torch.cat([self.perturbed(slots["pyramid"], mask) for mask in shown], dim=1)
-        if s.mirror:
-            odd = (slots["step"] % 2 == 1).view(-1, *[1] * (composites.ndim - 1))
-            composites = torch.where(odd, composites.flip(-1), composites)
-        logits = self.classifier(composites.flatten(0, 1))
+        shown = {"preserve": [points], "delete": [1 - points], "dual": [points, 1 - points]}[s.variant]
+        odd = (slots["step"] % 2 == 1).view(-1, *[1] * (points.ndim - 1)) & s.mirror
+        seen = torch.cat(shown, dim=1)
+        masks = enlarged(torch.where(odd, seen.flip(-1), seen), self.shape.up)
+        composites = self.perturbed(slots["pyramid"], masks, odd)
+        logits = self.classifier.from_normalised(composites.flatten(0, 1))
         check_differentiable(logits)
         logits = logits.view(*composites.shape[:2], -1)
         own = logits.gather(2, slots["labels"].view(-1, 1, 1).expand(*logits.shape[:2], 1))[..., 0]
@@ -204,14 +205,22 @@ class ExtremalProblem(Problem):
         uneven = (ordered[..., -1] - ordered[..., 0]).detach() > _EVEN
         return (ordered - self.templates).square().mean(dim=2) * uneven
 
-    def perturbed(self, pyramid: Tensor, masks: Tensor) -> Tensor:
-        """``(P, K, *shape)``: each position from the two levels ``(P, levels, *shape)`` that its mask lies between."""
-        height = self.inputs.over_channels(masks) * (self.settings.levels - 1)
+    def perturbed(self, pyramid: Tensor, masks: Tensor, mirrored: Tensor) -> Tensor:
+        """``(P, K, *shape)``: each position from the two levels of the :meth:`pyramid` that its mask ``(P, K, *positions)`` lies between.
+
+        ``mirrored`` ``(P, 1, ...)`` says which pairs are shown, and masked, as in a mirror.
+        """
+        count, axes, kept = self.inputs.count, self.places.ndim, masks.shape[:2]
+        height = masks * (self.settings.levels - 1)
         below = height.detach().floor().clamp(0, self.settings.levels - 2)
-        x = pyramid[:, None].expand(-1, masks.shape[1], *pyramid.shape[1:])
-        index = below.long().expand(*masks.shape[:2], *self.inputs.shape).unsqueeze(2)
-        lower, upper = x.gather(2, index).squeeze(2), x.gather(2, index + 1).squeeze(2)
-        return torch.lerp(lower, upper, height - below)
+        index = below.long() * count + torch.where(mirrored, self.places.flip(-1), self.places)
+        index = self.inputs.over_channels(index).expand(*kept, *self.inputs.shape).flatten(-axes)
+        x = pyramid[:, None].expand(-1, kept[1], *pyramid.shape[1:])
+        lower, upper = (
+            levels.gather(-1, index).view(*kept, *self.inputs.shape)
+            for levels in (x[..., :-count], x[..., count:])
+        )
+        return self.inputs.composite(height - below, upper, lower)
 
 
 class MaxConvolution:
@@ -265,17 +274,20 @@ class _SmoothMaximum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, kernel: Tensor) -> Tensor:
-        scaled = values[..., None, :] * kernel
-        shares = (_COLD * scaled).softmax(dim=-1)
-        maximum = (shares * scaled).sum(dim=-1)
-        ctx.save_for_backward(scaled, shares, maximum, kernel)
-        return maximum
+        hot = values[..., None, :] * (_COLD * kernel)
+        shares = hot.softmax(dim=-1)
+        parts = hot.mul_(shares)
+        whole = parts.sum(dim=-1)
+        ctx.save_for_backward(parts, shares, whole, kernel)
+        return whole / _COLD
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        scaled, shares, maximum, kernel = ctx.saved_tensors
-        slope = (scaled - maximum[..., None]).mul_(_COLD).add_(1).mul_(shares)  # d maximum / d scaled
-        return slope.mul_(kernel).mul_(gradients[0][..., None]).sum(dim=-2), None
+        """d maximum / d (kernel value) = shares (1 + hot - whole) = parts + shares (1 - whole)."""
+        parts, shares, whole, kernel = ctx.saved_tensors
+        pull = gradients[0]
+        slope = (parts * pull[..., None]).addcmul_(shares, (pull * (1 - whole))[..., None])
+        return slope.mul_(kernel).sum(dim=-2), None
 
 
 def _with_edges(values: Tensor, axis: int, reach: int) -> Tensor:

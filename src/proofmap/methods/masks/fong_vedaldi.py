@@ -34,17 +34,16 @@ from proofmap.core.batching import in_batches
 from proofmap.fills import Blur, Fill, Median, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots, decayed
-from proofmap.methods.masks.noise import noise_like
+from proofmap.methods.masks.noise import add_noise_
 from proofmap.methods.masks.precision import Precision
 from proofmap.methods.masks.ready import (
     COMPILE_HELP,
     PRECISION_HELP,
     ReadyFilledMaskMethod,
+    Stage,
     distinct_images,
-    fixed_hidden,
     grid_cells,
     grid_matrices,
-    hidden_now,
 )
 from proofmap.methods.masks.terms import enlarged, smoothing
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need
@@ -140,7 +139,7 @@ class FongVedaldiProblem(Problem):
     cost = 1
 
     def __init__(self, settings: FongVedaldi, classifier: Classifier, fill: ReadyFill) -> None:
-        self.settings, self.classifier, self.fill = settings, classifier, fill
+        self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
         self.inputs, self.steps = classifier.inputs, settings.steps
         cells = grid_cells(classifier, settings.grid)
         self.up = grid_matrices(classifier, cells, corners=settings.corners)
@@ -150,32 +149,31 @@ class FongVedaldiProblem(Problem):
                 for matrix in self.up
             )
         self.jitter = settings.jitter if self.inputs.has_neighbours else 0
-        self.spread = self.inputs.per_channel(torch.tensor(self.inputs.std, device=classifier.device))
 
     def enter(self, slots: Slots) -> Slots:
-        brought = fixed_hidden(self.fill, slots)
+        brought = self.stage.enter(slots)
         shape = (len(slots["images"]), 1, *(matrix.shape[1] for matrix in self.up))
         if self.settings.start == "ones":
             return {**brought, "weights": slots["images"].new_zeros(shape)}
-        hidden = hidden_now(self.fill, slots | brought, slots["keys"][:, None])[:, 0]
-        return {**brought, "weights": self.smallest_discs(slots, hidden).view(shape)}
+        return {**brought, "weights": self.smallest_discs(slots | brought).view(shape)}
 
-    def smallest_discs(self, slots: Slots, hidden: Tensor) -> Tensor:
+    def smallest_discs(self, slots: Slots) -> Tensor:
         """Deleted discs ``(P, *grid)`` in the middle: the smallest of those after which (f(x~) - f(hidden)) /
         (f(x) - f(hidden)) is below .01; none where hiding everything does not weaken the label."""
         discs = self.discs()
         masks = enlarged(discs, self.up)
+        seen, hidden = slots["seen"], self.stage.hidden(slots, slots["keys"][:, None])[:, 0]
         first, place = distinct_images(slots)
-        if self.fill.random:  # each pair has a draw of its own
+        if self.stage.fills[0].random:  # each pair has a draw of its own
             first = place = torch.arange(len(hidden), device=masks.device)
         count = len(discs)
 
         def shown(start: int, stop: int) -> Tensor:
             which = torch.arange(start, stop, device=masks.device)
             image, disc = first[which // count], which % count
-            x = self.inputs.composite(masks[disc], hidden[image], slots["images"][image])
+            x = self.inputs.composite(masks[disc], hidden[image], seen[image])
             with torch.no_grad():
-                return self.classifier.log_f(self.classifier(x)).exp()
+                return self.classifier.log_f(self.classifier.from_normalised(x)).exp()
 
         rows = in_batches(shown, len(first) * count, self.classifier.batches[0])
         f = torch.cat(rows).view(len(first), count, -1)[place]
@@ -212,14 +210,14 @@ class FongVedaldiProblem(Problem):
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         s = self.settings
         keys = streams.step_keys(slots["keys"], slots["step"], 3)
-        images, up = slots["images"], list(self.up)
-        hidden = hidden_now(self.fill, slots, keys[:, 2:])[:, 0]
+        seen, up = slots["seen"], list(self.up)
+        hidden = self.stage.hidden(slots, keys[:, 2:])[:, 0]
         if self.jitter:
-            images, hidden, up = self.shifted(images, hidden, keys[:, 0])
-        composites = self.inputs.composite(enlarged_each(weights, up)[:, 0], hidden, images)
+            seen, hidden, up = self.shifted(seen, hidden, keys[:, 0])
+        composites = self.inputs.composite(enlarged_each(weights, up)[:, 0], hidden, seen)
         if s.noise > 0:
-            composites = composites + s.noise * self.spread * noise_like(composites.detach(), keys[:, 1])
-        logits = self.classifier(composites)
+            add_noise_(composites, keys[:, 1], s.noise)
+        logits = self.classifier.from_normalised(composites)
         check_differentiable(logits)
         f = self.classifier.log_f(logits).gather(1, slots["labels"][:, None])[:, 0].exp()
         return f + self.penalty(weights[:, 0])
@@ -236,21 +234,20 @@ class FongVedaldiProblem(Problem):
                     total = total + s.tv * reduced(steep**s.beta, dim=axes)
         return total
 
-    def shifted(self, images: Tensor, hidden: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Images, what hides them, and the matrices that enlarge their masks, all shifted alike; the last positions are
+    def shifted(self, seen: Tensor, hidden: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Inputs, what hides them, and the matrices that enlarge their masks, all shifted alike; the last positions are
         repeated. Each pair is shifted by its own amounts."""
         amounts = streams.integers(keys, len(self.up), self.jitter + 1) - self.jitter // 2
         up: list[Tensor] = []
-        first = images.ndim - len(self.up)
+        index = torch.zeros_like(amounts[:, 0])
         for k, matrix in enumerate(self.up):
             side = len(matrix)
-            places = (torch.arange(side, device=images.device) + amounts[:, k : k + 1]).clamp(0, side - 1)
-            shape = [len(images), *[1] * (images.ndim - 1)]
-            shape[first + k] = side
-            index = places.view(shape).expand_as(images)
-            images, hidden = images.gather(first + k, index), hidden.gather(first + k, index)
+            places = (torch.arange(side, device=keys.device) + amounts[:, k, None]).clamp(0, side - 1)
+            index = side * index[..., None] + places.view(-1, *[1] * k, side)
             up.append(matrix[places])
-        return images, hidden, up
+        index = self.inputs.over_channels(index).expand_as(seen).flatten(-len(up))
+        seen, hidden = (x.flatten(-len(up)).gather(-1, index).view(x.shape) for x in (seen, hidden))
+        return seen, hidden, up
 
 
 def enlarged_each(low: Tensor, up: list[Tensor]) -> Tensor:

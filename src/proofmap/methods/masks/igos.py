@@ -8,7 +8,8 @@ product must do both. The map is 1 - (D I) up. Written from the paper's mathemat
 - **Integrated gradients.** The direction d is the gradient of F with every f(M) replaced by its mean over M, 2/S M ... along
   the way from the blurred image: 1/S sum over s of f(s/S M), for the inserting terms f(1 - s/S M). Noise is added to each.
 - **Line search.** The step is the first alpha of 1000, 200, 40, ... (down to 1e-5) with
-  F(M - alpha d) <= F(M) - 1e-4 alpha |d|^2, masks cut to [0, 1]; F itself, without integration and noise.
+  F(M - alpha d) <= F(M) - 1e-4 alpha |d|^2, masks cut to [0, 1]; F itself, without integration and noise. Many steps are tried in
+  one pass, as many as fill a batch.
 - **Momentum** (Nesterov): the next direction is taken at M_t + t / (t + 3) (M_t - M_(t-1)).
 - **Never up**: a step after which F is higher than before is not made (where D and I are both zero, no gradient leads back).
 - **Bilateral total variation**: half the mean squared difference of neighbours on the grid, half the same at full size, where
@@ -30,16 +31,15 @@ from proofmap.core import streams
 from proofmap.fills import Blur, Fill, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots
-from proofmap.methods.masks.noise import noise_like
+from proofmap.methods.masks.noise import add_noise_
 from proofmap.methods.masks.precision import Precision
 from proofmap.methods.masks.ready import (
     COMPILE_HELP,
     PRECISION_HELP,
     ReadyFilledMaskMethod,
-    fixed_hidden,
+    Stage,
     grid_cells,
     grid_matrices,
-    hidden_now,
 )
 from proofmap.methods.masks.terms import enlarged
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need
@@ -100,17 +100,18 @@ class IGOSPlusPlus(Method):
         return ReadyIGOS.of(self, classifier)
 
     @property
-    def trials(self) -> int:
-        """Steps that the line search tries, at most."""
-        step, tried = self.step, 1
-        while step * _DECAY >= _LEAST:
-            step, tried = step * _DECAY, tried + 1
-        return tried
+    def trials(self) -> list[float]:
+        """The steps that the line search may take, longest first."""
+        steps = [self.step]
+        while steps[-1] * _DECAY >= _LEAST:
+            steps.append(steps[-1] * _DECAY)
+        return steps
 
     def cost(self, labels: int) -> Cost:
-        """Forward passes of the line search at most."""
+        """The line search tries all its steps where they fit one batch, as on a GPU; otherwise these are the most, since it ends with the
+        batch in which every pair finds its step."""
         pairs = labels * self.iterations * _GAMES
-        return Cost(forward=pairs * (1 + self.trials), gradient=pairs * self.integration)
+        return Cost(forward=pairs * (1 + len(self.trials)), gradient=pairs * self.integration)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,12 +131,12 @@ class IGOSProblem(Problem):
     the next direction is taken, ``reached`` where they are."""
 
     def __init__(self, settings: IGOSPlusPlus, classifier: Classifier, fill: ReadyFill) -> None:
-        self.settings, self.classifier, self.fill = settings, classifier, fill
+        self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
         self.inputs, self.steps = classifier.inputs, settings.iterations
         self.cost = _GAMES * settings.integration
         self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid), corners=True)
-        self.axes = tuple(range(1, 1 + len(self.up)))
-        self.spread = self.inputs.per_channel(torch.tensor(self.inputs.std, device=classifier.device))
+        self.axes = tuple(range(-len(self.up), 0))
+        self.lengths = torch.tensor([0.0, *settings.trials], device=classifier.device)
         way = torch.arange(1, settings.integration + 1, device=classifier.device)
         self.way = way / settings.integration
         self.signs = torch.tensor([1.0, -1.0, 1.0, -1.0], device=classifier.device)
@@ -144,7 +145,7 @@ class IGOSProblem(Problem):
         shape = (len(slots["images"]), 2, *(matrix.shape[1] for matrix in self.up))
         nothing = slots["images"].new_zeros(shape)
         value = slots["images"].new_full(shape[:1], torch.inf)
-        return {**fixed_hidden(self.fill, slots), "weights": nothing, "reached": nothing, "value": value}
+        return {**self.stage.enter(slots), "weights": nothing, "reached": nothing, "value": value}
 
     def masks(self, weights: Tensor) -> Tensor:
         return enlarged(deleted(weights)[:, None], self.up)
@@ -156,38 +157,40 @@ class IGOSProblem(Problem):
 
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         """F along the way, whose gradient is the integrated one."""
-        return self.objective(weights, slots, self.way, self.settings.noise)
+        return self.objective(weights[:, None], slots, self.way, self.settings.noise)[:, 0]
 
     def objective(self, weights: Tensor, slots: Slots, way: Tensor, noise: float) -> Tensor:
-        """F ``(P,)`` with f(M) as the mean of f(s M) over the points s of the way; at 1 alone it is F itself."""
-        games = self.games(weights, way)
-        count = games.shape[1]
+        """F ``(P, T)`` of T masks of each pair, weights ``(P, T, 2, *grid)``, with f(M) as the mean of f(s M) over the points s of the
+        way; at 1 alone it is F itself. All T are shown on the same backgrounds."""
+        pairs, tried, count = *weights.shape[:2], _GAMES * len(way)
+        games = self.games(weights.flatten(0, 1), way).view(pairs, tried, count, *self.inputs.positions)
         keys = streams.step_keys(slots["keys"], slots["step"], 2 * count)
-        hidden = hidden_now(self.fill, slots, keys[:, count:])
-        x = self.inputs.composite(games, slots["images"][:, None], hidden).flatten(0, 1)
+        hidden = self.stage.hidden(slots, keys[:, count:])[:, None]
+        x = self.inputs.composite(games, slots["seen"][:, None, None], hidden)
         if noise > 0:
-            x = x + noise * self.spread * noise_like(x.detach(), keys[:, :count].flatten())
-        logits = self.classifier(x)
+            add_noise_(x, keys[:, None, :count].expand(-1, tried, -1), noise)
+        logits = self.classifier.from_normalised(x.flatten(0, 2))
         if torch.is_grad_enabled():
             check_differentiable(logits)
-        labels = slots["labels"].repeat_interleave(count)
+        labels = slots["labels"].repeat_interleave(tried * count)
         f = self.classifier.log_f(logits).gather(1, labels[:, None]).exp()
-        value = (f.view(len(games), _GAMES, -1).mean(dim=2) * self.signs).sum(dim=1) / 2
-        return value + self.penalty(deleted(weights), slots["images"])
+        value = (f.view(pairs, tried, _GAMES, -1).mean(dim=3) * self.signs).sum(dim=2) / 2
+        gone = deleted(weights.flatten(0, 1)).unflatten(0, (pairs, tried))
+        return value + self.penalty(gone, slots["images"])
 
     def games(self, weights: Tensor, way: Tensor) -> Tensor:
         """What is kept in each composite ``(P, 4 S, *positions)``: D, 1 - I, D I and 1 - D I along the way."""
-        masks = 1 - enlarged(torch.cat([weights, deleted(weights)[:, None]], dim=1), self.up)
-        points = masks[:, :, None] * way.view(-1, *[1] * len(self.up))
-        delete, insert, both = points.unbind(dim=1)
-        return torch.cat([delete, 1 - insert, both, 1 - both], dim=1)
+        both = deleted(weights)[:, None]
+        masks = 1 - enlarged(torch.cat([weights, both, both], dim=1), self.up)[:, :, None]
+        signs = self.signs.view(-1, *[1] * (masks.ndim - 2))
+        return torch.addcmul((1 - signs) / 2, signs * way.view(-1, *[1] * len(self.up)), masks).flatten(1, 2)
 
     def penalty(self, masks: Tensor, images: Tensor) -> Tensor:
-        """``(P,)`` of what is deleted ``(P, *grid)``."""
+        """``(P, T)`` of what is deleted ``(P, T, *grid)``."""
         s = self.settings
         total = s.l1 * masks.abs().mean(dim=self.axes)
         if s.tv > 0 and self.inputs.has_neighbours:
-            large, looks = enlarged(masks, self.up), self.inputs.merged_channels(images, "mean")
+            large, looks = enlarged(masks, self.up), self.inputs.merged_channels(images, "mean")[:, None]
             for axis in self.axes:
                 if masks.shape[axis] > 1:
                     plain = masks.diff(dim=axis).square().mean(dim=self.axes)
@@ -214,20 +217,29 @@ class IGOSProblem(Problem):
 
     def line_search(self, slots: Slots, direction: Tensor) -> tuple[Tensor, Tensor]:
         """Where the longest step that descends far enough leads, or the shortest one; and F there ``(P,)``."""
-        s, whole, sides = self.settings, torch.ones_like(self.way[:1]), (-1, *[1] * (direction.ndim - 1))
-        before = self.objective(slots["weights"], slots, whole, 0.0)
-        steep = direction.flatten(1).square().sum(dim=1)
-        steps = torch.full_like(before, s.step)
-        found = torch.zeros_like(before, dtype=torch.bool)
-        for trial in range(s.trials):
-            if trial:
-                steps = torch.where(found, steps, steps * _DECAY)
-            reached = (slots["weights"] - steps.view(sides) * direction).clamp(0, 1)
-            value = self.objective(reached, slots, whole, 0.0)
-            found |= value <= before - _ENOUGH * steps * steep
-            if bool(found.all()):
+        steep, pairs = direction.flatten(1).square().sum(dim=1, keepdim=True), len(direction)
+        value = enough = steep[:, :0]
+        for lengths in self.lengths.split(self.tried_together(pairs)):
+            there = self.reached(slots, direction, lengths.expand(pairs, -1))
+            value = torch.cat([value, self.objective(there, slots, self.way[-1:], 0.0)], dim=1)
+            tried = value.shape[1]
+            enough = value[:, 1:] <= value[:, :1] - _ENOUGH * self.lengths[1:tried] * steep
+            if tried < len(self.lengths) and bool(enough.any(dim=1).all()):
                 break
-        return reached, value
+        enough[:, -1] = True
+        taken = 1 + enough.int().argmax(dim=1, keepdim=True)
+        return self.reached(slots, direction, self.lengths[taken])[:, 0], value.gather(1, taken)[:, 0]
+
+    def reached(self, slots: Slots, direction: Tensor, lengths: Tensor) -> Tensor:
+        """Weights ``(P, T, 2, *grid)`` after steps of lengths ``(P, T)``."""
+        lengths = lengths.view(*lengths.shape, *[1] * (direction.ndim - 1))
+        return (slots["weights"][:, None] - lengths * direction[:, None]).clamp(0, 1)
+
+    def tried_together(self, pairs: int) -> int:
+        """How many steps of so many pairs go through the net at once: all, or equal parts that fit a batch."""
+        most = max(1, self.classifier.batches[1].size // (_GAMES * pairs))
+        parts = -(-len(self.lengths) // most)
+        return -(-len(self.lengths) // parts)
 
 
 def deleted(weights: Tensor) -> Tensor:

@@ -24,7 +24,13 @@ from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import Problem, Slots, decayed
 from proofmap.methods.masks.precision import Precision
-from proofmap.methods.masks.ready import COMPILE_HELP, PRECISION_HELP, ReadyFilledMaskMethod, grid_matrices
+from proofmap.methods.masks.ready import (
+    COMPILE_HELP,
+    PRECISION_HELP,
+    ReadyFilledMaskMethod,
+    Stage,
+    grid_matrices,
+)
 from proofmap.methods.masks.terms import (
     Objective,
     Variation,
@@ -142,7 +148,7 @@ class LearnedMaskProblem(Problem):
     """The objective of the paper for pairs in slots."""
 
     def __init__(self, settings: LearnedMask, classifier: Classifier, fill: ReadyFill) -> None:
-        self.settings, self.classifier, self.fill = settings, classifier, fill
+        self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
         inputs, device = classifier.inputs, classifier.device
         self.draws = settings.distractors if fill.random else 1
         self.steps, self.cost = settings.steps, settings.masks * self.draws
@@ -150,18 +156,17 @@ class LearnedMaskProblem(Problem):
         self.members = None if classifier.independent else label_set
         self.up = grid_matrices(classifier, [math.ceil(side / settings.scale) for side in inputs.positions])
         self.l1 = 1.0 / inputs.count if settings.l1 is None else settings.l1
+        self.gray = classifier.normalised(inputs.per_channel(classifier.gray))
 
     def enter(self, slots: Slots) -> Slots:
         """Zero weights (mask 1/2 everywhere); for K > 1 a little noise, without which all K masks stay equal."""
         s, images = self.settings, slots["images"]
         planes = 1 if s.masks == 1 else s.masks + 1
         shape = (len(images), planes, *(matrix.shape[1] for matrix in self.up))
-        brought = {"weights": images.new_zeros(shape)}
+        brought = {**self.stage.enter(slots), "weights": images.new_zeros(shape)}
         if s.masks > 1:
             keys = streams.words(slots["keys"], 1)[:, 0]  # a stream of its own, apart from the distractors'
             brought["weights"] = s.init_noise * streams.normal(~keys, math.prod(shape[1:])).view(shape)
-        if not self.fill.random:
-            brought["hidden"] = self.fill(images, slots["keys"])
         return brought
 
     def rates(self, step: Tensor) -> Tensor:
@@ -178,8 +183,8 @@ class LearnedMaskProblem(Problem):
         """The objective of each pair ``(P,)``; summed over its K masks."""
         s, pairs = self.settings, len(weights)
         masks = enlarged(self.low_masks(weights), self.up)
-        composites = self.composites(masks, slots["images"], self.backgrounds(slots))
-        logits = self.classifier(composites.flatten(0, 2))
+        composites = self.composites(masks, slots["seen"], self.backgrounds(slots))
+        logits = self.classifier.from_normalised(composites.flatten(0, 2))
         check_differentiable(logits)  # the penalties alone would give a map, too
         log_p = self.classifier.log_f(logits).view(pairs * s.masks, self.draws, -1)
         data = data_term(log_p, slots["labels"].repeat_interleave(s.masks), self.members, s.objective)
@@ -191,22 +196,18 @@ class LearnedMaskProblem(Problem):
         return data.view(pairs, s.masks).sum(dim=1) + penalty.sum(dim=1)
 
     def backgrounds(self, slots: Slots) -> Tensor:
-        """``(P, K, D, *shape)``: fresh draws for every pair, step, mask and distractor."""
-        s, images = self.settings, slots["images"]
-        shape = images.shape[1:]
-        if "hidden" in slots:
-            return slots["hidden"].view(-1, 1, 1, *shape).expand(-1, s.masks, 1, *shape)
-        n = s.masks * self.draws
-        keys = streams.step_keys(slots["keys"], slots["step"], n).flatten()
-        images = images[:, None].expand(-1, n, *shape).flatten(0, 1)
-        return self.fill(images, keys).view(-1, s.masks, self.draws, *shape)
+        """``(P, K, D, *shape)``: fresh draws for every pair, step, mask and distractor, as the net takes them; ``(P, 1, 1, *shape)`` for a
+        fill that is not random."""
+        keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
+        hidden = self.stage.hidden(slots, keys)
+        return hidden.view(len(hidden), -1, self.draws, *hidden.shape[2:])
 
-    def composites(self, masks: Tensor, images: Tensor, backgrounds: Tensor) -> Tensor:
+    def composites(self, masks: Tensor, seen: Tensor, backgrounds: Tensor) -> Tensor:
         """``(P, K, D, *shape)``: m x + (1 - m) x', or for K masks m_k x + m_background x' + (the others) gray."""
         inputs, k = self.classifier.inputs, self.settings.masks
-        x, own = images[:, None, None], masks[:, :k, None]
+        x, own = seen[:, None, None], masks[:, :k, None]
         if k == 1:
             return inputs.composite(own, x, backgrounds)
-        gray = inputs.per_channel(self.classifier.gray)
-        own, behind = inputs.over_channels(own), inputs.over_channels(masks[:, k:, None])
+        own, behind = (inputs.over_channels(m.to(x.dtype)) for m in (own, masks[:, k:, None]))
+        gray = self.gray
         return gray + own * (x - gray) + behind * (backgrounds - gray)

@@ -114,20 +114,35 @@ def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:
     return torch.full_like(distinct, len(rows)).scatter_reduce(0, place, rows, "amin"), place
 
 
-def fixed_hidden(fill: ReadyFill, slots: Slots) -> Slots:
-    """What hides the images, for slots to remember, made once per image; nothing for a fill that is drawn anew each step."""
-    if fill.random:
-        return {}
-    first, place = distinct_images(slots)
-    return {"hidden": fill(slots["images"][first], slots["keys"][first])[place]}
+class Stage:
+    """What composites are made of: inputs, and what hides them, both as the net takes them.
 
+    Slots remember them normalised and in the net's precision: the inputs as ``seen``, what the k-th fill shows as ``hidden k``. Masks
+    mix them there, and the composites go into the net as they are. Normalising is affine, so this is the normalised
+    composite; in half precision inputs, masks and composites are each rounded once (see
+    :meth:`~proofmap.core.inputs.Inputs.composite`), where the composite alone would be.
+    """
 
-def hidden_now(fill: ReadyFill, slots: Slots, keys: Tensor) -> Tensor:
-    """``(P, D, *shape)``: what :func:`fixed_hidden` kept, or fresh draws for keys ``(P, D)``."""
-    images = slots["images"][:, None].expand(-1, keys.shape[1], *slots["images"].shape[1:])
-    if "hidden" in slots:
-        return slots["hidden"][:, None].expand_as(images)
-    return fill(images.flatten(0, 1), keys.flatten()).view_as(images)
+    def __init__(self, classifier: Classifier, *fills: ReadyFill) -> None:
+        self.classifier, self.fills = classifier, fills
+
+    def enter(self, slots: Slots) -> Slots:
+        """What pairs remember, made once per image; nothing for fills that are drawn anew each step."""
+        first, place = distinct_images(slots)
+        images, keys = slots["images"][first], slots["keys"][first]
+        brought = {"seen": self.classifier.normalised(images)[place]}
+        for k, fill in enumerate(self.fills):
+            if not fill.random:
+                brought[f"hidden {k}"] = self.classifier.normalised(fill(images, keys))[place]
+        return brought
+
+    def hidden(self, slots: Slots, keys: Tensor, k: int = 0) -> Tensor:
+        """What the k-th fill shows: what is remembered ``(P, 1, *shape)``, or fresh draws for keys ``(P, D)``: ``(P, D, *shape)``."""
+        if not self.fills[k].random:
+            return slots[f"hidden {k}"][:, None]
+        images = slots["images"][:, None].expand(-1, keys.shape[1], *slots["images"].shape[1:])
+        drawn = self.fills[k](images.flatten(0, 1), keys.flatten())
+        return self.classifier.normalised(drawn).view_as(images)
 
 
 def grid_cells(classifier: Classifier, grid: int) -> list[int]:

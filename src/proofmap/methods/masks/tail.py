@@ -36,8 +36,8 @@ class Tail:
         self.whole = _private(classifier, self.dtype)
         self.rest = _private(classifier, self.dtype)
         self._given: Tensor | None = None
-        blank = classifier.blank(1)
-        finished = _order(self.whole, self._normalised(blank))
+        self._blank = self._normalised(classifier.blank(1))
+        finished = _order(self.whole, self._blank)
         if layer not in finished:
             known = [name for name, outputs in finished.items() if outputs is not None]
             raise InputError(
@@ -78,10 +78,7 @@ class Tail:
         """Logits ``(N, A)`` for features ``(N, C, h, w)``, differentiable in them."""
         self._given = features.to(self.dtype)
         try:
-            blank = self._normalised(self.classifier.blank(1)).expand(
-                len(features), *[-1] * (self._given.ndim - 1)
-            )
-            return self._logits(self.rest(blank))
+            return self._logits(self.rest(self._blank.expand(len(features), *self._blank.shape[1:])))
         finally:
             self._given = None
 
