@@ -79,7 +79,7 @@ class Game(CurveSettings):
         return rank(maps, ties=self.ties, keys=keys)
 
     def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
-        """Which positions ``(P, n)`` the net sees when ``count`` ``(P, 1)`` positions have been taken."""
+        """Which positions ``(P, n)`` the net sees when ``count`` ``(P, 1)`` positions have been taken, both int32."""
         raise NotImplementedError(f"{type(self).__name__} must say which positions are shown")
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
