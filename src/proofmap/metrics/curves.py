@@ -213,9 +213,9 @@ class _Runner:
         if self.fill.fill.reads_mask:
             x, shown = (each.repeat_interleave(draws, 0) for each in (images[image], mask))
             drawn = self._prepared(self.fill.behind(x, self.keys[image].flatten(), shown))
-            return drawn.unflatten(0, (-1, draws))
+            return drawn.view(-1, draws, *drawn.shape[1:])
         drawn = self._prepared(self.fill(images[some].repeat_interleave(draws, 0), self.keys[some].flatten()))
-        return drawn.unflatten(0, (-1, draws))[image - some.start]
+        return drawn.view(-1, draws, *drawn.shape[1:])[image - some.start]
 
     def _ends(self) -> tuple[Tensor, dict[bool | None, Tensor]]:
         """f(x, a) ``(N, L)``, and what is read off the whole image and off the fill alone: the same for every map."""
