@@ -222,8 +222,7 @@ class _Runner:
         safe, logits = self.board.labels.clamp_min(0), self.board.logits
         f = self.classifier.log_f(logits).exp().gather(1, safe)
         whole = self.game.read(self.classifier, logits).gather(1, safe)
-        reads = self.game.target if type(self.game).read is Game.read else self.game
-        nothing = self.board.once(("nothing shown", self.fill, self.draws, reads), self._nothing_shown)
+        nothing = self.board.once(self.ready.bare, self._nothing_shown)
         return f, {True: whole, False: nothing.gather(1, safe)}
 
     def _nothing_shown(self) -> Tensor:
