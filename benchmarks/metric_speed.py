@@ -3,7 +3,8 @@
     python benchmarks/metric_speed.py [--device cuda] [--images 32] [--rounds 5] [--parts curves,flipping,road,pair]
 
 - ``curves``: insertion and deletion of one map per image, 20 steps each, against torch-cam 0.5's ``DeletionInsertionMetric`` given the
-  same maps; where torch-cam is not installed, against a loop of our own that does what its documentation and source say.
+  same maps; where torch-cam is not installed, against a loop of our own that does what its documentation and source say. Proofmap plays both
+  games as an evaluation does, which shares what they have in common, and each by itself.
 - ``flipping``: deletion in 24 steps against Quantus' ``PixelFlipping`` in as many; without Quantus, against its loop as its definition
   makes it: arrays in NumPy, one step of all images after the other.
 - ``road``: the batched solve against SciPy's sparse solve, image by image; left out without SciPy.
@@ -30,7 +31,8 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.fills.road import impute
-from proofmap.metrics import proof
+from proofmap.metrics import make_game, proof
+from proofmap.metrics.context import Judged
 
 STEPS, POINTS, FLIPS = 20, 28, 24
 
@@ -133,10 +135,15 @@ def curves(f: pm.Classifier, args: argparse.Namespace) -> None:
         others["torch-cam's loop"] = lambda batch: flat_loop(net, x, maps[:, 0], labels[:, 0], batch)
 
     def ours() -> None:
+        judged = Judged(fast, x, labels, maps)
+        for game in ("insertion", "deletion"):
+            judged.play(make_game(game, points=STEPS)).auc.sum().item()
+
+    def apart() -> None:
         for game in (pm.insertion, pm.deletion):
             game(fast, x, maps, labels, points=STEPS).auc.sum().item()
 
-    runs: dict[str, Callable[[], object]] = {"Proofmap": ours}
+    runs: dict[str, Callable[[], object]] = {"Proofmap": ours, "Proofmap, each by itself": apart}
     own = fast.batches[0].size
     for name, run in others.items():
         for batch in dict.fromkeys((32, own)):

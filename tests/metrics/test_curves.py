@@ -24,6 +24,8 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Silent, Task
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.metrics import CURVES, InsertionGame, completeness, deletion, insertion, make_game, soundness
+from proofmap.metrics.board import Board
+from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves, curves
 from tests.toys import Linear, linear_classifier, linear_probabilities, normal, pixels
 
@@ -379,7 +381,7 @@ def test_however_many_maps_are_ranked_together_the_curves_are_the_same(
 ) -> None:
     tied = maps.round(decimals=1)
     usual = insertion(f, images, tied, labels, ties="random")
-    monkeypatch.setattr(sys.modules[Curves.__module__], "_VALUES_AT_ONCE", at_once)
+    monkeypatch.setattr(sys.modules[Board.__module__], "_VALUES_AT_ONCE", at_once)
     assert torch.equal(insertion(f, images, tied, labels, ties="random").probabilities, usual.probabilities)
 
 
@@ -681,3 +683,56 @@ def test_a_random_background_is_drawn_once_for_an_image_and_the_same_in_any_batc
         insertion(f, images, maps, labels, fill=Counted(), points="all", draws=5).probabilities,
         whole.probabilities,
     )
+
+
+# ---- normalised first, and shared ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("fill", ["gray", "gray:color=0.2", "blur", "noise"])
+@pytest.mark.parametrize("game", [*GAMES, "soft-deletion"])
+def test_bits_are_those_of_composites_that_are_normalised_last(
+    game: str, fill: str, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+    scale = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+    f = Classifier(net, size=8, batch_size=64, **scale).frozen(dtype=dtype)  # type: ignore[arg-type]
+    x, map_ = pixels(1, 8), normal(1, 1, 8, 8)
+    steps: dict[str, Any] = {} if game.startswith("soft") else {"points": 7}
+    chosen = make_game(game, fill=fill, draws=1, **steps)
+    played = curves(chosen, f, x, map_, torch.tensor([[1]]), seed=3)
+    inner = [k for k, s in enumerate(played.counts.tolist()) if chosen.all_shown(s, 64) is None]
+    order = chosen.order(map_[0], torch.zeros(1, dtype=torch.long)).expand(len(inner), -1)
+    keep = chosen.shown(order, played.counts[inner, None]).view(-1, 8, 8)
+    background = chosen.fill.prepare(f)(x, streams.image_keys(x, 3, "curve fill", 0))
+    with torch.no_grad():
+        expected = f.log_f(f(f.inputs.composite(keep, x, background))).exp()[:, 1]
+    assert torch.equal(played.probabilities[0, 0, inner], expected)
+
+
+def test_games_of_one_evaluation_share_the_ends_and_the_order(
+    watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor, labels: Tensor
+) -> None:
+    f, function = watched
+    judged = Judged(f, images, labels[:, :1], maps[:, :1])
+    alone = [curves(game, f, images, maps[:, :1], labels[:, :1], points="all") for game in GAMES]
+    apart, function.images = function.images, 0
+    together = [judged.play(make_game(game, points="all")) for game in GAMES]
+    assert (apart, function.images) == (2 * N * (INNER + 2), N * (2 * INNER + 2))
+    for one, other in zip(together, alone, strict=True):
+        assert torch.equal(one.probabilities, other.probabilities) and torch.equal(one.auc, other.auc)
+    blurred = judged.play(make_game("deletion", points="all", fill="blur"))
+    assert function.images == N * (3 * INNER + 3)  # the whole images are known, the blurred ones are not
+    assert torch.equal(
+        blurred.probabilities,
+        deletion(f, images, maps[:, :1], labels[:, :1], points="all", fill="blur").probabilities,
+    )
+
+
+def test_an_order_is_found_once_for_games_that_take_it() -> None:
+    board = Board(WHOLE, pixels(N, SIZE), normal(N, 2, *SIZE).round(), torch.tensor([[0, 1]] * N))
+    shown = board.ranks(make_game("insertion"))
+    assert board.ranks(make_game("lerf", fill="blur")) is shown
+    assert not torch.equal(board.ranks(make_game("insertion", ties="random")), shown)
+    assert board.ranks(make_game("soft-insertion")).is_floating_point()

@@ -18,6 +18,7 @@ from proofmap.reproduce.judged import judge
 from proofmap.reproduce.outcome import Job
 from proofmap.reproduce.recipe import merged
 from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.run import Reproduction
 from proofmap.reproduce.stored import Stored
 from proofmap.reproduce.tuned import without_metric
 from tests.command import run as command
@@ -106,11 +107,31 @@ def test_masks_of_another_recipe_are_not_learned_again(
     rows, scores = zip(*((n["method"], n["score"]) for n in found.outcome.tables[1].records), strict=True)
     assert list(dict.fromkeys(rows)) == ["TV 0", "TV .001", "TV .01", "TV .1"]  # not the others of the run
     assert set(scores) == {"insertion, gray", "insertion, random image"}
+    _assert_finished(found, tmp_path / "out", learned)
     assert before == {path.name: path.read_bytes() for path in learned.iterdir() if path.is_file()}
     areas = {(n["method"], n["score"]): n["value"] for n in found.outcome.tables[0].records}
     for record in found.outcome.tables[1].records:  # the curves are those of the study's metrics
         fill = str(record["score"]).removeprefix("insertion, ")
         assert areas[record["method"], f"top label, {fill}"] == pytest.approx(record["value"], abs=1e-6)
+
+
+def _assert_finished(found: Reproduction, folder: Path, start: Path) -> None:
+    """No note tells of rows and metrics that the recipe does not ask for, though its run has them from another."""
+    assert not any("not finished" in note for note in found.outcome.notes)
+    with pm.Run(folder) as run, pm.Run(start) as before:
+        assert {*run.metrics} > {*before.metrics}
+        both = run.unfinished()
+        assert both and any("not finished" in note for note in run.notes())
+        first, *_ = both  # what is asked for and lacks is still told
+        assert run.unfinished([first]) == {first: both[first]} and "lacks" in run.notes([first])[-1]
+
+
+def test_the_metrics_of_a_run_that_was_begun_with_another_are_finished(
+    tmp_path: Path, data: Path, learned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)
+    found = reproduce("cifar10-metrics", tmp_path / "out", data=data, quick=True, start=learned)
+    _assert_finished(found, tmp_path / "out", learned)
 
 
 def test_a_recipe_of_more_images_than_the_run_that_it_begins_with(

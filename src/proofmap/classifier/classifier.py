@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier.fingerprint import fingerprint_of
 from proofmap.classifier.first_look import labels_of, on_noise
-from proofmap.classifier.frozen import freeze
+from proofmap.classifier.frozen import Frozen, freeze
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.classifier.label_set import chosen_labels, outside_of
 from proofmap.classifier.memory import probe_batch_sizes
@@ -156,6 +156,11 @@ class Classifier:
     def independent(self) -> bool:
         """Whether the labels do not exclude each other: f(x, a) = sigmoid(logit_a), which does not sum to one."""
         return is_independent(self.outputs)
+
+    @property
+    def layout(self) -> torch.memory_format:
+        """How the net wants its inputs to lie in memory: what lies otherwise is copied there first."""
+        return self.net.layout if isinstance(self.net, Frozen) else torch.contiguous_format
 
     @property
     def gray(self) -> Tensor:

@@ -17,7 +17,8 @@ from proofmap.core.inputs import Box, Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Silent
 from proofmap.methods.method import ReadyMethod
-from proofmap.metrics.curves import Curves, play
+from proofmap.metrics.board import Board
+from proofmap.metrics.curves import Curves, play_on
 from proofmap.metrics.games import Game, ReadyGame
 
 MOST_LABELS_IN_MATRIX = 64
@@ -89,17 +90,13 @@ class Judged:
         """The game's curves; played once for equal games, whichever metric asks."""
         ready = self.games.get(game) or game.prepare(self.classifier)
         if ready not in self._played:
-            self._played[ready] = play(
-                ready,
-                self.classifier,
-                self.images,
-                self.maps,
-                self.labels,
-                matrix=self.labels.shape[1] <= MOST_LABELS_IN_MATRIX,
-                seed=self.seed,
-                progress=self.progress,
-            )
+            matrix = self.labels.shape[1] <= MOST_LABELS_IN_MATRIX
+            self._played[ready] = play_on(self._board, ready, matrix=matrix, progress=self.progress)
         return self._played[ready]
+
+    @cached_property
+    def _board(self) -> Board:
+        return Board(self.classifier, self.images, self.maps, self.labels, seed=self.seed)
 
     def places(self, image: int, label: int) -> Sequence[Box]:
         """Where things of this label are known to be in this image; empty where nobody knows."""

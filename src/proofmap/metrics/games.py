@@ -6,7 +6,7 @@ A game is an order of positions, a fill for the hidden ones, and what is read of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -79,7 +79,7 @@ class Game(CurveSettings):
         return rank(maps, ties=self.ties, keys=keys)
 
     def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
-        """Which positions ``(P, n)`` the net sees when ``count`` ``(P, 1)`` positions have been taken."""
+        """Which positions ``(P, n)`` the net sees when ``count`` ``(P, 1)`` positions have been taken, both int32."""
         raise NotImplementedError(f"{type(self).__name__} must say which positions are shown")
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
@@ -161,6 +161,12 @@ class ReadyGame(Ready):
     @property
     def draws(self) -> int:
         return self.game.draws if self.fill.random else 1
+
+    @property
+    def bare(self) -> tuple[Hashable, ...]:
+        """What decides the values where nothing is shown: games that agree in it share them, on the same images."""
+        usual = type(self.game).read is Game.read
+        return self.fill, self.draws, self.game.target if usual else self.game
 
     def record(self) -> dict[str, object]:
         """What a score must carry to say how its curve was drawn."""

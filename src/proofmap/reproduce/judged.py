@@ -104,8 +104,10 @@ def _judge(job: Job) -> Judged:
         )
     if saved.evaluation is None:
         raise InputError(f"no method gave a result; proofmap report {job.folder} says why")
-    with Run(job.folder) as opened:
-        notes = [*job.left_out(), *opened.notes()]
+    with Run(
+        job.folder
+    ) as opened:  # one that was begun with another's has rows and metrics that nobody asks for
+        notes = [*job.left_out(), *opened.notes(study.named_methods(), study.named_metrics())]
     if finished.failed or finished.unreadable:
         notes.append(
             f"{counted(finished.failed + finished.unreadable, 'thing')} failed; report.html says which"

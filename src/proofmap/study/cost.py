@@ -49,17 +49,16 @@ def unit_cost(
     method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int, *, taken: bool = False
 ) -> Cost | None:
     """Passes for one image with so many labels: the maps, unless they are taken from another method, then every distinct
-    game, then what metrics need beyond; None where nobody can tell."""
+    game with the ends that games share, then what metrics need beyond; None where nobody can tell."""
     made = method.cost_of_taking() if taken else method.cost(labels)
     beyond = [ready.metric.cost(labels, made) for ready in metrics]
     if made is None or any(cost is None for cost in beyond):
         return None
     games = {ready for metric in metrics for ready in metric.games.values()}
     maps = 1 if method.label_free else labels
-    played = sum(
-        ready.game.passes(method.classifier.inputs.count) * maps + 1 + ready.draws for ready in games
-    )
-    return sum((cost for cost in beyond if cost is not None), made + Cost(forward=played + 1))
+    steps = sum(ready.game.passes(method.classifier.inputs.count) * maps for ready in games)
+    ends = bool(games) + sum({ready.bare: ready.draws for ready in games}.values())
+    return sum((cost for cost in beyond if cost is not None), made + Cost(forward=steps + ends + 1))
 
 
 def expected_cost(

@@ -115,19 +115,25 @@ class Run:
         """Whether any method has given a value."""
         return bool(self.store.rows("SELECT 1 FROM image_scores LIMIT 1"))
 
-    def unfinished(self) -> dict[str, int]:
+    def unfinished(
+        self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None
+    ) -> dict[str, int]:
         """Methods that are not done with every image and metric of the run, and how many images they lack.
 
-        Images that a method failed on are not among them.
+        Images that a method failed on are not among them. ``methods`` and ``metrics`` name those that were asked for, all of
+        the run when left out.
         """
+        asked = {*(self.metrics if metrics is None else metrics)}
+        wanted = [metric.id for metric in self.metrics.values() if metric.name in asked]
+        rows = {*(self.methods if methods is None else methods)}
         blocks = Counter(image.block for image in self.images)
         done = self.store.done()
         lacking: dict[str, int] = {}
-        for method in self.methods.values():
+        for method in (method for method in self.methods.values() if method.name in rows):
             missing = sum(
                 size
                 for block, size in blocks.items()
-                if any((method.id, block, metric.id) not in done for metric in self.metrics.values())
+                if any((method.id, block, metric) not in done for metric in wanted)
             )
             if missing:
                 lacking[method.name] = missing
@@ -179,13 +185,14 @@ class Run:
                 found[method][self._place[image]] = value
         return found
 
-    def notes(self) -> list[str]:
-        """What a reader of the numbers should know about how they were made."""
+    def notes(self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None) -> list[str]:
+        """What a reader of the numbers should know about how they were made: those of these methods and metrics, or all."""
+        rows = list(self.methods if methods is None else methods)
         notes = environment_notes(self.manifest.environments)
         sanity = stored_sanity(self.store)
         if sanity is not None:
             notes += [str(sanity), *(f"suspicious: {warning}" for warning in sanity.warnings())]
-        lacking = self.unfinished()
+        lacking = self.unfinished(rows, metrics)
         if lacking:
             missing = ", ".join(
                 f"{name} lacks {n} of {counted(len(self.images), 'image')}" for name, n in lacking.items()
@@ -199,7 +206,8 @@ class Run:
             )
         reasons: dict[str, list[str]] = {}
         for failure in failures[unreadable:]:
-            reasons.setdefault(failure.method, []).append(failure.reason)
+            if failure.method in rows:
+                reasons.setdefault(failure.method, []).append(failure.reason)
         for method, given in reasons.items():
             notes.append(
                 f"{method} failed on {len(given)} of {counted(len(self.images), 'image')}, first with: {given[0]}"

@@ -1,0 +1,131 @@
+"""What games are played on: the maps of some images, and all that the games of one evaluation share.
+
+Equal maps of one image are ranked and scored once. Games that take positions in the same order share it, whatever they show; all share what
+the net says of the whole images, and those with the same fill what it says where nothing is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL, check_labels
+from proofmap.metrics.games import Game
+
+_VALUES_AT_ONCE = 2**22  # of maps that are ranked together
+
+
+class Board:
+    """Maps ``(N, L, *positions)`` of labels ``(N, L)`` of images ``(N, *shape)``, on the classifier's device and checked.
+
+    ``map_of`` ``(N, L)`` says which of the U distinct maps each label has, ``image_of`` ``(U,)`` whose they are; it never falls.
+    """
+
+    def __init__(
+        self, classifier: Classifier, images: Tensor, maps: Tensor, labels: Tensor, *, seed: int = 0
+    ) -> None:
+        self.classifier, self.seed = classifier, seed
+        self.images = classifier.check_images(images)
+        self.labels = check_labels(
+            labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
+        )
+        self.maps = _checked(maps.to(classifier.device), self.labels, classifier.inputs.positions)
+        distinct, map_of = _distinct(self.maps, self.labels)
+        n_labels = self.labels.shape[1]
+        self.images_in_order = [place // n_labels for place in distinct]  # as image_of
+        self._places = torch.tensor(distinct, dtype=torch.long, device=self.maps.device)
+        self.image_of = self._places // n_labels
+        self.map_of = torch.tensor(map_of, device=self.maps.device)
+        self._ranks: tuple[Hashable, Tensor] | None = None
+        self._kept: dict[Hashable, Tensor] = {}
+
+    def ranks(self, game: Game) -> Tensor:
+        """The order ``(U, n)`` in which a game takes the positions of the distinct maps; the last one found is kept."""
+        usual = type(game).order is Game.order
+        order: Hashable = game.ties if usual else game
+        if self._ranks is None or self._ranks[0] != order:
+            self._ranks = None  # there is room for one
+            keys = self.keys(("ties",), drawn=game.ties == "random" or not usual)[self.image_of, 0]
+            flat = self.maps.flatten(0, 1)
+            each = (t.split(_at_once(flat)) for t in (self._places, keys))
+            ranks = [game.order(flat[places], own) for places, own in zip(*each, strict=True)]
+            self._ranks = order, torch.cat(ranks)
+        return self._ranks[1]
+
+    def keys(self, *purposes: tuple[object, ...], drawn: bool) -> Tensor:
+        """Stream keys ``(N, P)`` of the images for each purpose; zeros where nothing is drawn from them."""
+        if not drawn:
+            shape = (len(self.images), len(purposes))
+            return torch.zeros(shape, dtype=torch.int64, device=self.images.device)
+        each = (streams.image_keys(self.images, self.seed, *p, contents=self._contents) for p in purposes)
+        return torch.stack(list(each), dim=1)
+
+    @cached_property
+    def _contents(self) -> list[bytes]:
+        return streams.content_keys(self.images)
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """What the net says of the whole images, ``(N, A)``."""
+        return self.classifier.logits(self.images)
+
+    def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """What was made under this key for these images: made when it is first asked for."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+
+def _checked(maps: Tensor, labels: Tensor, positions: tuple[int, ...]) -> Tensor:
+    """The maps, or an error that says what is wrong with them; places without a label may hold anything."""
+    expected = (*labels.shape, *positions)
+    if tuple(maps.shape) != expected:
+        raise InputError(f"maps must be (N, L, positions) = {expected}, got {tuple(maps.shape)}")
+    bad = maps.flatten(2).isnan().any(dim=2) & (labels != NO_LABEL)
+    if bool(bad.any()):
+        i, j = bad.nonzero()[0].tolist()
+        raise InputError(f"the map of image {i}, label {int(labels[i, j])} contains NaN; check the method")
+    return maps
+
+
+def _distinct(maps: Tensor, labels: Tensor) -> tuple[list[int], list[list[int]]]:
+    """The places of the distinct maps among all N x L, and which of them each label uses ``(N, L)``."""
+    flat, (n_images, n_labels) = maps.flatten(0, 1), labels.shape
+    chosen, signatures = (labels != NO_LABEL).tolist(), _signatures(flat)
+    distinct: list[int] = []
+    map_of = [[0] * n_labels for _ in range(n_images)]
+    for i in range(n_images):
+        first_of: dict[int, int] = {}  # signature -> slot of the first map that has it
+        for j in range(n_labels):
+            place = i * n_labels + j
+            slot = first_of.get(signatures[place])
+            if not chosen[i][j]:
+                map_of[i][j] = map_of[i][0]
+            elif slot is not None and torch.equal(flat[distinct[slot]], flat[place]):
+                map_of[i][j] = slot
+            else:
+                map_of[i][j] = first_of[signatures[place]] = len(distinct)
+                distinct.append(place)
+    return distinct, map_of
+
+
+def _signatures(maps: Tensor) -> list[int]:
+    """A 64-bit number per map that equal maps share; different maps almost never do."""
+    odd = 2 * torch.arange(maps[0].numel(), device=maps.device) + 1
+    found = [
+        (some.flatten(1).float().contiguous().view(torch.int32).long() * odd).sum(dim=1)
+        for some in maps.split(_at_once(maps))
+    ]
+    signatures: list[int] = torch.cat(found).tolist()
+    return signatures
+
+
+def _at_once(maps: Tensor) -> int:
+    """How many maps ``(P, *positions)`` are ranked together: enough to fill a GPU, few enough for any memory."""
+    return max(1, _VALUES_AT_ONCE // maps[0].numel())
