@@ -420,6 +420,19 @@ def test_a_net_keeps_its_own_float_type(kind: torch.dtype, images: Tensor) -> No
     torch.testing.assert_close(f.logits(images), expected, rtol=0.05, atol=0.02)
 
 
+def test_a_net_whose_float_type_changes_is_called_in_the_new_one(images: Tensor) -> None:
+    net = Net().eval().bfloat16()
+    f = classifier(net)
+    f(images)
+    net.float()
+    first = f(images)
+    assert torch.equal(first, f(images))
+    net.bfloat16()
+    f(images)
+    net.float()
+    assert f.normalised(images).dtype == torch.float32
+
+
 def test_images_need_not_be_contiguous(images: Tensor) -> None:
     f = classifier()
     turned = images.transpose(2, 3)

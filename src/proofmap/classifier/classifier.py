@@ -255,10 +255,12 @@ class Classifier:
     def __call__(self, images: Tensor) -> Tensor:
         """Logits ``(N, A)`` in float32 for one batch, differentiable in the images (log-probabilities where the
         net returns probabilities)."""
-        return self.from_normalised(self.normalised(images))
+        return self.from_normalised((images - self._mean) / self._std)
 
     def normalised(self, images: Tensor) -> Tensor:
         """Images ``(..., *shape)`` as the net itself takes them: (x - mean) / std, in its precision."""
+        if self._source is None:  # its precision now
+            self.refresh()
         return ((images - self._mean) / self._std).to(self.dtype)
 
     def from_normalised(self, x: Tensor) -> Tensor:

@@ -64,7 +64,9 @@ def insertion(classifier: Classifier, images: Tensor, maps: Tensor, labels: Tens
     >>> from torch import nn
     >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), size=2)
     >>> x, map_ = torch.rand(1, 3, 2, 2), torch.rand(1, 1, 2, 2).expand(1, 2, 2, 2)
-    >>> insertion(f, x, map_, torch.tensor([[0, 1]]), points="all").auc.sum().item()  # one map for all labels
+    >>> round(
+    ...     insertion(f, x, map_, torch.tensor([[0, 1]]), points="all").auc.sum().item(), 6
+    ... )  # one map for all labels
     1.0
     """
     return curves("insertion", classifier, images, maps, labels, **options)

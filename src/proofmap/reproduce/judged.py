@@ -104,9 +104,8 @@ def _judge(job: Job) -> Judged:
         )
     if saved.evaluation is None:
         raise InputError(f"no method gave a result; proofmap report {job.folder} says why")
-    with Run(
-        job.folder
-    ) as opened:  # one that was begun with another's has rows and metrics that nobody asks for
+    # a run that was begun with another's has rows and metrics that nobody asks for
+    with Run(job.folder) as opened:
         notes = [*job.left_out(), *opened.notes(study.named_methods(), study.named_metrics())]
     if finished.failed or finished.unreadable:
         notes.append(

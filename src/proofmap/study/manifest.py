@@ -297,7 +297,7 @@ def check_same(
         others = other_versions(environments)
         if others:
             lines.append(
-                f"perhaps only because of {' and '.join(others)}: code counts as it is compiled. It can be read (report, "
+                f"perhaps only because of {' and '.join(others)}: code counts as it is compiled. The run can be read (report, "
                 "compare, audit, export), and continued with the versions it was made with"
             )
     if lines:

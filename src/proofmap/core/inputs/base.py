@@ -94,7 +94,8 @@ class Inputs(ABC):
 
         ``keep`` is ``(..., *positions)``, boolean or a share in [0, 1]; the others are ``(..., *shape)``. Shares are rounded to the
         precision of the inputs, and so is the composite: in float16 a share near one is off by .0002 at most, a small one by a
-        two-thousandth of itself. The gradient of a share is summed over channels, and then rounded likewise.
+        two-thousandth of itself. The gradient of a share is a sum over channels that is
+        rounded likewise, and overflows where that precision ends.
 
         >>> from proofmap.core.inputs import Rows
         >>> rows = Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1))

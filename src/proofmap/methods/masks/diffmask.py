@@ -59,6 +59,7 @@ class DiffMask(Method):
     name: ClassVar[str] = "diffmask"
     family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "the fewest random gates that keep the net's belief, by dual ascent"
+    revision: ClassVar[int] = 2
     reference: ClassVar[str] = "De Cao et al. 2020"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {

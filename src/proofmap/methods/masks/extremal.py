@@ -68,6 +68,7 @@ class ExtremalPerturbation(Method):
     name: ClassVar[str] = "extremal-perturbation"
     family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "smooth masks of given areas that show the label best, summed"
+    revision: ClassVar[int] = 2
     reference: ClassVar[str] = "Fong, Patrick and Vedaldi 2019"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {

@@ -70,6 +70,7 @@ class FongVedaldi(Method):
     name: ClassVar[str] = "fong-vedaldi"
     family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "the smallest smooth mask whose blurring takes the label away"
+    revision: ClassVar[int] = 2
     reference: ClassVar[str] = "Fong and Vedaldi 2017"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {

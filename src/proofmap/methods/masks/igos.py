@@ -66,6 +66,7 @@ class IGOSPlusPlus(Method):
     name: ClassVar[str] = "igos++"
     family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "masks that delete and insert the label, along integrated gradients"
+    revision: ClassVar[int] = 2
     reference: ClassVar[str] = "Khorram, Lawson and Li 2021"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
