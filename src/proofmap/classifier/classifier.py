@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier.fingerprint import fingerprint_of
 from proofmap.classifier.first_look import labels_of, on_noise
-from proofmap.classifier.frozen import Frozen, freeze
+from proofmap.classifier.frozen import freeze
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.classifier.label_set import chosen_labels, outside_of
 from proofmap.classifier.memory import probe_batch_sizes
@@ -158,11 +158,6 @@ class Classifier:
         return is_independent(self.outputs)
 
     @property
-    def layout(self) -> torch.memory_format:
-        """How the net wants its inputs to lie in memory: what lies otherwise is copied there first."""
-        return self.net.layout if isinstance(self.net, Frozen) else torch.contiguous_format
-
-    @property
     def gray(self) -> Tensor:
         """What normalises to zero, ``(C,)`` in the input's own units: for pictures a colour inside [0, 1]."""
         return self.inputs.neutral.to(self.device)
@@ -257,11 +252,11 @@ class Classifier:
         net returns probabilities)."""
         return self.from_normalised((images - self._mean) / self._std)
 
-    def normalised(self, images: Tensor) -> Tensor:
-        """Images ``(..., *shape)`` as the net itself takes them: (x - mean) / std, in its precision."""
+    def normalised(self, images: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Images ``(..., *shape)`` as the net itself takes them: (x - mean) / std, in its precision or another."""
         if self._source is None:  # its precision now
             self.refresh()
-        return ((images - self._mean) / self._std).to(self.dtype)
+        return ((images - self._mean) / self._std).to(dtype or self.dtype)
 
     def from_normalised(self, x: Tensor) -> Tensor:
         """The same for images that are normalised already."""

@@ -48,6 +48,15 @@ class Frozen(nn.Module):
         return out
 
 
+def layout_of(net: object) -> torch.memory_format:
+    """How a net wants its inputs to lie in memory: what lies otherwise is copied there first.
+
+    >>> layout_of(nn.Identity())
+    torch.contiguous_format
+    """
+    return net.layout if isinstance(net, Frozen) else torch.contiguous_format
+
+
 def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
     """A folded copy of a net in evaluation mode, for inputs shaped like ``example`` (but for their number).
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.frozen import layout_of
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
@@ -191,7 +192,7 @@ class _Runner:
     def _prepared(self, images: Tensor) -> Tensor:
         """Images as they are chosen from: normalised, unless values are mixed, and in the net's layout."""
         x = images if self.game.soft else self.classifier.normalised(images)
-        return x.contiguous(memory_format=self.classifier.layout)
+        return x.contiguous(memory_format=layout_of(self.classifier.net))
 
     def _read(self, keep: Tensor, image: Tensor, some: slice) -> Tensor:
         """What the game reads off ``(B, A)``, the mean over the draws of the fill, for keep-masks ``(B, n)`` of ``some`` images."""

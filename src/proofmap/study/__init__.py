@@ -4,8 +4,9 @@ from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
 from proofmap.study.export import export_run
 from proofmap.study.outcome import Outcome
 from proofmap.study.plan import Plan
-from proofmap.study.results import Failure, Run
+from proofmap.study.results import Run
 from proofmap.study.run import run_study
+from proofmap.study.run_notes import Failure
 from proofmap.study.store.errors import StoreError
 from proofmap.study.store.lock import RunBusy
 from proofmap.study.study import Selection, Study

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +23,7 @@ from proofmap.results.records import MethodResult, method_result
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
 from proofmap.study.pictured import Pictures
+from proofmap.study.run_notes import Failure, gaps
 from proofmap.study.sanity import stored_sanity
 from proofmap.study.store.checks import check_values
 from proofmap.study.store.database import Store
@@ -39,15 +39,6 @@ Choice = Callable[[Evaluation], Sequence[int]]
 """Which images to show, chosen from the numbers of all."""
 
 RunState = Literal["empty", "unfinished", "finished"]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An image without a result: unreadable (no method), or not judged by one method."""
-
-    image: str
-    method: str
-    reason: str
 
 
 class Run:
@@ -192,27 +183,7 @@ class Run:
         sanity = stored_sanity(self.store)
         if sanity is not None:
             notes += [str(sanity), *(f"suspicious: {warning}" for warning in sanity.warnings())]
-        lacking = self.unfinished(rows, metrics)
-        if lacking:
-            missing = ", ".join(
-                f"{name} lacks {n} of {counted(len(self.images), 'image')}" for name, n in lacking.items()
-            )
-            notes.append(f"not finished, so means are over different images: {missing}")
-        failures = self.failures()
-        unreadable = sum(not failure.method for failure in failures)
-        if unreadable:
-            notes.append(
-                f"{counted(unreadable, 'picture')} could not be read and {'is' if unreadable == 1 else 'are'} not counted"
-            )
-        reasons: dict[str, list[str]] = {}
-        for failure in failures[unreadable:]:
-            if failure.method in rows:
-                reasons.setdefault(failure.method, []).append(failure.reason)
-        for method, given in reasons.items():
-            notes.append(
-                f"{method} failed on {len(given)} of {counted(len(self.images), 'image')}, first with: {given[0]}"
-            )
-        return notes
+        return notes + gaps(rows, self.unfinished(rows, metrics), self.failures(), len(self.images))
 
     def table(self) -> str:
         """The scores as text."""

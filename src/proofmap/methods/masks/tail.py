@@ -36,7 +36,7 @@ class Tail:
         self.whole = _private(classifier, self.dtype)
         self.rest = _private(classifier, self.dtype)
         self._given: Tensor | None = None
-        self._blank = self._normalised(classifier.blank(1))
+        self._blank = classifier.normalised(classifier.blank(1), self.dtype)
         finished = _order(self.whole, self._blank)
         if layer not in finished:
             known = [name for name, outputs in finished.items() if outputs is not None]
@@ -46,7 +46,10 @@ class Tail:
         self._cut(list(finished), finished)
         probe = classifier.inputs.probe().to(classifier.device)
         with torch.no_grad(), steady_kernels(tf32=False):
-            expected, features = self._logits(self.whole(self._normalised(probe))), self.features(probe)
+            expected, features = (
+                self._logits(self.whole(classifier.normalised(probe, self.dtype))),
+                self.features(probe),
+            )
             try:
                 found = self(features)
             except InputError:
@@ -65,7 +68,7 @@ class Tail:
         handle = module.register_forward_hook(lambda module, inputs, output: outputs.append(output))
         try:
             with torch.no_grad():
-                self.whole(self._normalised(images))
+                self.whole(self.classifier.normalised(images, self.dtype))
         finally:
             handle.remove()
         if not isinstance(outputs[-1], Tensor) or outputs[-1].ndim != 4:
@@ -81,11 +84,6 @@ class Tail:
             return self._logits(self.rest(self._blank.expand(len(features), *self._blank.shape[1:])))
         finally:
             self._given = None
-
-    def _normalised(self, images: Tensor) -> Tensor:
-        f = self.classifier
-        mean, std = (f.inputs.per_channel(torch.tensor(v, device=f.device)) for v in (f.mean, f.std))
-        return ((images - mean) / std).to(self.dtype)
 
     def _logits(self, out: Tensor) -> Tensor:
         return as_logits(out.float(), self.classifier.outputs)

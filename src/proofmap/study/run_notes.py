@@ -1,0 +1,43 @@
+"""What a reader of a run's numbers should know about how they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from proofmap.core.text import counted
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An image without a result: unreadable (no method), or not judged by one method."""
+
+    image: str
+    method: str
+    reason: str
+
+
+def gaps(
+    methods: Collection[str], lacking: Mapping[str, int], failures: Sequence[Failure], images: int
+) -> list[str]:
+    """What these methods lack among so many images: images not judged yet, not readable, or that a method failed on.
+
+    >>> gaps(["a", "b"], {"a": 2}, [Failure("x.png", "a", "too dark"), Failure("x.png", "c", "odd")], 5)
+    ['not finished, so means are over different images: a lacks 2 of 5 images', 'a failed on 1 of 5 images, first with: too dark']
+    """
+    notes = []
+    if lacking:
+        missing = ", ".join(f"{name} lacks {n} of {counted(images, 'image')}" for name, n in lacking.items())
+        notes.append(f"not finished, so means are over different images: {missing}")
+    unreadable = sum(not failure.method for failure in failures)
+    if unreadable:
+        notes.append(
+            f"{counted(unreadable, 'picture')} could not be read and {'is' if unreadable == 1 else 'are'} not counted"
+        )
+    reasons: dict[str, list[str]] = {}
+    for failure in failures:
+        if failure.method in methods:
+            reasons.setdefault(failure.method, []).append(failure.reason)
+    for method, given in reasons.items():
+        notes.append(f"{method} failed on {len(given)} of {counted(images, 'image')}, first with: {given[0]}")
+    return notes
