@@ -719,7 +719,7 @@ def test_files_that_are_no_maskers_are_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.ones(1)}, tmp_path / "other.safetensors")
     (tmp_path / "broken.safetensors").write_bytes(b"nothing")
     for name, told in (
-        ("missing.safetensors", "there is no masker .* make one with proofmap train-masker"),
+        ("missing.safetensors", "^there is no masker .* make one with proofmap train-masker"),
         ("other.safetensors", "holds no masker"),
         ("broken.safetensors", "cannot be read as safetensors"),
     ):

@@ -136,8 +136,9 @@ def read_header(path: Path) -> str:
 
 def read_masker(path: Path) -> tuple[Header, dict[str, Tensor]]:
     """What a masker was trained on, and its weights in float32."""
+    text = read_header(path)
     try:
-        header = Header.parse(read_header(path))
+        header = Header.parse(text)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"the masker {str(path)!r} is of another version of Proofmap ({error}); train it again"
