@@ -5,7 +5,7 @@
 A pass is one composite through the net and back; forward alone, as in iGOS++'s line search and Fong and Vedaldi's discs, is
 half a pass. iGOS++ tries all lengths of its line search together, also those that one after the other would spare: compare its
 time per pair, too. The information bottleneck runs the net behind its layer only. Every method learns the same pairs on random
-pictures, after one run that is not measured; the methods take turns, and the best of ``--rounds`` counts.
+pictures, after one run that does not count (round 0); the methods take turns, and the best of ``--rounds`` counts.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def main() -> None:
             forward.images = 0
             _, took = timed(functools.partial(method, images, labels))
             rate = (len(images) * cost.gradient + forward.images / 2) / took
+            print(f"round {turn}, {spec}: {took:.1f} s, {rate:,.1f} passes/s", flush=True)
             if turn:
                 best[spec] = max(best[spec], rate)
                 fastest[spec] = min(fastest[spec], took / labels.numel())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,18 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.core import streams
+from proofmap.core.batching import BatchSize
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Series
 from proofmap.core.progress import Silent
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, names_no_pool, with_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
+from proofmap.methods.masks import belief_fit
 from proofmap.methods.masks.belief import BeliefProblem, ReadyBeliefMask
+from proofmap.methods.masks.belief_fit import ClosingFit, least_change
 from proofmap.methods.masks.belief_terms import pushes, revealed, sureness, thresholds, top_share, warped
-from proofmap.methods.masks.engine import Slots
+from proofmap.methods.masks.engine import MaskEngine, Slots
 from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
 from proofmap.methods.method import Cost
 from proofmap.metrics.roughness import roughness
@@ -100,7 +104,7 @@ def test_what_is_revealed_is_the_composite_of_the_hard_mask(inputs: Inputs) -> N
     for way in ("revealed", "composite"):
         leaf = maps.clone().requires_grad_(True)
         if way == "revealed":
-            seen = revealed(leaf, at, 0.3, inputs, shown, hidden)
+            seen = revealed(leaf[:, None], at, 0.3, inputs, shown, hidden)
         else:
             seen = inputs.composite(top_share(leaf, at, 0.3), shown[:, None], hidden)
         (slope,) = torch.autograd.grad((pull * seen).sum(), leaf)
@@ -108,6 +112,12 @@ def test_what_is_revealed_is_the_composite_of_the_hard_mask(inputs: Inputs) -> N
     torch.testing.assert_close(*[seen for seen, _ in found])
     torch.testing.assert_close(*[slope for _, slope in found])
     assert found[0][1].abs().min() > 0
+    each = (
+        maps[:, None].repeat(1, 2, *[1] * (maps.ndim - 1)).requires_grad_(True)
+    )  # a map for every threshold
+    (slopes,) = torch.autograd.grad((pull * revealed(each, at, 0.3, inputs, shown, hidden)).sum(), each)
+    torch.testing.assert_close(slopes.sum(dim=1), found[0][1])
+    assert not torch.allclose(slopes[:, 0], slopes[:, 1])
 
 
 def test_shrinking_is_a_mean_over_cells() -> None:
@@ -227,7 +237,7 @@ def test_warped_places_have_the_density() -> None:
 
 def test_moves_go_where_the_curve_is_far_from_f() -> None:
     problem, slots = seated(
-        BeliefMask(fills=("gray",)).prepare(net()), pixels(3, SIZE), torch.tensor([0, 0, 0])
+        BeliefMask(fills=("gray",), passes=2000).prepare(net()), pixels(3, SIZE), torch.tensor([0, 0, 0])
     )
     slots["f"], slots["sure"] = torch.tensor([0.9, 0.9, 0.9]), torch.ones(3)
     slots["curve"] = torch.tensor(
@@ -313,14 +323,167 @@ def test_smoothness_makes_smoother_maps() -> None:
     assert rough[1] < 0.8 * rough[0]
 
 
-def test_the_same_maps_in_any_company() -> None:
+@pytest.mark.parametrize("passes", [20, 60])  # without and with a closing fit
+def test_the_same_maps_in_any_company(passes: int) -> None:
     f, images = net(), pixels(3, SIZE)
     labels = f.top(images, 2)
-    s = BeliefMask(passes=20, fills=("gray", "noise"), grid=8)
+    s = BeliefMask(passes=passes, fills=("gray", "noise"), grid=8)
     expected = s(f, images, labels)
     assert torch.equal(s(f, images, labels), expected)
     torch.testing.assert_close(s(f, images[1:2], labels[1:2]), expected[1:2], rtol=0, atol=1e-3)
     assert not torch.equal(s(f, images, labels, seed=1), expected)
+
+
+# ---- the closing fit --------------------------------------------------------------------------------------------
+
+
+def test_the_least_change_is_the_damped_solution_of_least_length() -> None:
+    slopes, errors = normal(4, 3, 5, 6, seed=1), 0.2 * normal(4, 3, seed=2)
+    errors[3] = 9.0  # counts as a half
+    for flat, error, found in zip(
+        slopes.flatten(2).double(), errors.double(), least_change(slopes, errors), strict=True
+    ):
+        damping = 0.05 * flat.square().sum(dim=1).mean()
+        pulled = torch.cat(
+            [flat.T, damping.sqrt() * torch.eye(3, dtype=torch.float64)]
+        )  # ridge as least squares
+        weights = torch.linalg.pinv(pulled.T @ pulled) @ -error.clamp(-0.5, 0.5)
+        torch.testing.assert_close(found.flatten().double(), weights @ flat, rtol=1e-4, atol=1e-6)
+
+
+def test_a_change_is_bounded_where_slopes_say_nothing() -> None:
+    slopes = torch.stack(
+        [torch.zeros(2, 3, 3), torch.full((2, 3, 3), 1e-6), torch.full((2, 3, 3), torch.nan)]
+    )
+    change = least_change(slopes, torch.full((3, 2), 0.4))
+    assert change[0].abs().max() == 0 and change[2].abs().max() == 0
+    assert change[1].square().mean().sqrt() == pytest.approx(0.5)
+
+
+def test_a_round_visits_every_part_of_the_curve_and_the_next_one_elsewhere() -> None:
+    fit, phase = ClosingFit(48), torch.tensor([[0.1, 0.95]])
+    rounds = [
+        torch.cat([fit.places(torch.tensor([step]), phase) for step in range(8 * r, 8 + 8 * r)])
+        for r in range(3)
+    ]
+    for seen in rounds:
+        assert torch.equal((seen * 8).long(), torch.arange(8)[:, None].expand(8, 2))
+    assert min((a - b).abs().min() for a, b in itertools.combinations(rounds, 2)) > 0.02
+
+
+def test_two_rounds_of_the_closing_fit_are_those_of_a_plain_loop() -> None:
+    f, images, labels = net(), pixels(2, SIZE), torch.tensor([2, 0])
+    s = BeliefMask(
+        passes=48, fills=("gray", "blur"), grid=8, temperature=0.5
+    )  # 24 steps, the last 12 are 3 rounds of 4
+    problem, slots = seated(s.prepare(f), images, labels)
+    slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
+    slots["step"].fill_(12)
+    engine, hidden = MaskEngine(problem, BatchSize(16)), unnormalised(f, problem.backgrounds(slots))
+    for turn, gain in enumerate((1.5, 1.0)):
+        before = slots["weights"].clone()
+        for _ in range(3):
+            engine._step(slots)
+        assert torch.equal(slots["weights"], before)  # held still until the round ends
+        engine._step(slots)
+        for p in range(2):
+            change = plain_change(f, before[p], images[p], hidden[p], int(labels[p]), slots["phase"][p], turn)
+            for k in range(2):
+                found = slots["weights"][p, k].double()
+                torch.testing.assert_close(found, before[p, 0] + gain * change, rtol=1e-4, atol=1e-4)
+
+
+def plain_change(
+    f: Classifier, weights: Tensor, image: Tensor, hidden: Tensor, label: int, phase: Tensor, turn: int
+) -> Tensor:
+    """What one round of the fit changes, by a loop over fills and shares in float64."""
+    believed, slopes, errors = float(f.probabilities(image[None])[0, label]), [], []
+    for k in range(2):
+        own = weights[None, :1].double().requires_grad_(True)
+        up = nn.functional.interpolate(own, size=SIZE, mode="bilinear", align_corners=False)[0, 0]
+        said = []
+        for place in range(4):
+            u = (place + (float(phase[k]) + turn * (math.sqrt(5) - 1) / 2) % 1.0) / 4
+            t = up.detach().flatten().sort(descending=True).values[int(u * 192)]
+            soft = ((up - t) / 0.5).sigmoid()
+            mask = (up > t).double() + soft - soft.detach()
+            said.append(probability(f, mask * image + (1 - mask) * hidden[k], label))
+        log_area = torch.stack(said).mean().log()
+        slopes.append(torch.autograd.grad(log_area, own)[0].flatten())
+        errors.append(log_area.detach() - math.log(believed))
+    flat, error = torch.stack(slopes), torch.stack(errors).clamp(-0.5, 0.5)
+    gram = flat @ flat.T
+    damped = gram + 0.05 * gram.diagonal().mean() * torch.eye(2)
+    change = -torch.linalg.solve(damped, error) @ flat
+    change = change * min(1.0, 0.5 / float(change.square().mean().sqrt()))
+    return change.view_as(weights[0])
+
+
+def test_weights_for_every_fill_learn_as_one() -> None:
+    f, images, labels = net(), pixels(3, SIZE), torch.tensor([2, 0, 1])
+    learned = []
+    for passes in (48, 46):  # the latter has no fit, and so one weight for all fills
+        ready = BeliefMask(passes=passes, fills=("gray", "blur"), grid=8).prepare(f)
+        problem, slots = seated(ready, images, labels)
+        slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
+        MaskEngine(problem, BatchSize(16))._step(slots)
+        learned.append(slots["weights"])
+    every, one = learned
+    assert every.shape[1] == 2 and one.shape[1] == 1
+    torch.testing.assert_close(every, one.expand_as(every))
+
+
+def test_labels_that_are_far_from_f_or_sure_learn_to_the_end() -> None:
+    f, images, labels = net(), pixels(3, SIZE), torch.tensor([0, 0, 0])
+    ready = BeliefMask(passes=48, fills=("gray", "blur"), grid=8).prepare(f)
+    problem, slots = seated(ready, images, labels)
+    assert slots["opens"].tolist() == [12, 12, 12]
+    slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
+    believed = slots["f"]
+    slots["curve"] = (believed[:, None, None] * torch.tensor([1.0, 1.3, 1.4])[:, None, None]).repeat(1, 2, 5)
+    slots["step"].fill_(12)
+    problem.move(slots, torch.zeros_like(slots["weights"]))
+    assert slots["opens"].tolist() == [12, 12, 24]  # log 1.3 is .26, log 1.4 is .34
+    before = slots["weights"].clone()
+    slots["step"].fill_(13)
+    problem.move(slots, torch.ones_like(before))
+    moved = (slots["weights"] - before).flatten(1).abs().amax(dim=1)
+    assert moved[:2].max() == 0 and moved[2] > 0.1
+    sharp = copy.deepcopy(f.net)
+    sharp[-1].weight.data *= 1e4  # type: ignore[index, union-attr]
+    certain = Classifier(sharp, size=SIZE, mean=MEAN, std=STD, batch_size=64)
+    _, slots = seated(BeliefMask(passes=48, fills=("gray", "blur"), grid=8).prepare(certain), images, labels)
+    assert slots["sure"].min() == 1 and slots["opens"].tolist() == [24, 24, 24]
+
+
+def test_near_pairs_are_fitted_at_once_and_those_without_a_fit_leave() -> None:
+    s = BeliefMask(passes=120, fills=("gray", "blur"), grid=8, tolerance=0.1)  # 60 steps, a fit of 30
+    problem, slots = seated(s.prepare(net()), pixels(3, SIZE), torch.tensor([0, 0, 0]))
+    slots["opens"][2] = 60  # not fitted
+    slots["curve"] = (slots["f"][:, None, None] * torch.tensor([1.0, 1.3, 1.0])[:, None, None]).repeat(
+        1, 2, 5
+    )
+    slots["step"].fill_(19)
+    problem.open(slots)
+    assert slots["opens"].tolist() == [30, 30, 60] and problem.settled(slots).tolist() == [False] * 3  # type: ignore[union-attr]
+    slots["step"].fill_(20)
+    problem.open(slots)
+    assert slots["opens"].tolist() == [20, 30, 60] and problem.settled(slots).tolist() == [False, False, True]  # type: ignore[union-attr]
+    slots["step"].fill_(50)
+    assert problem.settled(slots).tolist() == [True, False, True]  # type: ignore[union-attr]
+
+
+def test_the_closing_fit_brings_areas_nearer_to_f(monkeypatch: pytest.MonkeyPatch) -> None:
+    f, images = net(), pixels(6, SIZE)
+    labels = f.top(images, 2)
+    s, missed = BeliefMask(passes=198, fills=("gray", "blur"), grid=16, smoothness=0.03), []
+    for least in (4, 10**6):
+        monkeypatch.setattr(belief_fit, "_LEAST", least)
+        maps = s(f, images, labels)
+        missed.append(
+            sum(ratios(f, images, maps, labels, fill=fill).log().abs().mean() for fill in ("gray", "blur"))
+        )
+    assert missed[0] < 0.6 * missed[1]
 
 
 # ---- settings and nets -----------------------------------------------------------------------------------------

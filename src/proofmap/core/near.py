@@ -25,6 +25,8 @@ def alike(path: str | Path) -> str:
     missing = Path(path)  # the first part of the path that is not there
     while not os.path.isdir(missing.parent) and missing != missing.parent:
         missing = missing.parent
+    if missing.is_symlink():
+        return f" {one_line(str(missing))} is a link to {one_line(os.readlink(missing))}, which is not there."
     called = {name.lower(): name for name in _names_in(missing.parent)}
     names = get_close_matches(missing.name.lower(), called, n=2, cutoff=_ALIKE)
     found = [missing.parent / called[name] for name in names]

@@ -22,11 +22,12 @@ y = 1 / (1 + (e / .1)^2), where e is the mean over fills of |log A_k - log f|: s
 Even visits yield too, by the same rule for each fill and times s: up to .8 of the moves go to the fifths of the curve in proportion
 to |F_k - f| there. W lives on a coarse grid and is enlarged linearly. The hard mask has
 no gradient; the one of sigmoid((W - t_u) / temperature) stands in for it (straight-through), t_u the u-quantile of W.
+
+The last steps measure whole curves and bring what is still amiss in all areas to f at once: :mod:`~proofmap.methods.masks.belief_fit`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
@@ -43,8 +44,11 @@ from proofmap.core.progress import Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput, check_differentiable
+from proofmap.methods.masks.belief_fit import FAR, SURE, ClosingFit, least_change
 from proofmap.methods.masks.belief_terms import (
     FORCE,
+    GOLDEN,
+    LARGEST,
     belief_errors,
     pushes,
     revealed,
@@ -53,7 +57,7 @@ from proofmap.methods.masks.belief_terms import (
     warped,
     yielding,
 )
-from proofmap.methods.masks.engine import Problem, Slots
+from proofmap.methods.masks.engine import Problem, Slots, adam_step
 from proofmap.methods.masks.precision import Precision, chosen_precision
 from proofmap.methods.masks.ready import (
     COMPILE_HELP,
@@ -81,7 +85,6 @@ _SPREAD = 2.0
 _UNMOVED = 1e-6
 """What f may move by, relatively, where a net ignores its input: rounding."""
 _LEAST_STEPS = 20
-_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @METHODS.register
@@ -96,14 +99,14 @@ class BeliefMask(Method):
     """
 
     name: ClassVar[str] = "belief-mask"
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "a mask learned until its proof is as strong as the net's belief"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
             "fast": {},
-            "thorough": {"passes": 600, "smoothness": 0.03},
+            "thorough": {"passes": 600, "smoothness": 0.01},
             "smooth": {"passes": 600, "smoothness": 0.15},
         }
     }
@@ -119,7 +122,9 @@ class BeliefMask(Method):
         "f", "what the areas are to equal; strongest and weakest push them up or down without regard to f"
     )
     tolerance: float = setting(
-        0.0, "stop a pair when all its areas are so near to f, as a logarithm; 0 takes all passes", least=0
+        0.0,
+        "go on to the closing fit when all areas are so near to f, as a logarithm; 0 takes all passes",
+        least=0,
     )
     learning_rate: float = setting(1.0, "step size of Adam at the start; falls to zero as a square", above=0)
     temperature: float = setting(0.3, "width of the step that stands in for the hard mask's edge", above=0)
@@ -217,6 +222,7 @@ class BeliefProblem(Problem):
         self.steps = settings.steps_with(len(fills))
         self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
         self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
+        self.fit = ClosingFit(self.steps if settings.target == "f" else 0)
 
     def enter(self, slots: Slots) -> Slots:
         images, labels, keys = slots["images"], slots["labels"], slots["keys"]
@@ -228,17 +234,40 @@ class BeliefProblem(Problem):
         low = low - low.mean(self.axes, keepdim=True)
         low = low / low.std(self.axes, keepdim=True).nan_to_num().clamp_min(1e-12)  # one cell has no spread
         noise = streams.normal(~streams.words(keys, 1)[:, 0], low[0].numel()).view_as(low)
-        return {
+        first = (_SPREAD * low + 1e-3 * noise)[:, None]  # noise, for maps with equal places
+        brought = {
             **self.stage.enter(slots),
-            "weights": (_SPREAD * low + 1e-3 * noise)[:, None],  # noise, for maps with equal places
+            "weights": first,
             "f": believed,
             "sure": sureness(believed),
             "phase": streams.uniform(keys, self.cost),
             "curve": images.new_full((len(images), self.cost, _PARTS), torch.nan),
         }
+        brought["opens"] = torch.full_like(slots["step"], self.steps)  # where the closing fit begins
+        if self.fit.shares:
+            brought["opens"].masked_fill_(brought["sure"] < SURE, self.fit.first)
+            # the same weights once for every fill, so that each one's slope is known
+            every = first.expand(-1, self.cost, *first.shape[2:])
+            said = torch.zeros_like(brought["phase"])
+            brought |= {"weights": every, "slopes": torch.zeros_like(every), "said": said}
+        return brought
 
-    def rates(self, step: Tensor) -> Tensor:
-        return self.settings.learning_rate * (1 - step / self.steps) ** 2
+    def move(self, slots: Slots, gradient: Tensor) -> None:
+        step, opens = slots["step"] - 1, slots["opens"]
+        rates = self.settings.learning_rate * (1 - step / opens).clamp_min(0.0) ** 2
+        whole = gradient.sum(dim=1, keepdim=True).expand_as(gradient)
+        adam_step(slots, whole, rates, self.memory, self.momentum)
+        if self.fit.shares:
+            self.close(slots, gradient)
+            self.open(slots)
+
+    def open(self, slots: Slots) -> None:
+        """Say of pairs whether they go on to the closing fit."""
+        now, opens, errors = slots["step"], slots["opens"], self.errors(slots).abs()
+        too_far = (now == opens) & (errors.mean(dim=1) > FAR)  # learns on, at the rate of one without a fit
+        opens.masked_fill_(too_far, self.steps)
+        if self.settings.tolerance > 0:
+            opens.copy_(now.where(self.near(slots) & (now < opens) & (opens < self.steps), opens))
 
     def masks(self, weights: Tensor) -> Tensor:
         return enlarged(weights, self.up)
@@ -248,12 +277,12 @@ class BeliefProblem(Problem):
         seen = slots["curve"].flatten(1)
         low, high = seen.nan_to_num(torch.inf).amin(dim=1), seen.nan_to_num(-torch.inf).amax(dim=1)
         flat = (high - low <= _UNMOVED * high).view(-1, *[1] * (1 + len(self.axes)))
-        return self.masks(slots["weights"]).masked_fill(flat, 0.0)
+        return self.masks(slots["weights"][:, :1]).masked_fill(flat, 0.0)
 
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
-        maps = enlarged(weights[:, 0], self.up)
+        maps = enlarged(weights, self.up)
         shares = self.shares(slots)
-        at, width = thresholds(maps.detach(), shares), self.settings.temperature
+        at, width = thresholds(maps[:, 0].detach(), shares), self.settings.temperature
         composites = revealed(maps, at, width, self.inputs, slots["seen"], self.backgrounds(slots))
         logits = self.fast.from_normalised(composites.flatten(0, 1))
         check_differentiable(logits)
@@ -262,25 +291,53 @@ class BeliefProblem(Problem):
         areas, control = self.remember(log_f.detach().exp(), shares, slots), self.control(slots)
         loss = (control * pushes(log_f, areas, control, slots["sure"])).mean(dim=1)
         if self.settings.smoothness > 0 and self.settings.target == "f" and self.inputs.has_neighbours:
-            rough = total_variation(maps.sigmoid(), axes=len(self.axes))
+            rough = total_variation(maps[:, 0].sigmoid(), axes=len(self.axes))
             loss = loss + self.settings.smoothness * self.yielding(slots) * rough
-        return loss
+        return self.closing(log_f.exp(), loss, slots) if self.fit.shares else loss
 
     def shares(self, slots: Slots) -> Tensor:
         """u ``(P, K)`` of this step: by the golden ratio, and more often where the curve is far from what it is to be."""
-        even = (slots["phase"] + _GOLDEN * slots["step"][:, None]) % 1.0
+        even = (slots["phase"] + GOLDEN * slots["step"][:, None]) % 1.0
         curve, aim = slots["curve"], {"strongest": 1.0, "weakest": 0.0}.get(self.settings.target)
         far = (curve - (slots["f"].view(-1, 1, 1) if aim is None else aim)).abs()
         drawn = 1 - yielding(self.errors(slots).abs()) if aim is None else torch.ones_like(even)
         drawn = drawn.masked_fill(far.isnan().any(dim=2), 0.0)  # first, all of it is seen
         drawn, far = _DRAWN * (slots["sure"][:, None] * drawn)[..., None], far.nan_to_num()
         there = far / far.sum(dim=2, keepdim=True).clamp_min(1e-12)
-        return warped(even, (1 - drawn) / _PARTS + drawn * there)
+        chosen = warped(even, (1 - drawn) / _PARTS + drawn * there)
+        if not self.fit.shares:
+            return chosen
+        since = slots["step"] - slots["opens"]
+        return torch.where(since[:, None] >= 0, self.fit.places(since, slots["phase"]), chosen)
 
     def backgrounds(self, slots: Slots) -> Tensor:
         """``(P, K, *shape)``: what each fill shows at this step, as the net takes it."""
         keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
         return torch.cat([self.stage.hidden(slots, keys[:, k, None], k) for k in range(self.cost)], dim=1)
+
+    # ---- the closing fit ----------------------------------------------------------------------------------------
+
+    def closing(self, now: Tensor, loss: Tensor, slots: Slots) -> Tensor:
+        """The loss ``(P,)``, for pairs that are being fitted F / f: its gradient in the weights of a fill is that fill's own slope."""
+        begun = slots["step"] >= slots["opens"]
+        seen = now.detach().where(now.isfinite(), self.areas(slots))  # half precision overflows
+        slots["said"] += seen.where(begun[:, None], 0.0)
+        return torch.where(begun, (now / self.unit(slots)).sum(dim=1), loss)
+
+    def unit(self, slots: Slots) -> Tensor:
+        """What F is measured in ``(P, 1)``: f, and so much at least that F / f is no larger than while it is learned."""
+        return slots["f"][:, None].clamp_min(1 / LARGEST)
+
+    def close(self, slots: Slots, gradient: Tensor) -> None:
+        """Add to the slopes of pairs that are being fitted, and change their weights where a round ends."""
+        since, shape = slots["step"] - 1 - slots["opens"], (-1, *[1] * (gradient.ndim - 1))
+        slots["slopes"] += gradient.where((since >= 0).view(shape), 0.0)
+        ends, areas = self.fit.ends(since), (slots["said"] / self.fit.shares).clamp_min(1e-6)
+        slopes = slots["slopes"] * (self.unit(slots) / areas / self.fit.shares).view(*areas.shape, *shape[2:])
+        change = least_change(slopes, belief_errors(areas, slots["f"]))[:, None]
+        slots["weights"] += self.fit.gains(since).where(ends, 0.0).view(shape) * change
+        slots["slopes"].masked_fill_(ends.view(shape), 0.0)
+        slots["said"].masked_fill_(ends[:, None], 0.0)
 
     # ---- the control --------------------------------------------------------------------------------------------
 
@@ -312,5 +369,10 @@ class BeliefProblem(Problem):
     def settled(self, slots: Slots) -> Tensor | None:
         if self.settings.target != "f" or not self.settings.tolerance > 0:
             return None
+        unfitted = slots["opens"] == self.steps
+        return (slots["step"] >= slots["opens"] + self.fit.length) | (unfitted & self.near(slots))
+
+    def near(self, slots: Slots) -> Tensor:
+        """Which pairs ``(P,)`` have all areas within the tolerance."""
         near = self.errors(slots).abs().amax(dim=1) <= self.settings.tolerance
         return near & (slots["step"] >= _LEAST_STEPS)

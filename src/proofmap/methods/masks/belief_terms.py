@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import torch
@@ -20,6 +21,8 @@ _SURE = 1e-5
 """The smallest 1 - F that is divided by."""
 _DENIED, _OPEN = 0.001, 0.1
 """The least f and the least 1 - f of a label that the net is not sure of."""
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Multiples of it, cut to [0, 1), are spread evenly however many there are."""
 _MANY = 20_000
 """Positions from which quantiles are taken on every second one along each axis."""
 
@@ -125,7 +128,7 @@ def top_share(maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
     >>> maps.grad  # the logistic function's slope half a temperature from its middle, twice
     tensor([[0.2350, 0.2350]])
     """
-    return cast(Tensor, _TopShare.apply(maps, threshold, temperature))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _TopShare.apply(maps[:, None], threshold, temperature))  # type: ignore[no-untyped-call]
 
 
 def revealed(
@@ -133,12 +136,13 @@ def revealed(
 ) -> Tensor:
     """Composites ``(P, K, *shape)``: ``shown`` ``(P, *shape)`` where a map is above its threshold, ``hidden`` ``(P, K, *shape)`` elsewhere.
 
-    The same as ``inputs.composite`` of :func:`top_share`, and in one pass over memory where that takes many: on a GPU, inputs that are
-    normalised and in half precision already are chosen from as they are.
+    Maps are ``(P, 1, *positions)``, or ``(P, K, *positions)`` with one for each threshold ``(P, K)``. The same as ``inputs.composite``
+    of :func:`top_share`, and in one pass over memory where that takes many: on a GPU, inputs that are normalised and in half precision
+    already are chosen from as they are.
 
     >>> from proofmap.core.inputs import Rows
     >>> rows = Rows(columns=2, mean=(0, 0), std=(1, 1))
-    >>> maps = torch.tensor([[0.0, 1.0]], requires_grad=True)
+    >>> maps = torch.tensor([[[0.0, 1.0]]], requires_grad=True)
     >>> seen = revealed(
     ...     maps, torch.tensor([[0.5]]), 1.0, rows, torch.tensor([[5.0, 6.0]]), torch.zeros(1, 1, 2)
     ... )
@@ -146,7 +150,7 @@ def revealed(
     tensor([[[0., 6.]]], grad_fn=<_RevealedBackward>)
     >>> seen.sum().backward()
     >>> maps.grad  # .235 times what showing the position changes
-    tensor([[1.1750, 1.4100]])
+    tensor([[[1.1750, 1.4100]]])
     """
     return cast(Tensor, _Revealed.apply(maps, threshold, temperature, inputs, shown[:, None], hidden))  # type: ignore[no-untyped-call]
 
@@ -187,10 +191,10 @@ class _Revealed(torch.autograd.Function):
 
 
 def _softly(gradient: Tensor, maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
-    """The gradient in the maps ``(P, *positions)``, from that in masks ``(P, K, *positions)`` which are taken for logistic ones."""
+    """The gradient in the maps ``(P, 1 or K, *positions)``, from that in masks ``(P, K, *positions)`` which are taken for logistic ones."""
     soft = (_above(maps, threshold) / temperature).sigmoid()
-    return (gradient * soft * (1 - soft)).sum(dim=1) / temperature
+    return (gradient * soft * (1 - soft)).sum_to_size(maps.shape) / temperature
 
 
 def _above(maps: Tensor, threshold: Tensor) -> Tensor:
-    return maps[:, None] - threshold.view(*threshold.shape, *[1] * (maps.ndim - 1))
+    return maps - threshold.view(*threshold.shape, *[1] * (maps.ndim - 2))
