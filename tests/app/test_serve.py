@@ -34,9 +34,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     Path("net.py").write_text(NET)
     Path("method.py").write_text("def bright(classifier, images, labels): return images.mean(1)[:, None]\n")
     found: list[Any] = []
-    monkeypatch.setattr(
-        command, "_run", lambda app, listening, _: found.append((app, listening.getsockname()))
-    )
+    monkeypatch.setattr(command, "_run", lambda app, listening: found.append((app, listening.getsockname())))
     return found
 
 
@@ -129,11 +127,18 @@ def slow(classifier, images, labels):
     for _ in range(10**9):  # one step, longer than anyone waits, and all of it inside torch
         images = images * 1.0
 """
+MAKING = """
+from proofmap.app.nets import Nets
+from slow import slow
+
+Nets.warm = lambda self, *_: slow(None, torch.ones(1, 3, 4, 4), None)
+"""
+"""In place of the pool of random images, which the server makes beforehand in a thread of its own."""
 
 
-@pytest.mark.parametrize("method", ["rise:masks=90000", "slow"])
-def test_ctrl_c_ends_it_while_it_works(tmp_path: Path, method: str) -> None:
-    (tmp_path / "net.py").write_text(NET)
+@pytest.mark.parametrize("method", ["rise:masks=90000", "slow", None])
+def test_ctrl_c_ends_it_while_it_works(tmp_path: Path, method: str | None) -> None:
+    (tmp_path / "net.py").write_text(NET if method else NET + MAKING)
     (tmp_path / "slow.py").write_text(SLOW)
     options = ("--port", "0", "--no-browser", "--model", "net.py:make", "--method", "slow.py:slow")
     process = subprocess.Popen(
@@ -146,17 +151,23 @@ def test_ctrl_c_ends_it_while_it_works(tmp_path: Path, method: str) -> None:
     try:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
-        asked = urllib.request.Request(f"{address}api/photos", picture(), {"content-type": "image/png"})
-        photo = json.load(urllib.request.urlopen(asked, timeout=60))["photo"]
-        job = {"photo": photo, "net": "net.py:make", "labels": [0, 1], "methods": [method]}
-        more = urllib.request.Request(
-            f"{address}api/jobs", json.dumps(job).encode(), {"content-type": "application/json"}
-        )
-        assert urllib.request.urlopen(more, timeout=60).status == 202
-        while method == "slow" and not (tmp_path / "begun").exists():
+        if method:
+            _start(address, method)
+        while method != "rise:masks=90000" and not (tmp_path / "begun").exists():
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130 and "Traceback" not in told and "stopped" in told
+
+
+def _start(address: str, method: str) -> None:
+    """Send a photo and ask for a method's maps of it."""
+    asked = urllib.request.Request(f"{address}api/photos", picture(), {"content-type": "image/png"})
+    photo = json.load(urllib.request.urlopen(asked, timeout=60))["photo"]
+    job = {"photo": photo, "net": "net.py:make", "labels": [0, 1], "methods": [method]}
+    more = urllib.request.Request(
+        f"{address}api/jobs", json.dumps(job).encode(), {"content-type": "application/json"}
+    )
+    assert urllib.request.urlopen(more, timeout=60).status == 202

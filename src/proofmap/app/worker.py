@@ -75,10 +75,6 @@ class Worker:
             answer.cancel()
         self._thread.join(seconds)
 
-    def is_alive(self) -> bool:
-        """Whether the thread still runs; after :meth:`close`, that a step is taking longer than was waited for."""
-        return self._thread.is_alive()
-
     def _answer_waiting(self) -> None:
         """Answer what waits now; what is asked meanwhile comes after the next step, so that a flood does not stop a job."""
         with self._wake:

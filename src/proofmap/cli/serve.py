@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from proofmap.app.security import Access
-    from proofmap.app.worker import Worker
 
 _PATIENCE = 1
 """Seconds that open connections get when the server is stopped."""
@@ -79,7 +78,7 @@ def serve(
         _tell(access, api_only)
         if browser and not api_only:
             threading.Timer(0.5, webbrowser.open, [access.address]).start()
-        _run(app, listening, server.worker)
+        _run(app, listening)
     finally:
         listening.close()
 
@@ -112,7 +111,7 @@ def _listening(host: str, port: int) -> socket.socket:
     return found
 
 
-def _run(app: FastAPI, listening: socket.socket, worker: Worker) -> None:
+def _run(app: FastAPI, listening: socket.socket) -> None:
     import uvicorn
 
     config = uvicorn.Config(
@@ -130,13 +129,13 @@ def _run(app: FastAPI, listening: socket.socket, worker: Worker) -> None:
         uvicorn.Server(config).run(sockets=[listening])
     except BaseException as stop:  # Ctrl-C, after open connections were closed
         stop.add_note("open pages offer to run again what they asked for, once it is started again")
-        if worker.is_alive():
-            atexit.register(_leave)
+        atexit.register(_leave)
         raise
 
 
 def _leave() -> None:
-    """End the process as it is: a thread is still inside a net, and tearing the interpreter down under it aborts."""
+    """End the process as it is: a thread may still be inside torch (a net's step, a pool of random images being made), and
+    tearing the interpreter down under it aborts."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(130)
