@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from proofmap.classifier import Classifier
+from proofmap.core.allocator import keep_memory
 from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError
 from proofmap.core.version import __version__
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
@@ -102,6 +103,7 @@ __all__ = [
     "evaluate",
     "explain",
     "insertion",
+    "keep_memory",
     "list_models",
     "load_classifier",
     "load_images",

@@ -107,6 +107,7 @@ def main() -> None:
     image or unit of a study failed, 130 when interrupted.
     """
     before = signal.signal(signal.SIGINT, _interrupt)
+    pm.keep_memory()
     for stream in (sys.stdout, sys.stderr):  # a console that cannot show an arrow shows a question mark
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -24,6 +24,7 @@ from typing import Any, Generic
 
 import torch
 
+from proofmap.core.allocator import keep_memory
 from proofmap.core.errors import InputError, ProofmapError, require
 from proofmap.study.executors.executor import Lost, Result, Unit, Worker
 from proofmap.study.executors.ray_cluster import capacity, connected, describe_resources, import_folders
@@ -107,6 +108,7 @@ class _Actor(Generic[Unit, Result]):
         from ray import cloudpickle
 
         torch.set_num_threads(threads)
+        keep_memory()
         self._worker: Worker[Unit, Result] = cloudpickle.loads(make_worker)()
 
     def _work(self, units: bytes) -> tuple[list[Result], float]:
