@@ -27,7 +27,7 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True)
 class Study:
-    """One command. ``{data}`` and ``{out}`` are put in; the first word is a recipe, or a script of this folder."""
+    """One command. ``{data}`` and ``{out}`` are put in; the first word is a recipe, a script of this folder, or ``evaluate``."""
 
     name: str
     page: str
@@ -42,8 +42,10 @@ class Study:
         first, *rest = [word.format(data=data, out=out) for word in shlex.split(self.command)]
         if first.endswith(".py"):
             return [sys.executable, "-u", str(HERE / first), *rest]
-        place = ["--data", str(data), "--out", str(out / self.name)]
-        return [sys.executable, "-u", "-m", "proofmap", "reproduce", first, *rest, *place]
+        proofmap = [sys.executable, "-u", "-m", "proofmap"]
+        if first == "evaluate":
+            return [*proofmap, first, *rest, "--out", str(out / self.name)]
+        return [*proofmap, "reproduce", first, *rest, "--data", str(data), "--out", str(out / self.name)]
 
 
 STUDIES = [
@@ -74,6 +76,12 @@ STUDIES = [
         "what-we-found.md",
         "cifar10-artifacts --variant resnet56-short --images 48 --from {out}/cifar10-range",
         after="cifar10-range",
+    ),
+    Study(
+        "controls",
+        "what-we-found.md",
+        "evaluate --data imagenet:{data}/imagenet_val --number 150 --second .1 --labels top5 --controls --no-pictures --methods "
+        "gradient,gradient-x-input,smooth-grad,grad-cam,learned-mask,belief-mask",
     ),
     Study("imagenette-corner", "what-we-found.md", "imagenette-corner --images 100"),
     Study("belief-mask-alone", "speed.md", "imagenette --variant belief-mask-alone", alone=True),
