@@ -8,7 +8,7 @@
 all of them, e = .1/.1 as the paper has it. ``cifar10``: images that the net gets right, the top two labels, e = 0/.1.
 Writes OUT/frontier.md, frontier.json and frontier.png: full marks are means over gray, blur and random images, hollow
 ones over noise, black, white and a strong blur; the larger a mark, the more passes its method takes for each label.
-A method that fails is told and passed over; a run that is stopped has the rows that were done, and Ctrl-C draws them. The same command
+A method that fails is told and passed over, and the exit code is 1 in the end; a run that is stopped has the rows that were done, and Ctrl-C draws them. The same command
 goes on, and further methods are added: what OUT/frontier.json has is not judged again, unless the method has another revision by now.
 """
 
@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import json
 import math
+import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -316,6 +317,9 @@ def main() -> None:
     finally:
         if rows:
             draw(rows, args.case, args.out / "frontier.png")
+    judged = {row.method for row in rows}
+    if missing := [spec for spec in args.methods if spec not in judged]:
+        sys.exit(f"not judged: {', '.join(missing)}")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,19 @@
-"""The studies behind docs/results, in the order in which a GPU's time is best spent on them.
+"""Studies whose numbers stand in docs/results, in the order in which a GPU's time is best spent on them, with as many images as half an hour allows.
 
     python benchmarks/studies/results.py DATA --out OUT --list
     python benchmarks/studies/results.py DATA --out OUT [--minutes 30] [--at-once 2] [--studies held two-labels ...]
 
 DATA is the folder that ``proofmap reproduce`` looks in: imagenette/, imagenet_val/, two_objects/, cifar-10-batches-py/ and weights/.
-Every study is a command of its own that writes OUT/NAME and OUT/NAME.log; two run at a time, because none of them fills a GPU all the time. One
-that needs another's masks waits for it. When the minutes are up, what runs is interrupted as by Ctrl-C. The same command then goes on: studies that
-are done (OUT/NAME.done says in how many seconds) are left alone, and those that keep what they have done continue from there.
+Every study is a command of its own that writes below OUT and prints to OUT/NAME.log. Two run at a time, because none of them fills a GPU all the time; those that
+are there for their time run alone. One that needs another's masks comes after it, and not at all where that failed. When the minutes are up, and on Ctrl-C or SIGTERM, what runs is
+interrupted as by Ctrl-C. The same command then goes on: studies that are done (OUT/NAME.done) are left alone, and those that keep what they have done continue from there.
 """
 
 from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,7 +113,12 @@ STUDIES = [
     Study("sanity", "imagenet-tables.md", "sanity --images 50"),
     Study("ensembling", "imagenet-tables.md", "ensembling --images 50"),
     Study("imagenet", "imagenet-tables.md", "imagenet --images 120"),
-    Study("imagenet-metrics", "imagenet-tables.md", "imagenet-metrics --images 120"),
+    Study(
+        "imagenet-metrics",
+        "imagenet-tables.md",
+        "imagenet-metrics --images 120 --from {out}/imagenet",
+        after="imagenet",
+    ),
     Study("theory", "theory.md", "theory"),
 ]
 
@@ -120,8 +126,7 @@ STUDIES = [
 def next_study(waiting: list[Study], running: list[Study]) -> Study | None:
     """The first study that may begin beside those that run."""
     ahead = {study.name for study in (*waiting, *running)}
-    ready = (study for study in waiting if study.after not in ahead)
-    found = next(ready, None)
+    found = next((study for study in waiting if study.after not in ahead), None)
     if found is None or (running and (found.alone or any(study.alone for study in running))):
         return None
     return found
@@ -130,44 +135,51 @@ def next_study(waiting: list[Study], running: list[Study]) -> Study | None:
 def run_all(studies: list[Study], data: Path, out: Path, *, seconds: float, at_once: int) -> int:
     """Run studies until all are done or the time is up; returns how many are not."""
     out.mkdir(parents=True, exist_ok=True)
-    waiting = [study for study in studies if not done(study, out).exists()]
-    running: dict[Study, tuple[subprocess.Popen[bytes], float]] = {}
-    failed, end = 0, time.monotonic() + seconds
+    waiting = [study for study in studies if not done(study.name, out).exists()]
+    running: dict[Study, subprocess.Popen[bytes]] = {}
+    left, end = len(waiting), time.monotonic() + seconds
     try:
         while (waiting or running) and time.monotonic() < end:
-            for study, (process, began) in list(running.items()):
-                if (code := process.poll()) is None:
-                    continue
-                del running[study]
-                took = time.monotonic() - began
-                failed += code != 0
-                tell(
-                    study,
-                    f"done in {took:.0f} s" if code == 0 else f"ended with {code}; see {study.name}.log",
-                )
-                if code == 0:
-                    done(study, out).write_text(f"{took:.1f}\n", encoding="utf-8")
+            left -= collect(running, out)
             while len(running) < at_once and (study := next_study(waiting, list(running))) is not None:
                 waiting.remove(study)
-                running[study] = (start(study, data, out), time.monotonic())
+                if study.after is not None and not done(study.after, out).exists():
+                    tell(study, f"left out: {study.after} is not done")
+                    continue
+                running[study] = start(study, data, out)
                 tell(study, "begins")
             time.sleep(0.2)
     finally:
-        stop([process for process, _ in running.values()])
-    for study in (*running, *waiting):
-        tell(study, "stopped" if study in running else "not begun")
-    return failed + len(running) + len(waiting)
+        stop(list(running.values()))
+        left -= collect(running, out)
+    for study in waiting:
+        tell(study, "not begun")
+    return left
 
 
-def done(study: Study, out: Path) -> Path:
+def done(name: str, out: Path) -> Path:
     """The file that says that a study is done."""
-    return out / f"{study.name}.done"
+    return out / f"{name}.done"
 
 
 def start(study: Study, data: Path, out: Path) -> subprocess.Popen[bytes]:
     """Start a study; what it prints is added to its log."""
+    if study.alone and (out / study.name).exists():
+        shutil.rmtree(out / study.name)  # what an earlier part took is not known
     with open(out / f"{study.name}.log", "ab") as log:
-        return subprocess.Popen(study.argv(data, out), stdout=log, stderr=subprocess.STDOUT)
+        command = study.argv(data, out)
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def collect(running: dict[Study, subprocess.Popen[bytes]], out: Path) -> int:
+    """Take out what has ended, and tell how; returns how many of them are done."""
+    ended = {study: code for study, process in running.items() if (code := process.poll()) is not None}
+    for study, code in ended.items():
+        del running[study]
+        tell(study, f"ended with {code}: see {study.name}.log" if code else "done")
+        if code == 0:
+            done(study.name, out).touch()
+    return sum(code == 0 for code in ended.values())
 
 
 def stop(processes: list[subprocess.Popen[bytes]]) -> None:
@@ -194,7 +206,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--at-once", type=int, choices=range(1, 9), default=2)
     parser.add_argument("--studies", nargs="+", choices=[s.name for s in STUDIES], metavar="NAME")
     parser.add_argument(
         "--list", action="store_true", help="say what would be run, and on which page it stands"
@@ -204,8 +216,9 @@ def main() -> None:
     chosen = [study for study in STUDIES if study.name in names]
     if args.list:
         for study in chosen:
-            print(f"{study.name} ({study.page}): {shlex.join(study.argv(args.data, args.out)[2:])}")
+            print(f"{study.name} ({study.page}): {shlex.join(study.argv(args.data, args.out))}")
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     data, out = args.data.resolve(), args.out.resolve()
     sys.exit(run_all(chosen, data, out, seconds=60 * args.minutes, at_once=args.at_once) > 0)
 

@@ -150,10 +150,11 @@ def test_ctrl_c_ends_it_while_it_works(tmp_path: Path, method: str | None) -> No
     )
     try:
         assert process.stdout is not None
-        address = process.stdout.readline().split()[-1]
+        address, end = process.stdout.readline().split()[-1], time.monotonic() + 60
         if method:
             _start(address, method)
         while method != "rise:masks=90000" and not (tmp_path / "begun").exists():
+            assert process.poll() is None and time.monotonic() < end, "it did not come to the slow step"
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 
 import pytest
+import torch
 
 from proofmap.core import allocator
+from proofmap.study.executors import ray_executor
+from tests.command import run
 
-ALLOCATION = ("MALLOC_", "GLIBC_", "LD_")
+ALLOCATION = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
 TAKING = """
-import ctypes, resource, runpy, sys
+import ctypes, resource, runpy, sys, threading
 if len(sys.argv) > 1:  # the file alone, without torch
     print(runpy.run_path(sys.argv[1])["keep_memory"]())
-def taken():
+libc, size = ctypes.CDLL(None), 24 * 2**20
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+def step():
+    blocks = [libc.malloc(size) for _ in range(5)]
+    for block in blocks:
+        ctypes.memset(block, 1, size)
+    for block in blocks:
+        libc.free(block)
+def pages():
+    step()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(8):
-        ctypes.memset(block := libc.malloc(64 * 2**20), 1, 64 * 2**20)
-        libc.free(block)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-libc = ctypes.CDLL(None)
-libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
-taken()
-print(taken())
+        step()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+pages()
+thread = threading.Thread(target=pages)
+thread.start()
+thread.join()
 """
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or "glibc" not in os.confstr("CS_GNU_LIBC_VERSION").lower(),  # type: ignore[union-attr]
-    reason="a setting of Linux's usual C library",
-)
 
 
 def said(*arguments: str) -> list[str]:
@@ -40,10 +48,11 @@ def said(*arguments: str) -> list[str]:
     return ran.stdout.split()
 
 
-def test_a_block_that_is_freed_and_taken_again_is_not_taken_from_the_system_anew() -> None:
-    (plain,) = said()
-    done, kept = said(allocator.__file__)
-    assert done == "True" and int(kept) < 100 < 1000 < int(plain)
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of Linux's usual C library")
+def test_blocks_that_are_freed_and_taken_again_are_not_taken_from_the_system_anew() -> None:
+    plain = [int(pages) for pages in said()]
+    done, *kept = said(allocator.__file__)
+    assert done == "True" and all(10 * int(few) < many for few, many in zip(kept, plain, strict=True))
 
 
 @pytest.mark.parametrize("name", ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "LD_PRELOAD"])
@@ -54,3 +63,13 @@ def test_what_the_environment_says_is_left_alone(name: str, monkeypatch: pytest.
     monkeypatch.setenv(name, "")
     monkeypatch.setattr(allocator.ctypes, "CDLL", refused)
     assert not allocator.keep_memory()
+
+
+def test_the_command_line_and_ray_workers_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("proofmap.keep_memory", lambda: asked.append("command line"))
+    assert run(monkeypatch, "--version") == 0 and asked == ["command line"]
+    cloudpickle = pytest.importorskip("ray").cloudpickle
+    monkeypatch.setattr(ray_executor, "keep_memory", lambda: asked.append("ray"))
+    ray_executor._Actor[None, None]().start(cloudpickle.dumps(dict), torch.get_num_threads())
+    assert asked == ["command line", "ray"]

@@ -440,10 +440,10 @@ def test_labels_that_are_far_from_f_or_sure_learn_to_the_end() -> None:
     assert slots["opens"].tolist() == [12, 12, 12]
     slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
     believed = slots["f"]
-    slots["curve"] = (believed[:, None, None] * torch.tensor([1.0, 1.3, 1.4])[:, None, None]).repeat(1, 2, 5)
+    slots["curve"] = (believed[:, None, None] * torch.tensor([1.0, 1.9, 2.1])[:, None, None]).repeat(1, 2, 5)
     slots["step"].fill_(12)
     problem.move(slots, torch.zeros_like(slots["weights"]))
-    assert slots["opens"].tolist() == [12, 12, 24]  # log 1.3 is .26, log 1.4 is .34
+    assert slots["opens"].tolist() == [12, 12, 24]  # log 1.9 is .64, log 2.1 is .74
     before = slots["weights"].clone()
     slots["step"].fill_(13)
     problem.move(slots, torch.ones_like(before))

@@ -12,8 +12,9 @@ from proofmap.core.ranking import keep_top
 from proofmap.metrics.saliency.box import SaliencyMetric
 from proofmap.metrics.saliency.sweep import SaliencySweep, SweepRow
 from proofmap.reproduce import Recipe, corner, ensembling, sanity
+from proofmap.reproduce.judged import Judged
 from proofmap.reproduce.opened import opened
-from proofmap.reproduce.outcome import Job
+from proofmap.reproduce.outcome import Job, Work
 from proofmap.reproduce.tuned import Tuned
 from tests.reproduce.small_world import small_data, small_nets
 from tests.reproduce.test_frame import made_up_evaluation
@@ -73,6 +74,13 @@ def test_whole_photos_stand_beside_their_corners_by_name() -> None:
     assert beside.name == "Random, whole photos"
     values = beside.values["insertion"].tolist()
     assert values[0] == pytest.approx(0.3) and values[1] != values[1] and values[2] == pytest.approx(0.1)
+
+
+def test_what_failed_and_what_to_know_of_whole_photos_is_told_with_their_corners() -> None:
+    seen = made_up_evaluation({"Random": {"insertion": [0.1, 0.2]}})
+    cut = Judged(seen, {}, ("a note",), (), Work(2, 2, 3), failed=1)
+    both = corner._together(cut, replace(cut, notes=("another",), failed=4))
+    assert both.notes == ("a note", "whole photos: another") and both.failed == 5 and both.work.passes == 6
 
 
 def test_each_row_keeps_the_saliency_metric_at_its_own_threshold() -> None:

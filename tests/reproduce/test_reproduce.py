@@ -142,6 +142,18 @@ def test_check_fails_where_a_claim_does_not_hold(
     assert "undecided: pigs swim (1 of 2)" in capsys.readouterr().out
 
 
+def test_a_picture_that_cannot_be_read_ends_with_exit_code_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = small_data(tmp_path / "mine")
+    (data / "imagenet_val" / "0001.png").write_bytes(b"no picture")
+    options = ("--quick", "--images", "3", "--data", str(data), "-q")
+    assert command(monkeypatch, "reproduce", "imagenet", *options) == 3
+    assert "1 thing failed; report.html says which" in capsys.readouterr().out
+    assert (tmp_path / "reproduced" / "imagenet-quick" / "paper.html").exists()
+
+
 def test_claims_about_the_theorem_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths that are too short are found out."""
     recipe = Recipe.named("theory")

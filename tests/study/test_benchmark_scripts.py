@@ -116,6 +116,10 @@ def test_the_frontier_passes_over_a_method_that_fails_and_draws_what_is_done_whe
     found.main()
     assert asked == ["hsic", "edges", "hsic"]  # a method of another revision is
 
+    monkeypatch.setattr(sys, "argv", [*sys.argv[:-1], "broken", "hsic"])
+    with pytest.raises(SystemExit, match=r"not judged: broken$"):
+        found.main()
+
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--points", "8"])
     with pytest.raises(SystemExit, match="take another --out"):
         found.main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 
@@ -12,14 +11,19 @@ import pytest
 STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies"
 NOTE = """
 import pathlib, sys, time
-out, name, seconds = pathlib.Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
-with open(out / "order", "a") as order:
-    order.write(f"{name} begins\\n")
-time.sleep(seconds)
-with open(out / "order", "a") as order:
-    order.write(f"{name} ends\\n")
+out, name, *awaited = sys.argv[1:]
+out = pathlib.Path(out)
+def note(what):
+    with open(out / "order", "a") as order:
+        order.write(f"{name} {what}\\n")
+note("begins")
+while awaited and not all((out / f"{other}.seen").exists() for other in awaited):
+    time.sleep(0.02)
+(out / f"{name}.seen").touch()
+note("ends")
 sys.exit(name == "bad")
 """
+"""A study that waits until others were there; without any it ends at once."""
 
 
 @pytest.fixture
@@ -30,6 +34,7 @@ def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     monkeypatch.delitem(sys.modules, "results")
     (tmp_path / "note.py").write_text(NOTE)
     monkeypatch.setattr(found, "HERE", tmp_path)
+    monkeypatch.setattr(found, "PATIENCE", 5.0)
     return found
 
 
@@ -42,33 +47,36 @@ def test_masks_come_first_times_are_taken_alone_and_what_is_done_is_left(
 ) -> None:
     out = tmp_path / "out"
     studies = [
-        results.Study("masks", "-", "note.py {out} masks .4"),
-        results.Study("table", "-", "note.py {out} table 0", after="masks"),
-        results.Study("bad", "-", "note.py {out} bad 0"),
-        results.Study("timed", "-", "note.py {out} timed .3", alone=True),
+        results.Study(
+            "masks", "-", "note.py {out} masks bad"
+        ),  # it cannot end unless the other runs beside it
+        results.Study("table", "-", "note.py {out} table", after="masks"),
+        results.Study("bad", "-", "note.py {out} bad"),
+        results.Study("without", "-", "note.py {out} without", after="bad"),
+        results.Study("timed", "-", "note.py {out} timed", alone=True),
     ]
-    assert results.run_all(studies, tmp_path, out, seconds=60, at_once=2) == 1
+    (out / "timed").mkdir(parents=True)  # half of it, from an earlier try
+    assert results.run_all(studies, tmp_path, out, seconds=60, at_once=2) == 2
     seen = order(out)
     assert seen.index("table begins") > seen.index("masks ends")
-    assert seen.index("bad begins") < seen.index("masks ends"), "two at a time"
-    assert seen[seen.index("timed begins") + 1] == "timed ends" and seen[-1] == "timed ends"
-    assert "bad: ended with 1" in capsys.readouterr().out
-    assert results.run_all(studies, tmp_path, out, seconds=60, at_once=2) == 1
+    assert seen[-2:] == ["timed begins", "timed ends"] and not (out / "timed").exists()
+    told = capsys.readouterr().out
+    assert "bad: ended with 1: see bad.log" in told and "without: left out: bad is not done" in told
+    assert results.run_all(studies, tmp_path, out, seconds=60, at_once=2) == 2
     assert order(out)[len(seen) :] == ["bad begins", "bad ends"]
 
 
 def test_a_time_limit_interrupts_and_says_what_is_left(
     results: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, began = tmp_path / "out", time.monotonic()
     studies = [
-        results.Study("long", "-", "note.py {out} long 600"),
-        results.Study("later", "-", "note.py {out} later 0"),
+        results.Study("long", "-", "note.py {out} long never"),
+        results.Study("later", "-", "note.py {out} later"),
     ]
-    assert results.run_all(studies, tmp_path, out, seconds=1.5, at_once=1) == 2
-    assert time.monotonic() - began < 20 and order(out) == ["long begins"]
+    assert results.run_all(studies, tmp_path, tmp_path / "out", seconds=1, at_once=1) == 2
     told = capsys.readouterr().out
-    assert "long: stopped" in told and "later: not begun" in told and not list(out.glob("*.done"))
+    assert "long: ended with" in told and "later: not begun" in told
+    assert not list((tmp_path / "out").glob("*.done"))
 
 
 def test_every_recipe_and_script_that_it_names_is_there(results: ModuleType, tmp_path: Path) -> None:

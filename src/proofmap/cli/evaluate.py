@@ -14,6 +14,7 @@ import proofmap as pm
 from proofmap.cli.console import print_result, stderr
 from proofmap.cli.options import (
     COMPARED,
+    FAILED,
     FORMATS,
     LABELS_HELP,
     METHODS_HELP,
@@ -47,9 +48,6 @@ from proofmap.study.sanity import Sanity
 from proofmap.study.setup import Setup
 from proofmap.study.watchers.trackers import make_tracker
 from proofmap.study.watchers.views import ProgressFile, watcher_for
-
-FAILED = 3
-"""Exit code when some image or unit failed."""
 
 
 def evaluate(

@@ -16,6 +16,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.pictures import Fit
 from proofmap.study import Run
 
+FAILED = 3
+"""Exit code when some image or unit of a study failed."""
 COMPARED = "belief-mask,top-label:belief-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
 
 

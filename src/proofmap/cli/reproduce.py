@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from proofmap.cli.console import print_result, progress_for, stderr
-from proofmap.cli.options import Device, Quiet, Seed, command_line, device_named, path_option, print_written
+from proofmap.cli.options import (
+    FAILED,
+    Device,
+    Quiet,
+    Seed,
+    command_line,
+    device_named,
+    path_option,
+    print_written,
+)
 from proofmap.reproduce import Recipe, recipe_names
 from proofmap.reproduce import reproduce as run_recipe
 from proofmap.reproduce.run import DATA
@@ -68,6 +77,8 @@ def reproduce(
     print_written(found.files)
     if check and not found.outcome.holds:
         raise typer.Exit(1)
+    if found.outcome.failed:
+        raise typer.Exit(FAILED)
 
 
 def recipe_list(data: Path) -> str:

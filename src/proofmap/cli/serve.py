@@ -127,6 +127,8 @@ def _run(app: FastAPI, listening: socket.socket) -> None:
     )
     try:
         uvicorn.Server(config).run(sockets=[listening])
+    except (Exception, SystemExit):
+        raise
     except BaseException as stop:  # Ctrl-C, after open connections were closed
         stop.add_note("open pages offer to run again what they asked for, once it is started again")
         atexit.register(_leave)

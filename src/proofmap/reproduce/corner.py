@@ -49,7 +49,9 @@ def _together(cut: Judged, whole: Judged) -> Judged:
         cut,
         evaluation=replace(cut.evaluation, results=(*cut.evaluation.results, *added)),
         methods={**cut.methods, **methods},
+        notes=(*cut.notes, *(f"whole photos: {note}" for note in whole.notes)),
         work=work,
+        failed=cut.failed + whole.failed,
     )
 
 

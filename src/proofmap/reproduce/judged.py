@@ -63,6 +63,8 @@ class Judged:
     work: Work
     tables: tuple[Table, ...] = ()
     """Those about how it was judged."""
+    failed: int = 0
+    """Images that could not be read, and those that a method failed on."""
 
 
 def run(job: Job) -> Outcome:
@@ -107,10 +109,8 @@ def _judge(job: Job) -> Judged:
     # a run that was begun with another's has rows and metrics that nobody asks for
     with Run(job.folder) as opened:
         notes = [*job.left_out(), *opened.notes(study.named_methods(), study.named_metrics())]
-    if finished.failed or finished.unreadable:
-        notes.append(
-            f"{counted(finished.failed + finished.unreadable, 'thing')} failed; report.html says which"
-        )
+    if failed := finished.failed + finished.unreadable:
+        notes.append(f"{counted(failed, 'thing')} failed; report.html says which")
     evaluation = asked_for(saved.evaluation, study)
     work = Work(
         len(evaluation),
@@ -118,7 +118,7 @@ def _judge(job: Job) -> Judged:
         last.status.passes_done,
         whole=last.status.units_before == 0,
     )
-    return Judged(evaluation, study.named_methods(), tuple(notes), finished.files, work)
+    return Judged(evaluation, study.named_methods(), tuple(notes), finished.files, work, failed=failed)
 
 
 def outcome_of(found: Judged, settings: Mapping[str, Any]) -> Outcome:
@@ -139,4 +139,5 @@ def outcome_of(found: Judged, settings: Mapping[str, Any]) -> Outcome:
         found.notes,
         found.files,
         found.work,
+        found.failed,
     )

@@ -102,6 +102,8 @@ class Outcome:
     files: tuple[Path, ...] = ()
     """What the experiment itself wrote to the run directory."""
     work: Work | None = None
+    failed: int = 0
+    """Images that could not be read, and those that a method failed on."""
 
     @property
     def named_figures(self) -> Mapping[str, Figure]:

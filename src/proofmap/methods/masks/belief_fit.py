@@ -31,7 +31,7 @@ _FARTHEST = 0.5
 """The largest error that one round tries to undo, as a logarithm, and the largest change of W (root mean square)."""
 SURE = 0.5
 """The sureness from which a label is not fitted."""
-FAR = 0.3
+FAR = 0.7
 """The mean of |log A_k - log f| over fills from which it is not, either."""
 
 
