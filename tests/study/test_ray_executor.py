@@ -162,12 +162,11 @@ def promises(*names: str) -> list[Check[MakeExecutor]]:
         "results_are_those_of_this_process_bit_for_bit",
         "an_error_of_a_worker_comes_out_as_itself_and_ends_the_run",
         "an_interrupt_comes_through_while_a_unit_is_under_way",
-        "closing_leaves_nothing_though_a_unit_is_under_way",
     ),
     ids=str,
 )
 def test_on_ray_it_keeps_what_passes_through_ray(check: Check[MakeExecutor], ray: ModuleType) -> None:
-    """Arrays, errors, interrupts and ends; the rest of the contract is the executor's own."""
+    """Arrays, errors and interrupts; the rest of the contract is the executor's own."""
     check(one_worker)
 
 
