@@ -8,13 +8,14 @@ A pass is the frozen net with its input gradient. Time, processor time inside th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import resource
 import statistics
 import subprocess
 import sys
-import time
 
 import torch
+from frozen_speed import seconds
 
 import proofmap as pm
 
@@ -23,17 +24,24 @@ KINDS = ("plain", "kept")
 
 def work(args: argparse.Namespace) -> None:
     """The process that runs passes: one for every line it is sent; prints seconds, seconds in the kernel and pages."""
-    if args.worker == "kept":
-        assert pm.keep_memory(), "only with glibc, and without settings of memory in the environment"
+    if args.worker == "kept" and not pm.keep_memory():
+        sys.exit("memory is kept only with glibc, and without settings of memory in the environment")
     torch.set_num_threads(args.threads)
     frozen = pm.load_classifier(args.model, device="cpu").frozen()
     images = torch.rand(args.batch_size, 3, *frozen.size, generator=torch.Generator().manual_seed(0))
     for _ in sys.stdin:
-        before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-        x = images.clone().requires_grad_(True)
-        torch.autograd.grad(frozen(x)[:, 0].sum(), x)
-        seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF)
-        print(seconds, after.ru_stime - before.ru_stime, after.ru_minflt - before.ru_minflt, flush=True)
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        took, after = seconds(frozen, images), resource.getrusage(resource.RUSAGE_SELF)
+        print(took, after.ru_stime - before.ru_stime, after.ru_minflt - before.ru_minflt, flush=True)
+
+
+def asked(worker: subprocess.Popen[str]) -> list[float]:
+    """What it says of one more round; nothing where it has ended."""
+    assert worker.stdin is not None and worker.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+    return [float(word) for word in worker.stdout.readline().split()]
 
 
 def main() -> None:
@@ -55,16 +63,16 @@ def main() -> None:
     rounds: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
     for _ in range(args.rounds + 2):
         for kind, worker in workers.items():
-            worker.stdin.write("\n")
-            worker.stdin.flush()
-            rounds[kind].append([float(word) for word in worker.stdout.readline().split()])
+            if not (told := asked(worker)):
+                sys.exit("a process that runs passes ended; it says why above")
+            rounds[kind].append(told)
     for worker in workers.values():
         worker.communicate()
     print(f"{args.model}, batch {args.batch_size}, {args.threads} threads, {args.rounds} rounds")
     medians = {kind: [statistics.median(v) for v in zip(*rounds[kind][2:], strict=True)] for kind in KINDS}
-    for kind, (seconds, kernel, pages) in medians.items():
+    for kind, (took, kernel, pages) in medians.items():
         print(
-            f"{kind}: {args.batch_size / seconds:.1f} passes/s, {kernel:.3f} s in the kernel, {pages:,.0f} pages"
+            f"{kind}: {args.batch_size / took:.1f} passes/s, {kernel:.3f} s in the kernel, {pages:,.0f} pages"
         )
     print(f"ratio {medians['plain'][0] / medians['kept'][0]:.2f}")
 

@@ -218,6 +218,10 @@ def main() -> None:
         for study in chosen:
             print(f"{study.name} ({study.page}): {shlex.join(study.argv(args.data, args.out))}")
         return
+    if not args.data.is_dir():
+        parser.error(f"there is no folder {args.data}; proofmap reproduce says what goes into it")
+    if not args.minutes > 0:
+        parser.error(f"--minutes must be above 0, not {args.minutes}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     data, out = args.data.resolve(), args.out.resolve()
     sys.exit(run_all(chosen, data, out, seconds=60 * args.minutes, at_once=args.at_once) > 0)
