@@ -54,7 +54,7 @@ STUDIES = [
         "held",
         "belief-masks.md",
         "belief_mask.py {data}/imagenet_val --fold held --number 150 --batch 960 --out {out}/held.md --methods "
-        "belief-mask:preset=thorough belief-mask:preset=smooth belief-mask",
+        "belief-mask:preset=thorough belief-mask:preset=smooth belief-mask grad-cam",
     ),
     Study("two-labels", "what-we-found.md", "two-labels"),
     Study("imagenette", "imagenette-table.md", "imagenette --images 200"),
@@ -85,8 +85,27 @@ STUDIES = [
         "gradient,gradient-x-input,smooth-grad,grad-cam,learned-mask,belief-mask",
     ),
     Study("imagenette-corner", "what-we-found.md", "imagenette-corner --images 100"),
+    Study(
+        "unseen-fills",
+        "belief-masks.md",
+        "belief_mask.py {data}/imagenet_val --fold held --number 75 --batch 960 --out {out}/unseen-fills.md --methods "
+        "belief-mask:preset=thorough,fills=blur+images belief-mask:preset=thorough,fills=gray+images belief-mask:preset=thorough,fills=gray+blur",
+    ),
+    Study(
+        "stopping",
+        "belief-masks.md",
+        "belief_mask.py {data}/imagenet_val --fold tune --number 50 --batch 960 --out {out}/stopping.md --methods "
+        "belief-mask:preset=thorough belief-mask:preset=thorough,tolerance=0.05 belief-mask:preset=thorough,tolerance=0.02",
+    ),
     Study("belief-mask-alone", "speed.md", "imagenette --variant belief-mask-alone", alone=True),
     Study("learned-mask-alone", "speed.md", "imagenette --variant learned-mask-alone", alone=True),
+    Study(
+        "thousand",
+        "belief-masks.md",
+        "evaluate --data imagenet:{data}/imagenet_val --number 1000 --methods belief-mask --labels top5 --block 250 --maps none --no-pictures",
+        alone=True,
+    ),
+    Study("throughput", "speed.md", "../mask_throughput.py", alone=True),
     Study(
         "cifar10-belief",
         "belief-masks.md",
@@ -223,6 +242,8 @@ def main() -> None:
     if not args.minutes > 0:
         parser.error(f"--minutes must be above 0, not {args.minutes}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # a shell's background job begins with interrupts ignored, and what it starts would not hear them
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     data, out = args.data.resolve(), args.out.resolve()
     sys.exit(run_all(chosen, data, out, seconds=60 * args.minutes, at_once=args.at_once) > 0)
 

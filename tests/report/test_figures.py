@@ -20,6 +20,7 @@ from proofmap.metrics.proof import completeness
 from proofmap.report import figures
 from proofmap.report.figures import drawing, grid, learned
 from proofmap.report.pictures import kept
+from proofmap.results.records import BEST_EFFORT, MethodResult
 from proofmap.results.strength import strength
 from tests.toys import conv_classifier, pixels
 
@@ -222,6 +223,45 @@ def test_names_of_points_do_not_cover_one_another() -> None:
     boxes = [t.get_window_extent(figure.canvas.get_renderer()) for t in names]
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
     assert all(b.x0 >= 0 and b.x1 <= figure.bbox.width for b in boxes)
+
+
+def test_42_methods_have_marks_of_their_own() -> None:
+    assert (
+        len(
+            {
+                (drawing.COLOURS[k % len(drawing.COLOURS)], drawing.MARKERS[k % len(drawing.MARKERS)])
+                for k in range(42)
+            }
+        )
+        == 42
+    )
+
+
+@pytest.mark.parametrize(
+    ("e1", "rule"),
+    [
+        (0.1, "with a judged label other than the top one that has f >= 0.1"),
+        (
+            0.001,
+            "whose second label has f >= 0.01, and with a judged label other than the top one that has f >= 0.001",
+        ),
+    ],
+)
+def test_the_caption_says_which_images_best_effort_counts(found: pm.Evaluation, e1: float, rule: str) -> None:
+    def counting(r: MethodResult, n: int) -> MethodResult:
+        scores = [
+            dataclasses.replace(s, n=n, settings={**s.settings, "e1": e1}) if s.kind == BEST_EFFORT else s
+            for s in r.scores
+        ]
+        return dataclasses.replace(r, scores=tuple(scores))
+
+    def caption(least: int) -> str:
+        results = [counting(r, least if k == 0 else 2) for k, r in enumerate(found.results)]
+        return figures.scatter_figure(dataclasses.replace(found, results=results)).caption()
+
+    images = f"{len(found)} images {rule}: was every label tried?"
+    assert f"over the 2 of {images}" in caption(2) and f"over the 1 to 2 of {images}" in caption(1)
+    assert len(found) > 2
 
 
 def test_a_score_that_counts_no_image_has_no_panel(found: pm.Evaluation) -> None:

@@ -219,6 +219,41 @@ def test_one_contradicted_pair_contradicts_the_statement_and_is_named() -> None:
     assert about == claim
 
 
+@pytest.mark.parametrize("direction", ["rises", "falls"])
+@pytest.mark.parametrize(
+    ("steps", "verdict", "told"),
+    [
+        ([0.0, 0.1, 0.3], "reproduced", "row 2 against row 0 +.300"),
+        ([0.0, -0.002, 0.3], "undecided", "row 1 against row 0 -.002"),  # back, but chance may have it
+        ([0.0, -0.1, 0.3], "contradicted", "row 1 against row 0 -.100"),
+        ([0.0, -0.002, -0.1], "contradicted", "row 2 against row 1 -.098"),
+        ([0.0, 0.001, 0.002], "undecided", "row 2 against row 0 +.002"),  # on, but chance may have it
+    ],
+)
+def test_a_trend_goes_by_paired_intervals_of_its_steps_and_of_the_whole_way(
+    steps: list[float], verdict: str, told: str, direction: str
+) -> None:
+    base, centred = torch.linspace(0, 1, 40), NOISE - NOISE.mean()
+    sign = 1 if direction == "rises" else -1
+    rows = {
+        f"row {i}": {"soundness": (base + sign * step + 0.3 * centred.roll(7 * i)).tolist()}
+        for i, step in enumerate(steps)
+    }
+    trend = {"metric": "soundness", "direction": direction, "methods": list(rows)}
+    (claim,) = claims_of(made_up_evaluation(rows), _settings(trends=[trend]), [])
+    assert claim.verdict == verdict and told in claim.found and claim.found.endswith("n = 40")
+    assert ("above 0 where it falls" in claim.found) == (direction == "falls")
+
+
+def test_few_images_decide_nothing_and_it_is_said() -> None:
+    found = made_up_evaluation({"a": {"soundness": [0.9] * 5}, "b": {"soundness": [0.1, 0.1, 0.1, 0.1, 0.2]}})
+    entry = {"says": "a beats b", "metric": "soundness", "better": ["a"], "than": ["b"]}
+    (ordering,) = orderings_of(found, _settings(orderings=[entry]))
+    claim = ordering.claim()
+    assert ordering.pairs[0].low > 0 and claim.verdict == "undecided"
+    assert claim.found.endswith("n = 5, where fewer than 6 images decide nothing")
+
+
 def test_thresholds_stand_side_by_side_with_the_printed_number_and_the_nearest_is_told() -> None:
     values = {"deletion": [0.1, 0.3], "soundness, a": [0.3, 0.3], "soundness, b": [0.85, 0.85]}
     found = made_up_evaluation({"ours": values})

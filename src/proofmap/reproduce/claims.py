@@ -3,7 +3,7 @@
 [settings]
 tolerance = 0.07                # how far a cell may be from the paper's
 
-[[settings.trends]]             # a metric rises or falls along rows
+[[settings.trends]]             # a metric rises or falls along rows: contradicted where it goes back by more than chance may have it
 metric = "completeness, gray"
 direction = "falls"
 methods = ["TV 0", "TV .001"]
@@ -50,13 +50,7 @@ def claims_of(
             largest <= settings["tolerance"],
             f"the largest difference is {largest:.3f}: {name} of {method}",
         )
-    for trend in settings.get("trends", ()):
-        values = [evaluation[method].score(trend["metric"]).value for method in trend["methods"]]
-        yield Claim(
-            f"{trend['metric']} {trend['direction']} from {trend['methods'][0]} to {trend['methods'][-1]}",
-            values == sorted(values, reverse=trend["direction"] == "falls"),
-            ", ".join(map(number, values)),
-        )
+    yield from (_trend(evaluation, **trend) for trend in settings.get("trends", ()))
     yield from (ordering.claim() for ordering in compared)
 
 
@@ -65,7 +59,48 @@ def compared(says: str, differences: Tensor, what: str) -> Claim:
     (low, high), n = mean_interval(differences), int((~differences.isnan()).sum())
     holds = None if n < fewest_images() else True if low > 0 else False if high < 0 else None
     mean = signed(float(differences.double().nanmean()))
-    return Claim(says, holds, f"{what} {mean} [{signed(low)}, {signed(high)}], n = {n}")
+    return Claim(says, holds, f"{what} {mean} [{signed(low)}, {signed(high)}], {_counted(n)}")
+
+
+def _counted(n: int) -> str:
+    """How many images; where they are too few for any verdict, that is said, because an interval beside it may seem to decide.
+
+    >>> _counted(200), _counted(5)
+    ('n = 200', 'n = 5, where fewer than 6 images decide nothing')
+    """
+    few = f", where fewer than {fewest_images()} images decide nothing" if n < fewest_images() else ""
+    return f"n = {n}{few}"
+
+
+def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequence[str]) -> Claim:
+    """That the means of a metric rise, or fall, row by row.
+
+    Reproduced where every mean goes on in that direction, and from the first row to the last by more than chance may have it;
+    contradicted where a step, or the whole way, goes back by more than that; undecided between. Differences are paired.
+    """
+    rows = [evaluation[method] for method in methods]
+    sign = 1 if direction == "rises" else -1
+    couples = [*zip(rows[:-1], rows[1:], strict=True), (rows[0], rows[-1])]
+    ways = [sign * (after.values[metric] - before.values[metric]).double() for before, after in couples]
+    pairs = [
+        _pair(metric, (after.name, before.name), way, ends, 0.0)
+        for (before, after), way, ends in zip(
+            couples, ways, mean_intervals(torch.stack(ways, dim=1)).tolist(), strict=True
+        )
+    ]
+    back = [p for p in pairs if p.difference < 0]
+    against = [p for p in pairs if p.verdict == "contradicted"]
+    on = not back and pairs[-1].verdict == "reproduced"
+    told = against or back or pairs[-1:]
+    words = "; ".join(p.words() for p in told[:3])
+    if sign < 0:
+        words += ", above 0 where it falls"
+    found = f"{', '.join(number(row.score(metric).value) for row in rows)}; {words}, {_counted(pairs[-1].n)}"
+    return Claim(
+        f"{metric} {direction} from {methods[0]} to {methods[-1]}",
+        False if against else True if on else None,
+        found,
+    )
 
 
 @dataclass(frozen=True)
@@ -107,7 +142,7 @@ class Ordering:
         holds = False if by["contradicted"] else True if len(by["reproduced"]) == len(self.pairs) else None
         told = by["contradicted"] or by["undecided"] or [min(self.pairs, key=lambda p: p.low)]
         several = f"{len(by['reproduced'])} of {len(self.pairs)} comparisons; " if len(self.pairs) > 1 else ""
-        found = f"{several}{'; '.join(p.words() for p in told[:3])}, n = {self.pairs[0].n}"
+        found = f"{several}{'; '.join(p.words() for p in told[:3])}, {_counted(self.pairs[0].n)}"
         return Claim(self.says, holds, found, self.check)
 
 

@@ -97,7 +97,7 @@ def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
     columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
     by_the_rule = _only_the_rule_leaves_out(evaluation)
     for scores, uneven in zip(columns, different_images(evaluation), strict=True):
-        name, rule = scores[0].name, _best_effort_rule(scores[0]) if by_the_rule else ""
+        name, rule = scores[0].name, best_effort_rule(scores[0]) if by_the_rule else ""
         least, most = min(s.n for s in scores), max(s.n for s in scores)
         many = f"{least}" if least == most else f"{least} to {most}"
         if uneven:
@@ -113,7 +113,7 @@ def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
     return notes
 
 
-def _best_effort_rule(score: Score) -> str:
+def best_effort_rule(score: Score) -> str:
     """Which images a score of best effort counts; nothing for other scores, and for one that is not ours."""
     if score.kind != BEST_EFFORT or "e1" not in score.settings:
         return ""

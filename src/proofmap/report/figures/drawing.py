@@ -26,7 +26,8 @@ SMALL = 7.0
 INK, SOFT = "#18181c", "#5c5c64"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, which colour-blind readers can tell apart."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+"""One fewer than colours, in the page's order: 42 methods have marks of their own, where as many would repeat after seven."""
 FORMATS = ("pdf", "png", "svg")
 _STYLE = {
     "font.family": [

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from proofmap.core.errors import InputError
-from proofmap.core.text import shortened
+from proofmap.core.text import counted, shortened
 from proofmap.report.figures.drawing import (
     COLOURS,
     MARKERS,
@@ -25,6 +25,7 @@ from proofmap.report.figures.drawing import (
 from proofmap.report.name_places import Box, Place, interval_boxes, place_names
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
+from proofmap.results.tables import best_effort_rule
 
 LONGEST = 40
 """Letters of a method's name beside its mark."""
@@ -69,11 +70,12 @@ class ScatterFigure(Figure):
     panels: tuple[str, ...]
     points: tuple[tuple[Point, ...], ...]
     settings: str
+    tried: str = ""
+    """Which images best effort counts."""
 
     def caption(self) -> str:
         right = (
-            " Right: the same against the completeness of all labels but the top one, over images whose second label "
-            "has f of at least .01: was every label tried?"
+            f" Right: the same against the completeness of all labels but the top one, over {self.tried}: was every label tried?"
             if BEST_EFFORT in self.panels
             else ""
         )
@@ -115,7 +117,22 @@ def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
     points = {x: some for x, some in points.items() if any(_is_drawn(p) for p in some)}
     if not points:
         raise InputError("a scatter needs completeness and soundness, each counted for at least one image")
-    return ScatterFigure(tuple(points), tuple(points.values()), evaluation_settings(evaluation))
+    settings = evaluation_settings(evaluation)
+    return ScatterFigure(tuple(points), tuple(points.values()), settings, _tried(evaluation))
+
+
+def _tried(evaluation: Evaluation) -> str:
+    """The images that best effort counts, in words."""
+    scores = [score for r in evaluation.results if (score := r.first_score(BEST_EFFORT)) is not None]
+    if not scores:
+        return ""
+    fewest, most = min(s.n for s in scores), max(s.n for s in scores)
+    many = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    if fewest == most == len(evaluation):
+        return f"all {counted(most, 'image')}"
+    return (
+        f"the {many} of {counted(len(evaluation), 'image')} {best_effort_rule(scores[0]) or 'that it counts'}"
+    )
 
 
 def draw_scatter(evaluation: Evaluation, path: str | Path) -> Path:
