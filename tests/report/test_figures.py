@@ -238,7 +238,7 @@ def test_42_methods_have_marks_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("e1", "rule"),
+    "e1, rule",
     [
         (0.1, "with a judged label other than the top one that has f >= 0.1"),
         (

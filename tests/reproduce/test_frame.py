@@ -221,7 +221,7 @@ def test_one_contradicted_pair_contradicts_the_statement_and_is_named() -> None:
 
 @pytest.mark.parametrize("direction", ["rises", "falls"])
 @pytest.mark.parametrize(
-    ("steps", "verdict", "told"),
+    "steps, verdict, told",
     [
         ([0.0, 0.1, 0.3], "reproduced", "row 2 against row 0 +.300"),
         ([0.0, -0.002, 0.3], "undecided", "row 1 against row 0 -.002"),  # back, but chance may have it

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -80,7 +81,7 @@ def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequ
     """
     rows = [evaluation[method] for method in methods]
     sign = 1 if direction == "rises" else -1
-    couples = [*zip(rows[:-1], rows[1:], strict=True), (rows[0], rows[-1])]
+    couples = [*pairwise(rows), (rows[0], rows[-1])]
     ways = [sign * (after.values[metric] - before.values[metric]).double() for before, after in couples]
     pairs = [
         _pair(metric, (after.name, before.name), way, ends, 0.0)
