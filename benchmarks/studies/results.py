@@ -105,7 +105,6 @@ STUDIES = [
         "evaluate --data imagenet:{data}/imagenet_val --number 1000 --methods belief-mask --labels top5 --block 250 --maps none --no-pictures",
         alone=True,
     ),
-    Study("throughput", "speed.md", "../mask_throughput.py", alone=True),
     Study(
         "cifar10-belief",
         "belief-masks.md",
@@ -139,6 +138,7 @@ STUDIES = [
         after="imagenet",
     ),
     Study("theory", "theory.md", "theory"),
+    Study("cifar10-full", "cifar10-table.md", "cifar10-tv --images 500"),  # some 25 minutes by itself
 ]
 
 
