@@ -245,6 +245,34 @@ def test_a_trend_goes_by_paired_intervals_of_its_steps_and_of_the_whole_way(
     assert ("above 0 where it falls" in claim.found) == (direction == "falls")
 
 
+@pytest.mark.parametrize("counted", [0, 4])
+@pytest.mark.parametrize("step", [-0.3, 0.1])
+def test_a_trend_over_a_row_that_counts_few_images_is_undecided_and_says_so(
+    step: float, counted: int
+) -> None:
+    base = torch.linspace(0, 1, 40)
+    middle = (base + step + NOISE).tolist()[:counted] + [math.nan] * (40 - counted)
+    rows = {
+        "a": {"soundness": base.tolist()},
+        "b": {"soundness": middle},
+        "c": {"soundness": (base + 0.3 + NOISE).tolist()},
+    }
+    trend = {"metric": "soundness", "direction": "rises", "methods": list(rows)}
+    (claim,) = claims_of(made_up_evaluation(rows), _settings(trends=[trend]), [])
+    assert claim.holds is None and f"n = {counted}, where fewer than 6 images decide nothing" in claim.found
+
+
+def test_a_trend_of_two_rows_is_told_once_and_of_rows_that_are_not_there_not_at_all() -> None:
+    base = torch.linspace(0, 1, 40)
+    rows = {"a": {"soundness": base.tolist()}, "b": {"soundness": (base - 0.3 + NOISE).tolist()}}
+    trend = {"metric": "soundness", "direction": "rises", "methods": ["a", "missing", "b"]}
+    (claim,) = claims_of(made_up_evaluation(rows), _settings(trends=[trend]), [])
+    assert claim.holds is False and claim.found.count("b against a") == 1
+    assert claim.statement == "soundness rises from a to b"
+    alone = {"metric": "soundness", "direction": "rises", "methods": ["a", "missing"]}
+    assert not list(claims_of(made_up_evaluation(rows), _settings(trends=[alone]), []))
+
+
 def test_few_images_decide_nothing_and_it_is_said() -> None:
     found = made_up_evaluation({"a": {"soundness": [0.9] * 5}, "b": {"soundness": [0.1, 0.1, 0.1, 0.1, 0.2]}})
     entry = {"says": "a beats b", "metric": "soundness", "better": ["a"], "than": ["b"]}

@@ -51,7 +51,8 @@ def claims_of(
             largest <= settings["tolerance"],
             f"the largest difference is {largest:.3f}: {name} of {method}",
         )
-    yield from (_trend(evaluation, **trend) for trend in settings.get("trends", ()))
+    trends = (_trend(evaluation, **trend) for trend in settings.get("trends", ()))
+    yield from (claim for claim in trends if claim is not None)
     yield from (ordering.claim() for ordering in compared)
 
 
@@ -73,35 +74,42 @@ def _counted(n: int) -> str:
     return f"n = {n}{few}"
 
 
-def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequence[str]) -> Claim:
-    """That the means of a metric rise, or fall, row by row.
+def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequence[str]) -> Claim | None:
+    """That the means of a metric rise, or fall, row by row; None where fewer than two of the rows are there.
 
     Reproduced where every mean goes on in that direction, and from the first row to the last by more than chance may have it;
     contradicted where a step, or the whole way, goes back by more than that; undecided between. Differences are paired.
     """
-    rows = [evaluation[method] for method in methods]
+    there = {r.name: r for r in evaluation.results}
+    names = [method for method in methods if method in there]
+    if len(names) < 2:
+        return None
     sign = 1 if direction == "rises" else -1
-    couples = [*pairwise(rows), (rows[0], rows[-1])]
-    ways = [sign * (after.values[metric] - before.values[metric]).double() for before, after in couples]
-    pairs = [
-        _pair(metric, (after.name, before.name), way, ends, 0.0)
-        for (before, after), way, ends in zip(
-            couples, ways, mean_intervals(torch.stack(ways, dim=1)).tolist(), strict=True
-        )
+    couples = list(dict.fromkeys([*pairwise(names), (names[0], names[-1])]))
+    ways = [
+        sign * (there[after].values[metric] - there[before].values[metric]).double()
+        for before, after in couples
     ]
-    back = [p for p in pairs if p.difference < 0]
+    intervals = mean_intervals(torch.stack(ways, dim=1)).tolist()
+    pairs = [
+        _pair(metric, (after, before), way, ends, 0.0)
+        for (before, after), way, ends in zip(couples, ways, intervals, strict=True)
+    ]
     against = [p for p in pairs if p.verdict == "contradicted"]
-    on = not back and pairs[-1].verdict == "reproduced"
-    told = against or back or pairs[-1:]
-    words = "; ".join(p.words() for p in told[:3])
-    if sign < 0:
-        words += ", above 0 where it falls"
-    found = f"{', '.join(number(row.score(metric).value) for row in rows)}; {words}, {_counted(pairs[-1].n)}"
+    not_on = [p for p in pairs if not p.difference >= 0 or p.n < fewest_images()]  # NaN is no step on
+    on = not not_on and pairs[-1].verdict == "reproduced"
+    told = against or not_on or pairs[-1:]
+    falls = ", above 0 where it falls" if sign < 0 else ""
+    values = ", ".join(number(there[name].score(metric).value) for name in names)
     return Claim(
-        f"{metric} {direction} from {methods[0]} to {methods[-1]}",
+        f"{metric} {direction} from {names[0]} to {names[-1]}",
         False if against else True if on else None,
-        found,
+        f"{values}; {_told(told)}{falls}, {_counted(min(p.n for p in told))}",
     )
+
+
+def _told(pairs: Sequence[Pair]) -> str:
+    return "; ".join(pair.words() for pair in pairs[:3])
 
 
 @dataclass(frozen=True)
@@ -143,7 +151,7 @@ class Ordering:
         holds = False if by["contradicted"] else True if len(by["reproduced"]) == len(self.pairs) else None
         told = by["contradicted"] or by["undecided"] or [min(self.pairs, key=lambda p: p.low)]
         several = f"{len(by['reproduced'])} of {len(self.pairs)} comparisons; " if len(self.pairs) > 1 else ""
-        found = f"{several}{'; '.join(p.words() for p in told[:3])}, {_counted(self.pairs[0].n)}"
+        found = f"{several}{_told(told)}, {_counted(min(p.n for p in told))}"
         return Claim(self.says, holds, found, self.check)
 
 

@@ -95,7 +95,7 @@ def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
     n, notes = len(evaluation), []
     uneven_names: dict[str, list[str]] = {}
     columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
-    by_the_rule = _only_the_rule_leaves_out(evaluation)
+    by_the_rule = only_the_rule_leaves_out(evaluation)
     for scores, uneven in zip(columns, different_images(evaluation), strict=True):
         name, rule = scores[0].name, best_effort_rule(scores[0]) if by_the_rule else ""
         least, most = min(s.n for s in scores), max(s.n for s in scores)
@@ -127,7 +127,7 @@ def best_effort_rule(score: Score) -> str:
     )
 
 
-def _only_the_rule_leaves_out(evaluation: EvaluationRecord) -> bool:
+def only_the_rule_leaves_out(evaluation: EvaluationRecord) -> bool:
     """Whether nothing but the rule about labels believed can leave an image out of best effort.
 
     An image may be missing also because the run is unfinished, and then from the other scores too.

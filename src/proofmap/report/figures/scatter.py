@@ -25,7 +25,7 @@ from proofmap.report.figures.drawing import (
 from proofmap.report.name_places import Box, Place, interval_boxes, place_names
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
-from proofmap.results.tables import best_effort_rule
+from proofmap.results.tables import best_effort_rule, only_the_rule_leaves_out
 
 LONGEST = 40
 """Letters of a method's name beside its mark."""
@@ -122,17 +122,18 @@ def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
 
 
 def _tried(evaluation: Evaluation) -> str:
-    """The images that best effort counts, in words."""
+    """The images that best effort counts, in words: by its rule, where nothing else leaves images out."""
     scores = [score for r in evaluation.results if (score := r.first_score(BEST_EFFORT)) is not None]
     if not scores:
         return ""
     fewest, most = min(s.n for s in scores), max(s.n for s in scores)
-    many = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
-    if fewest == most == len(evaluation):
-        return f"all {counted(most, 'image')}"
-    return (
-        f"the {many} of {counted(len(evaluation), 'image')} {best_effort_rule(scores[0]) or 'that it counts'}"
-    )
+    images = counted(len(evaluation), "image")
+    if fewest == len(evaluation):
+        return f"all {images}"
+    if fewest < most:
+        return f"{fewest:,} to {most:,} of {images}, by method"
+    rule = best_effort_rule(scores[0]) if only_the_rule_leaves_out(evaluation) else ""
+    return f"the {most:,} of {images} {rule or 'that it counts'}"
 
 
 def draw_scatter(evaluation: Evaluation, path: str | Path) -> Path:
