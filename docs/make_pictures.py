@@ -21,7 +21,7 @@ import proofmap as pm
 from proofmap.core.ranking import keep_top
 from proofmap.data import load_blocks, photographs
 from proofmap.report import pictures
-from proofmap.report.figures import TheoremFigure, draw
+from proofmap.report.figures import Point, ScatterFigure, TheoremFigure, draw
 from proofmap.report.pictures import Cell, Text
 from proofmap.reproduce import Recipe
 from proofmap.reproduce.linear_case import curves_of
@@ -164,6 +164,20 @@ def smoothness(plt: Any) -> Any:
     return figure
 
 
+def imagenette_scatter() -> Image.Image:
+    """Completeness against soundness at e2 = .01, from the table in results/imagenette-table.md."""
+    text = (HERE / "results" / "imagenette-table.md").read_text(encoding="utf-8")
+    first, *_ = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    header, _, *rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in first.splitlines()]
+    across, up = header.index("completeness"), header.index(".01")
+    points = []
+    for cells in rows:
+        x, y = ([float(n) for n in re.findall(r"-?[\d.]+", cells[k])[:3]] for k in (across, up))
+        name = cells[0].removesuffix("\\")
+        points.append(Point(name, name != cells[0], (x[0], x[1], x[2]), (y[0], y[1], y[2])))
+    return _drawn(lambda path: draw(ScatterFigure(("completeness",), (tuple(points),), ""), path))
+
+
 def theorem() -> Image.Image:
     """Theorem 5.1 in simulation: the curves of the recipe ``theory`` (extra ``theory``)."""
     recipe = Recipe.named("theory")
@@ -197,6 +211,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "artifacts.png": artifacts,
     "scatter.png": scatter,
     "smoothness.png": smoothness,
+    "imagenette-scatter.png": imagenette_scatter,
     "theorem.png": theorem,
     "frontier-photos.png": frontier_photos,
 }
