@@ -222,7 +222,8 @@ def test_a_mean_of_differences_decides_or_does_not() -> None:
         "undecided",
     ]
     assert compared("s", above[:5], "by").verdict == "undecided"  # as few images could do so by chance
-    assert compared("s", above[:4], "by").found == "by +.200 [+.070, +.330], n = 4"
+    few = "n = 4, where fewer than 6 images decide nothing"
+    assert compared("s", above[:4], "by").found == f"by +.200 [+.070, +.330], {few}"
 
 
 # ---- the recipes' files ----------------------------------------------------------------------------------------
