@@ -169,7 +169,7 @@ def imagenette_scatter() -> Image.Image:
     text = (HERE / "results" / "imagenette-table.md").read_text(encoding="utf-8")
     first, *_ = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     header, _, *rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in first.splitlines()]
-    across, up = header.index("completeness"), header.index(".01")
+    across, up = header.index("completeness"), header.index("soundness, .01")
     points = []
     for cells in rows:
         x, y = ([float(n) for n in re.findall(r"-?[\d.]+", cells[k])[:3]] for k in (across, up))
