@@ -61,20 +61,20 @@ STUDIES = [
     Study("cifar10-tv", "cifar10-table.md", "cifar10-tv --variant resnet56-short --images 240"),
     Study(
         "cifar10-curves",
-        "what-we-found.md",
+        "cifar10-table.md",
         "cifar10-curves --variant resnet56-short --images 240 --from {out}/cifar10-tv",
         after="cifar10-tv",
     ),
     Study(
         "cifar10-metrics",
-        "what-we-found.md",
+        "cifar10-table.md",
         "cifar10-metrics --variant resnet56-short --images 240 --from {out}/cifar10-tv",
         after="cifar10-tv",
     ),
-    Study("cifar10-range", "what-we-found.md", "cifar10-range --variant resnet56-short --images 48"),
+    Study("cifar10-range", "cifar10-table.md", "cifar10-range --variant resnet56-short --images 48"),
     Study(
         "cifar10-artifacts",
-        "what-we-found.md",
+        "cifar10-table.md",
         "cifar10-artifacts --variant resnet56-short --images 48 --from {out}/cifar10-range",
         after="cifar10-range",
     ),
@@ -84,7 +84,7 @@ STUDIES = [
         "evaluate --data imagenet:{data}/imagenet_val --number 150 --second .1 --labels top5 --controls --no-pictures --methods "
         "gradient,gradient-x-input,smooth-grad,grad-cam,learned-mask,belief-mask",
     ),
-    Study("imagenette-corner", "what-we-found.md", "imagenette-corner --images 100"),
+    Study("imagenette-corner", "imagenette-table.md", "imagenette-corner --images 100"),
     Study(
         "unseen-fills",
         "belief-masks.md",
@@ -97,8 +97,8 @@ STUDIES = [
         "belief_mask.py {data}/imagenet_val --fold tune --number 50 --batch 960 --out {out}/stopping.md --methods "
         "belief-mask:preset=thorough belief-mask:preset=thorough,tolerance=0.05 belief-mask:preset=thorough,tolerance=0.02",
     ),
-    Study("belief-mask-alone", "speed.md", "imagenette --variant belief-mask-alone", alone=True),
-    Study("learned-mask-alone", "speed.md", "imagenette --variant learned-mask-alone", alone=True),
+    Study("belief-mask-alone", "imagenette-table.md", "imagenette --variant belief-mask-alone", alone=True),
+    Study("learned-mask-alone", "imagenette-table.md", "imagenette --variant learned-mask-alone", alone=True),
     Study(
         "thousand",
         "belief-masks.md",
