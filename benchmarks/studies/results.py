@@ -139,6 +139,18 @@ STUDIES = [
     ),
     Study("theory", "theory.md", "theory"),
     Study("cifar10-full", "cifar10-table.md", "cifar10-tv --images 500"),  # some 25 minutes by itself
+    Study(
+        "cifar10-full-curves",
+        "cifar10-table.md",
+        "cifar10-curves --images 500 --from {out}/cifar10-full",
+        after="cifar10-full",
+    ),
+    Study(
+        "cifar10-full-metrics",
+        "cifar10-table.md",
+        "cifar10-metrics --images 500 --from {out}/cifar10-full",
+        after="cifar10-full",
+    ),
 ]
 
 
