@@ -160,6 +160,53 @@ def test_a_run_of_other_labels_is_refused_and_nothing_is_left(
     assert not list(tmp_path.iterdir())
 
 
+def test_rows_one_after_the_other_are_those_of_one_run(
+    tmp_path: Path, data: Path, learned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)
+    monkeypatch.setattr("proofmap.reproduce.run.draw", lambda _, path: path)
+    asked = {"data": data, "quick": True}
+    first = reproduce("cifar10-tv", tmp_path / "out", rows=["TV *", "belief-mask"], **asked)  # type: ignore[arg-type]
+    some = ["TV 0", "TV .001", "TV .01", "TV .1", "belief-mask"]
+    assert [row[0] for row in first.outcome.tables[0].rows] == some
+    assert any(note.startswith("5 of 7 rows, as --rows says") for note in first.outcome.notes)
+    assert any(claim.statement == "total variation raises soundness" for claim in first.outcome.claims)
+    rest = reproduce("cifar10-tv", tmp_path / "out", **asked)  # type: ignore[arg-type]
+    work, at_first = rest.outcome.work, first.outcome.work
+    assert work is not None and at_first is not None and not work.whole and 0 < work.passes < at_first.passes
+    assert not any("--rows" in note or "not finished" in note for note in rest.outcome.notes)
+    numbers = [
+        json.loads((folder / "paper.json").read_text())["numbers"] for folder in (tmp_path / "out", learned)
+    ]
+    assert numbers[0] == numbers[1]
+
+
+def test_rows_that_are_not_there_or_belong_together_are_refused(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ("--quick", "--data", str(data), "-q", "--rows")
+    assert command(monkeypatch, "reproduce", "cifar10-tv", *asked, "TV 7") == 2
+    told = capsys.readouterr().err
+    assert "no row is named 'TV 7'" in told and "TV .01; TV .1;" in told.replace("\n", " ")
+    assert command(monkeypatch, "reproduce", "cifar10-curves", *asked, "TV 0") == 2
+    assert "leave out --rows" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("row, whole", [("Random", True), ("Ours", False)])
+def test_rows_of_corners_have_whole_photos_beside_them_where_the_recipe_has(
+    row: str, whole: bool, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)
+    found = reproduce("imagenette-corner", tmp_path / "out", data=data, quick=True, rows=[row])
+    assert [name for name, *_ in found.outcome.tables[0].rows] == [
+        row,
+        *([f"{row}, whole photos"] if whole else []),
+    ]
+    assert (tmp_path / "out" / "whole").exists() == whole
+
+
 # ---- what is read off the maps ---------------------------------------------------------------------------------
 
 

@@ -42,6 +42,12 @@ def reproduce(
         str | None,
         typer.Option(help="Which variant, such as another net; the first whose data and weights are here."),
     ] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only the rows of this name, such as 'TV *'; may be said several times. The same command without it goes on with the others."
+        ),
+    ] = None,
     start: Annotated[
         Path | None,
         typer.Option("--from", help="Run of another recipe: maps that are the same are not made again."),
@@ -64,6 +70,7 @@ def reproduce(
         quick=quick,
         images=images,
         variant=variant,
+        rows=rows or (),
         start=start,
         seed=seed,
         device=device_named(device),

@@ -21,7 +21,10 @@ from proofmap.results.records import MethodResult
 
 def run(job: Job) -> Outcome:
     """Both studies, the second in the folder ``whole``; rows are compared photo by photo, by name."""
-    return outcome_of(_together(judge(job), judge(_whole(job))), job.settings)
+    cut, whole = judge(job), _whole(job)
+    return outcome_of(
+        _together(cut, judge(whole)) if whole.settings["study"]["methods"] else cut, job.settings
+    )
 
 
 def _whole(job: Job) -> Job:

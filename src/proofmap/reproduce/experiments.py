@@ -19,3 +19,5 @@ EXPERIMENTS: Mapping[str, Callable[[Job], Outcome]] = {
 }
 WITHOUT_IMAGES = {"desk", "theory"}
 """Those that --images does not concern."""
+OF_ROWS = {"study", "corner"}
+"""Those whose rows can be had one by one."""

@@ -17,11 +17,13 @@ method, which then takes those of an installed package.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from proofmap.core.errors import InputError
 from proofmap.reproduce.outcome import Job
 from proofmap.study import Study
 
@@ -37,7 +39,7 @@ def study_of(job: Job) -> Study:
     table["methods"] = [
         {**_row(entry, of_method), **settings.get("each_method", {})}
         for entry in table["methods"]
-        if entry.get("name") not in job.missing
+        if row_name(entry) not in job.missing
     ]
     table["metrics"] = [
         {**of_metric.get(metric["metric"], {}), **metric, **settings.get("each_metric", {})}
@@ -46,6 +48,26 @@ def study_of(job: Job) -> Study:
     ]
     study = replace(Study.from_table(table), seed=job.seed)
     return study if job.images is None else replace(study, images=replace(study.images, number=job.images))
+
+
+def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
+    """Settings whose study has only the rows of these names, in which ``*`` stands for anything.
+
+    >>> rows = [{"name": name, "method": "learned-mask"} for name in ("TV 0", "TV .1", "fast, TV 0")]
+    >>> [row["name"] for row in with_rows({"study": {"methods": rows}}, ["TV *"])["study"]["methods"]]
+    ['TV 0', 'TV .1']
+    """
+    study = settings["study"]
+    rows = {row_name(row): row for row in study["methods"]}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in rows):
+            raise InputError(f"no row is named {pattern!r}; the rows are: {'; '.join(rows)}")
+    kept = [row for name, row in rows.items() if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return {**settings, "study": {**study, "methods": kept}}
+
+
+def row_name(row: Mapping[str, Any]) -> str:
+    return str(row.get("name", row["method"]))
 
 
 def at_epsilons(metric: Mapping[str, Any], epsilons: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -15,21 +15,24 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import check_output, write_text, written_together
 from proofmap.core.progress import Progress, Silent
+from proofmap.core.text import counted
 from proofmap.fills.images import shared_pools
 from proofmap.report.figures import draw
 from proofmap.report.templates import templates_of
-from proofmap.reproduce.experiments import EXPERIMENTS, WITHOUT_IMAGES
+from proofmap.reproduce.experiments import EXPERIMENTS, OF_ROWS, WITHOUT_IMAGES
 from proofmap.reproduce.outcome import Effort, Job, Outcome
 from proofmap.reproduce.recipe import Recipe
+from proofmap.reproduce.rows import with_rows
 from proofmap.results.sharing import shared_settings, without_folders
 from proofmap.results.tables import json_text, records_csv
 from proofmap.study.environment import environment
@@ -58,6 +61,7 @@ def reproduce(
     quick: bool = False,
     images: int | None = None,
     variant: str | None = None,
+    rows: Sequence[str] = (),
     start: str | Path | None = None,
     seed: int = 0,
     device: str | None = None,
@@ -72,6 +76,7 @@ def reproduce(
         quick: the same code on as little as possible; the numbers mean nothing then.
         images: so many images in place of the recipe's number.
         variant: which of the recipe's variants; the first whose needs are met when left out.
+        rows: only the rows of these names, in which ``*`` stands for anything; the same directory takes the others later.
         start: the run of another recipe, whose maps are taken where they are the same.
     """
     began = time.perf_counter()
@@ -81,10 +86,14 @@ def reproduce(
         raise InputError(f"the recipe {name} has no images; leave out --images")
     if start is not None and recipe.experiment in WITHOUT_IMAGES:
         raise InputError(f"the recipe {name} has no maps; leave out --from")
+    settings = recipe.chosen(data=Path(data), quick=quick)
+    if rows and recipe.experiment not in OF_ROWS:
+        raise InputError(f"the recipe {name} has no rows that can be had one by one; leave out --rows")
+    chosen = with_rows(settings, rows) if rows else settings
     folder = check_output(out)
     job = Job(
         recipe,
-        recipe.chosen(data=Path(data), quick=quick),
+        chosen,
         folder,
         missing=[need.gives for need in missing],
         data=Path(data),
@@ -98,14 +107,22 @@ def reproduce(
     )
     with shared_pools():
         outcome = EXPERIMENTS[recipe.experiment](job)
-    first = [note for note in (QUICK if quick else "", recipe.variant_note(Path(data))) if note]
-    outcome = replace(outcome, notes=(*first, *outcome.notes))
+    first = [QUICK if quick else "", recipe.variant_note(Path(data)), _rows_note(chosen, settings)]
+    outcome = replace(outcome, notes=(*filter(None, first), *outcome.notes))
     machine = environment(torch.device(device or "cpu"))
     effort = Effort(time.perf_counter() - began, str(machine["device_name"]), outcome.work)
     with written_together(folder) as part:
         written = _write(job, outcome, part, quick, effort)
     files = (*(folder / path.name for path in written), *outcome.files)
     return Reproduction(recipe, outcome, files, effort)
+
+
+def _rows_note(chosen: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """How many of the recipe's rows were asked for, where not all were."""
+    if chosen is settings:
+        return ""
+    few, all_rows = len(chosen["study"]["methods"]), counted(len(settings["study"]["methods"]), "row")
+    return f"{few} of {all_rows}, as --rows says; the same command without it goes on with the others"
 
 
 def _write(job: Job, outcome: Outcome, part: Path, quick: bool, effort: Effort) -> list[Path]:
