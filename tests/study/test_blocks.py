@@ -14,7 +14,16 @@ from torch import nn
 from proofmap import Classifier, cli
 from proofmap.methods.method import Cost
 from proofmap.study import Run, Study, run_study
-from proofmap.study.blocks import GRADIENT, PER_PASS, RATES, SECONDS, UNKNOWN, block_size, multiply_adds
+from proofmap.study.blocks import (
+    GRADIENT,
+    PER_PASS,
+    RATES,
+    SECONDS,
+    UNKNOWN,
+    block_size,
+    multiply_adds,
+    planned_images,
+)
 from proofmap.study.manifest import Manifest
 from proofmap.study.unit import Unit, UnitResult, Worker
 from tests.study.studies import facts, toy_study
@@ -40,10 +49,10 @@ def test_multiply_adds_are_counted_layer_by_layer() -> None:
 def test_a_unit_takes_no_longer_than_planned_and_at_least_one_image() -> None:
     f = Classifier(wide_net(), size=16, batch_size=10_000)
     pass_ = multiply_adds(f) + PER_PASS
-    seconds = SECONDS * RATES["cpu"]
+    seconds = SECONDS["cpu"] * RATES["cpu"]
 
     def size(*costs: Cost | None, threads: int = 1, labels: int = 2, **changes: Any) -> int:
-        return block_size(Study(**changes), f, labels, costs, threads)
+        return block_size(Study(**changes), f, labels, costs, threads, 10**6)
 
     ten = int(seconds / (10.2 * pass_))  # passes, so that ten images fit
     assert size(Cost(forward=ten)) == 10 and size(Cost(forward=ten), threads=2) == 20
@@ -51,6 +60,30 @@ def test_a_unit_takes_no_longer_than_planned_and_at_least_one_image() -> None:
     assert size(Cost(forward=10 * ten)) == size(Cost(gradient=10**12)) == 1
     assert size(Cost(forward=1)) == 64 and size(Cost(gradient=10**12), block=7) == 7
     assert size(None) == size(Cost(gradient=2 * UNKNOWN))
+
+
+def test_a_unit_fills_a_gpu_where_time_and_memory_allow() -> None:
+    def size(
+        kind: str = "cuda",
+        *,
+        work: float = 1e9,
+        labels: int = 5,
+        values: int = 224**2,
+        images: int = 480 * 10**6,
+    ) -> int:
+        return planned_images(kind, batch=960, labels=labels, values=values, work=work, images=images)
+
+    assert (
+        size() == 96 and size(labels=10) == 48 and size(labels=1) == 480
+    )  # two composites of each pair are a batch
+    assert size(labels=1000) == 1
+    assert size(values=10**6) == 6  # maps of one unit stay in memory
+    longest = SECONDS["cuda"] * RATES["cuda"]
+    assert size(work=longest / 9.5) == 9 and size(work=2 * longest) == 1
+    assert [size(images=n) for n in (1, 96, 97, 200)] == [1, 96, 49, 67]  # no small unit at the end
+    assert size(images=0) == 96 and size("cpu", work=1, images=65) == 64
+    assert size("another kind") == size()
+    assert size("cpu", work=1) == size("mps", work=1) == 64 and size("mps", work=longest) == 1
 
 
 def test_the_size_comes_from_the_plan_and_a_run_keeps_the_one_it_began_with(

@@ -15,10 +15,10 @@ from proofmap.classifier import Classifier
 from proofmap.methods.method import Cost
 from proofmap.study.study import Study
 
-SECONDS = 20
-"""A unit that is lost should not cost more than about this."""
-RATES = {"cpu": 5e9, "cuda": 5e12, "mps": 2e11}
-"""Multiply-adds per second to reckon with: of one thread of a small cloud machine, of a large GPU, of a laptop's."""
+SECONDS = {"cpu": 20, "cuda": 90, "mps": 20}
+"""A unit that is lost should not cost more than about this. Longer on a GPU, where one that leaves it half empty costs more than a lost one."""
+RATES = {"cpu": 5e9, "cuda": 2e13, "mps": 2e11}
+"""Multiply-adds per second to reckon with: of one thread of a small cloud machine, of a large GPU whose batches are full, of a laptop's."""
 GRADIENT = 2
 """A pass of a frozen net with an input gradient costs about two without."""
 PER_PASS = 5e5
@@ -27,23 +27,49 @@ UNKNOWN = 100
 """Passes with a gradient for each label, where a method cannot tell."""
 _PER_NUMBER = 2_500  # multiply-adds for each number of the input, as in EfficientNet-Lite0
 _MAPS_AT_ONCE = 32_000_000  # map values of one unit
-_LARGEST_BLOCK = 64
+_LARGEST_BLOCK = 64  # where it is no GPU that must be filled
+_AT_ONCE = 2  # composites of a pair that a method puts into a batch, or more
 
 
 def block_size(
-    study: Study, classifier: Classifier, labels: int, costs: Iterable[Cost | None], threads: int
+    study: Study, classifier: Classifier, labels: int, costs: Iterable[Cost | None], threads: int, images: int
 ) -> int:
-    """Images in a unit; ``costs`` are those of one image by each method, None where a method cannot tell."""
+    """Images in a unit, of so many in all; ``costs`` are those of one image by each method, None where a method cannot tell."""
     if study.block is not None:
         return study.block
     labels = max(1, labels)
-    fill_device = -(-2 * classifier.frozen().batches[1].size // labels)
-    fit_memory = _MAPS_AT_ONCE // (classifier.inputs.count * labels)
-    kind = classifier.device.type
-    rate = RATES.get(kind, RATES["cuda"]) * (threads if kind == "cpu" else 1)
     passes = max((_forward_passes(cost, labels) for cost in costs), default=1)
-    in_time = int(SECONDS * rate / (max(1, passes) * (multiply_adds(classifier) + PER_PASS)))
-    return max(1, min(fill_device, fit_memory, in_time, _LARGEST_BLOCK))
+    return planned_images(
+        classifier.device.type,
+        batch=classifier.frozen().batches[1].size,
+        labels=labels,
+        values=classifier.inputs.count,
+        work=max(1, passes) * (multiply_adds(classifier) + PER_PASS),
+        threads=threads,
+        images=images,
+    )
+
+
+def planned_images(
+    kind: str, *, batch: int, labels: int, values: int, work: float, threads: int = 1, images: int
+) -> int:
+    """Images in a unit on this kind of device, for a net that takes so many images at once, maps of so many values and so many
+    multiply-adds for each image by the costliest method.
+
+    On a GPU that is what fills a batch, if it can be had in time, and all units are about as large. With EfficientNet-Lite0 and five labels that is 96 images of 200
+    passes for each map; with a ResNet-56, two labels and 20,000 passes 178, so that 500 images are three units of 167.
+
+    >>> planned_images("cuda", batch=960, labels=5, values=224**2, work=2 * 5 * 200 * 391e6, images=10**6)
+    96
+    >>> planned_images("cuda", batch=3840, labels=2, values=32**2, work=2 * 2 * 20_000 * 126e6, images=500)
+    167
+    """
+    kind = kind if kind in RATES else "cuda"
+    filled = batch // (_AT_ONCE * labels) if kind == "cuda" else min(-(-2 * batch // labels), _LARGEST_BLOCK)
+    in_memory = _MAPS_AT_ONCE // (values * labels)
+    in_time = int(SECONDS[kind] * RATES[kind] * (threads if kind == "cpu" else 1) / work)
+    most = max(1, min(filled, in_memory, in_time))
+    return -(-images // -(-images // most)) if kind == "cuda" and images else most
 
 
 def _forward_passes(cost: Cost | None, labels: int) -> int:

@@ -85,7 +85,8 @@ def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = Fal
     labels, metrics = expected_labels(rule, ready.classifier), list(ready.metrics.values())
     threads = torch.get_num_threads()
     costs = [unit_cost(method, metrics, labels) for method in ready.methods.values()]
-    block = block_size(study, ready.classifier, labels, costs, threads)
+    images = min(study.images.number or len(ready.dataset), len(ready.dataset))
+    block = block_size(study, ready.classifier, labels, costs, threads, images)
     manifest = new_manifest(study, ready, live=setup.classifier is not None, threads=threads, block=block)
     return manifest, True
 
