@@ -98,7 +98,7 @@ def test_every_figure_becomes_a_pdf_a_png_and_a_caption(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(drawing, "DPI", 60)  # quicker to fill
+    monkeypatch.setattr(drawing, "DPI", 40)  # quicker to fill
     figure = small_figure(name, f, images, found)
     pdf, png = (figures.draw(figure, tmp_path / f"{name}.{kind}") for kind in ("pdf", "png"))
     content = pdf.read_bytes()

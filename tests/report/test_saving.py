@@ -25,6 +25,11 @@ from tests.toys import linear_classifier, pixels
 SIZE = 4
 
 
+@pytest.fixture(autouse=True)
+def small_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proofmap.report.figures.drawing.DPI", 60)  # quicker to fill
+
+
 def judged(
     *,
     n: int = 3,
@@ -72,20 +77,30 @@ def test_an_image_with_few_labels_among_others_with_many_says_nothing_was_left_o
     assert not any("Shown" in note for note in pictures.sheet_notes(evaluation, 1))
 
 
-def test_the_first_fifty_images_get_sheets_and_the_sheets_say_so(tmp_path: Path) -> None:
-    evaluation = judged(n=53, methods=["random"])
+def test_fifty_images_can_be_looked_through() -> None:
+    assert pictures.MOST_IMAGES == 50
+
+
+def test_the_first_images_get_sheets_and_the_sheets_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "MOST_IMAGES", 4)
+    evaluation = judged(n=7, methods=["random"])
     sheets = [name for name in saved(evaluation, tmp_path) if name.startswith("image-")]
-    assert sorted(sheets) == sorted(f"image-{i}.random" for i in range(50))
-    assert "Shown: sheets of 50 of 53 images." in pictures.sheet_notes(evaluation, 0)
+    assert sorted(sheets) == sorted(f"image-{i}.random" for i in range(4))
+    assert "Shown: sheets of 4 of 7 images." in pictures.sheet_notes(evaluation, 0)
     with open(tmp_path / "pairs.csv") as file:
-        assert len(list(csv.DictReader(file))) == 53 * 3  # the numbers are of all images
+        assert len(list(csv.DictReader(file))) == 7 * 3  # the numbers are of all images
 
 
-def test_a_proof_of_many_images_keeps_all_maps_and_draws_fifty(tmp_path: Path) -> None:
-    proof = proof_of(53, method="random")
+def test_a_proof_of_many_images_keeps_all_maps_and_draws_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "MOST_IMAGES", 4)
+    proof = proof_of(7, method="random")
     written = proof.save(tmp_path)
-    assert len([p for p in written if p.suffix == ".png"]) == 50
-    assert load_file(tmp_path / "maps.safetensors")["maps"].shape == (53, 3, SIZE, SIZE)
+    assert len([p for p in written if p.suffix == ".png"]) == 4
+    assert load_file(tmp_path / "maps.safetensors")["maps"].shape == (7, 3, SIZE, SIZE)
 
 
 def test_only_images_whose_maps_were_kept_get_sheets(tmp_path: Path) -> None:

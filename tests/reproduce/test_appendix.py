@@ -17,10 +17,12 @@ from proofmap.reproduce.claims import compared
 from proofmap.reproduce.judged import judge
 from proofmap.reproduce.outcome import Job
 from proofmap.reproduce.recipe import merged
-from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.rows import rows_for_later, study_of, with_rows
 from proofmap.reproduce.run import Reproduction
 from proofmap.reproduce.stored import Stored
 from proofmap.reproduce.tuned import without_metric
+from proofmap.study.resume import resolve_manifest
+from proofmap.study.setup import Setup
 from tests.command import run as command
 from tests.reproduce.small_world import APPENDIX, small_data, small_nets
 
@@ -171,6 +173,8 @@ def test_rows_one_after_the_other_are_those_of_one_run(
     assert [row[0] for row in first.outcome.tables[0].rows] == some
     assert any(note.startswith("5 of 7 rows, as --rows says") for note in first.outcome.notes)
     assert any(claim.statement == "total variation raises soundness" for claim in first.outcome.claims)
+    with pm.Run(tmp_path / "out") as run, pm.Run(learned) as whole:
+        assert run.manifest.block == whole.manifest.block
     rest = reproduce("cifar10-tv", tmp_path / "out", **asked)  # type: ignore[arg-type]
     work, at_first = rest.outcome.work, first.outcome.work
     assert work is not None and at_first is not None and not work.whole and 0 < work.passes < at_first.passes
@@ -186,12 +190,43 @@ def test_rows_that_are_not_there_or_belong_together_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     asked = ("--quick", "--data", str(data), "-q", "--rows")
+    monkeypatch.setattr("proofmap.reproduce.recipe.Need.is_there", lambda need, _: not need.gives)
+    assert command(monkeypatch, "reproduce", "imagenette", *asked, "Phang*") == 2
+    assert "no row that --rows names can be made here. Phang et al.: supply" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    small_nets(monkeypatch)
     assert command(monkeypatch, "reproduce", "cifar10-tv", *asked, "TV 7") == 2
     told = capsys.readouterr().err
     assert "no row is named 'TV 7'" in told and "TV .01; TV .1;" in told.replace("\n", " ")
     assert command(monkeypatch, "reproduce", "cifar10-curves", *asked, "TV 0") == 2
     assert "leave out --rows" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_only_rows_that_were_asked_for_are_told_to_be_left_out(tmp_path: Path, data: Path) -> None:
+    recipe = Recipe.named("imagenette").with_variant(data)
+    settings = recipe.chosen(data=data)
+    job = Job(recipe, settings, tmp_path, missing=["Phang et al."], data=data)
+    assert [note.split(",")[0] for note in job.left_out()] == ["left out: Phang et al."]
+    some = replace(job, settings=with_rows(settings, ["Ours", "Dab*"]), all_settings=settings)
+    assert some.left_out() == []
+    later = rows_for_later(some)  # neither those that were asked for, nor those that cannot be made
+    assert len(later) == len(settings["study"]["methods"]) - 3
+    assert rows_for_later(replace(some, settings=settings)) == rows_for_later(job) == []
+
+
+def test_units_are_planned_for_rows_that_come_later(tmp_path: Path, data: Path) -> None:
+    """Cheap rows first must not make units of many images for the costly ones."""
+    recipe = Recipe.named("cifar10-metrics").with_variant(data)
+    job = Job(recipe, recipe.chosen(data=data), tmp_path, data=data)
+    some = replace(job, settings=with_rows(job.settings, ["Random"]), all_settings=job.settings)
+    blocks = []
+    for number, (asked, later) in enumerate([(job, []), (some, rows_for_later(some)), (some, [])]):
+        setup = Setup(study=study_of(replace(asked, settings=without_metric(asked.settings), images=3)))
+        manifest, _ = resolve_manifest(tmp_path / str(number), setup, setup.open(), later=later)
+        blocks.append(manifest.block)
+    assert blocks[0] == blocks[1] < blocks[2]
 
 
 @pytest.mark.parametrize("row, whole", [("Random", True), ("Ours", False)])

@@ -185,12 +185,16 @@ def test_orderings_go_by_the_interval_of_the_paired_difference(
         "says": "a beats b",
         "metric": metric,
         "better": ["a"],
-        "than": ["b", "not there"],
+        "than": ["b"],
         "margin": margin,
     }
-    (ordering,) = orderings_of(found, _settings(orderings=[entry]))
+    ordering, of_more = orderings_of(
+        found, _settings(orderings=[entry, {**entry, "than": ["b", "not there"]}])
+    )
     (pair,) = ordering.pairs
     assert pair.verdict == verdict == ordering.claim().verdict and pair.n == 40
+    assert of_more.pairs == ordering.pairs and of_more.claim().found.endswith("; 1 comparison is not here")
+    assert of_more.claim().verdict == ("contradicted" if verdict == "contradicted" else "undecided")
     assert pair.difference == pytest.approx(gap, abs=1e-6)
     half = (
         1.96 * float(centred.std()) / math.sqrt(40)

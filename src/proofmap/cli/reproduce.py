@@ -44,9 +44,7 @@ def reproduce(
     ] = None,
     rows: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Only the rows of this name, such as 'TV *'; may be said several times. The same command without it goes on with the others."
-        ),
+        typer.Option(help="Only the rows of this name, such as 'TV *'; may be said several times."),
     ] = None,
     start: Annotated[
         Path | None,

@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proofmap.core.text import counted
 from proofmap.reproduce.beside import distances
 from proofmap.reproduce.outcome import Claim, Table, Verdict
 from proofmap.reproduce.rows import FLOORS, by_epsilons
@@ -46,10 +47,12 @@ def claims_of(
     away = distances(evaluation, settings)
     if away and "tolerance" in settings:
         largest, method, name = max(away)
+        here, printed = len({row for _, row, _ in away}), len(settings["paper"])
+        within = None if here < printed else True
         yield Claim(
             f"every cell is within {settings['tolerance']:g} of the paper's",
-            largest <= settings["tolerance"],
-            f"the largest difference is {largest:.3f}: {name} of {method}",
+            within if largest <= settings["tolerance"] else False,
+            f"the largest difference is {largest:.3f}: {name} of {method}{_lacking(printed - here, 'row')}",
         )
     trends = (_trend(evaluation, **trend) for trend in settings.get("trends", ()))
     yield from (claim for claim in trends if claim is not None)
@@ -62,6 +65,15 @@ def compared(says: str, differences: Tensor, what: str) -> Claim:
     holds = None if n < fewest_images() else True if low > 0 else False if high < 0 else None
     mean = signed(float(differences.double().nanmean()))
     return Claim(says, holds, f"{what} {mean} [{signed(low)}, {signed(high)}], {_counted(n)}")
+
+
+def _lacking(count: int, what: str) -> str:
+    """What a statement speaks of and is not there, as the end of a sentence.
+
+    >>> _lacking(2, "row"), _lacking(0, "row")
+    ('; 2 rows are not here', '')
+    """
+    return f"; {counted(count, what)} {'is' if count == 1 else 'are'} not here" if count else ""
 
 
 def _counted(n: int) -> str:
@@ -140,18 +152,20 @@ class Pair:
 
 @dataclass(frozen=True)
 class Ordering:
-    """A statement about pairs of rows: reproduced where every pair is, contradicted where one is."""
+    """A statement about pairs of rows: reproduced where every pair is, contradicted where one is; ``lacking`` pairs are not there."""
 
     says: str
     pairs: tuple[Pair, ...]
     check: bool = True
+    lacking: int = 0
 
     def claim(self) -> Claim:
         by = {verdict: [p for p in self.pairs if p.verdict == verdict] for verdict in _VERDICTS}
-        holds = False if by["contradicted"] else True if len(by["reproduced"]) == len(self.pairs) else None
+        all_reproduced = len(by["reproduced"]) == len(self.pairs) + self.lacking
+        holds = False if by["contradicted"] else True if all_reproduced else None
         told = by["contradicted"] or by["undecided"] or [min(self.pairs, key=lambda p: p.low)]
         several = f"{len(by['reproduced'])} of {len(self.pairs)} comparisons; " if len(self.pairs) > 1 else ""
-        found = f"{several}{_told(told)}, {_counted(min(p.n for p in told))}"
+        found = f"{several}{_told(told)}, {_counted(min(p.n for p in told))}{_lacking(self.lacking, 'comparison')}"
         return Claim(self.says, holds, found, self.check)
 
 
@@ -182,6 +196,7 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
             says,
             tuple(_pair(metric, couple, *next(ends), entry.get("margin", 0.0)) for couple in couples),
             entry.get("check", True),
+            len(entry["better"]) * len(entry["than"]) - len(couples),
         )
         for entry, metric, says, couples in wanted
     ]

@@ -35,7 +35,7 @@ def _whole(job: Job) -> Job:
         "study": {**study, "data": whole["data"], "methods": rows},
         "tuned": {**job.settings["tuned"], "data": whole["holdout"]},
     }
-    return replace(job, settings=settings, folder=job.folder / "whole")
+    return replace(job, settings=settings, all_settings=None, folder=job.folder / "whole")
 
 
 def _together(cut: Judged, whole: Judged) -> Judged:

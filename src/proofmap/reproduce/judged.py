@@ -29,7 +29,7 @@ from proofmap.reproduce.beside import epsilon_table, rows_table, score_tables
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
 from proofmap.reproduce.outcome import Job, Outcome, Table, Work
 from proofmap.reproduce.pictured import figures_of
-from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.rows import rows_for_later, study_of
 from proofmap.reproduce.stored import Stored
 from proofmap.reproduce.tuned import tuned_on_first_images, tuned_on_other_images, without_metric
 from proofmap.results.evaluation import Evaluation
@@ -100,6 +100,7 @@ def _judge(job: Job) -> Judged:
             study,
             job.folder,
             device=job.device,
+            later=rows_for_later(job),
             watchers=[*job.watchers, last, ProgressFile(job.folder / "progress.json")],
             on_end=saved,
             command=job.command,

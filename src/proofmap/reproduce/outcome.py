@@ -134,6 +134,8 @@ class Job:
     data: Path = Path()
     """The folder with the files that the recipe needs."""
     images: int | None = None
+    all_settings: Mapping[str, Any] | None = None
+    """The settings with all rows, where only some were asked for."""
     start: Path | None = None
     """A run that this one begins with: see :mod:`proofmap.reproduce.begun`."""
     seed: int = 0
@@ -143,9 +145,19 @@ class Job:
     command: str = ""
 
     def left_out(self) -> list[str]:
-        """A note for each optional part that is left out: what it needs, and where that goes."""
+        """A note for each optional part that was asked for and is left out: what it needs, and where that goes."""
+        others = rows_of(self.all_settings or self.settings) - rows_of(self.settings)
         return [
             f"left out: {need.gives}, which needs {need.words(self.data)}"
             for need in self.recipe.needs
-            if need.gives in self.missing
+            if need.gives in self.missing and need.gives not in others
         ]
+
+
+def rows_of(settings: Mapping[str, Any]) -> set[str]:
+    """The names of a recipe's rows; none where its experiment is no study."""
+    return {row_name(row) for row in settings.get("study", {}).get("methods", ())}
+
+
+def row_name(row: Mapping[str, Any]) -> str:
+    return str(row.get("name", row["method"]))

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError
-from proofmap.reproduce.outcome import Job
+from proofmap.methods.method import Method
+from proofmap.reproduce.outcome import Job, row_name, rows_of
 from proofmap.study import Study
 
 FLOORS: Mapping[str, str] = {"completeness": "e1", "soundness": "e2", "best-effort": "e1"}
@@ -50,6 +51,15 @@ def study_of(job: Job) -> Study:
     return study if job.images is None else replace(study, images=replace(study.images, number=job.images))
 
 
+def rows_for_later(job: Job) -> list[Method]:
+    """The rows that were not asked for this time."""
+    if job.all_settings is None:
+        return []
+    others = rows_of(job.all_settings) - rows_of(job.settings)
+    methods = study_of(replace(job, settings=job.all_settings)).named_methods()
+    return [method for name, method in methods.items() if name in others]
+
+
 def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
     """Settings whose study has only the rows of these names, in which ``*`` stands for anything.
 
@@ -64,10 +74,6 @@ def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str,
             raise InputError(f"no row is named {pattern!r}; the rows are: {'; '.join(rows)}")
     kept = [row for name, row in rows.items() if any(fnmatchcase(name, pattern) for pattern in patterns)]
     return {**settings, "study": {**study, "methods": kept}}
-
-
-def row_name(row: Mapping[str, Any]) -> str:
-    return str(row.get("name", row["method"]))
 
 
 def at_epsilons(metric: Mapping[str, Any], epsilons: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

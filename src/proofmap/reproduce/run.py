@@ -30,7 +30,7 @@ from proofmap.fills.images import shared_pools
 from proofmap.report.figures import draw
 from proofmap.report.templates import templates_of
 from proofmap.reproduce.experiments import EXPERIMENTS, OF_ROWS, WITHOUT_IMAGES
-from proofmap.reproduce.outcome import Effort, Job, Outcome
+from proofmap.reproduce.outcome import Effort, Job, Outcome, rows_of
 from proofmap.reproduce.recipe import Recipe
 from proofmap.reproduce.rows import with_rows
 from proofmap.results.sharing import shared_settings, without_folders
@@ -90,6 +90,10 @@ def reproduce(
     if rows and recipe.experiment not in OF_ROWS:
         raise InputError(f"the recipe {name} has no rows that can be had one by one; leave out --rows")
     chosen = with_rows(settings, rows) if rows else settings
+    lacking = {need.gives: need.words(Path(data)) for need in missing}
+    if rows and rows_of(chosen) <= lacking.keys():
+        told = "; ".join(f"{row}: supply {lacking[row]}" for row in sorted(rows_of(chosen)))
+        raise InputError(f"no row that --rows names can be made here. {told}")
     folder = check_output(out)
     job = Job(
         recipe,
@@ -98,6 +102,7 @@ def reproduce(
         missing=[need.gives for need in missing],
         data=Path(data),
         images=images,
+        all_settings=settings if rows else None,
         start=None if start is None else Path(start),
         seed=seed,
         device=device,
@@ -119,10 +124,8 @@ def reproduce(
 
 def _rows_note(chosen: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """How many of the recipe's rows were asked for, where not all were."""
-    if chosen is settings:
-        return ""
-    few, all_rows = len(chosen["study"]["methods"]), counted(len(settings["study"]["methods"]), "row")
-    return f"{few} of {all_rows}, as --rows says; the same command without it goes on with the others"
+    few, many = len(rows_of(chosen)), len(rows_of(settings))
+    return f"{few} of {counted(many, 'row')}, as --rows says" if few < many else ""
 
 
 def _write(job: Job, outcome: Outcome, part: Path, quick: bool, effort: Effort) -> list[Path]:

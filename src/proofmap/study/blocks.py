@@ -69,7 +69,9 @@ def planned_images(
     in_memory = _MAPS_AT_ONCE // (values * labels)
     in_time = int(SECONDS[kind] * RATES[kind] * (threads if kind == "cpu" else 1) / work)
     most = max(1, min(filled, in_memory, in_time))
-    return -(-images // -(-images // most)) if kind == "cuda" and images else most
+    return (
+        -(-images // -(-images // most)) if kind == "cuda" and images > most else most
+    )  # few may become more
 
 
 def _forward_passes(cost: Cost | None, labels: int) -> int:

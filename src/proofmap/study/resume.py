@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -12,6 +12,7 @@ import torch
 from proofmap.core.errors import InputError
 from proofmap.core.labels import LabelRule
 from proofmap.core.version import __version__
+from proofmap.methods.method import Method, ReadyMethod
 from proofmap.plugins.provenance import provenance
 from proofmap.study.blocks import block_size
 from proofmap.study.cost import expected_labels, unit_cost
@@ -56,10 +57,12 @@ def existing_manifest(folder: Path) -> Manifest | None:
     return manifest
 
 
-def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = False) -> tuple[Manifest, bool]:
+def resolve_manifest(
+    folder: Path, setup: Setup, ready: Ready, retry: bool = False, later: Sequence[Method] = ()
+) -> tuple[Manifest, bool]:
     """The manifest of the run, and whether it is new (True) or the existing one, extended (False).
 
-    Nothing is written yet. An existing run without results does not bind: a study of something else replaces it.
+    Nothing is written yet. Units of a new run are planned for methods that it gets ``later``, too. An existing run without results does not bind: a study of something else replaces it.
     """
     study, existing = setup.study, existing_manifest(folder)
     has_results = False
@@ -84,7 +87,8 @@ def resolve_manifest(folder: Path, setup: Setup, ready: Ready, retry: bool = Fal
     rule = LabelRule.parse(study.labels, ready.classifier.names)
     labels, metrics = expected_labels(rule, ready.classifier), list(ready.metrics.values())
     threads = torch.get_num_threads()
-    costs = [unit_cost(method, metrics, labels) for method in ready.methods.values()]
+    planned = [*ready.methods.values(), *(ReadyMethod(m, ready.classifier) for m in later)]
+    costs = [unit_cost(method, metrics, labels) for method in planned]
     images = min(study.images.number or len(ready.dataset), len(ready.dataset))
     block = block_size(study, ready.classifier, labels, costs, threads, images)
     manifest = new_manifest(study, ready, live=setup.classifier is not None, threads=threads, block=block)

@@ -18,6 +18,7 @@ from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, truths
 from proofmap.methods.made_maps import taken_from
+from proofmap.methods.method import Method
 from proofmap.metrics.curves import Curves
 from proofmap.results.records import run_scores
 from proofmap.study.cost import worth_telling
@@ -68,6 +69,7 @@ def run_study(
     worker_device: str | None = None,
     batch_size: int | None = None,
     threads: int | None = None,
+    later: Sequence[Method] = (),
     watchers: Sequence[Watcher] = (),
     on_sanity: Callable[[Sanity], None] | None = None,
     on_plan: Callable[[Plan], None] | None = None,
@@ -83,6 +85,7 @@ def run_study(
         executor: where units are computed; this process when left out.
         device, worker_device: where the net runs here, and in other processes if that is somewhere else.
         batch_size, threads: they affect the last bits of a result; a run keeps those it began with.
+        later: methods that the run gets afterwards: its units are planned for them as well.
         watchers: receive the progress.
         on_sanity: called with what the net does with some of the images, before the work starts.
         on_plan: called with the plan before the work starts.
@@ -108,7 +111,7 @@ def run_study(
             ready.dataset, ready.classifier.names, indices=[]
         )  # likewise: labels that the net does not have
         with run_folder(out, wait=wait) as folder:
-            run = _Run(folder, setup, ready, executor or LocalExecutor(), watchers, worker_device)
+            run = _Run(folder, setup, ready, executor or LocalExecutor(), watchers, worker_device, later)
             return run.execute(on_sanity, on_plan, on_end, retry, command)
     finally:
         torch.set_num_threads(before)
@@ -125,8 +128,9 @@ class _Run:
         executor: Executor,
         watchers: Sequence[Watcher],
         worker_device: str | None,
+        later: Sequence[Method],
     ) -> None:
-        self.worker_device = worker_device
+        self.worker_device, self.later = worker_device, later
         self.folder, self.setup, self.ready, self.executor = folder, setup, ready, executor
         self.watchers = Watchers(*watchers)
         self.tally = Tally(str(ready.classifier.device))
@@ -216,7 +220,7 @@ class _Run:
 
     def _begin(self, command: str, retry: bool) -> Manifest:
         """Check everything that can be refused, then write the manifest."""
-        manifest, new = resolve_manifest(self.folder, self.setup, self.ready, retry)
+        manifest, new = resolve_manifest(self.folder, self.setup, self.ready, retry, self.later)
         labels = self.setup.study.labels
         self.survey = Survey(self.ready.dataset, self.ready.classifier, manifest.selection, labels)
         if new:
