@@ -140,6 +140,10 @@ class Plugin(ABC):
             return f"{self._title_name()}:{main}"
         return self._title_name() + (f":{','.join(changed)}" if changed else "")
 
+    def changes(self) -> list[str]:
+        """The settings that differ from their defaults, each as it would be written."""
+        return self._changed()[1]
+
     def _title_name(self) -> str:
         return self.name
 

@@ -102,10 +102,29 @@ def distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> Sequence[t
 
 
 def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> Table:
-    """What each row is, and the seconds that its maps and their judging took."""
+    """What each row is, and the seconds that its maps and their judging took. What all rows of a method share is told once, below."""
+    shared = shared_changes([methods[result.name] for result in evaluation.results])
     rows, records = [], []
     for result in evaluation.results:
-        what = without_folders(methods[result.name].title())
-        rows.append((result.name, what, f"{result.seconds:.1f}"))
-        records.append({"method": result.name, "what": what})
+        method = methods[result.name]
+        own = [change for change in method.changes() if change not in shared.get(method.name, ())]
+        what = (
+            f"{method.name}{':' if own else ''}{','.join(own)}" if method.name in shared else method.title()
+        )
+        rows.append((result.name, without_folders(what), f"{result.seconds:.1f}"))
+        records.append({"method": result.name, "what": without_folders(method.title())})
+    rows += [(f"every {name}", without_folders(",".join(told)), "") for name, told in shared.items()]
     return Table("What each row is", ("method", "what", "seconds"), tuple(rows), tuple(records))
+
+
+def shared_changes(methods: Sequence[Method]) -> dict[str, list[str]]:
+    """Settings that all of several methods of one name have and that are not their defaults; by that name."""
+    named: dict[str, list[list[str]]] = {}
+    for method in methods:
+        named.setdefault(method.name, []).append(method.changes())
+    found = {
+        name: [change for change in each[0] if all(change in other for other in each)]
+        for name, each in named.items()
+        if len(each) > 1
+    }
+    return {name: told for name, told in found.items() if told}
