@@ -286,8 +286,27 @@ def test_few_images_decide_nothing_and_it_is_said() -> None:
     assert claim.found.endswith("n = 5, where fewer than 6 images decide nothing")
 
 
+@pytest.mark.parametrize(
+    "n, printed, verdict, ends",
+    [
+        (6, {"a": 0.55}, "reproduced", "a, n = 6"),
+        (6, {"a": 0.7}, "contradicted", "a, n = 6"),
+        (5, {"a": 0.7}, "undecided", "fewer than 6 images decide nothing"),
+        (6, {"a": 0.55, "b": 0.5}, "undecided", "; 1 row is not here"),
+        (6, {"a": 0.7, "b": 0.5}, "contradicted", "; 1 row is not here"),
+    ],
+)
+def test_cells_near_the_papers_need_images_and_all_rows(
+    n: int, printed: dict[str, float], verdict: str, ends: str
+) -> None:
+    found = made_up_evaluation({"a": {"soundness": [0.5] * n}})
+    paper = {row: {"soundness": value} for row, value in printed.items()}
+    (claim,) = claims_of(found, _settings(paper=paper, tolerance=0.1), [])
+    assert claim.verdict == verdict and claim.found.endswith(ends)
+
+
 def test_thresholds_stand_side_by_side_with_the_printed_number_and_the_nearest_is_told() -> None:
-    values = {"deletion": [0.1, 0.3], "soundness, a": [0.3, 0.3], "soundness, b": [0.85, 0.85]}
+    values = {"deletion": [0.1, 0.3] * 3, "soundness, a": [0.3] * 6, "soundness, b": [0.85] * 6}
     found = made_up_evaluation({"ours": values})
     pairs = {"a": {"e1": 0.01, "e2": 0.001}, "b": {"e1": 0.1, "e2": 0.1}}
     entry = {"says": "ours is as good as itself", "metric": "soundness", "better": ["ours"], "than": ["ours"]}

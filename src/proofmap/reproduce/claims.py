@@ -48,11 +48,12 @@ def claims_of(
     if away and "tolerance" in settings:
         largest, method, name = max(away)
         here, printed = len({row for _, row, _ in away}), len(settings["paper"])
-        within = None if here < printed else True
+        n = evaluation[method].score(name).n
+        within = False if largest > settings["tolerance"] else True if here == printed else None
         yield Claim(
             f"every cell is within {settings['tolerance']:g} of the paper's",
-            within if largest <= settings["tolerance"] else False,
-            f"the largest difference is {largest:.3f}: {name} of {method}{_lacking(printed - here, 'row')}",
+            within if n >= fewest_images() else None,
+            f"the largest difference is {largest:.3f}: {name} of {method}, {_counted(n)}{_lacking(printed - here, 'row')}",
         )
     trends = (_trend(evaluation, **trend) for trend in settings.get("trends", ()))
     yield from (claim for claim in trends if claim is not None)
