@@ -56,7 +56,7 @@ def test_the_rate_is_that_of_the_net_and_gradients_are_tried_only_where_they_are
     f, tally = counted_classifier(Slow())
     speed = measure_speed(f, Cost(forward=400, gradient=400), quick=True)
     assert 20 < speed.gradient < 100 and 20 < speed.forward < 100
-    assert tally.images < 300
+    assert tally.images < 60  # some percent of 800
     with_none = measure_speed(f, Cost(forward=400), quick=True)
     assert math.isinf(with_none.gradient) and "gradient" not in str(with_none)
 

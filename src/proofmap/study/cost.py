@@ -21,6 +21,7 @@ MEASURED = 1.0
 """Seconds for which a rate is measured."""
 WORTH_TELLING = 10.0
 """Seconds from which on the expected time is told before the work begins."""
+_SHARE = 0.03  # of the work's time, for a quick measurement
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _rate(rate: float) -> str:
 
 def measure_speed(classifier: Classifier, cost: Cost, *, quick: bool = False) -> Speed:
     """The median rate of batches over a second, after one to warm up: full ones, or ``quick`` with some percent of the passes of
-    ``cost`` at most.
+    ``cost`` at most, and of their time.
     """
     fast = classifier.frozen()
 
@@ -139,11 +140,14 @@ def measure_speed(classifier: Classifier, cost: Cost, *, quick: bool = False) ->
     def rate(run: Callable[[int], None], size: int, passes: int) -> float:
         size = max(1, min(size, passes // 100)) if quick else size
         seconds: list[float] = []
-        while len(seconds) < 4 or sum(seconds[1:]) < MEASURED:
+        enough = MEASURED
+        while len(seconds) < 4 or sum(seconds[1:]) < enough:
             began = time.perf_counter()
             run(size)
             wait()
             seconds.append(time.perf_counter() - began)
+            if quick:
+                enough = min(MEASURED, _SHARE * seconds[-1] * passes / size)
         # the first batch of a size is slow (kernels are chosen), and others where something else ran beside it
         return size / statistics.median(seconds[1:])
 
