@@ -27,7 +27,7 @@ UNKNOWN = 100
 """Passes with a gradient for each label, where a method cannot tell."""
 _PER_NUMBER = 2_500  # multiply-adds for each number of the input, as in EfficientNet-Lite0
 _MAPS_AT_ONCE = 32_000_000  # map values of one unit
-_LARGEST_BLOCK = 64  # where it is no GPU that must be filled
+_USUAL_BLOCK = 64  # images; on a GPU more where these do not fill it
 _AT_ONCE = 2  # composites of a pair that a method puts into a batch, or more
 
 
@@ -65,7 +65,10 @@ def planned_images(
     167
     """
     kind = kind if kind in RATES else "cuda"
-    filled = batch // (_AT_ONCE * labels) if kind == "cuda" else min(-(-2 * batch // labels), _LARGEST_BLOCK)
+    if kind == "cuda":
+        filled = max(_USUAL_BLOCK, batch // (_AT_ONCE * labels))
+    else:
+        filled = min(_USUAL_BLOCK, -(-2 * batch // labels))
     in_memory = _MAPS_AT_ONCE // (values * labels)
     in_time = int(SECONDS[kind] * RATES[kind] * (threads if kind == "cpu" else 1) / work)
     most = max(1, min(filled, in_memory, in_time))
