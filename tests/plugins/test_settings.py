@@ -19,8 +19,8 @@ from proofmap.plugins.settings import (
     required,
     setting,
     settings_of,
-    split_outside_brackets,
 )
+from proofmap.plugins.values import split_outside_brackets
 
 # ---- text -> plug-in -> text ----------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, 
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import did_you_mean
-from proofmap.plugins.values import READERS, alternatives, fits, number
+from proofmap.plugins.values import READERS, alternatives, fits, number, split_outside_brackets
 
 T = TypeVar("T")
 
@@ -361,22 +361,6 @@ def _main_and_rest(text: str, known: Sequence[str]) -> tuple[str, str]:
     parts = split_outside_brackets(text)
     rest = [part for part in parts[1:] if part.partition("=")[0].strip().replace("-", "_") in known]
     return ",".join(part for part in parts if part not in rest), ",".join(rest)
-
-
-def split_outside_brackets(text: str, separator: str = ",") -> list[str]:
-    """The parts of a list with commas (or another separator); one inside round brackets does not separate.
-
-    >>> split_outside_brackets("tv=0.1,fill=blur(sigma=3,kernel=5), grad-cam")
-    ['tv=0.1', 'fill=blur(sigma=3,kernel=5)', 'grad-cam']
-    """
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == separator and depth <= 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts if part.strip()]
 
 
 # ---- values -----------------------------------------------------------------------------------------------------

@@ -17,12 +17,8 @@ from typing import Any, TypeVar
 from proofmap.core.errors import InputError
 from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
 from proofmap.plugins.registry import Registry
-from proofmap.plugins.settings import (
-    Plugin,
-    read_options,
-    setting_names,
-    split_outside_brackets,
-)
+from proofmap.plugins.settings import Plugin, read_options, setting_names
+from proofmap.plugins.values import split_outside_brackets
 
 P = TypeVar("P", bound=Plugin)
 

@@ -1,4 +1,4 @@
-"""Values of settings: how plain ones are read from text, and whether one has the type that a setting wants."""
+"""Values of settings: how plain ones and lists are read from text, and whether one has the type that a setting wants."""
 
 from __future__ import annotations
 
@@ -45,3 +45,19 @@ def _fits_tuple(value: object, kinds: tuple[Any, ...]) -> bool:
     if len(kinds) == 2 and kinds[1] is Ellipsis:
         return all(fits(item, kinds[0]) for item in value)
     return len(value) == len(kinds) and all(map(fits, value, kinds))
+
+
+def split_outside_brackets(text: str, separator: str = ",") -> list[str]:
+    """The parts of a list with commas (or another separator); one inside round brackets does not separate.
+
+    >>> split_outside_brackets("tv=0.1,fill=blur(sigma=3,kernel=5), grad-cam")
+    ['tv=0.1', 'fill=blur(sigma=3,kernel=5)', 'grad-cam']
+    """
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == separator and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]

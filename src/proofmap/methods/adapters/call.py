@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proofmap.core.errors import InputError
-from proofmap.plugins.settings import split_outside_brackets
+from proofmap.plugins.values import split_outside_brackets
 
 _FORM = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?:\((?P<inside>.*)\)|:(?P<after>.*))?", re.DOTALL)
 _WORDS = {"true": True, "false": False, "none": None}
