@@ -150,12 +150,11 @@ def test_the_names_of_a_table_are_those_of_its_record(shown: Shown) -> None:
 
 
 def test_the_table_with_all_steps_is_that_of_its_record() -> None:
-    recorded = scored("cifar10-tv-released")
+    recorded, short = scored("cifar10-tv-released"), scored("cifar10-tv-short")
     rows = table_of("cifar10-table.md", "| fill | score | TV 0 |")
     assert [tuple(row[:2]) for row in rows] == [(f, s) for f in FILLS for s in ("completeness", "soundness")]
     for fill, score, *cells in rows:
         own = [cell.partition(" (")[0] for cell in cells]
         assert own == [cell_of(scores[f"{score}, {fill}"]) for scores in recorded.values()]
         printed = [cell.partition(" (")[2].rstrip(")") for cell in cells]
-        short = scored("cifar10-tv-short")
         assert printed == [number(float(short[row][f"{score}, {fill}"]["paper"])) for row in recorded]

@@ -87,19 +87,14 @@ def reproduce(
     if start is not None and recipe.experiment in WITHOUT_IMAGES:
         raise InputError(f"the recipe {name} has no maps; leave out --from")
     settings = recipe.chosen(data=Path(data), quick=quick)
-    if rows and recipe.experiment not in OF_ROWS:
-        raise InputError(f"the recipe {name} has no rows that can be had one by one; leave out --rows")
-    chosen = with_rows(settings, rows) if rows else settings
     lacking = {need.gives: need.words(Path(data)) for need in missing}
-    if rows and rows_of(chosen) <= lacking.keys():
-        told = "; ".join(f"{row}: supply {lacking[row]}" for row in sorted(rows_of(chosen)))
-        raise InputError(f"no row that --rows names can be made here. {told}")
+    chosen = _with_rows(recipe, settings, rows, lacking) if rows else settings
     folder = check_output(out)
     job = Job(
         recipe,
         chosen,
         folder,
-        missing=[need.gives for need in missing],
+        missing=[*lacking],
         data=Path(data),
         images=images,
         all_settings=settings if rows else None,
@@ -120,6 +115,19 @@ def reproduce(
         written = _write(job, outcome, part, quick, effort)
     files = (*(folder / path.name for path in written), *outcome.files)
     return Reproduction(recipe, outcome, files, effort)
+
+
+def _with_rows(
+    recipe: Recipe, settings: Mapping[str, Any], rows: Sequence[str], lacking: Mapping[str, str]
+) -> dict[str, Any]:
+    """The settings with these rows alone; refused where none of them can be made."""
+    if recipe.experiment not in OF_ROWS:
+        raise InputError(f"the recipe {recipe.name} has no rows that can be had one by one; leave out --rows")
+    chosen = with_rows(settings, rows)
+    if rows_of(chosen) <= lacking.keys():
+        told = "; ".join(f"{row}: supply {lacking[row]}" for row in sorted(rows_of(chosen)))
+        raise InputError(f"no row that --rows names can be made here. {told}")
+    return chosen
 
 
 def _rows_note(chosen: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
