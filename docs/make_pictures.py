@@ -6,6 +6,7 @@ them take some minutes on a laptop.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ import proofmap as pm
 from proofmap.core.ranking import keep_top
 from proofmap.data import load_blocks, photographs
 from proofmap.report import pictures
-from proofmap.report.figures import Point, ScatterFigure, TheoremFigure, draw
+from proofmap.report.figures import Line, Panel, Point, ScatterFigure, TheoremFigure, TVCurves, draw
 from proofmap.report.pictures import Cell, Text
 from proofmap.reproduce import Recipe
 from proofmap.reproduce.linear_case import curves_of
@@ -137,15 +138,14 @@ def scatter(plt: Any) -> Any:
 
 
 def smoothness(plt: Any) -> Any:
-    """What total variation costs and buys, from the table in results/cifar10-table.md."""
-    text = (HERE / "results" / "cifar10-table.md").read_text(encoding="utf-8")
+    """What total variation costs and buys, from the record of ``reproduce cifar10-tv``."""
     weights = ["0", ".001", ".01", ".1"]
+    found = {(n["method"], n["score"]): n for n in _numbers("cifar10-tv") if "score" in n and "than" not in n}
     figure, axes = plt.subplots(1, 2, figsize=(6.5, 2.5), sharey=True)
     for axis, fill in zip(axes, ("gray", "random image"), strict=True):
         for score, colour in (("completeness", BLUE), ("soundness", ORANGE)):
-            (row,) = re.findall(rf"^\| {fill} \| {score} \| (.+) \|$", text, re.MULTILINE)
-            cells = [[float(n) for n in re.findall(r"(?<!\d)\d?\.\d+", cell)] for cell in row.split("|")]
-            ours, low, high, paper = zip(*cells, strict=True)
+            cells = [found[f"TV {weight}", f"{score}, {fill}"] for weight in weights]
+            ours, low, high, paper = ([float(n[k]) for n in cells] for k in ("value", "low", "high", "paper"))
             places = range(len(weights))
             spread = [
                 [a - b for a, b in zip(ours, low, strict=True)],
@@ -159,9 +159,36 @@ def smoothness(plt: Any) -> Any:
         axis.set_xlabel("weight of the total variation")
         axis.set_title(f"hidden pixels show {'gray' if fill == 'gray' else 'another image'}")
         axis.set_ylim(0, 1)
-    axes[0].set_ylabel("mean over 240 images")
+    axes[0].set_ylabel("mean over 500 images")
     axes[1].text(3, 0.04, "crosses: the paper's values", ha="right", color=SOFT)
     return figure
+
+
+def cifar10_tv_curves() -> Image.Image:
+    """The figure of ``reproduce cifar10-curves`` on 500 images, from the points that it drew and the areas of its record."""
+    areas = {(n["method"], n["score"]): n["value"] for n in _numbers("cifar10-curves") if "score" in n}
+    drawn = json.loads((HERE / "results" / "cifar10-tv-curves.json").read_text(encoding="utf-8"))
+
+    def panel(fill: str, label: str) -> Panel:
+        shares, lines = tuple(drawn[fill]["shares"]), drawn[fill][label]
+        title = f"{label.capitalize()}, {fill} behind"
+        return Panel(
+            title,
+            tuple(
+                Line(name.removeprefix("TV "), shares, tuple(p), p[-1], areas[name, f"{label}, {fill}"])
+                for name, p in lines.items()
+            ),
+        )
+
+    rows = tuple(tuple(panel(fill, label) for fill in drawn) for label in ("top label", "second label"))
+    return _drawn(lambda path: draw(TVCurves(rows, ""), path))
+
+
+def _numbers(record: str) -> list[dict[str, Any]]:
+    """The numbers of a run in results/recorded."""
+    text = (HERE / "results" / "recorded" / f"{record}.json").read_text(encoding="utf-8")
+    numbers: list[dict[str, Any]] = json.loads(text)["numbers"]
+    return numbers
 
 
 def imagenette_scatter() -> Image.Image:
@@ -211,6 +238,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "artifacts.png": artifacts,
     "scatter.png": scatter,
     "smoothness.png": smoothness,
+    "cifar10-tv-curves.png": cifar10_tv_curves,
     "imagenette-scatter.png": imagenette_scatter,
     "theorem.png": theorem,
     "frontier-photos.png": frontier_photos,

@@ -84,7 +84,7 @@ STUDIES = [
         "evaluate --data imagenet:{data}/imagenet_val --number 150 --second .1 --labels top5 --controls --no-pictures --methods "
         "gradient,gradient-x-input,smooth-grad,grad-cam,learned-mask,belief-mask",
     ),
-    Study("imagenette-corner", "imagenette-table.md", "imagenette-corner --images 100"),
+    Study("imagenette-corner", "imagenette-table.md", "imagenette-corner --images 200"),
     Study(
         "unseen-fills",
         "belief-masks.md",

@@ -6,10 +6,12 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from proofmap.reproduce import recipe_names
 from proofmap.results.tables import number
@@ -17,10 +19,9 @@ from tests.docs.pages import DOCS
 
 RESULTS = DOCS / "results"
 RECORDED = sorted((RESULTS / "recorded").glob("*.json"))
-ROWS_ALONE = {"cifar10-tv-released"}
-"""Records of rows that were run as a recipe of their own, before ``--rows`` was there."""
 FILLS = ("gray", "random image")
 BOTH = [f"{score}, {fill}" for fill in FILLS for score in ("completeness", "soundness")]
+EARLIER = ["deletion", "insertion, blur", "insertion, gray", "saliency-metric", *BOTH[:2]]
 
 
 @dataclass(frozen=True)
@@ -57,18 +58,37 @@ SHOWN = [
         ["deletion", "insertion", "saliency-metric"],
         part="efficientnet-lite0",
     ),
+    Shown(
+        "imagenette-corner",
+        "imagenette-table.md",
+        "| method | deletion ↓ | insertion ↑ | saliency metric ↓ | completeness, .01 |",
+        [
+            *("deletion", "insertion", "saliency-metric", "completeness, printed"),
+            *(f"soundness, {at}" for at in ("printed", "between", "released")),
+            "best-effort, printed",
+        ],
+    ),
+    Shown("imagenet", "imagenet-tables.md", "| masks | completeness, gray |", BOTH),
+    Shown(
+        "imagenet-metrics",
+        "imagenet-tables.md",
+        "| method | deletion ↓ | insertion, blur ↑ |",
+        EARLIER,
+        part="efficientnet-lite0",
+    ),
+    Shown("cifar10-tv", "cifar10-table.md", "| masks | TV |", BOTH, names=2),
     Shown("cifar10-tv-short", "cifar10-table.md", "| objective | TV |", BOTH, names=2),
     Shown(
-        "cifar10-curves-short",
+        "cifar10-curves",
         "cifar10-table.md",
         "| TV | top label, gray |",
         [f"{label} label, {fill}" for label in ("top", "second") for fill in FILLS],
     ),
     Shown(
-        "cifar10-metrics-short",
+        "cifar10-metrics",
         "cifar10-table.md",
         "| method | deletion ↓ | insertion, blur ↑ |",
-        ["deletion", "insertion, blur", "insertion, gray", "saliency-metric", *BOTH[:2]],
+        EARLIER,
         part="cifar10-resnet56",
     ),
     Shown(
@@ -118,7 +138,7 @@ def cell_of(n: dict[str, Any]) -> str:
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_record_is_of_a_whole_run_and_some_page_links_to_it(path: Path) -> None:
     told = read(path.stem)
-    assert told["recipe"] in recipe_names() or path.stem in ROWS_ALONE
+    assert told["recipe"] in recipe_names()
     assert told["command"].startswith(f"proofmap reproduce {told['recipe']} ")
     assert not told["quick"] and told["numbers"]
     assert any(f"(recorded/{path.name})" in text_of(page.name) for page in RESULTS.glob("*.md"))
@@ -149,12 +169,34 @@ def test_the_names_of_a_table_are_those_of_its_record(shown: Shown) -> None:
             assert method.split(",")[0].lower() in named.lower(), (named, method)
 
 
-def test_the_table_with_all_steps_is_that_of_its_record() -> None:
-    recorded, short = scored("cifar10-tv-released"), scored("cifar10-tv-short")
-    rows = table_of("cifar10-table.md", "| fill | score | TV 0 |")
-    assert [tuple(row[:2]) for row in rows] == [(f, s) for f in FILLS for s in ("completeness", "soundness")]
-    for fill, score, *cells in rows:
-        own = [cell.partition(" (")[0] for cell in cells]
-        assert own == [cell_of(scores[f"{score}, {fill}"]) for scores in recorded.values()]
-        printed = [cell.partition(" (")[2].rstrip(")") for cell in cells]
-        assert printed == [number(float(short[row][f"{score}, {fill}"]["paper"])) for row in recorded]
+def test_the_table_of_several_masks_is_that_of_its_record() -> None:
+    recorded, rows = scored("ensembling"), table_of("imagenet-tables.md", "| masks | the weakest mask |")
+    columns = ("weakest mask", "mean mask", "overlap")
+    assert len(rows) == len(recorded) == 5
+    for (name, *cells), (masks, scores) in zip(rows, recorded.items(), strict=True):
+        assert name == masks.replace("image", "photo")
+        for cell, score in zip(cells, columns, strict=True):
+            if score in scores and scores[score]["n"]:
+                assert cell == cell_of(scores[score]), (name, score)
+
+
+def test_the_table_of_another_last_layer_is_that_of_its_record() -> None:
+    recorded: dict[str, list[dict[str, Any]]] = {}
+    for n in read("sanity")["numbers"]:
+        if n["score"] == "roughness":
+            recorded.setdefault(n["method"], []).append(n)
+    rows = table_of("imagenet-tables.md", "| masks | trained | drawn anew |")
+    assert [name for name, *_ in rows] == [name for name in recorded if name != "Edges (control)"]
+    for name, *cells in rows:
+        before, after = recorded[name]
+        assert cells[:2] == [f"{n['value']:.1f} [{n['low']:.1f}, {n['high']:.1f}]" for n in (before, after)]
+        change = after["value"] - before["value"]
+        assert float(cells[2].split()[0]) == pytest.approx(change, abs=0.05 + 1e-9), name
+
+
+def test_the_curves_that_are_drawn_have_the_areas_of_their_record() -> None:
+    drawn = json.loads((RESULTS / "cifar10-tv-curves.json").read_text(encoding="utf-8"))
+    recorded = scored("cifar10-curves")
+    for fill, (label, name) in product(FILLS, product(("top label", "second label"), recorded)):
+        area = torch.trapezoid(torch.tensor(drawn[fill][label][name]), torch.tensor(drawn[fill]["shares"]))
+        assert float(area) == pytest.approx(recorded[name][f"{label}, {fill}"]["value"], abs=2e-4)

@@ -111,6 +111,7 @@ def test_masks_of_another_recipe_are_not_learned_again(
     assert set(scores) == {"insertion, gray", "insertion, random image"}
     _assert_finished(found, tmp_path / "out", learned)
     assert before == {path.name: path.read_bytes() for path in learned.iterdir() if path.is_file()}
+    assert found.outcome.work is not None and not found.outcome.work.whole  # the masks are not its own
     areas = {(n["method"], n["score"]): n["value"] for n in found.outcome.tables[0].records}
     for record in found.outcome.tables[1].records:  # the curves are those of the study's metrics
         fill = str(record["score"]).removeprefix("insertion, ")

@@ -117,7 +117,7 @@ def _judge(job: Job) -> Judged:
         len(evaluation),
         evaluation.labels.shape[1],
         last.status.passes_done,
-        whole=last.status.units_before == 0,
+        whole=last.status.units_before == 0 and job.start is None,
     )
     return Judged(evaluation, study.named_methods(), tuple(notes), finished.files, work, failed=failed)
 
