@@ -59,18 +59,6 @@ STUDIES = [
     Study("two-labels", "what-we-found.md", "two-labels"),
     Study("imagenette", "imagenette-table.md", "imagenette --images 200"),
     Study("cifar10-tv", "cifar10-table.md", "cifar10-tv --variant resnet56-short --images 240"),
-    Study(
-        "cifar10-curves",
-        "cifar10-table.md",
-        "cifar10-curves --variant resnet56-short --images 240 --from {out}/cifar10-tv",
-        after="cifar10-tv",
-    ),
-    Study(
-        "cifar10-metrics",
-        "cifar10-table.md",
-        "cifar10-metrics --variant resnet56-short --images 240 --from {out}/cifar10-tv",
-        after="cifar10-tv",
-    ),
     Study("cifar10-range", "cifar10-table.md", "cifar10-range --variant resnet56-short --images 48"),
     Study(
         "cifar10-artifacts",

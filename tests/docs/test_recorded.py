@@ -136,7 +136,7 @@ def cell_of(n: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
-def test_a_record_is_of_a_whole_run_and_some_page_links_to_it(path: Path) -> None:
+def test_a_record_is_of_no_quick_run_and_some_page_links_to_it(path: Path) -> None:
     told = read(path.stem)
     assert told["recipe"] in recipe_names()
     assert told["command"].startswith(f"proofmap reproduce {told['recipe']} ")
@@ -198,5 +198,6 @@ def test_the_curves_that_are_drawn_have_the_areas_of_their_record() -> None:
     drawn = json.loads((RESULTS / "cifar10-tv-curves.json").read_text(encoding="utf-8"))
     recorded = scored("cifar10-curves")
     for fill, (label, name) in product(FILLS, product(("top label", "second label"), recorded)):
-        area = torch.trapezoid(torch.tensor(drawn[fill][label][name]), torch.tensor(drawn[fill]["shares"]))
-        assert float(area) == pytest.approx(recorded[name][f"{label}, {fill}"]["value"], abs=2e-4)
+        p, shares = torch.tensor(drawn[fill][label][name]), torch.tensor(drawn[fill]["shares"])
+        area = torch.trapezoid(p, shares) + (p[-1] - p[0]) / (2 * 1024)  # the mean over 1 to 1024 pixels
+        assert float(area) == pytest.approx(recorded[name][f"{label}, {fill}"]["value"], abs=1e-4)

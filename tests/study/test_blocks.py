@@ -15,7 +15,9 @@ from proofmap import Classifier, cli
 from proofmap.methods.method import Cost
 from proofmap.study import Run, Study, run_study
 from proofmap.study.blocks import (
+    ENOUGH,
     GRADIENT,
+    LONGEST,
     PER_PASS,
     RATES,
     SECONDS,
@@ -46,7 +48,8 @@ def test_multiply_adds_are_counted_layer_by_layer() -> None:
     assert multiply_adds(function) == 2500 * 3 * 16 * 16
 
 
-def test_a_unit_takes_no_longer_than_planned_and_at_least_one_image() -> None:
+def test_a_unit_takes_no_longer_than_planned_and_at_least_one_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proofmap.study.blocks.ENOUGH", 0)
     f = Classifier(wide_net(), size=16, batch_size=10_000)
     pass_ = multiply_adds(f) + PER_PASS
     seconds = SECONDS["cpu"] * RATES["cpu"]
@@ -62,6 +65,24 @@ def test_a_unit_takes_no_longer_than_planned_and_at_least_one_image() -> None:
     assert size(None) == size(Cost(gradient=2 * UNKNOWN))
 
 
+def test_a_unit_on_a_cpu_takes_longer_where_the_net_would_have_too_little_at_once() -> None:
+    planned = SECONDS["cpu"] * RATES["cpu"]
+
+    def size(
+        in_time: float, kind: str = "cpu", *, labels: int = 2, batch: int = 640, each: float = ENOUGH / 16
+    ) -> int:
+        work = planned / in_time
+        return planned_images(
+            kind, batch=batch, labels=labels, values=32**2, work=work, each=each, images=10**6
+        )
+
+    assert [size(n) for n in (0.05, 0.35, 1, 3, 5, 30)] == [1, 3, 4, 4, 5, 30]  # 16 composites are enough
+    assert size(1, labels=8) == 1 and size(1, labels=1) == 8
+    assert size(1, each=2 * ENOUGH) == 1 and size(0.5, each=ENOUGH / 1000) == LONGEST // 2
+    assert size(1, each=1, batch=4) == 4  # no more than two batches of pairs
+    assert size(RATES["cpu"] / RATES["mps"], "mps", each=1) == 1  # measured on CPUs alone
+
+
 def test_a_unit_fills_a_gpu_where_time_and_memory_allow() -> None:
     def size(
         kind: str = "cuda",
@@ -71,7 +92,9 @@ def test_a_unit_fills_a_gpu_where_time_and_memory_allow() -> None:
         values: int = 224**2,
         images: int = 480 * 10**6,
     ) -> int:
-        return planned_images(kind, batch=960, labels=labels, values=values, work=work, images=images)
+        return planned_images(
+            kind, batch=960, labels=labels, values=values, work=work, each=1e9, images=images
+        )
 
     assert size() == 96 and size(labels=1) == 480  # two composites of each pair are a batch
     assert size(labels=10, values=100, images=640) == 64  # no fewer than where no GPU must be filled

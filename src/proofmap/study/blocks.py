@@ -6,6 +6,7 @@ the multiply-adds of the net, the passes that each image needs, and the kind of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -21,6 +22,10 @@ RATES = {"cpu": 5e9, "cuda": 2e13, "mps": 2e11}
 """Multiply-adds per second to reckon with: of one thread of a small cloud machine, of a large GPU whose batches are full, of a laptop's."""
 GRADIENT = 2
 """A pass of a frozen net with an input gradient costs about two without."""
+LONGEST = 10
+"""Units on a CPU may take so many times longer where small ones would leave the net with next to nothing at once."""
+ENOUGH = 2e9
+"""Multiply-adds of one batch on a CPU from which on larger ones are hardly faster: 16 pictures of ResNet-56, 5 of EfficientNet-Lite0."""
 PER_PASS = 5e5
 """Multiply-adds that a pass of the smallest net is worth."""
 UNKNOWN = 100
@@ -39,30 +44,63 @@ def block_size(
         return study.block
     labels = max(1, labels)
     passes = max((_forward_passes(cost, labels) for cost in costs), default=1)
+    each = multiply_adds(classifier) + PER_PASS
     return planned_images(
         classifier.device.type,
         batch=classifier.frozen().batches[1].size,
         labels=labels,
         values=classifier.inputs.count,
-        work=max(1, passes) * (multiply_adds(classifier) + PER_PASS),
+        work=max(1, passes) * each,
+        each=each,
         threads=threads,
         images=images,
     )
 
 
 def planned_images(
-    kind: str, *, batch: int, labels: int, values: int, work: float, threads: int = 1, images: int
+    kind: str,
+    *,
+    batch: int,
+    labels: int,
+    values: int,
+    work: float,
+    each: float,
+    threads: int = 1,
+    images: int,
 ) -> int:
     """Images in a unit on this kind of device, for a net that takes so many images at once, maps of so many values and so many
-    multiply-adds for each image by the costliest method.
+    multiply-adds (``work``) for each image by the costliest method, ``each`` pass of it.
 
     On a GPU that is what fills a batch, if it can be had in time, and all units are about as large. With EfficientNet-Lite0 and five labels that is 96 images of 200
-    passes for each map; with a ResNet-56, two labels and 20,000 passes 178, so that 500 images are three units of 167.
+    passes for each map; with a ResNet-56, two labels and 20,000 passes 178, so that 500 images are three units of 167. On a CPU it is what
+    takes some seconds, and more where that would be too little at once: with a ResNet-20, two labels and 2,000 passes an image alone would be slow.
 
-    >>> planned_images("cuda", batch=960, labels=5, values=224**2, work=2 * 5 * 200 * 391e6, images=10**6)
+    >>> lite, resnet56, resnet20 = 391e6, 126e6, 41e6
+    >>> planned_images(
+    ...     "cuda", batch=960, labels=5, values=224**2, work=2 * 5 * 200 * lite, each=lite, images=10**6
+    ... )
     96
-    >>> planned_images("cuda", batch=3840, labels=2, values=32**2, work=2 * 2 * 20_000 * 126e6, images=500)
+    >>> planned_images(
+    ...     "cuda",
+    ...     batch=3840,
+    ...     labels=2,
+    ...     values=32**2,
+    ...     work=2 * 2 * 20_000 * resnet56,
+    ...     each=resnet56,
+    ...     images=500,
+    ... )
     167
+    >>> planned_images(
+    ...     "cpu",
+    ...     batch=640,
+    ...     labels=2,
+    ...     values=32**2,
+    ...     work=2 * 2 * 2_000 * resnet20,
+    ...     each=resnet20,
+    ...     threads=2,
+    ...     images=60,
+    ... )
+    6
     """
     kind = kind if kind in RATES else "cuda"
     if kind == "cuda":
@@ -70,8 +108,11 @@ def planned_images(
     else:
         filled = min(_USUAL_BLOCK, -(-2 * batch // labels))
     in_memory = _MAPS_AT_ONCE // (values * labels)
-    in_time = int(SECONDS[kind] * RATES[kind] * (threads if kind == "cpu" else 1) / work)
-    most = max(1, min(filled, in_memory, in_time))
+    in_time = SECONDS[kind] * RATES[kind] * (threads if kind == "cpu" else 1) / work
+    if kind == "cpu":
+        enough = math.ceil(ENOUGH / (each * _AT_ONCE * labels))
+        in_time = max(in_time, min(enough, LONGEST * in_time))
+    most = max(1, min(filled, in_memory, int(in_time)))
     return (
         -(-images // -(-images // most)) if kind == "cuda" and images > most else most
     )  # few may become more
