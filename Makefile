@@ -8,7 +8,7 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 DEMO := demo
 TEST := demo,models,app,oracles,theory,ray,tensorboard,browser,docs,dev
-HELD := torch|torchvision|typer
+HELD := torch|torchvision|typer|pymdown-extensions
 
 # Bytecode is kept even where the environment forbids it: the tests start many processes, and each would compile anew.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest
@@ -61,7 +61,7 @@ bench: $(VENV)/test.stamp  ## every benchmark, one after the other
 	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; \
 	done
 
-constraints:  ## resolve every version anew into constraints.txt (held: torch, torchvision, typer)
+constraints:  ## resolve every version anew into constraints.txt (held: torch, torchvision, typer, pymdown-extensions)
 	rm -rf build/resolve && mkdir -p build && $(PYTHON) -m venv build/resolve
 	grep -E '^($(HELD))==' constraints.txt > build/held.txt
 	build/resolve/bin/pip install -qq -c build/held.txt hatchling torch

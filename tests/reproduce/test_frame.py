@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from proofmap.reproduce.beside import epsilon_table, score_tables
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
 from proofmap.reproduce.outcome import Job
 from proofmap.reproduce.rows import study_of
+from proofmap.results.compare import signed
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.statistics import mean_score
@@ -203,6 +205,28 @@ def test_orderings_go_by_the_interval_of_the_paired_difference(
         gap + half, abs=0.01
     )
     assert orderings_table([ordering]).records[0]["verdict"] == verdict
+
+
+@pytest.mark.parametrize("metric", ["insertion", "deletion"])
+@pytest.mark.parametrize("paper, excluded", [(0.0, False), (0.2, True), (-0.2, True), (None, False)])
+def test_a_difference_stands_beside_that_of_the_papers_cells(
+    paper: float | None, excluded: bool, metric: str
+) -> None:
+    base, centred = torch.linspace(0, 1, 40), NOISE - NOISE.mean()
+    found = made_up_evaluation({"a": {metric: (base + centred).tolist()}, "b": {metric: base.tolist()}})
+    sign = -1 if metric == "deletion" else 1
+    cells = {"b": {metric: 0.5}, "a": {} if paper is None else {metric: 0.5 + sign * paper}}
+    entry = {"says": "a beats b", "metric": metric, "better": ["a"], "than": ["b"]}
+    (ordering,) = orderings_of(found, _settings(orderings=[entry], paper=cells))
+    (pair,) = ordering.pairs
+    assert pair.verdict == "undecided" and pair.excludes_paper == excluded
+    assert pair.paper == (None if paper is None else pytest.approx(paper))
+    assert ("which excludes the paper's" in ordering.claim().found) == excluded
+    table = orderings_table([ordering])
+    assert table.records[0]["paper"] == ("" if paper is None else pytest.approx(paper))
+    assert table.rows[0][table.header.index("the paper's")] == ("-" if paper is None else signed(paper))
+    few = replace(pair, n=2)
+    assert not few.excludes_paper and "excludes" not in few.words()
 
 
 def test_one_contradicted_pair_contradicts_the_statement_and_is_named() -> None:

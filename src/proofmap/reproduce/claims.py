@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -137,6 +137,13 @@ class Pair:
     high: float
     n: int
     margin: float = 0.0
+    paper: float | None = None
+    """The difference between the paper's two cells, where it prints both."""
+
+    @property
+    def excludes_paper(self) -> bool:
+        """Whether the paper's difference is too large or too small to be this one."""
+        return self.paper is not None and self.n >= fewest_images() and not self.low <= self.paper <= self.high
 
     @property
     def verdict(self) -> Verdict:
@@ -148,7 +155,15 @@ class Pair:
         return "contradicted" if self.high < -self.margin else "undecided"
 
     def words(self) -> str:
-        return f"{self.better} against {self.than} {signed(self.difference)} [{signed(self.low)}, {signed(self.high)}]"
+        """As in a claim; where it is undecided, the paper's own difference may still be ruled out.
+
+        >>> Pair("completeness", "s=1", "Ours", -0.006, -0.017, 0.005, 200, paper=0.02).words()
+        "s=1 against Ours -.006 [-.017, +.005], which excludes the paper's +.020"
+        """
+        told = f"{self.better} against {self.than} {signed(self.difference)} [{signed(self.low)}, {signed(self.high)}]"
+        if self.paper is None or self.verdict != "undecided" or not self.excludes_paper:
+            return told
+        return f"{told}, which excludes the paper's {signed(self.paper)}"
 
 
 @dataclass(frozen=True)
@@ -195,7 +210,13 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
     return [
         Ordering(
             says,
-            tuple(_pair(metric, couple, *next(ends), entry.get("margin", 0.0)) for couple in couples),
+            tuple(
+                replace(
+                    _pair(metric, couple, *next(ends), entry.get("margin", 0.0)),
+                    paper=_printed(settings, there[couple[0]], couple[1], entry["metric"], metric),
+                )
+                for couple in couples
+            ),
             entry.get("check", True),
             len(entry["better"]) * len(entry["than"]) - len(couples),
         )
@@ -217,6 +238,18 @@ def _pair(
     return Pair(metric, *couple, mean, ends[0], ends[1], n, margin)
 
 
+def _printed(
+    settings: Mapping[str, Any], better: MethodResult, than: str, metric: str, here: str
+) -> float | None:
+    """The difference between the cells that the paper prints of a metric, above zero where the first row is better."""
+    paper = settings.get("paper", {})
+    cells = [paper.get(row, {}).get(metric) for row in (better.name, than)]
+    if None in cells:
+        return None
+    sign = 1 if better.score(here).higher_is_better else -1
+    return round(sign * (float(cells[0]) - float(cells[1])), 6) + 0.0  # no -0
+
+
 def orderings_table(compared: Sequence[Ordering]) -> Table:
     """A line for each pair of rows; differences are such that above zero the first row is better."""
     pairs = list(dict.fromkeys(pair for ordering in compared for pair in ordering.pairs))
@@ -227,6 +260,7 @@ def orderings_table(compared: Sequence[Ordering]) -> Table:
             p.than,
             signed(p.difference),
             f"[{signed(p.low)}, {signed(p.high)}]",
+            "-" if p.paper is None else signed(p.paper),
             str(p.n),
             f"margin {p.margin:g}: {p.verdict}" if p.margin else p.verdict,
         )
@@ -241,10 +275,14 @@ def orderings_table(compared: Sequence[Ordering]) -> Table:
             "low": p.low,
             "high": p.high,
             "n": p.n,
+            "paper": "" if p.paper is None else p.paper,
             "margin": p.margin,
             "verdict": p.verdict,
         }
         for p in pairs
     )
-    header = ("metric", "better, says the paper", "than", "difference", "95 % interval", "n", "verdict")
+    header = (
+        *("metric", "better, says the paper", "than", "difference", "95 % interval"),
+        *("the paper's", "n", "verdict"),
+    )
     return Table("Orderings: paired differences, above 0 where the paper is right", header, rows, records)
