@@ -143,7 +143,9 @@ class Pair:
     @property
     def excludes_paper(self) -> bool:
         """Whether the paper's difference is too large or too small to be this one."""
-        return self.paper is not None and self.n >= fewest_images() and not self.low <= self.paper <= self.high
+        return (
+            self.paper is not None and self.n >= fewest_images() and not self.low <= self.paper <= self.high
+        )
 
     @property
     def verdict(self) -> Verdict:
