@@ -142,10 +142,10 @@ class Pair:
 
     @property
     def excludes_paper(self) -> bool:
-        """Whether the paper's difference is too large or too small to be this one."""
-        return (
-            self.paper is not None and self.n >= fewest_images() and not self.low <= self.paper <= self.high
-        )
+        """Whether the paper's difference is too large or too small to be this one; differences that are all alike do not say."""
+        if self.paper is None or self.n < fewest_images() or self.low == self.high:
+            return False
+        return not self.low <= self.paper <= self.high
 
     @property
     def verdict(self) -> Verdict:
@@ -163,9 +163,9 @@ class Pair:
         "s=1 against Ours -.006 [-.017, +.005], which excludes the paper's +.020"
         """
         told = f"{self.better} against {self.than} {signed(self.difference)} [{signed(self.low)}, {signed(self.high)}]"
-        if self.paper is None or self.verdict != "undecided" or not self.excludes_paper:
-            return told
-        return f"{told}, which excludes the paper's {signed(self.paper)}"
+        if self.paper is not None and self.verdict == "undecided" and self.excludes_paper:
+            return f"{told}, which excludes the paper's {signed(self.paper)}"
+        return told
 
 
 @dataclass(frozen=True)
