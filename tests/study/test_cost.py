@@ -19,6 +19,7 @@ from proofmap.metrics.metric import prepare_metrics
 from proofmap.models import registry
 from proofmap.study import cost
 from proofmap.study.cost import Cost, Expected, Speed, expected_cost, measure_speed, worth_telling
+from proofmap.study.plan import Plan
 from proofmap.study.preview import preview
 from proofmap.study.setup import Setup
 from tests.docs.pages import tiny_model, write_photos
@@ -59,6 +60,32 @@ def test_the_rate_is_that_of_the_net_and_gradients_are_tried_only_where_they_are
     assert tally.images < 60  # some percent of 800
     with_none = measure_speed(f, Cost(forward=400), quick=True)
     assert math.isinf(with_none.gradient) and "gradient" not in str(with_none)
+
+
+@pytest.mark.parametrize("at_once, taken", [(3, 3), (None, 16), (1000, 16)])
+def test_gradients_are_measured_in_batches_of_the_size_that_units_give(
+    at_once: int | None, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proofmap.study.cost.MEASURED", 0.01)
+    f, sizes = pm.Classifier(conv_net(), size=8, batch_size=16), list[int]()
+    fast = f.frozen()
+    blank = fast.blank
+
+    def noted(number: int) -> torch.Tensor:
+        sizes.append(number)
+        return blank(number)
+
+    monkeypatch.setattr(type(fast), "blank", lambda _, number: noted(number))
+    measure_speed(f, Cost(forward=400, gradient=400), at_once)
+    assert sizes[0] == 16 and sizes[-1] == taken
+
+
+def test_a_unit_gives_two_composites_of_each_pair_to_a_batch() -> None:
+    def at_once(images: int, labels: float, blocks: int) -> int:
+        return Plan(images, labels, blocks, (), 0).at_once
+
+    assert at_once(12, 2, 4) == 12 and at_once(1, 5, 1) == 10 and at_once(10, 1.5, 4) == 8
+    assert at_once(0, 0, 0) == 1
 
 
 def test_short_work_is_not_worth_a_word_and_long_work_is() -> None:

@@ -26,14 +26,15 @@ LONGEST = 10
 """Units on a CPU may take so many times longer where small ones would leave the net with next to nothing at once."""
 ENOUGH = 2e9
 """Multiply-adds of one batch on a CPU from which on larger ones are hardly faster: 16 pictures of ResNet-56, 5 of EfficientNet-Lite0."""
+AT_ONCE = 2
+"""Composites of an image and a label that a method puts into a batch, or more."""
 PER_PASS = 5e5
 """Multiply-adds that a pass of the smallest net is worth."""
 UNKNOWN = 100
 """Passes with a gradient for each label, where a method cannot tell."""
 _PER_NUMBER = 2_500  # multiply-adds for each number of the input, as in EfficientNet-Lite0
-_MAPS_AT_ONCE = 32_000_000  # map values of one unit
+_MAPSAT_ONCE = 32_000_000  # map values of one unit
 _USUAL_BLOCK = 64  # images; on a GPU more where these do not fill it
-_AT_ONCE = 2  # composites of a pair that a method puts into a batch, or more
 
 
 def block_size(
@@ -104,13 +105,13 @@ def planned_images(
     """
     kind = kind if kind in RATES else "cuda"
     if kind == "cuda":
-        filled = max(_USUAL_BLOCK, batch // (_AT_ONCE * labels))
+        filled = max(_USUAL_BLOCK, batch // (AT_ONCE * labels))
     else:
         filled = min(_USUAL_BLOCK, -(-2 * batch // labels))
-    in_memory = _MAPS_AT_ONCE // (values * labels)
+    in_memory = _MAPSAT_ONCE // (values * labels)
     in_time = SECONDS[kind] * RATES[kind] * (threads if kind == "cpu" else 1) / work
     if kind == "cpu":
-        enough = math.ceil(ENOUGH / (each * _AT_ONCE * labels))
+        enough = math.ceil(ENOUGH / (each * AT_ONCE * labels))
         in_time = max(in_time, min(enough, LONGEST * in_time))
     most = max(1, min(filled, in_memory, int(in_time)))
     return (

@@ -116,9 +116,11 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
-def measure_speed(classifier: Classifier, cost: Cost, *, quick: bool = False) -> Speed:
-    """The median rate of batches over a second, after one to warm up: full ones, or ``quick`` with some percent of the passes of
-    ``cost`` at most, and of their time.
+def measure_speed(
+    classifier: Classifier, cost: Cost, at_once: int | None = None, *, quick: bool = False
+) -> Speed:
+    """The median rate of batches over a second, after one to warm up: full ones, with gradient of so many ``at_once`` where the work
+    has no more; or ``quick`` with some percent of the passes of ``cost`` at most, and of their time.
     """
     fast = classifier.frozen()
 
@@ -152,11 +154,12 @@ def measure_speed(classifier: Classifier, cost: Cost, *, quick: bool = False) ->
         return size / statistics.median(seconds[1:])
 
     sizes = [batch.size for batch in fast.batches]
+    sizes[1] = min(sizes[1], at_once or sizes[1])
     found = Speed(rate(forward, sizes[0], cost.forward))
     return Speed(found.forward, rate(gradient, sizes[1], cost.gradient)) if cost.gradient else found
 
 
-def worth_telling(classifier: Classifier, expected: Expected) -> Speed | None:
+def worth_telling(classifier: Classifier, expected: Expected, at_once: int | None = None) -> Speed | None:
     """The speed, where work may take longer than a few seconds; None, after one pass, where it cannot."""
     fast, cost = classifier.frozen(), expected.known
     times = []
@@ -166,5 +169,5 @@ def worth_telling(classifier: Classifier, expected: Expected) -> Speed | None:
         times.append(time.perf_counter() - began)
     if times[1] * (cost.forward + 4 * cost.gradient) < WORTH_TELLING:  # batches are faster still
         return None
-    speed = measure_speed(classifier, cost, quick=True)
+    speed = measure_speed(classifier, cost, at_once, quick=True)
     return speed if speed.seconds(cost) >= WORTH_TELLING else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from proofmap.data.dataset import digest_of
 from proofmap.methods.made_maps import taken_from
 from proofmap.methods.method import Cost
+from proofmap.study.blocks import AT_ONCE
 from proofmap.study.cost import Expected, Speed, unit_cost
 from proofmap.study.setup import Ready
 from proofmap.study.store.database import Store
@@ -56,6 +57,11 @@ class Plan:
         if any(cost is None for cost in costs):
             return None
         return sum((cost for cost in costs if cost is not None), Cost())
+
+    @property
+    def at_once(self) -> int:
+        """Composites that the images of a unit give to one batch."""
+        return max(1, round(AT_ONCE * self.labels_per_image * self.images / max(1, self.blocks)))
 
     @property
     def expected(self) -> Expected:

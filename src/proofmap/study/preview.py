@@ -57,7 +57,7 @@ def preview(setup: Setup, out: Path) -> Preview:
     blocks = len(set(known)) + -(-(images - len(known)) // manifest.block)
     waiting = {name: max(0, blocks - done.get(name, 0)) for name in ready.methods}
     plan = make_plan(ready, study, images, labels, blocks, waiting)
-    speed = measure_speed(classifier, plan.expected.known)
+    speed = measure_speed(classifier, plan.expected.known, plan.at_once)
     sure = len(rows) >= wanted or not filtered
     records = [method.record() for method in ready.methods.values()]
     records += [metric.record() for metric in ready.metrics.values()]

@@ -192,7 +192,7 @@ class _Run:
         check_disk_space(self.folder, plan)
         if on_plan is not None:
             here = work.waiting and isinstance(self.executor, LocalExecutor)
-            speed = worth_telling(self.ready.classifier, plan.expected) if here else None
+            speed = worth_telling(self.ready.classifier, plan.expected, plan.at_once) if here else None
             on_plan(replace(plan, speed=speed))
         passes = None if plan.cost is None else plan.cost.passes
         self.tally.start(self.store, work.units, len(work.waiting), passes)
