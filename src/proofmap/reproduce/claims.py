@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -213,8 +213,11 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
         Ordering(
             says,
             tuple(
-                replace(
-                    _pair(metric, couple, *next(ends), entry.get("margin", 0.0)),
+                _pair(
+                    metric,
+                    couple,
+                    *next(ends),
+                    margin=entry.get("margin", 0.0),
                     paper=_printed(settings, there[couple[0]], couple[1], entry["metric"], metric),
                 )
                 for couple in couples
@@ -233,11 +236,17 @@ def _differences(better: MethodResult, than: MethodResult, metric: str) -> Tenso
 
 
 def _pair(
-    metric: str, couple: tuple[str, str], differences: Tensor, ends: list[float], margin: float
+    metric: str,
+    couple: tuple[str, str],
+    differences: Tensor,
+    ends: list[float],
+    *,
+    margin: float,
+    paper: float | None,
 ) -> Pair:
     n = int((~differences.isnan()).sum())
     mean = float(differences.nanmean()) if n else math.nan
-    return Pair(metric, *couple, mean, ends[0], ends[1], n, margin)
+    return Pair(metric, *couple, mean, ends[0], ends[1], n, margin, paper)
 
 
 def _printed(

@@ -33,7 +33,7 @@ PER_PASS = 5e5
 UNKNOWN = 100
 """Passes with a gradient for each label, where a method cannot tell."""
 _PER_NUMBER = 2_500  # multiply-adds for each number of the input, as in EfficientNet-Lite0
-_MAPSAT_ONCE = 32_000_000  # map values of one unit
+_MAPS_AT_ONCE = 32_000_000  # map values of one unit
 _USUAL_BLOCK = 64  # images; on a GPU more where these do not fill it
 
 
@@ -108,7 +108,7 @@ def planned_images(
         filled = max(_USUAL_BLOCK, batch // (AT_ONCE * labels))
     else:
         filled = min(_USUAL_BLOCK, -(-2 * batch // labels))
-    in_memory = _MAPSAT_ONCE // (values * labels)
+    in_memory = _MAPS_AT_ONCE // (values * labels)
     in_time = SECONDS[kind] * RATES[kind] * (threads if kind == "cpu" else 1) / work
     if kind == "cpu":
         enough = math.ceil(ENOUGH / (each * AT_ONCE * labels))
