@@ -105,7 +105,7 @@ def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequ
     ]
     intervals = mean_intervals(torch.stack(ways, dim=1)).tolist()
     pairs = [
-        _pair(metric, (after, before), way, ends, 0.0)
+        _pair(metric, (after, before), way, ends)
         for (before, after), way, ends in zip(couples, ways, intervals, strict=True)
     ]
     against = [p for p in pairs if p.verdict == "contradicted"]
@@ -241,8 +241,8 @@ def _pair(
     differences: Tensor,
     ends: list[float],
     *,
-    margin: float,
-    paper: float | None,
+    margin: float = 0.0,
+    paper: float | None = None,
 ) -> Pair:
     n = int((~differences.isnan()).sum())
     mean = float(differences.nanmean()) if n else math.nan
