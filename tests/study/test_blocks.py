@@ -71,9 +71,14 @@ def test_a_unit_on_a_cpu_takes_longer_where_the_net_would_have_too_little_at_onc
     def size(
         in_time: float, kind: str = "cpu", *, labels: int = 2, batch: int = 640, each: float = ENOUGH / 16
     ) -> int:
-        work = planned / in_time
         return planned_images(
-            kind, batch=batch, labels=labels, values=32**2, work=work, each=each, images=10**6
+            kind,
+            batch=batch,
+            labels=labels,
+            values=32**2,
+            passes=planned / in_time / each,
+            each=each,
+            images=10**6,
         )
 
     assert [size(n) for n in (0.05, 0.35, 1, 3, 5, 30)] == [1, 3, 4, 4, 5, 30]  # 16 composites are enough
@@ -93,7 +98,7 @@ def test_a_unit_fills_a_gpu_where_time_and_memory_allow() -> None:
         images: int = 480 * 10**6,
     ) -> int:
         return planned_images(
-            kind, batch=960, labels=labels, values=values, work=work, each=1e9, images=images
+            kind, batch=960, labels=labels, values=values, passes=work / 1e9, each=1e9, images=images
         )
 
     assert size() == 96 and size(labels=1) == 480  # two composites of each pair are a batch

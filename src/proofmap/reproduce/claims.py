@@ -231,8 +231,12 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
 
 def _differences(better: MethodResult, than: MethodResult, metric: str) -> Tensor:
     """Image by image ``(N,)``, above zero where the first is better; NaN where one of them does not count."""
-    sign = 1 if better.score(metric).higher_is_better else -1
-    return sign * (better.values[metric] - than.values[metric]).double()
+    return _sign(better, metric) * (better.values[metric] - than.values[metric]).double()
+
+
+def _sign(result: MethodResult, metric: str) -> int:
+    """1 where more of a metric is better, -1 where less is."""
+    return 1 if result.score(metric).higher_is_better else -1
 
 
 def _pair(
@@ -257,8 +261,7 @@ def _printed(
     cells = [paper.get(row, {}).get(metric) for row in (better.name, than)]
     if None in cells:
         return None
-    sign = 1 if better.score(here).higher_is_better else -1
-    return round(sign * (float(cells[0]) - float(cells[1])), 6) + 0.0  # no -0
+    return round(_sign(better, here) * (float(cells[0]) - float(cells[1])), 6) + 0.0  # no -0
 
 
 def orderings_table(compared: Sequence[Ordering]) -> Table:

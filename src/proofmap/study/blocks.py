@@ -45,14 +45,13 @@ def block_size(
         return study.block
     labels = max(1, labels)
     passes = max((_forward_passes(cost, labels) for cost in costs), default=1)
-    each = multiply_adds(classifier) + PER_PASS
     return planned_images(
         classifier.device.type,
         batch=classifier.frozen().batches[1].size,
         labels=labels,
         values=classifier.inputs.count,
-        work=max(1, passes) * each,
-        each=each,
+        passes=max(1, passes),
+        each=multiply_adds(classifier) + PER_PASS,
         threads=threads,
         images=images,
     )
@@ -64,43 +63,25 @@ def planned_images(
     batch: int,
     labels: int,
     values: int,
-    work: float,
+    passes: float,
     each: float,
     threads: int = 1,
     images: int,
 ) -> int:
-    """Images in a unit on this kind of device, for a net that takes so many images at once, maps of so many values and so many
-    multiply-adds (``work``) for each image by the costliest method, ``each`` pass of it.
+    """Images in a unit on this kind of device, for a net that takes so many images at once, maps of so many values, so many
+    ``passes`` without a gradient for each image by the costliest method, and so many multiply-adds in ``each``.
 
     On a GPU that is what fills a batch, if it can be had in time, and all units are about as large. With EfficientNet-Lite0 and five labels that is 96 images of 200
     passes for each map; with a ResNet-56, two labels and 20,000 passes 178, so that 500 images are three units of 167. On a CPU it is what
     takes some seconds, and more where that would be too little at once: with a ResNet-20, two labels and 2,000 passes an image alone would be slow.
 
     >>> lite, resnet56, resnet20 = 391e6, 126e6, 41e6
-    >>> planned_images(
-    ...     "cuda", batch=960, labels=5, values=224**2, work=2 * 5 * 200 * lite, each=lite, images=10**6
-    ... )
+    >>> cifar = {"labels": 2, "values": 32**2}
+    >>> planned_images("cuda", batch=960, labels=5, values=224**2, passes=2_000, each=lite, images=10**6)
     96
-    >>> planned_images(
-    ...     "cuda",
-    ...     batch=3840,
-    ...     labels=2,
-    ...     values=32**2,
-    ...     work=2 * 2 * 20_000 * resnet56,
-    ...     each=resnet56,
-    ...     images=500,
-    ... )
+    >>> planned_images("cuda", batch=3840, passes=80_000, each=resnet56, images=500, **cifar)
     167
-    >>> planned_images(
-    ...     "cpu",
-    ...     batch=640,
-    ...     labels=2,
-    ...     values=32**2,
-    ...     work=2 * 2 * 2_000 * resnet20,
-    ...     each=resnet20,
-    ...     threads=2,
-    ...     images=60,
-    ... )
+    >>> planned_images("cpu", batch=640, passes=8_000, each=resnet20, threads=2, images=60, **cifar)
     6
     """
     kind = kind if kind in RATES else "cuda"
@@ -109,14 +90,15 @@ def planned_images(
     else:
         filled = min(_USUAL_BLOCK, -(-2 * batch // labels))
     in_memory = _MAPS_AT_ONCE // (values * labels)
-    in_time = SECONDS[kind] * RATES[kind] * (threads if kind == "cpu" else 1) / work
+    in_time = SECONDS[kind] * RATES[kind] / (passes * each)
     if kind == "cpu":
+        in_time *= threads
         enough = math.ceil(ENOUGH / (each * AT_ONCE * labels))
         in_time = max(in_time, min(enough, LONGEST * in_time))
     most = max(1, min(filled, in_memory, int(in_time)))
-    return (
-        -(-images // -(-images // most)) if kind == "cuda" and images > most else most
-    )  # few may become more
+    if kind != "cuda" or images <= most:
+        return most  # few may become more
+    return -(-images // -(-images // most))
 
 
 def _forward_passes(cost: Cost | None, labels: int) -> int:
