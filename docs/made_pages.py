@@ -73,9 +73,9 @@ def _moved(text: str) -> str:
 
 def command_line() -> str:
     """The page about the command line: every command with its arguments and options."""
-    from proofmap.cli import app
+    from proofmap.cli import make_app
 
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(make_app())
     commands: dict[str, Any] = group.commands
     rows = [f"| [`proofmap {name}`](#proofmap-{name}) | {_first(c)} |" for name, c in commands.items()]
     parts = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import shutil
 from pathlib import Path
 from typing import Any
@@ -165,7 +167,7 @@ def test_what_cannot_be_done_is_refused(
 
 def _writing() -> list[tuple[str, str]]:
     """Every command that writes where an option says, and the option."""
-    commands: Any = typer.main.get_command(cli.app)
+    commands: Any = typer.main.get_command(cli.make_app())
     return [
         (name, option)
         for name, command in commands.commands.items()
@@ -189,6 +191,14 @@ def test_an_empty_place_to_write_to_is_not_the_current_folder(
     told = " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
     assert f"{option}" in told and "it is empty; name a file or folder" in told
     assert not list(tmp_path.iterdir())
+
+
+def test_the_lines_of_the_help_are_the_docstrings_of_the_commands() -> None:
+    for name, (function, summary) in cli.COMMANDS.items():
+        module, _, attribute = function.partition(".")
+        command = getattr(importlib.import_module(f"proofmap.cli.{module}"), attribute)
+        assert name == attribute.replace("_", "-")
+        assert summary == " ".join(str(inspect.getdoc(command)).split("\n\n")[0].split())
 
 
 def test_all_commands_that_write_are_asked() -> None:

@@ -68,3 +68,21 @@ def test_the_digest_of_code_is_the_same_in_every_process(fresh: dict[str, Any]) 
     """Sets of strings are printed in an order that changes with the hash seed."""
     start = PROGRAM.index("from proofmap.plugins.code")
     assert told("2", "import json\ntold = {}\n" + PROGRAM[start:])["digest"] == fresh["digest"]
+
+
+def test_the_help_imports_no_torch() -> None:
+    program = """
+import io, json, sys
+from contextlib import redirect_stdout
+sys.argv, printed = ["proofmap", "--help"], io.StringIO()
+from proofmap.cli import main
+try:
+    with redirect_stdout(printed):
+        main()
+except SystemExit:
+    pass
+heavy = sorted({"torch", "numpy", "PIL", "matplotlib"} & sys.modules.keys())
+print(json.dumps({"heavy": heavy, "help": printed.getvalue()}))
+"""
+    found = told("1", program)
+    assert found["heavy"] == [] and "train-masker" in found["help"]

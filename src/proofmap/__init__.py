@@ -9,64 +9,100 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from proofmap.classifier import Classifier
-from proofmap.core.allocator import keep_memory
-from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError
 from proofmap.core.version import __version__
-from proofmap.fills import Blur, Fill, Gray, Images, Noise
-from proofmap.judging import evaluate, explain
-from proofmap.methods import METHODS, BeliefMask, LearnedMask, Method, TopLabel, make_method
-from proofmap.metrics import (
-    METRICS,
-    Curves,
-    Metric,
-    default_metrics,
-    deletion,
-    insertion,
-    make_game,
-    make_metric,
-)
 from proofmap.results.display import Display, set_display
-from proofmap.results.evaluation import Evaluation
-from proofmap.results.explanation import Proof
-from proofmap.results.records import MethodResult
-from proofmap.results.statistics import Score
 
 if TYPE_CHECKING:
     from proofmap.checking import sanity_checks
+    from proofmap.classifier import Classifier
+    from proofmap.core.allocator import keep_memory
+    from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError
     from proofmap.data.photos import load_images
+    from proofmap.fills import Blur, Fill, Gray, Images, Noise
+    from proofmap.judging import evaluate, explain
+    from proofmap.methods import METHODS, BeliefMask, LearnedMask, Method, TopLabel, make_method
+    from proofmap.metrics import (
+        METRICS,
+        Curves,
+        Metric,
+        default_metrics,
+        deletion,
+        insertion,
+        make_game,
+        make_metric,
+    )
     from proofmap.models import list_models, load_classifier
     from proofmap.report.html import write_report
     from proofmap.results.audit import audit
     from proofmap.results.compare import compare
+    from proofmap.results.evaluation import Evaluation
+    from proofmap.results.explanation import Proof
+    from proofmap.results.records import MethodResult
     from proofmap.results.reliability import reliability
     from proofmap.results.seeds import seed_spread
+    from proofmap.results.statistics import Score
     from proofmap.study import Run, Selection, Study, run_study
 
 set_display(lambda: cast(Display, import_module("proofmap.report.display")))
 
-# imported when asked for: they bring datasets, nets, progress views and drawing along
-_LATER = {
+# Imported when first used, so that commands which need no torch do not wait for it.
+_MODULES = {
+    "sanity_checks": "proofmap.checking",
+    "Classifier": "proofmap.classifier",
+    "keep_memory": "proofmap.core.allocator",
+    "InputError": "proofmap.core.errors",
+    "MissingExtra": "proofmap.core.errors",
+    "ModelError": "proofmap.core.errors",
+    "ProofmapError": "proofmap.core.errors",
+    "load_images": "proofmap.data.photos",
+    "Blur": "proofmap.fills",
+    "Fill": "proofmap.fills",
+    "Gray": "proofmap.fills",
+    "Images": "proofmap.fills",
+    "Noise": "proofmap.fills",
+    "evaluate": "proofmap.judging",
+    "explain": "proofmap.judging",
+    "BeliefMask": "proofmap.methods",
+    "LearnedMask": "proofmap.methods",
+    "METHODS": "proofmap.methods",
+    "Method": "proofmap.methods",
+    "TopLabel": "proofmap.methods",
+    "make_method": "proofmap.methods",
+    "Curves": "proofmap.metrics",
+    "METRICS": "proofmap.metrics",
+    "Metric": "proofmap.metrics",
+    "default_metrics": "proofmap.metrics",
+    "deletion": "proofmap.metrics",
+    "insertion": "proofmap.metrics",
+    "make_game": "proofmap.metrics",
+    "make_metric": "proofmap.metrics",
     "list_models": "proofmap.models",
     "load_classifier": "proofmap.models",
-    "load_images": "proofmap.data.photos",
+    "write_report": "proofmap.report.html",
+    "audit": "proofmap.results.audit",
+    "compare": "proofmap.results.compare",
+    "Evaluation": "proofmap.results.evaluation",
+    "Proof": "proofmap.results.explanation",
+    "MethodResult": "proofmap.results.records",
+    "reliability": "proofmap.results.reliability",
+    "seed_spread": "proofmap.results.seeds",
+    "Score": "proofmap.results.statistics",
     "Run": "proofmap.study",
     "Selection": "proofmap.study",
     "Study": "proofmap.study",
     "run_study": "proofmap.study",
-    "audit": "proofmap.results.audit",
-    "compare": "proofmap.results.compare",
-    "reliability": "proofmap.results.reliability",
-    "sanity_checks": "proofmap.checking",
-    "seed_spread": "proofmap.results.seeds",
-    "write_report": "proofmap.report.html",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
-    raise AttributeError(f"module 'proofmap' has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module 'proofmap' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_MODULES]
 
 
 __all__ = [

@@ -17,7 +17,7 @@ import typer
 from torch import Tensor
 from typer.testing import CliRunner
 
-from proofmap.cli import app
+from proofmap.cli import make_app
 from proofmap.core.labels import LabelRule
 from proofmap.data import pool
 from proofmap.fills import FILLS
@@ -107,7 +107,7 @@ def _run_python(page: Path, block: CodeBlock, namespace: dict[str, Any]) -> None
 def _run_command(line: str) -> None:
     program, *words = shlex.split(line)
     assert program == "proofmap", line
-    result = CliRunner().invoke(app, words)
+    result = CliRunner().invoke(make_app(), words)
     assert result.exit_code == 0, f"{line}\n{result.output}{result.exception or ''}"
 
 
@@ -123,7 +123,7 @@ SHOWN = [
 
 @functools.cache
 def command_line() -> Any:
-    return typer.main.get_command(app)
+    return typer.main.get_command(make_app())
 
 
 @pytest.mark.parametrize("line", SHOWN)

@@ -45,8 +45,8 @@ def test_the_package_on_the_page_adds_its_method_where_it_is_installed(tmp_path:
         "from proofmap.methods import make_method\n"
         "from proofmap.testing import check_method\n"
         "check_method(make_method('bright-maps:power=2'))\n"
-        "from proofmap.cli import app\n"
-        "app(['methods', 'bright-maps'])\n"
+        "from proofmap.cli import make_app\n"
+        "make_app()(['methods', 'bright-maps'])\n"
     )
     paths = os.pathsep.join([str(ROOT / "src"), str(tmp_path)])
     done = subprocess.run(

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from proofmap.cli import app
+from proofmap.cli import make_app
 from tests.docs.pages import DOCS, blocks, commands, write_photos
 
 PAGE = DOCS / "how-to" / "pipeline.md"
@@ -46,9 +46,9 @@ def test_the_recipe_stops_a_net_that_got_worse_and_no_other(
     (recipe,) = [block for block in blocks(PAGE) if block.comment == "recipe"]
     *before, last = commands(recipe)
     for line in before:
-        result = CliRunner().invoke(app, shlex.split(line)[1:])
+        result = CliRunner().invoke(make_app(), shlex.split(line)[1:])
         assert result.exit_code == 0, f"{line}\n{result.output}{result.exception or ''}"
-    audit = CliRunner().invoke(app, shlex.split(last)[1:])
+    audit = CliRunner().invoke(make_app(), shlex.split(last)[1:])
     assert audit.exit_code == code, f"{audit.output}{audit.exception or ''}"
     assert ("fails: worse by" in audit.output) == bool(code)
     (suite,) = ElementTree.parse(tmp_path / "audit.xml").getroot()

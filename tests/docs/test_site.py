@@ -106,10 +106,10 @@ def test_every_page_is_in_the_navigation(site: Path, pages: dict[Path, Page]) ->
 
 
 def test_the_command_line_page_has_every_command(site: Path) -> None:
-    from proofmap.cli import app
+    from proofmap.cli import make_app
 
     text = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
-    for command in app.registered_commands:
+    for command in make_app().registered_commands:
         assert command.callback is not None
         assert f'id="proofmap-{command.callback.__name__.replace("_", "-")}"' in text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -69,9 +70,9 @@ def test_a_method_that_failed_on_every_image_does_not_pass(
     assert audit(monkeypatch, *asked) == 2  # controls are no methods that pass in its place
     assert "has no results: bad failed on" in " ".join(capsys.readouterr().err.split())
     run_study(replace(study, methods=("gradient",)), folder)
-    assert audit(monkeypatch, *asked, "--no-controls") == 1
+    assert audit(monkeypatch, *asked) == 1
     assert "no image has a result of bad" in " ".join(capsys.readouterr().err.split())
-    assert audit(monkeypatch, *asked, "--no-controls", "--method", "gradient") == 0
+    assert audit(monkeypatch, *asked, "--method", "gradient") == 0
 
 
 @pytest.mark.parametrize(
@@ -190,3 +191,15 @@ def test_nobody_can_tell_whether_an_object_of_a_process_is_the_same(tmp_path: Pa
     with Run(tmp_path / "run") as run:
         told = "was an object of a Python process: it cannot be compared"
         assert [line.endswith(told) for line in what_changed(run)] == [True, True]
+
+
+def test_an_audit_reads_a_finished_run_without_its_net_and_its_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_study(toy_study(tmp_path, 2, methods=["gradient"], metrics=["insertion"]), tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / "elsewhere")
+    shutil.rmtree(tmp_path / "photos")
+    monkeypatch.setattr("proofmap.study.setup.load_classifier", None)
+    assert audit(monkeypatch, str(tmp_path / "elsewhere"), "--bar", "insertion=0") == 0
+    told = capsys.readouterr()
+    assert "audit passed" in told.out and "no control was judged" in told.out and "judging" not in told.err

@@ -1,4 +1,4 @@
-"""Control rows: on request in every evaluation, by default in an audit, and what they say about a method's soundness."""
+"""Control rows: on request in every evaluation and audit, and what they say about a method's soundness."""
 
 from __future__ import annotations
 
@@ -167,17 +167,19 @@ def methods_of(folder: Path) -> list[str]:
         return list(opened.methods)
 
 
-def test_an_audit_judges_the_controls_that_a_run_lacks(
+def test_an_audit_judges_the_controls_that_a_run_lacks_on_request(
     judged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "audit", str(judged), "--bar", "soundness=0", "--no-controls") == 0
+    assert run(monkeypatch, "audit", str(judged), "--bar", "soundness=0") == 0
     assert methods_of(judged) == ["gradient"] and "no control" in capsys.readouterr().out
-    code = run(monkeypatch, "audit", str(judged), "--bar", "soundness=0", "--device", "cpu")
+    code = run(monkeypatch, "audit", str(judged), "--bar", "soundness=0", "--controls", "--device", "cpu")
     told = capsys.readouterr()
     assert "judging 4 controls: random, centered-gaussian, blurred:gradient, top-label:gradient" in told.err
     assert code == 1 and "reaches every bar" in told.out  # a bar of 0 tells nothing apart
     assert methods_of(judged) == ["gradient", *CONTROLS]
-    assert run(monkeypatch, "audit", str(judged), "--bar", "soundness=2", "--device", "cpu") == 1
+    assert (
+        run(monkeypatch, "audit", str(judged), "--bar", "soundness=2", "--controls", "--device", "cpu") == 1
+    )
     assert "judging" not in capsys.readouterr().err
 
 
@@ -185,7 +187,9 @@ def test_an_audit_that_cannot_judge_controls_says_why_and_goes_on(
     judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.rmtree(tmp_path / "photos")
-    assert run(monkeypatch, "audit", str(judged), "--bar", "soundness=0", "--device", "cpu") == 0
+    assert (
+        run(monkeypatch, "audit", str(judged), "--bar", "soundness=0", "--controls", "--device", "cpu") == 0
+    )
     told = capsys.readouterr()
     assert "note: controls were not judged" in told.err and "no control" in told.out
     assert methods_of(judged) == ["gradient"]

@@ -6,73 +6,158 @@ import io
 import signal
 import sys
 import warnings
+from collections.abc import Sequence
+from importlib import import_module
 from traceback import format_exception
 from typing import Annotated
 
 import typer
 
-import proofmap as pm
-from proofmap.cli import (
-    audit,
-    axioms,
-    demo,
-    evaluate,
-    explain,
-    figures,
-    lists,
-    reliability,
-    reproduce,
-    runs,
-    sanity,
-    serve,
-    train,
-)
 from proofmap.cli.console import print_result, stderr
-from proofmap.core.batching import BatchSizeWarning
+from proofmap.core.allocator import keep_memory
+from proofmap.core.errors import BatchSizeWarning, ProofmapError
+from proofmap.core.version import __version__
 from proofmap.plugins.failures import place_of, reason_of
 
-app = typer.Typer(
-    name="proofmap",
-    help="Saliency maps that prove the label, and cannot prove the wrong one.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-)
-for command in (
-    explain.explain,
-    serve.serve,
-    evaluate.evaluate,
-    runs.runs,
-    runs.compare,
-    runs.seeds,
-    reliability.reliability,
-    runs.bounds,
-    runs.frontier,
-    sanity.sanity,
-    audit.audit,
-    axioms.axioms,
-    runs.report,
-    figures.figures,
-    runs.export,
-    runs.verify,
-    runs.forget,
-    demo.demo,
-    reproduce.reproduce,
-    train.train_masker,
-    lists.methods,
-    lists.metrics,
-    lists.fills,
-    lists.games,
-    lists.targets,
-    lists.models,
-    lists.datasets,
-):
-    app.command()(command)
+COMMANDS = {
+    "explain": (
+        "explain.explain",
+        "A heat map for each of several labels of a photo, and what each map proves.",
+    ),
+    "serve": (
+        "serve.serve",
+        "A web page on this machine: drop a photo, watch the proofs of its labels being found, and play with them.",
+    ),
+    "evaluate": (
+        "evaluate.evaluate",
+        "Judge methods over many images; if stopped, the same command continues where it left off.",
+    ),
+    "runs": ("runs.runs", "The run directories below a folder: what they are of, and how far they are."),
+    "compare": (
+        "runs.compare",
+        "Paired differences between methods, image by image: 95 % intervals, p-values corrected for their number.",
+    ),
+    "seeds": ("runs.seeds", "How far scores move from seed to seed: for methods and fills that draw."),
+    "reliability": (
+        "reliability.reliability",
+        "Do images rank the methods alike, do metrics agree, and which method comes first by all of them?",
+    ),
+    "bounds": (
+        "runs.bounds",
+        "How much of each method's overshoot and shortfall was its choice: areas against the weakest and strongest proofs.",
+    ),
+    "frontier": (
+        "runs.frontier",
+        "Which methods or settings no other one beats in every score, and by which the others are dominated.",
+    ),
+    "sanity": (
+        "sanity.sanity",
+        "Sanity checks: how alike are maps before and after layers of the net are drawn anew? The net itself is not changed.",
+    ),
+    "audit": (
+        "audit.audit",
+        "Hold a run's scores against bars or another run: exit code 1 below one or where noise passes too, 0 when all pass.",
+    ),
+    "axioms": (
+        "axioms.axioms",
+        "Which axioms methods keep on small made nets: sensitivity (a) and (b), implementation invariance.",
+    ),
+    "report": (
+        "runs.report",
+        "One HTML file with everything: verdict, table, pictures with a slider; needs no network and no server.",
+    ),
+    "figures": (
+        "figures.figures",
+        "Figures for papers (PDF and PNG, with captions): curves, scatter, mask grids, and those that need photos.",
+    ),
+    "export": (
+        "runs.export",
+        "Every number for other programs: scores with intervals, values per image and per label.",
+    ),
+    "verify": (
+        "runs.verify",
+        "Check every stored number and map against its digest: exit code 1 if something is damaged.",
+    ),
+    "forget": (
+        "runs.forget",
+        "Remove a method and all its results from a run; the next evaluate that names it computes it again.",
+    ),
+    "demo": (
+        "demo.demo",
+        "Everything at once on real photographs and a real ImageNet net: pictures, curves, table, report.",
+    ),
+    "reproduce": (
+        "reproduce.reproduce",
+        "The paper's tables and figures, beside what it printed: without a NAME, a list of them and what each lacks.",
+    ),
+    "train-masker": (
+        "train.train_masker",
+        "Train a masker for a net; if stopped, the same command goes on from its last checkpoint.",
+    ),
+    "methods": (
+        "lists.methods",
+        "The methods by family, what they cost and need; of one by NAME everything, settings and presets included.",
+    ),
+    "metrics": (
+        "lists.metrics",
+        "The metrics: which way is better, range, cost, reference and settings; of one by NAME everything.",
+    ),
+    "fills": ("lists.fills", "What hidden pixels can show, and the settings; of one by NAME everything."),
+    "games": (
+        "lists.games",
+        "The games that maps are judged by, and the settings; of one by NAME everything.",
+    ),
+    "targets": (
+        "lists.targets",
+        "What games can read off the net, and the settings; of one by NAME everything.",
+    ),
+    "models": ("lists.models", "The nets that have a name here, and how to name any other."),
+    "datasets": (
+        "lists.datasets",
+        "The kinds of data, and how to write them after --data or in a study file.",
+    ),
+}
+"""Every command in the order of the help: its function in this folder, and the first line of its help.
+
+The lines stand here so that ``proofmap --help`` imports no command: most of them import torch, which takes seconds.
+"""
+
+
+def make_app(command: str | None = None) -> typer.Typer:
+    """The command line with all commands, or with one that works and the others for the help alone."""
+    app = typer.Typer(
+        name="proofmap",
+        help="Saliency maps that prove the label, and cannot prove the wrong one.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+    )
+    app.callback()(_root)
+    for name, (function, summary) in COMMANDS.items():
+        if command in (None, name):
+            module, _, attribute = function.partition(".")
+            app.command(name)(getattr(import_module(f"proofmap.cli.{module}"), attribute))
+        else:
+            app.command(name, help=summary)(_not_imported)
+    return app
+
+
+def _not_imported() -> None:
+    """Stands for a command that is only listed."""
+
+
+def _asked_command(arguments: Sequence[str]) -> str:
+    """The command that arguments name, or an empty text: the options before it take no values.
+
+    >>> _asked_command(["--traceback", "audit", "run"]), _asked_command(["--help"])
+    ('audit', '')
+    """
+    return next((argument for argument in arguments if not argument.startswith("-")), "")
 
 
 def _print_version(requested: bool) -> None:
     if requested:
-        print_result(f"proofmap {pm.__version__}")
+        print_result(f"proofmap {__version__}")
         raise typer.Exit
 
 
@@ -80,7 +165,6 @@ _ASKED = {"traceback": False}
 """What the options before the command ask for."""
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -107,7 +191,7 @@ def main() -> None:
     image or unit of a study failed, 130 when interrupted.
     """
     before = signal.signal(signal.SIGINT, _interrupt)
-    pm.keep_memory()
+    keep_memory()
     for stream in (sys.stdout, sys.stderr):  # a console that cannot show an arrow shows a question mark
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -115,8 +199,8 @@ def main() -> None:
         warnings.simplefilter("always", BatchSizeWarning)
         warnings.showwarning = lambda message, *_, **__: stderr.print(f"note: {message}")
         try:
-            app()
-        except pm.ProofmapError as error:
+            make_app(_asked_command(sys.argv[1:]))()
+        except ProofmapError as error:
             _print_error(error, str(error))
             sys.exit(2)
         except _Interrupted as stop:

@@ -23,13 +23,11 @@ from proofmap.cli.options import (
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.core.text import counted
-from proofmap.report.runs import save_run
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.junit import junit as junit_text
-from proofmap.study import Outcome, Run
-from proofmap.study.controls import add_controls
-from proofmap.study.fresh import what_changed
+from proofmap.study.outcome import Outcome
+from proofmap.study.results import Run
 
 
 def audit(
@@ -60,9 +58,10 @@ def audit(
     controls: Annotated[
         bool,
         typer.Option(
-            help="Judge noise, the middle, and the methods' maps blurred and shown for every label, where the run lacks them."
+            "--controls/--no-controls",
+            help="First judge the controls that the run lacks: noise, the middle, and each method's maps blurred and shown for every label. Runs the net.",
         ),
-    ] = True,
+    ] = False,
     device: Device = None,
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Also of a run that is not finished.")
@@ -90,7 +89,7 @@ def audit(
         "min_soundness": min_soundness,
         "min_best_effort": min_best_effort,
     }
-    if controls and (bars or {*least.values()} != {None}):
+    if controls:
         with Run(run) as opened:  # what cannot be asked adds nothing to the run
             audit_scores(opened.evaluation(), **least, bars=bars)
         _judge_controls(run, device)
@@ -133,7 +132,11 @@ def audit(
 
 
 def _judge_controls(run: Path, device: str | None) -> None:
-    """Add the controls that a run lacks to it; where that cannot be done the audit goes on without, and says why."""
+    """Judge the controls that a run lacks and store them in it. If that fails, the audit goes on and says why."""
+    from proofmap.report.runs import (
+        save_run,  # only here: an audit that only reads loads no net and draws nothing
+    )
+    from proofmap.study.controls import add_controls
 
     def write(outcome: Outcome) -> list[Path]:
         with Run(outcome.folder) as judged:
@@ -142,9 +145,7 @@ def _judge_controls(run: Path, device: str | None) -> None:
     reason = add_controls(
         run,
         device=device_named(device),
-        on_start=lambda names: stderr.print(
-            f"judging {counted(len(names), 'control')}: {', '.join(names)} (leave them out with --no-controls)"
-        ),
+        on_start=lambda names: stderr.print(f"judging {counted(len(names), 'control')}: {', '.join(names)}"),
         on_end=write,
     )
     if reason:
@@ -188,6 +189,8 @@ def _failed(run: Run, evaluation: Evaluation) -> str:
 
 def _stale(run: Run) -> str:
     """Why a run is not of the present state; empty where it is."""
+    from proofmap.study.fresh import what_changed  # it opens the net and the data
+
     changed = what_changed(run, device_named(None))
     more = f" (and {len(changed) - 5} more)" if len(changed) > 5 else ""
     told = f"the run is not fresh, so it does not pass: {'; '.join(changed[:5])}{more}. Evaluate into another --out"

@@ -10,13 +10,9 @@ from typing import TypeVar
 
 import torch
 
-from proofmap.core.errors import ProofmapError
+from proofmap.core.errors import BatchSizeWarning, ProofmapError
 
 T = TypeVar("T")
-
-
-class BatchSizeWarning(UserWarning):
-    """The batch was halved because the device ran out of memory."""
 
 
 class OutOfMemory(ProofmapError, MemoryError):

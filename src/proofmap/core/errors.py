@@ -64,3 +64,7 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
         raise MissingExtra(
             f"{purpose} needs the package {name!r}; it is there, but its import fails: {error}.{pair}"
         ) from error
+
+
+class BatchSizeWarning(UserWarning):
+    """The batch was halved because the device ran out of memory."""

@@ -14,7 +14,7 @@ from typing import get_args
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.results import tables
-from proofmap.results.controls import NOISE, role_of, soundness_notes
+from proofmap.results.controls import role_of, soundness_notes
 from proofmap.results.drops import HEADER, DropLine, Use, find_drops
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.html_tables import table_html
@@ -92,7 +92,8 @@ class AuditResult:
             )
         if self.lines and not self.controls:
             return (
-                f"no control: judge {' or '.join(NOISE)} in the same run to see whether noise would pass",
+                "no control was judged, so it is not known whether noise would pass; judge controls too: "
+                "evaluate --controls, or audit --controls",
             )
         return ()
 
