@@ -13,6 +13,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode
+from proofmap.core.copies import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
@@ -146,7 +147,9 @@ def evaluate(
     if not asked:
         raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
     progress = progress or Silent()
-    images = classifier.check_images(images)
+    images = private_copy(
+        classifier.check_images(images)
+    )  # whatever happens to the caller's own from here on
     titles = distinct_names([m.title() for m in chosen])
     if any(map(names_no_pool, (*chosen, *asked))):
         source = from_images(images, classifier.inputs) or OWN
@@ -158,7 +161,7 @@ def evaluate(
     judges = prepare_metrics(per_image.values(), classifier)
     f_all = classifier.frozen().probabilities(images)
     labels = given_labels(labels)
-    label_table = choose_labels(classifier, images, labels, f_all)
+    label_table = private_copy(choose_labels(classifier, images, labels, f_all))
     f = f_all.gather(1, label_table.clamp_min(0)).masked_fill(label_table == NO_LABEL, torch.nan)
     image_names = image_names_for(images, names)
     context = {

@@ -269,7 +269,7 @@ class Classifier:
                 f"the net returned {shape} for {counted(x.shape[0], 'image')}; expected one row of outputs per image, "
                 "(N, A). Wrap it in a function that picks the logits."
             )
-        out = out.float()
+        out = out.to(torch.float32, copy=True)  # a net may use its own tensor again
         if not self._checked:
             check_finite(out)
             check_declaration(

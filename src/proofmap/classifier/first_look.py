@@ -45,4 +45,5 @@ def on_noise(
     """What a net returns for four inputs of loud noise, with its graph."""
     noise = torch.randn(4, *inputs.shape, generator=torch.Generator().manual_seed(0))
     with torch.enable_grad():
-        return net((10 * noise).to(device, dtype).requires_grad_(True)).float()
+        x = (10 * noise).to(device, dtype).requires_grad_(True)
+        return net(x.clone()).float()  # a net may work on its input in place, which a leaf does not allow

@@ -107,7 +107,7 @@ def joined_share(net: nn.Module, example: Tensor) -> float:
 
     hooks = [m.register_forward_hook(count) for m in net.modules() if isinstance(m, nn.Conv2d)]
     try:
-        net(example.expand(2, *example.shape[1:]))
+        net(example.repeat(2, *[1] * (example.ndim - 1)))
     finally:
         for hook in hooks:
             hook.remove()
@@ -140,7 +140,7 @@ def _output_and_gradient(net: nn.Module, example: Tensor) -> tuple[Tensor, Tenso
     noise = torch.randn(2, *example.shape[1:], generator=torch.Generator().manual_seed(0)).to(example)
     with torch.enable_grad(), steady_kernels(tf32=False):
         x = noise.requires_grad_(True)
-        out = net(x)
+        out = net(x.clone())  # a net may work on its input in place, which a leaf does not allow
         if not isinstance(out, Tensor) or not out.requires_grad:
             return out.detach(), None
         weights = torch.arange(1, 1 + out.shape[-1], device=out.device, dtype=out.dtype)

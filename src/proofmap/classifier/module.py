@@ -45,5 +45,5 @@ class LogitsModule(nn.Module):
         if torch.is_grad_enabled() and not images.requires_grad:
             images = images.detach().requires_grad_(True)
         out: Tensor = self.net(((images - self.mean) / self.std).to(self.dtype))
-        logits = as_logits(out.float(), self.outputs)
+        logits = as_logits(out.to(torch.float32, copy=True), self.outputs)
         return logits if self.outside is None else logits + self.outside

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.core.copies import private_copy
 from proofmap.core.inputs import Inputs
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready
@@ -65,11 +66,20 @@ class ReadyFill(Ready):
         return self.fill.random
 
     def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
-        return self.fill.backgrounds(images, keys, self.inputs)
+        """Backgrounds ``(N, *shape)``. The fill is given copies: it may write into them."""
+        return self.compute(private_copy(images), private_copy(keys))
 
     def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        """Backgrounds where the positions ``keep`` ``(N, *positions)``, boolean, are shown; most fills do not look at them."""
-        return self(images, keys)
+        """Backgrounds where the positions ``keep`` ``(N, *positions)``, boolean, are shown; copies are given as above."""
+        return self.compute_behind(private_copy(images), private_copy(keys), private_copy(keep))
+
+    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
+        """What a ready fill of its own defines: backgrounds from images and keys; the description's unless it does."""
+        return self.fill.backgrounds(images, keys, self.inputs)
+
+    def compute_behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+        """The same for a fill that looks at what is shown; most do not."""
+        return self.compute(images, keys)
 
     def record(self) -> dict[str, object]:
         return self.fill.record(self.inputs)

@@ -138,7 +138,7 @@ class ReadyImages(ReadyFill):
     digest: str
     told: str
 
-    def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
+    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
         drawn = self.pool[self._drawn(images, streams.words(keys, 1)[:, 0])].to(images.dtype)
         return drawn / 255.0 if self.pool.dtype == torch.uint8 else drawn
 

@@ -73,11 +73,11 @@ class ReadyRoad(ReadyFill):
 
     fill: Road
 
-    def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
+    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
         nothing = torch.zeros(len(images), *self.inputs.positions, dtype=torch.bool, device=images.device)
-        return self.behind(images, keys, nothing)
+        return self.compute_behind(images, keys, nothing)
 
-    def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+    def compute_behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
         inputs = self.inputs
         gray = inputs.per_channel(inputs.neutral.to(images))
         x, known = (images - gray).float(), keep

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from torch import Tensor
 
 from proofmap.core import streams
+from proofmap.core.copies import private_copy
 from proofmap.core.progress import Progress
 from proofmap.methods.method import ReadyMethod
 
@@ -39,7 +40,9 @@ class MadeMaps:
         source = method.made_from
         if source is not None and source in self._sources:
             maps = self(source, images, labels, seed=seed, progress=progress)
-            return method.take(maps, images, labels, seed=seed, progress=progress)
+            # copies, since the next method may take the same maps, and others read the images and labels
+            own = (private_copy(x) for x in (maps, images, labels))
+            return method.take(*own, seed=seed, progress=progress)
         if method not in self._sources:
             return method(images, labels, seed=seed, progress=progress)
         block = (streams.content_keys(images), labels.tolist(), seed)

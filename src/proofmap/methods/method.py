@@ -12,6 +12,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
+from proofmap.core.copies import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress, Silent
@@ -163,7 +164,7 @@ class ReadyMethod(Ready):
         batch size or order, up to rounding.
         """
         with outside_inference_mode():  # gradients cannot be had inside of it
-            return self._maps(images.clone() if images.is_inference() else images, labels, seed, progress)
+            return self._maps(images, labels, seed, progress)
 
     def _maps(self, images: Tensor, labels: Tensor, seed: int, progress: Progress | None) -> Tensor:
         classifier = self.classifier
@@ -176,7 +177,10 @@ class ReadyMethod(Ready):
             noted(f"while the method {self.method.title()} made maps"),
             steady_kernels(tf32=False),  # one that can do with less, such as learning, says so itself
         ):
-            maps = self.compute(images, computed, seed=seed, progress=progress or Silent())
+            # copies, since a method may write into what it is given, and others read the images and labels after it
+            maps = self.compute(
+                private_copy(images), private_copy(computed), seed=seed, progress=progress or Silent()
+            )
         return self.spread(maps, labels)
 
     def spread(self, maps: Tensor, labels: Tensor) -> Tensor:
@@ -193,7 +197,9 @@ class ReadyMethod(Ready):
         name = self.record()["method"]
         if tuple(maps.shape) != expected:
             raise InputError(f"the method {name} returned maps {tuple(maps.shape)}, expected {expected}")
-        maps = maps.detach().to(self.classifier.device, torch.float32)
+        maps = private_copy(maps).to(
+            self.classifier.device, torch.float32
+        )  # a method may use its own tensor again
         bad = ~maps.flatten(2).isfinite().all(dim=2)
         if bool(bad.any()):
             i, j = bad.nonzero()[0].tolist()
@@ -260,8 +266,11 @@ class FromFunction(Method):
             f"the function {self._title_name()}",
         )
         if _takes_one_label(self.function):
-            columns = [self.function(classifier, images, column) for column in labels.T]
-            found = torch.stack([as_tensor(maps, who) for maps in columns], dim=1)
+            columns = [
+                as_tensor(self.function(classifier, private_copy(images), private_copy(column)), who).clone()
+                for column in labels.T
+            ]
+            found = torch.stack(columns, dim=1)
         else:
             found = self.function(classifier, images, labels)
         return given_maps(found, classifier.inputs, who)

@@ -121,12 +121,14 @@ def judge_block(
     )
     columns = names or [info.name for info in score_infos(metrics)]
     described = dict(zip(columns, (ready.metric for ready in metrics), strict=True))
-    values = {name: metric(judged).cpu() for name, metric in described.items()}
+    values = {name: metric(judged.copy()).cpu().clone() for name, metric in described.items()}
     pairs = {
-        name: found.cpu() for name, metric in described.items() if (found := metric.pairs(judged)) is not None
+        name: found.cpu().clone()
+        for name, metric in described.items()
+        if (found := metric.pairs(judged.copy())) is not None
     }
     stored = (maps[:, :1] if method.label_free else maps)[: max(0, keep_maps)]
-    shown = _on_cpu(judged.play(_shown_game(metrics))) if curves else None
+    shown = judged.play(_shown_game(metrics)).mapped(Tensor.cpu) if curves else None
     return BlockResult(stored.cpu().clone(), values, pairs, shown)
 
 
@@ -159,12 +161,3 @@ def _shown_game(metrics: Sequence[ReadyMetric]) -> Game:
         if isinstance(game, InsertionGame) and game.target == Probability()
     ]
     return [*played, InsertionGame()][0]
-
-
-def _on_cpu(curves: Curves) -> Curves:
-    tensors: dict[str, Any] = {
-        f.name: value.cpu()
-        for f in dataclasses.fields(curves)
-        if isinstance(value := getattr(curves, f.name), Tensor)
-    }
-    return dataclasses.replace(curves, **tensors)

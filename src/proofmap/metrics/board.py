@@ -54,7 +54,7 @@ class Board:
             keys = self.keys(("ties",), drawn=game.ties == "random" or not usual)[self.image_of, 0]
             flat = self.maps.flatten(0, 1)
             each = (t.split(_at_once(flat)) for t in (self._places, keys))
-            ranks = [game.order(flat[places], own) for places, own in zip(*each, strict=True)]
+            ranks = [game.order(flat[places], own).clone() for places, own in zip(*each, strict=True)]
             self._ranks = order, torch.cat(ranks)
         return self._ranks[1]
 

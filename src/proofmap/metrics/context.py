@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core.batching import in_batches
+from proofmap.core.copies import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
 from proofmap.core.labels import NO_LABEL
@@ -57,6 +59,20 @@ class Judged:
     _played: dict[ReadyGame, Curves] = field(default_factory=dict, repr=False)
     _probabilities: Tensor | None = field(default=None, repr=False)
     _kept: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
+    _original: Judged | None = field(default=None, repr=False)
+
+    def copy(self) -> Judged:
+        """The same in tensors of its own, for a metric that may write into them; each game is still played once for both."""
+        return replace(
+            self,
+            images=private_copy(self.images),
+            labels=private_copy(self.labels),
+            maps=private_copy(self.maps),
+            truth=None if self.truth is None else private_copy(self.truth),
+            boxes=deepcopy(self.boxes),
+            objects=deepcopy(self.objects),
+            _original=self._original or self,
+        )
 
     @property
     def inputs(self) -> Inputs:
@@ -65,9 +81,10 @@ class Judged:
     @property
     def probabilities(self) -> Tensor:
         """f(x, .) for all outputs, ``(N, A)``."""
-        if self._probabilities is None:
-            self._probabilities = self.classifier.probabilities(self.images)
-        return self._probabilities
+        original = self._original or self
+        if original._probabilities is None:
+            original._probabilities = self.classifier.probabilities(original.images)
+        return original._probabilities.clone()
 
     @property
     def f(self) -> Tensor:
@@ -89,10 +106,11 @@ class Judged:
     def play(self, game: Game) -> Curves:
         """The game's curves; played once for equal games, whichever metric asks."""
         ready = self.games.get(game) or game.prepare(self.classifier)
-        if ready not in self._played:
+        original = self._original or self
+        if ready not in original._played:
             matrix = self.labels.shape[1] <= MOST_LABELS_IN_MATRIX
-            self._played[ready] = play_on(self._board, ready, matrix=matrix, progress=self.progress)
-        return self._played[ready]
+            original._played[ready] = play_on(original._board, ready, matrix=matrix, progress=self.progress)
+        return original._played[ready].mapped(Tensor.clone)
 
     @cached_property
     def _board(self) -> Board:
@@ -134,9 +152,10 @@ class Judged:
 
     def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
         """What was made under this key (the metric itself, say) for these maps: made when it is first asked for."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return self._kept[key]
+        kept = (self._original or self)._kept
+        if key not in kept:
+            kept[key] = make()
+        return private_copy(kept[key])
 
     def maps_again(
         self,

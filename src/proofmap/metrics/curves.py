@@ -7,7 +7,8 @@ every label's probability, so the label x label matrix costs nothing more. What 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import torch
@@ -17,6 +18,7 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.frozen import layout_of
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core.batching import in_batches
+from proofmap.core.copies import private_copy, unrepeated
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Silent
@@ -54,6 +56,12 @@ class Curves:
     def h(self) -> Tensor:
         """The game's target on the whole image ``(N, L)``, with which its areas are to be compared."""
         return self.f if self.whole is None else self.whole
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Curves:
+        """The same with every tensor changed: copied, say, or on another device."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        tensors: dict[str, Any] = {key: change(x) for key, x in found.items() if isinstance(x, Tensor)}
+        return replace(self, settings=dict(self.settings), **tensors)
 
 
 def insertion(classifier: Classifier, images: Tensor, maps: Tensor, labels: Tensor, **options: Any) -> Curves:
@@ -155,7 +163,11 @@ class _Runner:
         self.ranks = board.ranks(self.game)
         self.keys = board.keys(*(("curve fill", draw) for draw in range(self.draws)), drawn=self.fill.random)
         moving = self.fill.random or self.fill.fill.reads_mask
-        self.fixed = None if moving else self._prepared(_unrepeated(self.fill(board.images, self.keys[:, 0])))
+        self.fixed = (
+            None
+            if moving
+            else self._prepared(unrepeated(private_copy(self.fill(board.images, self.keys[:, 0]))))
+        )
 
     def run(self, progress: Progress) -> Curves:
         device, n_labels = self.ranks.device, self.board.labels.shape[1]
@@ -224,7 +236,9 @@ class _Runner:
         """f(x, a) ``(N, L)``, and what is read off the whole image and off the fill alone: the same for every map."""
         safe, logits = self.board.labels.clamp_min(0), self.board.logits
         f = self.classifier.log_f(logits).exp().gather(1, safe)
-        whole = self.game.read(self.classifier, logits).gather(1, safe)
+        whole = self.game.read(self.classifier, logits.clone()).gather(
+            1, safe
+        )  # the next game reads them too
         nothing = self.board.once(self.ready.bare, self._nothing_shown)
         return f, {True: whole, False: nothing.gather(1, safe)}
 
@@ -272,15 +286,6 @@ class _Runner:
 def _label_record(classifier: Classifier) -> dict[str, object]:
     settings = classifier.settings()
     return {key: settings[key] for key in ("label_set", "renormalise", "outputs")}
-
-
-def _unrepeated(x: Tensor) -> Tensor:
-    """A tensor without the repetitions that cost no memory: one of the images of a fill that is the same for all.
-
-    >>> _unrepeated(torch.rand(3, 1, 1).expand(8, 3, 4, 4)).shape
-    torch.Size([1, 3, 1, 1])
-    """
-    return x[tuple(slice(1 if stride == 0 else None) for stride in x.stride())]
 
 
 def _rows(x: Tensor, which: Tensor) -> Tensor:

@@ -160,8 +160,6 @@ class EvaluationRecord:
 
 def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]) -> tuple[RunScore, ...]:
     """What metrics of whole runs, by their names, say about these methods."""
-    directions = {score.name: score.higher_is_better for result in results for score in result.scores}
-    run = RunValues({result.name: result.values for result in results}, directions)
     return tuple(
         RunScore(
             name,
@@ -173,8 +171,15 @@ def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]
             metric.kind or metric.name,
         )
         for name, metric in metrics.items()
-        for found in metric.over_run(run)
+        for found in metric.over_run(_run_values(results))
     )
+
+
+def _run_values(results: Sequence[MethodResult]) -> RunValues:
+    """The values in tensors of their own: a metric may write into them."""
+    directions = {score.name: score.higher_is_better for result in results for score in result.scores}
+    values = {result.name: {name: x.clone() for name, x in result.values.items()} for result in results}
+    return RunValues(values, directions)
 
 
 def method_result(

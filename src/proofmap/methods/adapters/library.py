@@ -212,7 +212,7 @@ def label_by_label(
                 )
                 with own_generators(key, classifier.device), quietly():
                     found = attribute(some.detach().clone().requires_grad_(True), asked)
-                columns.append(merged(found, classifier).to(classifier.device))
+                columns.append(merged(found, classifier).to(classifier.device, copy=True))
                 task.advance(stop - start)
             return given_maps(torch.stack(columns, dim=1), classifier.inputs, title)
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
+from proofmap.core.copies import private_copy
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Task
@@ -106,7 +107,7 @@ class MaskedNet:
         if ready.fill is None:
             self.hide_by_means(None)
         elif not ready.fill.random:
-            self._fixed = ready.fill(images, self._fill_keys)
+            self._fixed = private_copy(ready.fill(images, self._fill_keys))
 
     def hide_by_means(self, region: Tensor | None) -> None:
         """Where no fill is named, hide positions behind the mean of their region ``(N, *positions)``, or of the image."""

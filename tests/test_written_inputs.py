@@ -1,0 +1,397 @@
+"""Code of other people may write into the tensors it is given: nothing that is read later changes, and no score.
+
+Every case has a twin that computes the same without writing. Both must give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap.core.inputs import Inputs
+from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.methods import Occlusion
+from proofmap.methods.wrappers import Wrapper
+from proofmap.metrics import Game, Insertion, InsertionGame, Judged, Metric, RunMetric, RunValue, RunValues
+from proofmap.metrics.targets import Logit, Target
+from proofmap.plugins.settings import required
+from tests.toys import conv_classifier, normal, pixels
+
+N, SIZE, LABELS = 3, 8, 2
+MAPS = normal(N, LABELS, SIZE, SIZE, seed=5)
+
+Write = Callable[[Tensor], object]
+WRITES: dict[str, Write] = {
+    "in place": lambda x: x.zero_(),
+    "through data": lambda x: x.data.zero_(),
+    "through NumPy": lambda x: np.copyto(x.numpy(), 0),
+}
+
+
+def scores(classifier: pm.Classifier | None = None, **options: Any) -> dict[str, Tensor]:
+    """All values of an evaluation, and what it keeps of its input; NaN as 9."""
+    given: dict[str, Any] = {
+        "methods": [plain],
+        "labels": "top2",
+        "metrics": ["soundness:points=4", "deletion:points=4"],
+        **options,
+    }
+    found = pm.evaluate(classifier or conv_classifier(SIZE), pixels(N, SIZE), **given)
+    kept = {"images": found.images, "labels": found.labels, "f": found.f}
+    for result in found.results:
+        kept |= {f"{result.name} {name}": value for name, value in result.values.items()}
+        kept |= {f"{result.name} pairs of {name}": value for name, value in result.pairs.items()}
+        kept |= {f"{result.name} maps": result.maps, f"{result.name} areas": result.insertion.auc}
+    return {name: value.nan_to_num(9) for name, value in kept.items()}
+
+
+def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert len(found) == len(expected)
+    for (name, value), other in zip(found.items(), expected.values(), strict=True):
+        assert torch.equal(value, other), name
+
+
+def plain(classifier: pm.Classifier, images: Tensor, labels: Tensor) -> Tensor:
+    return MAPS[: len(images)]
+
+
+# ---- methods --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_method_may_write_into_its_images_and_labels(write: Write) -> None:
+    def method(classifier: pm.Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        write(images), write(labels)
+        return MAPS
+
+    assert_same(scores(methods=[method, plain]), scores(methods=[plain, plain]))
+
+
+def test_a_method_called_per_label_may_write_and_use_one_tensor_for_all_maps() -> None:
+    buffer = torch.zeros(N, SIZE, SIZE)
+
+    def reused(classifier: pm.Classifier, images: Tensor, label: Tensor) -> Tensor:
+        buffer.copy_(images.sum(dim=1) * (1 + label).view(-1, 1, 1))
+        images.zero_(), label.zero_()
+        return buffer
+
+    def fresh(classifier: pm.Classifier, images: Tensor, label: Tensor) -> Tensor:
+        return images.sum(dim=1) * (1 + label).view(-1, 1, 1)
+
+    assert_same(scores(methods=[reused]), scores(methods=[fresh]))
+
+
+def test_a_method_may_use_one_tensor_for_the_maps_of_all_its_calls() -> None:
+    buffer = torch.zeros(N, LABELS, SIZE, SIZE)
+
+    def reused(classifier: pm.Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        return buffer.copy_(images.sum(dim=1)[:, None] * (1 + labels)[..., None, None])
+
+    f, x, labels = conv_classifier(SIZE), pixels(N, SIZE), torch.tensor([[0, 1]] * N)
+    method = pm.make_method(reused)
+    first = method(f, x, labels)
+    before = first.clone()
+    method(f, 1 - x, labels)
+    assert torch.equal(first, before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubled(Wrapper):
+    name: ClassVar[str] = "doubled"
+    description: ClassVar[str] = "another method's maps, times two"
+    writes: bool = False
+
+    def changed_maps(self, maps: Tensor) -> Tensor:
+        return maps.mul_(-2) if self.writes else -2 * maps
+
+
+def test_a_wrapper_may_write_into_the_maps_that_others_take() -> None:
+    def rows(writes: bool) -> list[Any]:
+        of = pm.make_method(plain)
+        return [plain, Doubled(of=of, writes=writes), "top-label:random", plain]
+
+    assert_same(scores(methods=rows(True)), scores(methods=rows(False)))
+
+
+def test_the_callers_tensors_stay_as_they_are_and_may_be_changed_afterwards() -> None:
+    def method(classifier: pm.Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        images.zero_(), labels.zero_()
+        return MAPS
+
+    x, labels = pixels(N, SIZE), torch.tensor([[2, 1], [0, 3], [1, 2]])
+    given = x.clone(), labels.clone()
+    found = pm.evaluate(conv_classifier(SIZE), x, methods=[method], labels=labels)
+    assert torch.equal(x, given[0]) and torch.equal(labels, given[1])
+    x.zero_(), labels.zero_()
+    assert torch.equal(found.images, given[0]) and torch.equal(found.labels, given[1])
+
+
+def test_a_method_that_writes_into_the_callers_tensor_by_its_name_changes_no_score() -> None:
+    x = pixels(N, SIZE)
+
+    def method(classifier: pm.Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        x.zero_()
+        return MAPS
+
+    found = pm.evaluate(conv_classifier(SIZE), x, methods=[method], labels="top2", metrics=["soundness"])
+    expected = pm.evaluate(
+        conv_classifier(SIZE), pixels(N, SIZE), methods=[plain], labels="top2", metrics=["soundness"]
+    )
+    assert torch.equal(found.results[0].values["soundness"], expected.results[0].values["soundness"])
+
+
+# ---- metrics --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader(Metric):
+    """The sum of everything that a metric can read; it may write over it afterwards."""
+
+    name: ClassVar[str] = "reader"
+    description: ClassVar[str] = "the sum of what it is given"
+    higher_is_better: ClassVar[bool] = True
+    how: str = ""
+
+    def games(self) -> tuple[Game, ...]:
+        return (InsertionGame(),)
+
+    def __call__(self, judged: Judged) -> Tensor:
+        curves = judged.play(InsertionGame())
+        assert judged.truth is not None and curves.matrix is not None
+        kept = judged.once("kept", lambda: judged.maps.sum(dim=(1, 2, 3)))
+        given = [
+            judged.images,
+            judged.labels,
+            judged.maps,
+            judged.truth,
+            judged.probabilities,
+            kept,
+            curves.auc,
+            curves.probabilities,
+            curves.matrix,
+            curves.f,
+        ]
+        found = torch.stack(
+            [x.flatten(1).float().sum(dim=1) if x.ndim > 1 else x.float() for x in given]
+        ).sum(dim=0)
+        found += len(judged.boxes[0])
+        if self.how:
+            for x in given:
+                WRITES[self.how](x)
+            judged.boxes[0].clear(), judged.objects[0].clear()  # type: ignore[attr-defined]
+        return found
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_a_metric_may_write_into_what_it_is_given(how: str) -> None:
+    def judged(how: str) -> dict[str, Tensor]:
+        metrics = [Reader(how=how), "soundness", Reader(), "pointing-game", "deletion:points=4"]
+        boxes: list[Any] = [[(0, 0, 3, 3)]] * N
+        return scores(metrics=metrics, truth=[0, 1, 2], boxes=boxes, objects=[{0: [(0, 0, 4, 4)]}] * N)
+
+    assert_same(judged(how), judged(""))
+
+
+def test_a_metric_may_use_one_tensor_for_the_values_of_all_its_calls() -> None:
+    buffer = torch.zeros(N)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Reused(Reader):
+        def __call__(self, judged: Judged) -> Tensor:
+            return buffer.copy_(super().__call__(judged))
+
+    def other(classifier: pm.Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        return 2 - MAPS
+
+    found, expected = (
+        scores(methods=[plain, other], metrics=[metric], truth=[0, 1, 2], boxes=[[(0, 0, 3, 3)]] * N)
+        for metric in (Reused(), Reader())
+    )
+    assert_same(found, expected)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total(RunMetric):
+    name: ClassVar[str] = "total"
+    description: ClassVar[str] = "the sum of all values, which it then forgets"
+    higher_is_better: ClassVar[bool] = True
+
+    def over_run(self, run: RunValues) -> list[RunValue]:
+        values = [x for scores in run.values.values() for x in scores.values()]
+        found = float(sum(x.nan_to_num().sum() for x in values))
+        for x in values:
+            x.zero_()
+        return [RunValue("all", found, N)]
+
+
+def test_a_metric_of_runs_may_write_into_the_values() -> None:
+    found = pm.evaluate(
+        conv_classifier(SIZE),
+        pixels(N, SIZE),
+        methods=[plain],
+        labels="top2",
+        metrics=["soundness", Total(), Total()],
+    )
+    first, second = found.run_scores
+    assert first.value == second.value > 0
+    assert float(found.results[0].values["soundness"].sum()) == pytest.approx(first.value)
+
+
+# ---- fills, games, targets ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean(Fill):
+    """The mean of each image and its key; it may write over both afterwards."""
+
+    name: ClassVar[str] = "mean-and-key"
+    description: ClassVar[str] = "the mean of an image"
+    random: ClassVar[bool] = True
+    how: str = ""
+
+    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+        level = images.flatten(1).mean(dim=1) / 2 + (keys % 7) / 20
+        found = level.view(-1, 1, 1, 1).expand_as(images).clone()
+        if self.how:
+            WRITES[self.how](images), WRITES[self.how](keys)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedMean(Mean):
+    name: ClassVar[str] = "mean-of-image"
+    random: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedMean(Mean):
+    name: ClassVar[str] = "loaded-mean"
+
+    def prepare(self, classifier: pm.Classifier) -> ReadyFill:
+        return ReadyMean(self, classifier.inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyMean(ReadyFill):
+    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
+        return self.fill.backgrounds(images, keys, self.inputs)
+
+
+@pytest.mark.parametrize("kind", [Mean, FixedMean, LoadedMean])
+@pytest.mark.parametrize("how", WRITES)
+def test_a_fill_may_write_into_the_images_and_keys(how: str, kind: type[Mean]) -> None:
+    def judged(how: str) -> dict[str, Tensor]:
+        fill = kind(how=how)
+        metrics = [Insertion(fill=fill, points=3, draws=2), Insertion(fill=Gray(), points=3)]
+        return scores(methods=[Occlusion(window=4, stride=4, fill=fill), plain], metrics=metrics)
+
+    assert_same(judged(how), judged(""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingGame(InsertionGame):
+    name: ClassVar[str] = "writing"
+    how: str = ""
+
+    def order(self, maps: Tensor, keys: Tensor) -> Tensor:
+        ranks = super().order(maps, keys)
+        if self.how:
+            WRITES[self.how](maps), WRITES[self.how](keys)
+        return ranks
+
+    def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
+        found = super().shown(ranks, count)
+        if self.how:
+            WRITES[self.how](ranks), WRITES[self.how](count)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingTarget(Target):
+    name: ClassVar[str] = "writing"
+    how: str = ""
+
+    def read(self, classifier: pm.Classifier, logits: Tensor) -> Tensor:
+        found = logits.clone()
+        if self.how:
+            WRITES[self.how](logits)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Area(Metric):
+    name: ClassVar[str] = "area"
+    higher_is_better: ClassVar[bool] = True
+    game: Game = required("what is played")
+
+    def games(self) -> tuple[Game, ...]:
+        return (self.game,)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        return judged.play(self.game).auc
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_a_game_may_write_into_ranks_counts_maps_and_keys(how: str) -> None:
+    def judged(how: str) -> dict[str, Tensor]:
+        return scores(metrics=[Area(game=WritingGame(how=how, points=4)), "soundness:points=4"])
+
+    assert_same(judged(how), judged(""))
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_a_target_may_write_into_the_logits(how: str) -> None:
+    def judged(how: str) -> dict[str, Tensor]:
+        games = [InsertionGame(points=4, target=target) for target in (WritingTarget(how=how), Logit())]
+        return scores(metrics=[*(Area(game=game) for game in games), "soundness:points=4"])
+
+    assert_same(judged(how), judged(""))
+
+
+# ---- nets -----------------------------------------------------------------------------------------------------------
+
+
+class Net(nn.Module):
+    """It doubles its input before anything else."""
+
+    def __init__(self, in_place: bool) -> None:
+        super().__init__()
+        self.in_place = in_place
+        self.weight = nn.Parameter(normal(4, 3 * SIZE * SIZE, seed=3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.mul_(2) if self.in_place else 2 * x).flatten(1).tanh() @ self.weight.T
+
+
+METHODS = ["gradient", "occlusion:window=4,stride=4", "learned-mask:steps=1,fill=gray"]
+
+
+@pytest.mark.parametrize("normalised", [True, False], ids=["normalised", "not normalised"])
+def test_a_net_may_work_on_its_input_in_place(normalised: bool) -> None:
+    scale = {"mean": (0.5,) * 3, "std": (0.5,) * 3} if normalised else {}
+    found, expected = (
+        scores(pm.Classifier(Net(in_place), size=SIZE, batch_size=8, **scale), methods=METHODS)
+        for in_place in (True, False)
+    )
+    assert_same(found, expected)
+
+
+def test_a_net_may_use_one_tensor_for_all_its_outputs() -> None:
+    weight, buffer = Net(False).weight.detach(), torch.zeros(64, 4)
+
+    def fresh(x: Tensor) -> Tensor:
+        return x.flatten(1).tanh() @ weight.T
+
+    def reused(x: Tensor) -> Tensor:
+        return buffer[: len(x)].copy_(fresh(x))
+
+    x = pixels(N, SIZE)
+    found, expected = (pm.Classifier(net, size=SIZE, batch_size=1).logits(x) for net in (reused, fresh))
+    assert torch.equal(found, expected)
