@@ -174,7 +174,7 @@ def test_rows_one_after_the_other_are_those_of_one_run(
     assert [row[0] for row in first.outcome.tables[0].rows] == some
     assert any(note.startswith("5 of 7 rows, as --rows says") for note in first.outcome.notes)
     told = {row: what for row, what, _ in first.outcome.tables[-1].rows}
-    assert told["TV 0"] == "learned-mask:tv=0.0" and told["TV .1"] == "learned-mask"  # .1 is the default
+    assert told["TV 0"] == "learned-mask:tv=0" and told["TV .1"] == "learned-mask"  # .1 is the default
     assert told["every learned-mask"].startswith("steps=2,") and told["belief-mask"] == "belief-mask:passes=6"
     assert "steps=2,learning_rate=" in str(first.outcome.tables[-1].records[0]["what"])
     assert any(claim.statement == "total variation raises soundness" for claim in first.outcome.claims)

@@ -27,7 +27,15 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, 
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import did_you_mean
-from proofmap.plugins.values import READERS, alternatives, fits, number, split_outside_brackets
+from proofmap.plugins.values import (
+    READERS,
+    alternatives,
+    fits,
+    number,
+    split_outside_brackets,
+    typed,
+    without_library,
+)
 
 T = TypeVar("T")
 
@@ -271,7 +279,8 @@ class Setting:
         return text
 
     def checked(self, value: Any) -> Any:
-        """The value, plug-ins made from their specs; or an error that says what was expected."""
+        """The value in its declared type, plug-ins made from their specs; or an error that says what was expected."""
+        value = value if Any in self.types else without_library(value)
         if self.plugin is not None and not isinstance(value, self.plugin) and value is not None:
             return self.plugin.make(value)
         if self.several is not None:
@@ -281,17 +290,22 @@ class Setting:
             if not value:
                 raise InputError(f"{self.name} needs at least one {self.several.noun}")
         if not any(fits(value, kind) for kind in self.types):
-            if self.choices and len(self.types) == 1:
-                raise InputError(
-                    f"{self.name} must be one of {', '.join(map(str, self.choices))}, not {value!r}"
-                )
-            whole = "a whole number"
-            least = whole if self.least is None else f"{whole} of at least {self.least:g}"
-            raise InputError(f"{self.name} must be {self.type_text().replace(whole, least)}, not {value!r}")
+            raise self._wrong_type(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             self._check_bounds(value)
-        is_tuple = any(get_origin(kind) is tuple for kind in self.types)
-        return tuple(value) if isinstance(value, list) and is_tuple else value
+        try:
+            return typed(value, self.types)
+        except OverflowError:
+            raise self._wrong_type(value) from None
+
+    def _wrong_type(self, value: object) -> InputError:
+        if self.choices and len(self.types) == 1:
+            return InputError(
+                f"{self.name} must be one of {', '.join(map(str, self.choices))}, not {value!r}"
+            )
+        whole = "a whole number"
+        least = whole if self.least is None else f"{whole} of at least {self.least:g}"
+        return InputError(f"{self.name} must be {self.type_text().replace(whole, least)}, not {value!r}")
 
     def _check_bounds(self, value: float) -> None:
         if self.least is not None and self.most is not None and not self.least <= value <= self.most:
@@ -317,9 +331,14 @@ def settings_of(kind: type[Plugin]) -> tuple[Setting, ...]:
         return ()
     hints = get_type_hints(kind)
     return tuple(
-        Setting(field.name, alternatives(hints[field.name]), field.default, **dict(field.metadata))
+        Setting(field.name, types, _typed_default(field.default, types), **dict(field.metadata))
         for field in dataclasses.fields(kind)
+        for types in [alternatives(hints[field.name])]
     )
+
+
+def _typed_default(default: Any, types: tuple[Any, ...]) -> Any:
+    return typed(default, types) if any(fits(default, kind) for kind in types) else default
 
 
 def setting_names(kind: type[Plugin]) -> tuple[str, ...]:
@@ -380,6 +399,8 @@ def _text(value: object) -> str:
         return value._nested_title()
     if isinstance(value, bool) or value is None:
         return str(value).lower()
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
     if not isinstance(value, tuple):
         return str(value)
     return ("+" if any(isinstance(item, Plugin) for item in value) else ":").join(map(_text, value))

@@ -1,8 +1,8 @@
-"""Values of settings: how plain ones and lists are read from text, and whether one has the type that a setting wants."""
+"""Values of settings: how they are read from text, whether one has the declared type, and how it is given that type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -18,7 +18,7 @@ def number(text: str) -> float:
 READERS: Mapping[type, Any] = {
     bool: lambda text: {"true": True, "false": False}[text.lower()],
     int: int,
-    float: number,
+    float: float,
 }
 """How a value of each plain type is read from text."""
 
@@ -45,6 +45,45 @@ def _fits_tuple(value: object, kinds: tuple[Any, ...]) -> bool:
     if len(kinds) == 2 and kinds[1] is Ellipsis:
         return all(fits(item, kinds[0]) for item in value)
     return len(value) == len(kinds) and all(map(fits, value, kinds))
+
+
+def without_library(value: Any) -> Any:
+    """A scalar of NumPy or torch as Python's own; also inside a tuple or list. Anything else stays as it is.
+
+    >>> import numpy
+    >>> without_library(numpy.int64(3)), without_library([numpy.bool_(True), "a"])
+    (3, [True, 'a'])
+    """
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(without_library, value)) if type(value) in (tuple, list) else value
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+
+def typed(value: Any, kinds: Sequence[Any]) -> Any:
+    """A value that fits one of these types, in that type: 8 is 8.0 where numbers need not be whole, a list is a tuple.
+
+    Equal values then are written alike. Zero has no sign, for the same reason. Raises OverflowError for a whole number
+    that no float can hold.
+
+    >>> (
+    ...     typed(8, (float, type(None))),
+    ...     typed([0, 1], (tuple[float, ...],)),
+    ...     typed("all", (int, Literal["all"])),
+    ... )
+    (8.0, (0.0, 1.0), 'all')
+    """
+    kind = next((kind for kind in (float, *kinds) if kind in kinds and fits(value, kind)), Any)
+    if kind is float:
+        return float(value) + 0.0
+    if kind in (int, str):
+        return kind(value)
+    if get_origin(kind) is Literal:
+        return next(choice for choice in get_args(kind) if choice == value)
+    if get_origin(kind) is tuple:
+        inner = get_args(kind)
+        each = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        return tuple(typed(item, alternatives(one)) for item, one in zip(value, each, strict=True))
+    return value
 
 
 def split_outside_brackets(text: str, separator: str = ",") -> list[str]:

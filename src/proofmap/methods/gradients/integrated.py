@@ -51,7 +51,7 @@ class IntegratedGradients(BaselineMethod):
     right Riemann sum of 300 steps, the most they say is needed).
 
     >>> IntegratedGradients.preset("sundararajan").title()
-    'integrated-gradients:baseline=gray(color=0.0),steps=300,rule=right'
+    'integrated-gradients:baseline=gray(color=0),steps=300,rule=right'
     """
 
     name: ClassVar[str] = "integrated-gradients"
