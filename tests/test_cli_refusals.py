@@ -78,6 +78,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("explain", "photos", "--model", "net.py:missing"), "missing"),
         (("explain", "photos", *MODEL, "--labels", "dogg"), "Did you mean 'dog'"),
         (("explain", "photos", *MODEL, "--labels", "9"), "out of range"),
+        (("explain", "photos", *MODEL, "--labels", ",,2"), "labels ',,2' has an empty entry; write '2'"),
+        (
+            ("evaluate", "--data", "photos", *MODEL, "--labels", "0,1,1,2"),
+            "labels names 1 (dog) more than once",
+        ),
         (("explain", "photos", *MODEL, "--method", "gradeint"), "Did you mean 'gradient'"),
         (
             ("explain", "photos", *MODEL, "--method", "learned-mask:step=1"),

@@ -204,6 +204,21 @@ def test_labels_may_be_given_per_image(f: Classifier, images: Tensor) -> None:
     assert found.table() and found.results[0].values["completeness"].isfinite().all()
 
 
+@pytest.mark.parametrize("labels", [1, np.int64(1), torch.tensor(1), [np.int64(1)]], ids=repr)
+def test_one_label_is_judged_on_every_image(labels: Any, f: Classifier, images: Tensor) -> None:
+    found = evaluate(f, images, methods=["gradient"], labels=labels)
+    assert found.labels.tolist() == [[1]] * N
+    assert torch.equal(make_method("gradient")(f, images, labels), found.results[0].maps)
+
+
+@pytest.mark.parametrize("labels", [torch.tensor([0, 1, 4, 2]), np.array([0, 1, 4, 2])], ids=repr)
+def test_labels_of_one_dimension_are_one_per_image(labels: Any, f: Classifier, images: Tensor) -> None:
+    found = evaluate(f, images, methods=["gradient"], labels=labels)
+    assert found.labels.tolist() == [[0], [1], [4], [2]]
+    each = [evaluate(f, images[[i]], methods=["gradient"], labels=int(a)) for i, a in enumerate(labels)]
+    torch.testing.assert_close(found.results[0].maps, torch.cat([one.results[0].maps for one in each]))
+
+
 @pytest.mark.parametrize(
     "labels, told",
     [
@@ -211,8 +226,8 @@ def test_labels_may_be_given_per_image(f: Classifier, images: Tensor) -> None:
         ("tiger", "no label is named 'tiger'"),
         ([], "empty list"),
         ([7], "label 7 is out of range"),
-        (torch.tensor([[0]]), r"labels must be \(N, L\)"),
-        (torch.tensor([[9]] * N), r"0 \.\. 4"),
+        (torch.tensor([[0]]), f"labels has 1 row for {N} images"),
+        (torch.tensor([[9]] * N), "label 9 is out of range: the net has outputs 0 to 4"),
     ],
 )
 def test_labels_that_cannot_be(labels: Any, told: str, f: Classifier, images: Tensor) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -15,7 +18,7 @@ NAMES = ["tench", "tiger cat", "Egyptian_cat", "Great white shark, white shark",
 F = torch.tensor([[0.05, 0.40, 0.30, 0.10, 0.05, 0.06, 0.04], [0.01, 0.01, 0.01, 0.90, 0.05, 0.01, 0.01]])
 
 
-def choose(rule: str | list[int | str], f: Tensor = F, label_set: list[int] | None = None) -> list[list[int]]:
+def choose(rule: Any, f: Tensor = F, label_set: list[int] | None = None) -> list[list[int]]:
     members = range(f.shape[1]) if label_set is None else label_set
     return LabelRule.parse(rule, NAMES).choose(f, members).tolist()
 
@@ -133,9 +136,9 @@ def test_everything_is_at_least_as_probable_as_zero() -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [[6, "tiger cat"], ("cup", 1), ["6", "1"], "cup,tiger cat", "6,1", " cup , Tiger_cat ,", "cup,1,6"],
+    [[6, "tiger cat"], ("cup", 1), ["6", "1"], "cup,tiger cat", "6,1", " cup , Tiger_cat "],
 )
-def test_a_list_keeps_its_own_order_and_names_each_label_once(rule: str | list[int | str]) -> None:
+def test_a_list_keeps_its_own_order(rule: str | list[int | str]) -> None:
     assert choose(rule) == [[6, 1], [6, 1]]
 
 
@@ -167,7 +170,12 @@ def test_a_listed_label_outside_the_label_set_is_refused() -> None:
         ("p>=1e", "between 0 and 1"),
         ("p>=-0.1", "between 0 and 1"),
         ("", "no label is named ''"),
-        (" , ", "empty list"),
+        (" , ", "labels ' , ' names no label; name at least one"),
+        (",,2", "labels ',,2' has an empty entry; write '2'"),
+        ("cup, 1,", "has an empty entry; write 'cup,1'"),
+        ("0,1,1,2", r"labels names 1 \(tiger cat\) more than once; name each label once"),
+        ("cup,1,6", r"labels names 6 \(cup\) more than once"),
+        ([6, "cup"], r"labels names 6 \(cup\) more than once"),
         ([], "empty list"),
         ("best", "no label is named 'best'"),
         ("cup,zebra", "no label is named 'zebra'"),
@@ -180,9 +188,89 @@ def test_a_rule_that_means_nothing_is_refused(rule: str | list[int | str], messa
         LabelRule.parse(rule, NAMES)
 
 
-def test_a_tensor_is_a_choice_and_not_a_rule() -> None:
-    with pytest.raises(InputError, match="already a choice"):
-        LabelRule.parse(torch.tensor([[1]]), NAMES)
+@pytest.mark.parametrize(
+    "labels",
+    [
+        1,
+        np.int64(1),
+        "1",
+        np.str_("tiger cat"),
+        torch.tensor(1),
+        np.array(1),
+        [np.int64(1)],
+        [torch.tensor(1)],
+        torch.tensor([1]),
+        np.array([1], dtype=np.uint8),
+        np.array(["tiger cat"]),
+    ],
+    ids=repr,
+)
+def test_one_label_in_any_form_is_the_label_of_every_image(labels: Any) -> None:
+    assert LabelRule.parse(labels, NAMES) == LabelRule.parse([1], NAMES)
+    assert choose(labels) == [[1], [1]]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        torch.tensor([0, 6]),
+        torch.tensor([0, 6], dtype=torch.uint8),
+        np.array([0, 6]),
+        np.array([0, 6], dtype=np.uint16),
+        np.array(["tench", "cup"]),
+        np.array([0, "cup"], dtype=object),
+        [[0], ["cup"]],
+        [torch.tensor([0]), [6]],
+    ],
+    ids=repr,
+)
+def test_a_tensor_of_one_dimension_has_one_label_per_image_as_captum_reads_it(labels: Any) -> None:
+    assert choose(labels) == [[0], [6]]
+    with pytest.raises(InputError, match=r"labels has 2 rows for 1 image; .* pass a list: \[0, 6\]"):
+        choose(labels, F[:1])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [torch.tensor([[0, 6], [3, -1]]), np.array([[0, 6], [3, -1]], dtype=np.int8), [["tench", 6], [3]]],
+    ids=repr,
+)
+def test_two_dimensions_are_the_labels_of_each_image(labels: Any) -> None:
+    assert choose(labels) == [[0, 6], [3, NO_LABEL]]
+    assert str(LabelRule.parse(labels, NAMES)) == "given"
+
+
+def test_a_list_is_for_every_image_where_an_array_is_not() -> None:
+    assert (choose([0, 6]), choose(np.array([0, 6]))) == ([[0, 6], [0, 6]], [[0], [6]])
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        (True, "a label is an index .* or a name, not True"),
+        (1.0, "labels must be a rule such as 'top5', .* not a float"),
+        (None, "not a NoneType"),
+        ({0, 1}, "not a set"),
+        ([1.0], "a label is an index .* or a name, not 1.0"),
+        ([True, False], "not True"),
+        (torch.tensor([0.0, 1.0]), "not 0.0"),
+        (torch.tensor([[True], [False]]), "not True"),
+        (-1, "label -1 is out of range: the net has outputs 0 to 6"),
+        (torch.tensor([0, -1]), "label -1 is out of range"),
+        (torch.tensor([0, 7]), "label 7 is out of range"),
+        (np.zeros((0,), int), r"labels has the shape \(0,\)"),
+        (torch.zeros(2, 0, dtype=torch.int64), r"labels has the shape \(2, 0\)"),
+        (torch.zeros(2, 1, 1, dtype=torch.int64), r"labels has the shape \(2, 1, 1\)"),
+        ([[0], []], "labels has no label for image 1"),
+        (torch.tensor([[0], [-1]]), "labels has no label for image 1"),
+        ([[0, 1, 0], [2]], r"labels names 0 \(tench\) more than once"),
+        ([[0], 1], "a label is an index .* or a name, not \\[0\\]"),
+    ],
+    ids=repr,
+)
+def test_what_means_no_labels_is_refused_with_a_sentence(labels: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        LabelRule.parse(labels, NAMES)
 
 
 def test_a_choice_does_not_share_rows_between_images() -> None:
@@ -223,7 +311,7 @@ def test_every_rule_chooses_what_a_plain_loop_chooses(f: Tensor, members: list[i
     assert torch.equal(check_labels(labels, len(f), 5), labels)
 
 
-@given(rule=st.one_of(rules, st.lists(st.integers(0, 4), min_size=1)))
+@given(rule=st.one_of(rules, st.lists(st.integers(0, 4), min_size=1, unique=True)))
 def test_a_rule_reads_back_what_it_prints(rule: str | list[int]) -> None:
     parsed = LabelRule.parse(rule, "abcde")
     assert LabelRule.parse(str(parsed), "abcde") == parsed

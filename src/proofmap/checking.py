@@ -21,7 +21,7 @@ from proofmap.core.text import counted
 from proofmap.data.distractors import from_images
 from proofmap.fills import names_no_pool, with_pool
 from proofmap.fills.images import OWN
-from proofmap.judging import as_inputs, choose_labels, given_labels
+from proofmap.judging import as_inputs
 from proofmap.methods.method import Method, MethodLike, make_method
 from proofmap.metrics.randomisation import complexity_rise, smooth_maps
 from proofmap.metrics.similarity import SIMILARITIES, Similarity, similarity
@@ -64,6 +64,7 @@ def sanity_checks(
     The net is never touched: layers are drawn anew on copies (:mod:`proofmap.classifier.randomised`).
 
     Args:
+        labels: for which labels, as :func:`proofmap.evaluate` takes them.
         orders: ``cascading`` takes the last layer, then the last group before it too, up to all; ``bottom-up`` begins at the input, as
             Hedstroem et al. advise; ``independent`` takes one group at a time; ``last`` takes the last layer alone, as the paper does.
         groups: the layers are taken in so many groups, the last layer by itself.
@@ -87,8 +88,7 @@ def sanity_checks(
         source = from_images(images, classifier.inputs) or OWN
         chosen = [with_pool(method, source) for method in chosen]
     titles = distinct_names([method.title() for method in chosen])
-    labels = given_labels(labels)
-    table = choose_labels(classifier, images, labels, classifier.frozen().probabilities(images))
+    table = classifier.choose_labels(images, labels)
     steps = list(_steps(classifier, orders, groups, relabelled))
     told = progress or Silent()
 
@@ -109,7 +109,7 @@ def sanity_checks(
         if len(images) > 1:
             floors += _lines(title, nothing, before, before.roll(1, dims=0), table, measures)
     draws = f"maps averaged over {samples} noisy copies" if samples > 1 else "maps of the images themselves"
-    rule = "given" if isinstance(labels, Tensor) else str(LabelRule.parse(labels, classifier.names))
+    rule = str(LabelRule.parse(labels, classifier.names))
     done: list[Order] = [*orders, *(["labels"] if relabelled is not None else [])]  # type: ignore[list-item]
     notes = sanity_notes(len(images), draws, done, model=classifier.name, labels=rule, seed=seed)
     return SanityChecks(tuple(line for title in titles for line in found[title]), tuple(floors), tuple(notes))

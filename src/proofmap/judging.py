@@ -17,7 +17,7 @@ from proofmap.core.copies import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
-from proofmap.core.labels import NO_LABEL, LabelRule, Labels, check_labels, label_index
+from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index
 from proofmap.core.pictures import names_of_files
 from proofmap.core.progress import Progress, Silent
 from proofmap.data.distractors import from_images
@@ -37,23 +37,6 @@ from proofmap.results.explanation import Proof
 from proofmap.results.records import method_result, run_scores
 
 _BLOCK = 32_000_000  # map values held at once
-
-
-def choose_labels(classifier: Classifier, images: Tensor, labels: Labels, f: Tensor) -> Tensor:
-    """Labels ``(N, L)`` from a rule, a list for all images, or a tensor as given."""
-    if isinstance(labels, Tensor):
-        return check_labels(
-            labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
-        )
-    return LabelRule.parse(labels, classifier.names).choose(f, classifier.label_set)
-
-
-def given_labels(labels: Labels) -> Labels:
-    """Arrays and lists of lists as the tensor ``(N, L)`` they mean; rules and flat lists as they are."""
-    nested = (
-        not isinstance(labels, (str, Tensor)) and len(labels) > 0 and not isinstance(labels[0], (str, int))
-    )
-    return torch.as_tensor(labels) if nested else labels
 
 
 def truth_of(
@@ -123,7 +106,9 @@ def evaluate(
 
     Args:
         methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions.
-        labels: ``"all"``, ``"top5"``, ``"p>=0.01"``, a list of names or indices, or a tensor ``(N, L)``.
+        labels: a rule such as ``"all"``, ``"top5"`` or ``"p>=0.01"``; a label or a list of labels, by name or index, for every image;
+            a list of lists, or a tensor or array ``(N,)`` or ``(N, L)``, with the labels of each image. See
+            :meth:`proofmap.core.labels.LabelRule.parse`.
         metrics: what to judge by, names and specs too; :func:`default_metrics` when left out.
         names: one per image, for tables and files; those of the files that :func:`load_images` read when left out.
         truth: the true label of each image, by name or index, for metrics that ask for it; None or -1 where not known.
@@ -160,13 +145,13 @@ def evaluate(
     )
     judges = prepare_metrics(per_image.values(), classifier)
     f_all = classifier.frozen().probabilities(images)
-    labels = given_labels(labels)
-    label_table = private_copy(choose_labels(classifier, images, labels, f_all))
+    rule = LabelRule.parse(labels, classifier.names)
+    label_table = rule.choose(f_all, classifier.label_set)
     f = f_all.gather(1, label_table.clamp_min(0)).masked_fill(label_table == NO_LABEL, torch.nan)
     image_names = image_names_for(images, names)
     context = {
         **classifier.settings(),
-        "labels": "given" if isinstance(labels, Tensor) else str(LabelRule.parse(labels, classifier.names)),
+        "labels": str(rule),
         "seed": seed,
         "device": str(classifier.device),
         "batches": [batch.size for batch in classifier.frozen().batches],

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from proofmap.core.errors import InputError
@@ -172,7 +173,8 @@ def test_methods_and_metrics_keep_their_names_apart() -> None:
         ("data = 5", "data must be a list of places.*, not 5"),
         ("data = [1]", "data must be a list of places.*; 1 is none"),
         ("[data]\npath = 'x'", "data must be a list of places"),
-        ("labels = 5", "labels must be a list of names or indices, or a rule such as top5, not 5"),
+        ("labels = 5.5", "labels must be a list of names or indices, or a rule such as top5, not 5.5"),
+        ("labels = true", "labels must be a list of .*; True is none"),
         ("labels = [1.5]", "labels must be .*; 1.5 is none"),
         ("labels = [true]", "labels must be .*; True is none"),
         ("[labels]\nrule = 'top5'", "labels must be a list"),
@@ -212,6 +214,10 @@ def test_a_mistake_is_named_with_the_file_and_the_fix(text: str, told: str, tmp_
     with pytest.raises(InputError, match=told) as caught:
         Study.from_toml(path)
     assert str(caught.value).startswith(str(path))
+
+
+def test_one_label_is_a_list_of_one() -> None:
+    assert [Study(labels=given).labels for given in (5, [np.int64(5), "cat"])] == [(5,), (5, "cat")]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from proofmap.classifier.view import copied, device_of, dtype_of, state_of, tens
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures
-from proofmap.core.labels import LabelRule
+from proofmap.core.labels import LabelRule, Labels, is_by_probability
 from proofmap.core.pictures import Fit, Interpolation
 from proofmap.core.text import counted
 
@@ -313,6 +313,13 @@ class Classifier:
     def top(self, images: Tensor, k: int = 5) -> Tensor:
         """The ``k`` most probable labels of the label set, ``(N, k)``, best first."""
         return LabelRule.parse(f"top{k}", self.names).choose(self.probabilities(images), self.label_set)
+
+    def choose_labels(self, images: Tensor, labels: Labels) -> Tensor:
+        """What a person wrote for ``labels`` (:meth:`LabelRule.parse`) as labels ``(N, L)`` of these images."""
+        rule = LabelRule.parse(labels, self.names)
+        if is_by_probability(str(rule)):
+            return rule.choose(self.frozen().probabilities(images), self.label_set)
+        return rule.choose(torch.zeros(len(images), len(self.names), device=self.device), self.label_set)
 
     # ---- checks ---------------------------------------------------------------------------------------------
 

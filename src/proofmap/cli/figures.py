@@ -24,7 +24,6 @@ from proofmap.cli.options import (
 )
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
-from proofmap.core.labels import is_by_probability
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
@@ -92,7 +91,7 @@ def _choices(name: str, labels: str | None, method: str | None) -> dict[str, Any
     if labels is not None:
         if "labels" not in takes:
             raise InputError(f"the figure {name} chooses its labels itself; leave out --labels")
-        chosen["labels"] = labels if is_by_probability(labels) else split_list(labels)
+        chosen["labels"] = labels
     elif "labels" in takes and takes["labels"].default is inspect.Parameter.empty:
         raise InputError(f"the figure {name} needs --labels: the things it shall find, by name or index")
     if method is not None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.text import shortened
+from proofmap.core.text import counted, shortened
 
 NO_LABEL = -1
 """Fills the places of an image that has fewer labels than another one in the same batch."""
@@ -23,17 +25,22 @@ LONGEST_NAME = 200
 _TOP = re.compile(r"top-?(\d+)$")
 _PROBABLE = re.compile(r"p\s*>=?\s*([0-9.eE+-]+)$")
 
-Labels = str | Sequence[int | str] | Tensor
+Labels = str | int | Sequence[int | str] | Sequence[Sequence[int | str]] | Tensor | np.ndarray
+"""What a person may write for ``labels``; :meth:`LabelRule.parse` says what each form means."""
 
 
-def label_index(label: int | str, names: Sequence[str]) -> int:
+def label_index(label: Any, names: Sequence[str]) -> int:
     """The output index of a label given by index or by name (case and ``_`` do not matter).
 
     >>> label_index("Tiger cat", ["tabby", "tiger cat"]), label_index(0, ["tabby", "tiger cat"])
     (1, 0)
     """
+    if getattr(label, "ndim", None) == 0:
+        label = label.item()  # a number of NumPy or a tensor without dimensions
+    if isinstance(label, bool) or not isinstance(label, (int, str)):
+        raise InputError(f"a label is an index (a whole number) or a name, not {shortened(repr(label), 100)}")
     if isinstance(label, int) and 0 <= label < len(names):
-        return int(label)
+        return label
     text = str(label).strip()
     known = [canonical_name(name) for name in names]
     found = [i for i, name in enumerate(known) if name == canonical_name(text)]
@@ -92,7 +99,7 @@ def canonical_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class LabelRule:
-    """``all`` | ``top5`` | ``p>=0.01`` | an explicit list, applied to each image's probabilities.
+    """``all`` | ``top5`` | ``p>=0.01`` | a list for every image | the labels of each image: which labels are judged.
 
     >>> f = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]])
     >>> LabelRule.parse("top2", "abc").choose(f, range(3))
@@ -103,20 +110,61 @@ class LabelRule:
             [ 2,  0,  1]])
     """
 
-    kind: Literal["all", "top", "probable", "list"]
+    kind: Literal["all", "top", "probable", "list", "given"]
     number: float = 0.0
     indices: tuple[int, ...] = ()
+    rows: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def parse(cls, rule: Labels, names: Sequence[str]) -> LabelRule:
-        """Parse a rule; a string may also list names or indices separated by commas."""
-        if isinstance(rule, Tensor):
-            raise InputError("a tensor of labels is already a choice; a rule is a string or a list")
-        if not isinstance(rule, str):
-            indices = tuple(dict.fromkeys(label_index(a, names) for a in rule))
-            if not indices:
-                raise InputError("labels is an empty list; name at least one label, or use 'top5'")
-            return cls("list", indices=indices)
+    def parse(cls, rule: Any, names: Sequence[str]) -> LabelRule:
+        """The rule that a person wrote.
+
+        - A text: ``all``, ``top5``, ``p>=0.01``, or names or indices separated by commas.
+        - One label, or a list of labels, by index or name: these labels, for every image.
+        - A list of lists: the labels of each image.
+        - A tensor or an array is read as Captum reads its ``target``: a single number is the label of every image, ``(N,)`` has one
+          label per image, and ``(N, L)`` has the labels of each, with -1 where an image has fewer.
+
+        So a list ``[0, 1]`` means two labels for every image, and ``torch.tensor([0, 1])`` one label for each of two images.
+
+        >>> f = torch.full((2, 3), 1 / 3)
+        >>> [
+        ...     LabelRule.parse(given, "abc").choose(f, range(3)).tolist()
+        ...     for given in (2, [0, 2], torch.tensor([0, 2]))
+        ... ]
+        [[[2], [2]], [[0, 2], [0, 2]], [[0], [2]]]
+        """
+        if isinstance(rule, str):
+            return cls._parse_text(rule, names)
+        if isinstance(rule, int) or getattr(rule, "ndim", None) == 0:
+            return cls("list", indices=(label_index(rule, names),))
+        if isinstance(rule, Tensor) or hasattr(rule, "__array__"):
+            array = rule.detach().cpu().numpy() if isinstance(rule, Tensor) else np.asarray(rule)
+            if array.ndim > 2 or array.size == 0:
+                raise InputError(
+                    f"labels has the shape {tuple(array.shape)}; give one label per image (N,), or the labels of each image "
+                    "(N, L)"
+                )
+            if array.ndim == 2:
+                return cls("given", rows=tuple(_row(row, names, i) for i, row in enumerate(array.tolist())))
+            row = [label_index(a, names) for a in array.tolist()]
+            return (
+                cls("list", indices=tuple(row))
+                if len(row) == 1
+                else cls("given", rows=tuple((a,) for a in row))
+            )
+        if not isinstance(rule, Sequence):
+            raise InputError(
+                f"labels must be a rule such as 'top5', a label, a list of labels, or a tensor (N, L), not a {type(rule).__name__}"
+            )
+        if rule and all(_is_list(entry) for entry in rule):
+            return cls("given", rows=tuple(_row(row, names, i) for i, row in enumerate(rule)))
+        if not len(rule):
+            raise InputError("labels is an empty list; name at least one label, or use 'top5'")
+        return cls("list", indices=_each_once([label_index(a, names) for a in rule], names))
+
+    @classmethod
+    def _parse_text(cls, rule: str, names: Sequence[str]) -> LabelRule:
         text = rule.strip()
         if text == "all":
             return cls("all")
@@ -137,7 +185,13 @@ class LabelRule:
         except InputError:
             if "," not in text:
                 raise
-            return cls.parse([part for part in text.split(",") if part.strip()], names)
+        parts = [part.strip() for part in text.split(",")]
+        written = [part for part in parts if part]
+        if not written:
+            raise InputError(f"labels {rule!r} names no label; name at least one, or use 'top5'")
+        if len(written) < len(parts):
+            raise InputError(f"labels {rule!r} has an empty entry; write {','.join(written)!r}")
+        return cls.parse(written, names)
 
     def choose(self, probabilities: Tensor, label_set: Sequence[int]) -> Tensor:
         """Labels ``(N, L)`` for probabilities ``(N, A)``, most probable first except for an explicit list.
@@ -145,6 +199,10 @@ class LabelRule:
         Images with fewer labels than others are filled up with ``NO_LABEL``; the top label is always there.
         """
         members = torch.tensor(list(label_set), device=probabilities.device)
+        if self.kind == "given":
+            return self._rows_for(len(probabilities), probabilities.shape[1], label_set).to(
+                probabilities.device
+            )
         if self.kind == "list":
             outside = [a for a in self.indices if a not in set(label_set)]
             if outside:
@@ -162,12 +220,57 @@ class LabelRule:
         chosen[:, 0] = True
         return labels.masked_fill(~chosen, NO_LABEL)[:, : max(1, int(chosen.sum(dim=1).max()))]
 
+    def _rows_for(self, n_images: int, n_outputs: int, label_set: Sequence[int]) -> Tensor:
+        if len(self.rows) != n_images:
+            alone = [row[0] for row in self.rows if len(row) == 1]
+            hint = (
+                f" For the same labels on every image pass a list: {alone}."
+                if len(alone) == len(self.rows) < 10
+                else ""
+            )
+            raise InputError(
+                f"labels has {counted(len(self.rows), 'row')} for {counted(n_images, 'image')}; a tensor, an array or a list of "
+                f"lists has one row per image.{hint}"
+            )
+        longest = max(map(len, self.rows))
+        filled = [row + (NO_LABEL,) * (longest - len(row)) for row in self.rows]
+        return check_labels(torch.tensor(filled), n_images, n_outputs, label_set)
+
     def __str__(self) -> str:
+        if self.kind == "given":
+            return "given"
         if self.kind == "top":
             return f"top{int(self.number)}"
         if self.kind == "probable":
             return f"p>={self.number}"
         return "all" if self.kind == "all" else ",".join(map(str, self.indices))
+
+
+def _is_list(entry: object) -> bool:
+    return isinstance(entry, (list, tuple)) or getattr(entry, "ndim", 0) == 1
+
+
+def _row(labels: Any, names: Sequence[str], image: int) -> tuple[int, ...]:
+    """The labels of one image; -1 stays, it marks the places without a label."""
+    given = labels.tolist() if hasattr(labels, "tolist") else labels
+    row = [a if _is_no_label(a) else label_index(a, names) for a in given]
+    if all(a == NO_LABEL for a in row):
+        raise InputError(f"labels has no label for image {image}; give each image one at least")
+    _each_once([a for a in row if a != NO_LABEL], names)
+    return tuple(row)
+
+
+def _is_no_label(label: object) -> bool:
+    return isinstance(label, int) and label == NO_LABEL
+
+
+def _each_once(indices: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
+    """The labels as they are; a label that comes twice is refused, because it would count twice."""
+    doubled = next((a for a, count in Counter(indices).items() if count > 1), None)
+    if doubled is not None:
+        name = shortened(names[doubled], 30)
+        raise InputError(f"labels names {doubled} ({name}) more than once; name each label once")
+    return tuple(indices)
 
 
 def is_by_probability(rule: str) -> bool:

@@ -14,7 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.core.copies import private_copy
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL, check_labels
+from proofmap.core.labels import NO_LABEL, Labels, check_labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
 from proofmap.fills import Fill, names_no_pool, with_pool
@@ -96,13 +96,13 @@ class Method(Plugin):
         self,
         classifier: Classifier,
         images: Tensor,
-        labels: Tensor,
+        labels: Labels,
         *,
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Tensor:
-        """Maps ``(N, L, *positions)`` of images for labels ``(N, L)``: made ready, with these images as distractors of one
-        another where it needs any and names none, then called.
+        """Maps ``(N, L, *positions)`` of images for labels ``(N, L)``, or others that :func:`proofmap.evaluate` takes: made ready,
+        with these images as distractors of one another where it needs any and names none, then called.
         """
         method = self
         with outside_inference_mode():  # what is found and built there is of no use to gradients
@@ -112,6 +112,8 @@ class Method(Plugin):
 
                 source = from_images(classifier.check_images(images), classifier.inputs)
                 method = self if source is None else with_pool(self, source)
+            if not (isinstance(labels, Tensor) and labels.ndim == 2):
+                labels = classifier.choose_labels(images, labels)
             return method.prepare(classifier)(images, labels, seed=seed, progress=progress)
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:

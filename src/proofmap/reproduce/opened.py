@@ -9,7 +9,6 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
@@ -42,6 +41,5 @@ def opened(job: Job, data: str | None = None, number: int | None = None) -> Open
     if block.failures:
         raise InputError(block.failures[0].reason)
     images = classifier.check_images(block.images)
-    f = classifier.frozen().probabilities(images)
-    labels = LabelRule.parse(study.labels, classifier.names).choose(f, classifier.label_set)
+    labels = classifier.choose_labels(images, study.labels)
     return Opened(classifier, images, labels, study.named_methods())

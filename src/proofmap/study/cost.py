@@ -86,7 +86,8 @@ def expected_labels(rule: LabelRule, classifier: Classifier) -> int:
     most = len(classifier.label_set)
     if rule.kind == "top":
         return min(int(rule.number), most)
-    return {"all": most, "list": len(rule.indices)}.get(rule.kind, min(5, most))
+    given = max(map(len, rule.rows), default=0)
+    return {"all": most, "list": len(rule.indices), "given": given}.get(rule.kind, min(5, most))
 
 
 # ---- time -----------------------------------------------------------------------------------------------------

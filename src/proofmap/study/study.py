@@ -26,6 +26,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -95,7 +96,7 @@ class Study:
         fit: what happens to photos of other proportions: ``crop``, ``pad`` or ``squash``; as the net says when left out.
         data: a dataset string, or photos and folders.
         images: which of its pictures.
-        labels: the label rule: ``all``, ``top5``, ``p>=0.01``, or names or indices.
+        labels: the label rule: ``all``, ``top5``, ``p>=0.01``, or labels by name or index, for every picture.
         label_set, renormalise: the labels that count; empty for all outputs.
         methods, metrics: what is judged, and by what.
         controls: judge noise, the middle, and every method's maps blurred and shown for every label too.
@@ -109,7 +110,7 @@ class Study:
     weights: str | None = None
     data: Sequence[str | Path] = ()
     images: Selection = field(default_factory=Selection)
-    labels: str | Sequence[int | str] = "top5"
+    labels: str | int | Sequence[int | str] = "top5"
     label_set: Sequence[int | str] = ()
     renormalise: bool | None = None
     fit: Fit | None = None
@@ -130,8 +131,10 @@ class Study:
             _check_list(name, value, kinds, words)
             object.__setattr__(self, name, tuple(value))
         if not isinstance(self.labels, str):
-            _check_list("labels", self.labels, (str, int), "names or indices, or a rule such as top5")
-            object.__setattr__(self, "labels", tuple(self.labels))
+            labels: Any = [self.labels] if isinstance(self.labels, Integral) else self.labels
+            _check_list("labels", labels, (str, Integral), "names or indices, or a rule such as top5")
+            labels = tuple(a if isinstance(a, str) else int(a) for a in labels)
+            object.__setattr__(self, "labels", labels)
         for name in ("model", "weights", "thresholds", "curve"):
             value = getattr(self, name)
             if not isinstance(value, str) and not (name == "weights" and isinstance(value, Path | None)):

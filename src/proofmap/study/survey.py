@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.labels import NO_LABEL, LabelRule
+from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.data.dataset import Dataset, choose_names, random_choice, truths
 from proofmap.data.loader import Block, load_blocks
 from proofmap.study.store.database import Store
@@ -29,7 +29,7 @@ class Survey:
         dataset: Dataset,
         classifier: Classifier,
         selection: Selection,
-        labels: str | Sequence[int | str],
+        labels: Labels,
     ) -> None:
         self.dataset, self.classifier, self.selection = dataset, classifier, selection
         self.rule = LabelRule.parse(labels, classifier.names)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.labels import LabelRule, Labels, check_labels
+from proofmap.core.labels import Labels
 from proofmap.methods.method import MethodLike, make_method
 from proofmap.metrics.context import Judged
 from proofmap.metrics.saliency.box import LEAST_AREA, SaliencyMetric
@@ -78,7 +78,7 @@ def saliency_sweep(
     """Try every threshold on a holdout: images that are not judged later. One pass for each image and threshold.
 
     Args:
-        labels: for which label each image is explained: the first of a rule, a list, or a tensor ``(N, L)``.
+        labels: for which label each image is explained: the first of those that ``labels`` means for :func:`proofmap.evaluate`.
         metric: its other settings, such as the reading of the threshold.
     """
     if len(holdout) == 0:
@@ -87,14 +87,7 @@ def saliency_sweep(
         raise InputError("there are no thresholds to try")
     frozen = classifier.frozen()
     images = classifier.check_images(holdout)
-    if isinstance(labels, Tensor):
-        chosen = check_labels(
-            labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
-        )
-    else:
-        rule = LabelRule.parse(labels, classifier.names)
-        chosen = rule.choose(frozen.probabilities(images), classifier.label_set)
-    chosen = chosen[:, :1]
+    chosen = classifier.choose_labels(images, labels)[:, :1]
     maps = make_method(method)(classifier, images, chosen, seed=seed)
     return sweep_of(Judged(frozen, images, chosen, maps, seed=seed), metric=metric, deltas=deltas)
 

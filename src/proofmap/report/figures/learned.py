@@ -12,7 +12,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.classifier.outputs import in_words
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL, LabelRule, Labels
+from proofmap.core.labels import NO_LABEL, Labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import counted, one_line
@@ -307,8 +307,7 @@ def learned_settings(
 
 
 def _chosen(labels: Labels, classifier: Classifier, images: Tensor) -> Tensor:
-    f = classifier.frozen().probabilities(images)
-    table = LabelRule.parse(labels, classifier.names).choose(f, classifier.label_set)
+    table = classifier.choose_labels(images, labels)
     if bool((table == NO_LABEL).any()):
         raise InputError("this figure needs as many labels for every image")
     return table
