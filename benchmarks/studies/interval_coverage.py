@@ -1,10 +1,12 @@
 """Which interval of a mean covers the truth? Nine of them, on the shapes that scores have, over many simulated studies.
 
-    python benchmarks/studies/interval_coverage.py [--studies 4000] [--real FILE.npz]
+    python benchmarks/studies/interval_coverage.py [--studies 4000] [--real RUN] [--only near-equal]
 
-Prints two tables: the coverage and mean width of the product's interval for each shape and number of images, and for each
-interval the smallest and largest coverage over all shapes. ``--real`` adds shapes: each array of the file is a population of values
-per image, from which studies are drawn with replacement. Values of scores lie in [0, 1], and all intervals are cut to that.
+Prints three tables: the coverage and mean width of the product's interval for each shape and number of images; for each
+interval the smallest and largest coverage over all shapes; and near-equal values, by the product's rule, by the rule before it, and
+with other choices of its constant. ``--real`` adds shapes: each score of a run directory, and each difference between its first two
+methods, is a population of values per image, from which studies are drawn with replacement. Values of scores lie in [0, 1], and all
+intervals are cut to that. Studies of n images are drawn with seed n.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ import numpy as np
 import torch
 from scipy import stats
 
+import proofmap as pm
 from proofmap.results.intervals import NO_LIMITS, Limits, mean_intervals
 
 Ends = tuple[np.ndarray, np.ndarray]
 IMAGES = (3, 5, 10, 20, 50, 200)
 UNIT = (0.0, 1.0)
 RESAMPLES = 500
+NEAR_IMAGES = (5, 10, 20, 50, 100, 200)
 
 
 def shapes() -> dict[str, tuple[Callable[..., np.ndarray], float, Limits]]:
@@ -53,14 +57,53 @@ def shapes() -> dict[str, tuple[Callable[..., np.ndarray], float, Limits]]:
     }
 
 
-def real_shapes(path: Path) -> dict[str, tuple[Callable[..., np.ndarray], float, Limits]]:
-    def of(values: np.ndarray) -> tuple[Callable[..., np.ndarray], float, Limits]:
-        known = values[~np.isnan(values)].astype(float)
-        inside = known.min() >= 0 and known.max() <= 1
-        return lambda rng, s: rng.choice(known, s), float(known.mean()), UNIT if inside else NO_LIMITS
+def near_equal() -> dict[str, tuple[Callable[..., np.ndarray], float, Limits]]:
+    """Values that are the same but for noise, all of them or all but a rare few."""
 
-    stored = np.load(path)
-    return {name: of(stored[name]) for name in stored.files}
+    def piled(
+        at: float, noise: float, rare: float, other: float
+    ) -> tuple[Callable[..., np.ndarray], float, Limits]:
+        def draw(rng: np.random.Generator, s: tuple[int, int]) -> np.ndarray:
+            usual = np.clip(at + noise * rng.standard_normal(s), 0, 1)
+            return np.where(rng.random(s) < rare, other, usual)
+
+        # the mean of a normal variable that is cut at 1; none reaches 0
+        d = (1 - at) / noise if noise else 0.0
+        cut = noise * (stats.norm.pdf(d) - d * stats.norm.sf(d)) if noise else 0.0
+        return draw, (1 - rare) * (at - cut) + rare * other, UNIT
+
+    return {
+        "1, noise .0001": piled(1, 1e-4, 0, 0),
+        "1, noise .01": piled(1, 0.01, 0, 0),
+        ".9, noise .03": piled(0.9, 0.03, 0, 0),
+        "beta(19, 1)": (lambda rng, s: rng.beta(19, 1, s), 0.95, UNIT),
+        "95 % are 1, others 0": piled(1, 0, 0.05, 0),
+        "95 % are 1, noise .0001, others 0": piled(1, 1e-4, 0.05, 0),
+        "95 % are 1, noise .01, others 0": piled(1, 0.01, 0.05, 0),
+        "95 % are 1, noise .03, others 0": piled(1, 0.03, 0.05, 0),
+        "95 % are 1, noise .1, others 0": piled(1, 0.1, 0.05, 0),
+        "99 % are 1, noise .001, others 0": piled(1, 1e-3, 0.01, 0),
+        "80 % are 1, noise .001, others 0": piled(1, 1e-3, 0.2, 0),
+        "95 % are .3, noise .01, others 1": piled(0.3, 0.01, 0.05, 1),
+    }
+
+
+def real_shapes(run: Path) -> dict[str, tuple[Callable[..., np.ndarray], float, Limits]]:
+    def of(values: torch.Tensor, limits: Limits) -> tuple[Callable[..., np.ndarray], float, Limits]:
+        known = values[~values.isnan()].double().numpy()
+        return lambda rng, s: rng.choice(known, s), float(known.mean()), limits
+
+    first, second = pm.Run(run).evaluation().results[:2]
+    scores = {
+        f"measured: {score.name} of {result.name}": of(result.values[score.name], score.limits)
+        for result in (first, second)
+        for score in result.scores
+    }
+    differences = {
+        f"measured: difference of {name}": of(first.values[name] - second.values[name], NO_LIMITS)
+        for name in first.values
+    }
+    return scores | differences
 
 
 # ---- intervals of studies (K, n) ----------------------------------------------------------------------------------
@@ -173,29 +216,58 @@ def ours(x: np.ndarray, limits: Limits) -> Ends:
     return low, high
 
 
+def before(x: np.ndarray, limits: Limits) -> Ends:
+    """The rule before: the same without hidden values, but for samples whose values are all equal."""
+    low, high = mean_intervals(torch.from_numpy(x.T)).numpy().T
+    equal, at = x.std(axis=1) <= 1e-12, x.mean(axis=1)
+    q = 1 - 0.025 ** (1 / x.shape[1])
+    low, high = (
+        np.where(equal, at + q * (limit - at), end) for end, limit in zip((low, high), limits, strict=True)
+    )
+    return low.clip(*limits), high.clip(*limits)
+
+
+def hidden_beyond(shown: float) -> Callable[[np.ndarray, Limits], Ends]:
+    """The product's rule where a sample shows what lies within ``shown`` standard deviations."""
+
+    def rule(x: np.ndarray, limits: Limits) -> Ends:
+        low, high = mean_intervals(torch.from_numpy(x.T)).numpy().T
+        at, spread, q = x.mean(axis=1), x.std(axis=1, ddof=1), 1 - 0.025 ** (1 / x.shape[1])
+        low = np.minimum(low, at - q * np.maximum(at - limits[0] - shown * spread, 0))
+        high = np.maximum(high, at + q * np.maximum(limits[1] - at - shown * spread, 0))
+        return low.clip(*limits), high.clip(*limits)
+
+    return rule
+
+
 # ---- the tables ---------------------------------------------------------------------------------------------------
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--studies", type=int, default=4000)
-    parser.add_argument(
-        "--real", type=Path, help="an .npz file, one array of values per image for each shape"
-    )
-    args = parser.parse_args()
-    every = shapes() | (real_shapes(args.real) if args.real else {})
+Shape = tuple[Callable[..., np.ndarray], float, Limits]
+
+
+def result_of(ends: Ends, truth: float, limits: Limits) -> tuple[float, float]:
+    """Coverage in %, and mean width; a truth at the end itself is covered, whatever the last digit."""
+    low, high = ends
+    covered = float(((low <= truth + 1e-12) & (truth - 1e-12 <= high)).mean())
+    return 100 * covered, float((high.clip(*limits) - low.clip(*limits)).mean())
+
+
+def header(first: str, images: tuple[int, ...]) -> str:
+    return f"| {first} | " + " | ".join(f"n = {n}" for n in images) + " |\n|---|" + "---|" * len(images)
+
+
+def usual_tables(every: dict[str, Shape], studies: int) -> None:
     found: dict[str, dict[int, list[tuple[float, float]]]] = {}
-    print(f"{args.studies} studies each: coverage in % (mean width)\n")
-    print("| values | " + " | ".join(f"n = {n}" for n in IMAGES) + " |\n|---|" + "---|" * len(IMAGES))
+    print(f"{studies} studies each: coverage in % (mean width)\n\n{header('values', IMAGES)}")
     for shape, (draw, truth, limits) in every.items():
         cells = []
         for n in IMAGES:
             rng = np.random.default_rng(n)
-            x = draw(rng, (args.studies, n))
+            x = draw(rng, (studies, n))
             intervals = {
                 "Proofmap": ours(x, limits),
+                "the rule before": before(x, limits),
                 "Student's t": student(x),
                 "Johnson's t": johnson(x),
                 "Hall's t": hall(x),
@@ -205,17 +277,15 @@ def main() -> None:
                 "bootstrap-t": bootstrap_t(x, rng),
                 "empirical likelihood": empirical_likelihood(x[:500]),  # slow
             }
-            for name, (low, high) in intervals.items():
-                covered = float(((low <= truth) & (truth <= high)).mean())
-                width = float((high.clip(*limits) - low.clip(*limits)).mean())
-                found.setdefault(name, {}).setdefault(n, []).append((100 * covered, width))
+            for name, ends in intervals.items():
+                found.setdefault(name, {}).setdefault(n, []).append(result_of(ends, truth, limits))
             covered, width = found["Proofmap"][n][-1]
             cells.append(f"{covered:.1f} ({width:.2f})")
         print(f"| {shape} | " + " | ".join(cells) + " |", flush=True)
     print(
         "\nSmallest and largest coverage over all shapes; in brackets the width, as the median ratio to Proofmap's\n"
     )
-    print("| interval | " + " | ".join(f"n = {n}" for n in IMAGES) + " |\n|---|" + "---|" * len(IMAGES))
+    print(header("interval", IMAGES))
     for name, by_n in found.items():
         cells = []
         for n in IMAGES:
@@ -223,6 +293,38 @@ def main() -> None:
             wide = np.median([w / o for (_, w), (_, o) in zip(by_n[n], found["Proofmap"][n], strict=True)])
             cells.append(f"{min(covered):.0f} to {max(covered):.0f} ({wide:.2f})")
         print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+def near_equal_table(studies: int) -> None:
+    rules = {
+        "Proofmap": ours,
+        "before": before,
+        "shown: 0 s": hidden_beyond(0),
+        "10 s": hidden_beyond(10),
+        "40 s": hidden_beyond(40),
+    }
+    print(f"\nNear-equal values, {studies} studies each: coverage in % (mean width)\n")
+    print(header("values | rule", NEAR_IMAGES).replace("\n|", "\n|---|"))
+    for shape, (draw, truth, limits) in near_equal().items():
+        drawn = {n: draw(np.random.default_rng(n), (studies, n)) for n in NEAR_IMAGES}
+        for name, rule in rules.items():
+            results = [result_of(rule(x, limits), truth, limits) for x in drawn.values()]
+            cells = " | ".join(f"{covered:.1f} ({width:.3f})" for covered, width in results)
+            print(f"| {shape} | {name} | {cells} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--studies", type=int, default=4000)
+    parser.add_argument("--real", type=Path, help="a run directory: each score is one more shape")
+    parser.add_argument("--only", choices=["usual", "near-equal"], help="only these tables")
+    args = parser.parse_args()
+    if args.only != "near-equal":
+        usual_tables(shapes() | (real_shapes(args.real) if args.real else {}), args.studies)
+    if args.only != "usual":
+        near_equal_table(args.studies)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from statistics import fmean, stdev
 
 import numpy as np
 import pytest
 import scipy.stats
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proofmap.results.intervals import mean_interval, mean_intervals, pooled_interval, student_quantile
+from proofmap.results.statistics import mean_score
 from tests.toys import normal
 
 NAN = math.nan
@@ -86,6 +90,63 @@ def test_equal_values_tell_how_many_others_there_may_be() -> None:
         (0.3, 0.3)
     )  # nothing is known of other values
     assert mean_interval(torch.zeros(5), limits=(0.0, math.inf)) == (0.0, 0.0)
+
+
+# ---- continuity: rounding never moves an end ----------------------------------------------------------------------
+
+UNIT = (0.0, 1.0)
+
+
+def interval(values: list[float], limits: tuple[float, float] = UNIT) -> tuple[float, float]:
+    return mean_interval(torch.tensor(values, dtype=torch.float64), limits=limits)
+
+
+def test_values_that_are_equal_but_for_a_ten_thousandth_have_the_interval_of_equal_ones() -> None:
+    assert interval([1, 1, 1, 1, 0.9999]) == pytest.approx(interval([1] * 5), abs=0.001)
+    assert interval([0.3, 0.3, 0.3, 0.3001]) == pytest.approx(interval([0.3] * 4), abs=0.001)
+
+
+def test_the_ends_move_from_equal_to_ordinary_values_without_a_step() -> None:
+    lows = [interval([1, 1, 1, 1, 1 - 0.002 * k])[0] for k in range(101)]
+    assert max(abs(a - b) for a, b in pairwise(lows)) < 0.02
+    assert lows[0] == pytest.approx(0.025**0.2) and lows[-1] == pytest.approx(
+        written_out([1, 1, 1, 1, 0.8])[0]
+    )
+
+
+def test_beyond_twenty_deviations_a_share_may_be_hidden_written_out() -> None:
+    values = [0.90, 0.91, 0.92, 0.93, 0.94, 0.95]
+    q = 1 - 0.025 ** (1 / 6)
+    low = fmean(values) - q * (fmean(values) - 20 * stdev(values))
+    assert interval(values) == pytest.approx((low, written_out(values)[1]), rel=1e-6)
+    assert interval(values, (0.0, math.inf))[0] == pytest.approx(low)
+    assert interval(values, (-math.inf, math.inf)) == pytest.approx(written_out(values), rel=1e-6)
+
+
+_ROUND = st.sampled_from([0.0, 0.3, 0.5, 0.9999, 1.0])
+_SAMPLES = st.lists(_ROUND | st.floats(0, 1), min_size=2, max_size=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(values=_SAMPLES, moved=st.data())
+def test_a_tiny_change_of_the_values_makes_a_tiny_change_of_the_ends(
+    values: list[float], moved: st.DataObject
+) -> None:
+    """Half the values are drawn equal or nearly so. The cube root in Hall's ends is steep at one point: 1e-9 may become 1e-3."""
+    noise = st.lists(st.floats(-1e-9, 1e-9), min_size=len(values), max_size=len(values))
+    other = [v + d for v, d in zip(values, moved.draw(noise), strict=True)]
+    for limits in (UNIT, (0.0, math.inf), (-math.inf, math.inf), (-1.0, 1.0)):
+        assert interval(other, limits) == pytest.approx(interval(values, limits), abs=0.02)
+
+
+def test_bars_on_the_interval_do_not_turn_on_rounding() -> None:
+    """Soundness of 1 on five images, or of .9999 on one of them: the same verdict at any bar but within .001 of the end."""
+    scores = [
+        mean_score("soundness", torch.tensor(v), higher_is_better=True, limits=UNIT)
+        for v in ([1.0] * 5, [1, 1, 1, 1, 0.9999])
+    ]
+    for bar in (0.3, 0.45, 0.5, 0.9, 0.99):
+        assert len({score.low >= bar for score in scores}) == 1, bar
 
 
 def test_no_images_and_infinite_values_have_no_interval() -> None:

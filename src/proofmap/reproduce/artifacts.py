@@ -28,7 +28,7 @@ from proofmap.reproduce.claims import compared
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored import Stored
-from proofmap.results.intervals import pooled_interval
+from proofmap.results.intervals import Limits, pooled_interval
 from proofmap.results.tables import number
 
 MEASURES = {
@@ -85,7 +85,7 @@ def _table(stored: Stored, found: Mapping[str, Mapping[str, Mapping[str, Tensor]
             cells = []
             for key, name in MEASURES.items():
                 values = measures[key][kind]
-                mean, (low, high) = float(values.nanmean()), pooled_interval(values)
+                mean, (low, high) = float(values.nanmean()), pooled_interval(values, limits=_limits(key))
                 cells.append(f"{number(mean)} [{number(low)}, {number(high)}]")
                 n = int((~values.isnan()).sum())
                 records.append(
@@ -103,6 +103,11 @@ def _table(stored: Stored, found: Mapping[str, Mapping[str, Mapping[str, Tensor]
     n, labels = stored.labels.shape
     title = f"Masks of {labels} labels of {n} images; intervals draw images with all their labels"
     return Table(title, ("method", "labels", *MEASURES.values()), tuple(rows), tuple(records))
+
+
+def _limits(measure: str) -> Limits:
+    """What a pair's value can be: all but roughness are shares or probabilities."""
+    return Roughness.limits if measure == "roughness" else (0.0, 1.0)
 
 
 def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator[Claim]:

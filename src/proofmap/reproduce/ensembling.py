@@ -32,6 +32,8 @@ from proofmap.results.compare import signed
 from proofmap.results.intervals import mean_interval
 from proofmap.results.tables import number
 
+_LIMITS = (0.0, 1.0)  # f and overlaps
+
 
 @dataclass(frozen=True)
 class Found:
@@ -162,13 +164,13 @@ def _decided(low: float, high: float) -> bool | None:
 
 
 def _cell(values: Tensor) -> str:
-    low, high = mean_interval(values)
+    low, high = mean_interval(values, limits=_LIMITS)
     mean = float(values.double().nanmean())
     return number(mean) if low != low else f"{number(mean)} [{number(low)}, {number(high)}]"
 
 
 def _record(row: str, score: str, values: Tensor) -> dict[str, object]:
-    low, high = mean_interval(values)
+    low, high = mean_interval(values, limits=_LIMITS)
     n = int((~values.isnan()).sum())
     return {
         "method": row,

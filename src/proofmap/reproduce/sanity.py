@@ -23,7 +23,7 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.randomised import layers_of, randomised
 from proofmap.core.files import distinct_names
 from proofmap.core.ranking import keep_top
-from proofmap.metrics.roughness import roughness
+from proofmap.metrics.roughness import Roughness, roughness
 from proofmap.report.figures.randomised import randomised_maps
 from proofmap.report.figures.sanity import sanity_figure
 from proofmap.reproduce.opened import Opened, opened
@@ -126,7 +126,7 @@ def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> Table:
     for row, both in rough.items():
         cells = []
         for when, values in zip(("trained", "drawn anew"), both, strict=True):
-            low, high = mean_interval(values)
+            low, high = mean_interval(values, limits=Roughness.limits)
             cells.append(f"{number(float(values.mean()))} [{number(low)}, {number(high)}]")
             told = {"value": float(values.mean()), "low": low, "high": high, "n": len(values)}
             records.append({"method": row, "layers": when, "score": "roughness", **told})
