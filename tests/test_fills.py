@@ -405,6 +405,7 @@ def test_records_say_what_was_shown(tmp_path: Path) -> None:
         "size": 3,
         "crop": "random",
         "seed": 4,
+        "part": "all",
         "pool": "3 images of a pool that was named",
         "digest": prepared.digest,
     }

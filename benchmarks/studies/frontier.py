@@ -29,7 +29,7 @@ from given_maps import means_of, timed_maps
 
 import proofmap as pm
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
-from proofmap.fills import Fill, with_pool
+from proofmap.fills import Fill, with_part, with_pool
 from proofmap.methods import METHODS
 from proofmap.report.figures.scatter import write_names
 from proofmap.report.name_places import MARK
@@ -144,7 +144,14 @@ def metrics_of(case: Case, fills: tuple[str, ...], pool: torch.Tensor, curve: di
         for kind in KINDS:
             names = {"completeness": {"e1": case.e1}, "soundness": {"e2": case.e2}}.get(kind, {"e1": case.e1})
             made.append(
-                pm.make_metric({"metric": kind, "fill": with_pool(Fill.make(fill), pool), **curve, **names})
+                pm.make_metric(
+                    {
+                        "metric": kind,
+                        "fill": with_part(with_pool(Fill.make(fill), pool), "all"),
+                        **curve,
+                        **names,
+                    }
+                )
             )
     return made
 

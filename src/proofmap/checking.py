@@ -19,7 +19,7 @@ from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
 from proofmap.data.distractors import from_images
-from proofmap.fills import names_no_pool, with_pool
+from proofmap.fills import names_no_pool, with_part, with_pool
 from proofmap.fills.images import OWN
 from proofmap.judging import as_inputs
 from proofmap.methods.method import Method, MethodLike, make_method
@@ -88,6 +88,7 @@ def sanity_checks(
         source = from_images(images, classifier.inputs) or OWN
         chosen = [with_pool(method, source) for method in chosen]
     titles = distinct_names([method.title() for method in chosen])
+    chosen = [with_part(method) for method in chosen]
     table = classifier.choose_labels(images, labels)
     steps = list(_steps(classifier, orders, groups, relabelled))
     told = progress or Silent()

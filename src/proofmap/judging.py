@@ -21,7 +21,7 @@ from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index
 from proofmap.core.pictures import names_of_files
 from proofmap.core.progress import Progress, Silent
 from proofmap.data.distractors import from_images
-from proofmap.fills import names_no_pool, with_pool
+from proofmap.fills import names_no_pool, with_part, with_pool
 from proofmap.fills.images import OWN
 from proofmap.methods.control_rows import control_rows
 from proofmap.methods.made_maps import MadeMaps
@@ -140,6 +140,7 @@ def evaluate(
         source = from_images(images, classifier.inputs) or OWN
         chosen = [with_pool(method, source) for method in chosen]
         asked = [with_pool(metric, source) for metric in asked]
+    chosen, asked = [with_part(method) for method in chosen], [with_part(metric) for metric in asked]
     per_image, of_runs = split_metrics(
         dict(zip(distinct_names([metric.name for metric in asked]), asked, strict=True))
     )

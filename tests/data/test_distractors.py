@@ -18,7 +18,9 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures, Rows
 from proofmap.data import distractors
 from proofmap.data.distractors import from_images
-from proofmap.fills.images import Images, pools_in
+from proofmap.data.pool import Part, in_part, mark
+from proofmap.fills.images import Images, ReadyImages, pools_in
+from proofmap.methods.masks.ready import ReadyMaskMethod
 from proofmap.results import tables
 from proofmap.study import Run, Study, run_study
 from proofmap.study.manifest import Manifest
@@ -51,7 +53,7 @@ def drawn(fill: Images, images: Tensor, times: int = 400) -> list[set[bytes]]:
 
 
 def test_enough_own_images_are_the_whole_pool_and_each_meets_all_others_but_never_itself() -> None:
-    images = pixels(9, SIZE)
+    images = pixels(18, SIZE)
     source = from_images(images, inputs())
     assert source is not None and not source.samples
     every = [image.numpy().tobytes() for image in in_bytes(images)]
@@ -98,11 +100,16 @@ def test_one_image_alone_has_sample_photographs_without_itself() -> None:
     assert Images(source=source).prepare(f).told == "15 sample photographs of the package"
 
 
-def test_the_pool_is_bounded_and_does_not_depend_on_the_order_of_few_images() -> None:
+def test_each_half_is_bounded_and_does_not_depend_on_the_order_of_few_images(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(distractors, "MOST", 64)
     many = pixels(300, 2)
     small = Pictures(size=(2, 2))
     source = from_images(many, small)
-    assert source is not None and len(source.images) == 256
+    assert source is not None and len(source.images) < 300
+    halves = [int(in_part(source.marks, part).sum()) for part in ("learn", "judge")]
+    assert halves == [min(64, int(in_part(mark(many, small), part).sum())) for part in ("learn", "judge")]
     again = from_images(pixels(20, SIZE).flip(0), inputs())
     first = from_images(pixels(20, SIZE), inputs())
     assert again is not None and first is not None and torch.equal(again.images, first.images)
@@ -112,8 +119,10 @@ def test_series_and_rows_have_own_distractors_too() -> None:
     rows = Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4)
     net = torch.nn.Linear(4, 3)
     f = pm.Classifier(net, inputs=rows)
-    found = pm.evaluate(f, torch.randn(9, 4), methods=[MASK], labels="top2")
-    assert pools_in(found.results[0].settings) == ["9 of your own rows"]
+    values = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
+    found = pm.evaluate(f, values, methods=[MASK], labels="top2")
+    learned = int(in_part(mark(values, rows), "learn").sum())
+    assert pools_in(found.results[0].settings) == {f"{learned} of your own rows": "learn"}
     with pytest.raises(InputError, match="need several rows, or source = an array"):
         pm.evaluate(f, torch.randn(1, 4), methods=[MASK], labels="top2")
 
@@ -134,15 +143,122 @@ def test_marks_tell_images_apart_by_any_value_of_a_small_one_and_not_by_rounding
 
 
 def test_python_says_which_distractors_were_used_for_maps_and_for_the_game() -> None:
-    f = conv_classifier(SIZE)
+    f, images = conv_classifier(SIZE), pixels(24, SIZE)
+    learned, judged = (int(in_part(mark(images, f.inputs), part).sum()) for part in ("learn", "judge"))
     game = pm.make_metric("soundness:fill=images,points=2,draws=2")
-    found = pm.evaluate(f, pixels(9, SIZE), methods=["gradient"], labels="top2", metrics=[game])
-    assert "distractors: 9 of your own images" in tables.score_notes(found)
+    found = pm.evaluate(f, images, methods=["gradient"], labels="top2", metrics=[game])
+    assert f"distractors: judged on {judged} of your own images" in tables.score_notes(found)
     both = pm.evaluate(
-        f, pixels(9, SIZE), methods=[MASK, f"{MASK},fill=images(source=samples)"], labels="top2"
+        f,
+        images,
+        methods=[MASK, f"{MASK},fill=images(source=samples)"],
+        labels="top2",
+        metrics=[game],
     )
     (note,) = [note for note in tables.score_notes(both) if note.startswith("distractors")]
-    assert "9 of your own images (learned-mask" in note and "16 sample photographs of the package (" in note
+    assert note.startswith(f"distractors: learned on {learned} of your own images (learned-mask:steps=2")
+    assert "sample photographs of the package (" in note
+    assert note.endswith(f"; judged on {judged} of your own images; no image is in both")
+
+
+# ---- what is learned on, and what is judged on -----------------------------------------------------------------
+
+
+def ready_pools(study: Study) -> tuple[ReadyImages, ReadyImages]:
+    """What the first method of a study draws from, and what its first metric draws from."""
+    ready = Setup(study=study, threads=1).open()
+    method, (metric, *_) = next(iter(ready.methods.values())), ready.metrics.values()
+    (game,) = metric.games.values()
+    assert isinstance(method, ReadyMaskMethod) and isinstance(method.fill, ReadyImages)
+    assert isinstance(game.fill, ReadyImages)
+    return method.fill, game.fill
+
+
+def common(one: ReadyImages, other: ReadyImages) -> set[int]:
+    return set(one.marks.tolist()) & set(other.marks.tolist())
+
+
+def over(fill: str) -> list[dict[str, object]]:
+    return [{"metric": "completeness", "fill": fill, "points": 2, "draws": 2}]
+
+
+@pytest.mark.parametrize(
+    "learned, judged",
+    [
+        ("images", "images"),
+        ("images", "images(seed=1)"),
+        ("images(source={photos},size=9)", "images(source={photos},size=5,crop=none,seed=2)"),
+        ("images(source={photos})", "images"),
+        ("images(source=samples)", "images(source=samples)"),
+    ],
+)
+def test_no_image_is_both_learned_on_and_judged_on(learned: str, judged: str, tmp_path: Path) -> None:
+    learned, judged = (text.format(photos=tmp_path / "photos") for text in (learned, judged))
+    study = toy_study(
+        tmp_path, 24, methods=[f"learned-mask:steps=2,scale=2,fill={learned}"], metrics=over(judged)
+    )
+    first, second = ready_pools(study)
+    assert min(len(first.marks), len(second.marks)) >= 2 and not common(first, second)
+    assert (first.record()["part"], second.record()["part"]) == ("learn", "judge")
+    chosen = ready_pools(replace(study, metrics=over("images(part=learn)")))[1]
+    assert common(first, chosen) or "samples" in learned  # else the test could not fail
+
+
+def test_the_two_halves_of_own_images_are_all_of_them_and_each_is_about_half() -> None:
+    images = pixels(400, SIZE)
+    source = from_images(images, inputs())
+    first, second = (
+        set(Images(source=source, part=part, size=400).prepare(conv_classifier(SIZE)).marks.tolist())
+        for part in ("learn", "judge")
+    )
+    assert first | second == set(mark(images, inputs()).tolist()) and not first & second
+    assert 160 < len(first) < 240
+
+
+@pytest.mark.parametrize("part", ["learn", "judge"])
+def test_a_level_of_gray_alone_does_not_decide_the_half(part: Part) -> None:
+    flat = torch.arange(64)[:, None, None, None].expand(64, 3, SIZE, SIZE) / 255
+    assert 16 < int(in_part(mark(flat, inputs()), part).sum()) < 48
+
+
+def test_the_maps_of_a_method_do_not_depend_on_the_metrics_beside_it() -> None:
+    f, images = conv_classifier(SIZE), pixels(12, SIZE)
+    alone, beside = (
+        pm.evaluate(f, images, methods=[MASK], labels="top2", metrics=metrics, keep_maps=None)
+        for metrics in (["roughness"], ["completeness:fill=images,points=2,draws=2"])
+    )
+    assert torch.equal(alone.results[0].maps, beside.results[0].maps)
+
+
+def test_too_few_images_for_halves_are_all_drawn_from_and_the_result_is_marked() -> None:
+    rows = Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4)
+    f, images = pm.Classifier(torch.nn.Linear(4, 3), inputs=rows), torch.eye(4)[:3]
+    game = "soundness:fill=images,points=2,draws=2"
+    found = pm.evaluate(f, images, methods=[MASK], labels="top2", metrics=[game])
+    (note,) = [note for note in tables.score_notes(found) if note.startswith("distractors")]
+    all_of_them = "3 of your own rows, too few to learn on one half and judge on the other"
+    assert note == (
+        f"distractors: learned on {all_of_them}; judged on {all_of_them}; the same images can be in both"
+    )
+
+
+def test_a_part_that_was_chosen_stays_and_a_result_says_that_images_can_be_in_both() -> None:
+    f, images = conv_classifier(SIZE), pixels(24, SIZE)
+    game = "completeness:fill=images(part=all),points=2,draws=2"
+    found = pm.evaluate(f, images, methods=[MASK], labels="top2", metrics=[game])
+    (note,) = [note for note in tables.score_notes(found) if note.startswith("distractors")]
+    assert note.endswith("; judged on 24 of your own images; the same images can be in both")
+
+
+def test_a_curve_by_itself_is_judged_on_the_half_for_judging() -> None:
+    f, images, pool = conv_classifier(SIZE), pixels(2, SIZE), pixels(24, SIZE, seed=5)
+    maps, labels = torch.rand(2, 1, SIZE, SIZE), torch.tensor([[0], [1]])
+    judged, learned = (Images(source=pool, crop="none", part=part) for part in ("judge", "learn"))
+    areas = [
+        pm.insertion(f, images, maps, labels, fill=fill, points=4, draws=2).auc
+        for fill in (Images(source=pool, crop="none"), judged, learned)
+    ]
+    assert torch.equal(areas[0], areas[1]) and not torch.equal(areas[0], areas[2])
 
 
 # ---- studies --------------------------------------------------------------------------------------------------
@@ -172,7 +288,7 @@ def test_a_study_keeps_its_pool_when_it_grows_and_when_files_are_added(
     run_study(number(study, 9), tmp_path / "grown", threads=1)
     assert Manifest.read(tmp_path / "grown").distractors == pinned
     with Run(tmp_path / "grown") as run:
-        assert "distractors: 12 of your own images" in run.evaluation().table()
+        assert "distractors: learned on 8 of your own images" in run.evaluation().table()
 
 
 def test_a_distractor_that_changed_is_refused_by_name(
@@ -192,7 +308,11 @@ def test_the_dry_run_says_which_and_nothing_is_read_where_none_are_needed(
     make_study: Callable[..., Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = preview(Setup(study=make_study(), threads=1), tmp_path / "run")
-    assert found.distractors == ("12 of your own images",)
+    assert found.distractors == "learned on 8 of your own images"
+    both = preview(Setup(study=make_study(metrics=over("images")), threads=1), tmp_path / "both")
+    assert both.distractors == (
+        "learned on 8 of your own images; judged on 4 of your own images; no image is in both"
+    )
 
     def refuse(*_: Any) -> None:
         raise AssertionError("no method needs distractors")
@@ -222,4 +342,8 @@ def test_the_pool_of_sample_photographs_is_made_once(monkeypatch: pytest.MonkeyP
     assert own is not None
     first, again = (own.pool(inputs(), size=4, crop="random", seed=0) for _ in range(2))
     other = own.pool(inputs(), size=4, crop="random", seed=1)
-    assert len(made) == 2 and first is again and not torch.equal(first.pictures, other.pictures)
+    assert (
+        len(made) == 2
+        and first.pictures is again.pictures
+        and not torch.equal(first.pictures, other.pictures)
+    )

@@ -23,8 +23,7 @@ from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Pictures
 from proofmap.core.labels import canonical_name, close_names
 from proofmap.data.distractors import from_images
-from proofmap.fills import Fill, Images, ReadyFill, names_no_pool, with_pool
-from proofmap.fills.images import AnyPlugin
+from proofmap.fills import Fill, Images, ReadyFill, names_no_pool, with_part, with_pool
 from proofmap.models import DEFAULT_MODEL, ModelSpec, load_classifier
 from proofmap.models.registry import installed_models
 from proofmap.results.sharing import without_folders
@@ -157,7 +156,7 @@ class Nets:
         """A fill, ready for a net and a photo: random images are drawn from those that ``explain`` would take."""
         key = (photo.id, name, fill)
         if key not in self._fills:
-            self._fills[key] = self.pooled(fill, photo, name).prepare(self.classifier(name))
+            self._fills[key] = self.judging_fill(fill, photo, name).prepare(self.classifier(name))
             while len(self._fills) > _FILLS:
                 self._fills.popitem(last=False)
         self._fills.move_to_end(key)
@@ -195,12 +194,12 @@ class Nets:
                 self._seen.popitem(last=False)
         return made
 
-    def pooled(self, plugin: AnyPlugin, photo: Photo, name: str) -> AnyPlugin:
-        """A method or fill with the pool of random images that ``explain`` would give it for this photo."""
-        if not names_no_pool(plugin):
-            return plugin
-        source = from_images(self.seen(photo, name), self._facts[name].inputs)
-        return plugin if source is None else with_pool(plugin, source)
+    def judging_fill(self, fill: Fill, photo: Photo, name: str) -> Fill:
+        """A fill with the pool of random images on which ``explain`` would judge maps of this photo."""
+        if names_no_pool(fill):
+            source = from_images(self.seen(photo, name), self._facts[name].inputs)
+            fill = fill if source is None else with_pool(fill, source)
+        return with_part(fill, "judge")
 
     def warm(self, photo: Photo | None, name: str) -> None:
         """Make the usual pool of random images for a photo, which takes a second or two, before anyone needs it; without one that
@@ -210,7 +209,7 @@ class Nets:
                 inputs, usual = self._facts[name].inputs, Images()
                 image = inputs.blank(1) if photo is None else self.seen(photo, name)
                 if (source := from_images(image, inputs)) is not None:
-                    source.pool(inputs, size=usual.size, crop=usual.crop, seed=usual.seed)
+                    source.pool(inputs, size=usual.size, crop=usual.crop, seed=usual.seed, part="learn")
 
     def warm_soon(self, photo: Photo | None, name: str) -> None:
         """The same in a thread of its own, unless one is at it; it does not keep the server from stopping."""

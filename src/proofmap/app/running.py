@@ -42,7 +42,7 @@ class Runner:
         if any(map(names_no_pool, (*job.methods, job.fill))):
             self.nets.warm(job.photo, asked.net)
         image = self.nets.seen(job.photo, asked.net).to(classifier.device)
-        fill = self.nets.pooled(job.fill, job.photo, asked.net)
+        fill = self.nets.judging_fill(job.fill, job.photo, asked.net)
         found: list[Evaluation] = []
         for number, method in enumerate(job.methods):
             watcher = _Watcher(job, number, self.worker)

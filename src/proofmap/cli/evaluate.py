@@ -288,7 +288,7 @@ def preview_text(found: Preview) -> str:
         tables.aligned(["method", "units", "done", "passes to do"], rows),
         "",
         *_cost_lines(plan, speed),
-        *([f"distractors: {'; '.join(found.distractors)}"] if found.distractors else []),
+        *([f"distractors: {found.distractors}"] if found.distractors else []),
     ]
     return "\n".join(lines)
 

@@ -1,8 +1,11 @@
-"""Which images are distractors where nobody named a pool: those of the study itself, beside the one that is explained.
+"""Which images are distractors if nobody named a pool: those of the study itself, other than the one that is explained.
 
-- Images of the study's own data, as the net sees them, each once: up to 256 of them, chosen by name with a fixed seed.
-- Where there are fewer than 8, the sample photographs of the package are added, if the net takes pictures in colour.
-- Where there is one image alone, the sample photographs, without that image if it is one of them.
+- Images of the study's own data, as the net sees them, each once, chosen by name with a fixed seed.
+- They are halved by their content (:func:`proofmap.data.pool.in_part`): methods draw from one half, metrics from the other.
+  A half has up to 256 of them.
+- If a half has fewer than 4, its half of the package's sample photographs is added, if the net takes pictures in colour.
+- If there is only one image, the sample photographs, without that image if it is one of them.
+- If there are too few to halve, methods and metrics draw from all, and the record says so.
 
 An image is never its own distractor: a draw for it skips what comes from an image with the same content.
 """
@@ -10,7 +13,7 @@ An image is never its own distractor: a draw for it skips what comes from an ima
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -23,13 +26,14 @@ from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, random_choice
 from proofmap.data.loader import load_listed
-from proofmap.data.pool import LEVELS, Pool, build_pool, mark
+from proofmap.data.pool import LEVELS, Part, Pool, build_pool, can_be_halved, in_part, mark
 from proofmap.data.samples import SAMPLES, load_sample
 
 MOST = 256
-"""Own images in a pool, at most."""
-ENOUGH = 8
-"""Fewer own images than this are joined by the sample photographs."""
+"""Own images in a half, at most."""
+ENOUGH = 4
+"""Fewer own images in a half than this are joined by sample photographs."""
+_HALVES: tuple[Part, Part] = ("learn", "judge")
 _CHUNK = 64
 
 
@@ -43,8 +47,26 @@ class Distractors:
     names: Mapping[str, str] = field(default_factory=dict)
     """Name -> digest of the own images, where they come from a dataset."""
 
-    def pool(self, inputs: Inputs, *, size: int, crop: str, seed: int) -> Pool:
-        """Every source equally often, own images whole, of sample photographs ``crop``."""
+    def pool(self, inputs: Inputs, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
+        """Every source equally often, own images whole, of sample photographs ``crop``; of a ``part``, if there are enough."""
+        found = self._part(part, inputs) if part == "all" or self._can_be_halved(inputs) else self
+        return replace(found._whole_pool(inputs, size, crop, seed), part="all" if found is self else part)
+
+    def _can_be_halved(self, inputs: Inputs) -> bool:
+        found = [self._part(part, inputs) for part in _HALVES]
+        samples = [_sample_mark(name, inputs) for one in found for name in one.samples]
+        return can_be_halved(torch.cat([self.marks, torch.tensor(samples, dtype=torch.int64)]))
+
+    def _part(self, part: Part, inputs: Inputs) -> Distractors:
+        """The own images of a part, with sample photographs of this part if own ones are few."""
+        if part == "all":
+            return self
+        own = in_part(self.marks, part)
+        few = int(own.sum()) < ENOUGH
+        samples = tuple(name for name in self.samples if few and _is_sample_in(part, name, inputs))
+        return Distractors(self.images[own], self.marks[own], samples)
+
+    def _whole_pool(self, inputs: Inputs, size: int, crop: str, seed: int) -> Pool:
         order = streams.permutations(torch.tensor(streams.key_of(seed, "pool order")), len(self.marks))
         order = order[:size]
         own, marks = self.images[order], self.marks[order]
@@ -63,7 +85,7 @@ class Distractors:
         return Pool(torch.cat(rounds, dim=1).flatten(0, 1), torch.cat([marks, others.marks]))
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=4)
 def _sample_pool(samples: tuple[str, ...], inputs: Pictures, size: int, crop: str, seed: int) -> Pool:
     """A pool of sample photographs alone: made in a second or two, asked for by every method and metric of an image."""
     return build_pool(samples, inputs, size=size, crop=crop, seed=seed)
@@ -74,18 +96,18 @@ def from_images(images: Tensor, inputs: Inputs) -> Distractors | None:
     found = _Found(inputs)
     key = torch.tensor(streams.key_of(0, "own distractors"))
     for i in streams.permutations(key, len(images)).tolist():
-        if len(found) < MOST:
-            found.add(images[i : i + 1].detach().cpu())
+        if found.is_full:
+            break
+        found.add(images[i : i + 1].detach().cpu())
     return _completed(found.distractors(), inputs)
 
 
 def from_dataset(dataset: Dataset, inputs: Inputs) -> Distractors | None:
     """The distractors for a study of some of a dataset's images; those that cannot be read are passed over."""
     order, found = random_choice(dataset.names, len(dataset), seed=0), _Found(inputs)
-    while order and len(found) < MOST:
-        wanted = min(_CHUNK, MOST - len(found))
-        found.read(dataset, order[:wanted])
-        order = order[wanted:]
+    while order and not found.is_full:
+        found.read(dataset, order[:_CHUNK])
+        order = order[_CHUNK:]
     return _completed(found.distractors(), inputs)
 
 
@@ -124,7 +146,7 @@ def words(pool: Pool, source: object, noun: str) -> str:
     if not isinstance(source, Distractors):
         is_samples = isinstance(source, str) and source in ("own", "samples")
         return f"{_photographs(sources)}" if is_samples else f"{sources} {noun} of a pool that was named"
-    own = min(len(source.marks), sources)
+    own = int(torch.isin(pool.marks, source.marks).sum())
     parts = [f"{own} of your own {noun}"] if own else []
     return " and ".join([*parts, *([_photographs(sources - own)] if sources > own else [])])
 
@@ -141,7 +163,8 @@ def _completed(found: Distractors, inputs: Inputs) -> Distractors | None:
     own = len(found.marks)
     colour = isinstance(inputs, Pictures) and inputs.channels == 3
     gray = isinstance(inputs, Pictures) and inputs.channels == 1
-    if own >= ENOUGH or (own > 1 and not colour):
+    enough = all(int(in_part(found.marks, part).sum()) >= ENOUGH for part in _HALVES)
+    if enough or (own > 1 and not colour):
         return found
     if not (colour or gray):
         return None
@@ -157,22 +180,33 @@ def _sample_mark(name: str, inputs: Inputs) -> int:
     return int(mark(inputs.prepare(load_sample(name))[None], inputs))
 
 
+def _is_sample_in(part: Part, name: str, inputs: Inputs) -> bool:
+    return bool(in_part(torch.tensor([_sample_mark(name, inputs)]), part))
+
+
 class _Found:
     """Own images without repetitions, by their marks, so that the order they came in does not matter."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
         self._by_mark: dict[int, tuple[Tensor, str, str]] = {}
+        self._free: dict[bool, int] = {True: MOST, False: MOST}  # in the half for learning, and in the other
 
-    def __len__(self) -> int:
-        return len(self._by_mark)
+    @property
+    def is_full(self) -> bool:
+        """Whether both halves have as many images as are kept."""
+        return not any(self._free.values())
 
     def add(self, images: Tensor, names: Sequence[tuple[str, str]] = ()) -> None:
-        """Add images ``(n, *shape)`` with their names and digests; pictures are kept as bytes."""
+        """Add images ``(n, *shape)`` with their names and digests, unless their half is full; pictures are kept as bytes."""
         values, pictures = images.to(torch.float32), isinstance(self.inputs, Pictures)
         kept = (values * LEVELS).round().clamp(0, LEVELS).to(torch.uint8) if pictures else values
-        for k, value in enumerate(mark(values, self.inputs).tolist()):
-            self._by_mark.setdefault(value, (kept[k], *(names[k] if names else ("", ""))))
+        marks = mark(values, self.inputs)
+        halves = in_part(marks, "learn").tolist()
+        for k, (value, half) in enumerate(zip(marks.tolist(), halves, strict=True)):
+            if value not in self._by_mark and self._free[half]:
+                self._by_mark[value] = (kept[k], *(names[k] if names else ("", "")))
+                self._free[half] -= 1
 
     def read(self, dataset: Dataset, indices: Sequence[int]) -> None:
         """Add these images of a dataset, as far as they can be read."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -27,6 +27,11 @@ _KEPT_OPEN = 64
 
 LEVELS = 255
 """Pictures are compared as bytes."""
+LEAST = 2
+"""Sources that each half of a pool needs: one of them may be the image that is explained."""
+
+Part = Literal["all", "learn", "judge"]
+"""Which sources of a pool are drawn from: all, or those in the half for methods or in the half for metrics."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +39,39 @@ class Pool:
     """Pictures ``(M, *shape)``, and a mark of each source: picture k is from source k modulo their number.
 
     A mark (:func:`proofmap.core.streams.content_marks`) is of the source as the net would see it, so that an image can
-    be told from its own crops and is never its own distractor.
+    be told from its own crops and is never its own distractor. ``part`` says which sources these are.
     """
 
     pictures: Tensor
     marks: Tensor
+    part: Part = "all"
 
 
-def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int) -> Pool:
+def in_part(marks: Tensor, part: Part) -> Tensor:
+    """Which sources ``(N,)``, known by their marks, are in a part.
+
+    One random bit, keyed by the mark, puts a source into the half for learning or into the half for judging. So the
+    half of an image follows from its content alone. No image is in both halves, even of two pools that share images.
+    """
+    if part == "all":
+        return torch.ones_like(marks, dtype=torch.bool)
+    return (streams.words(marks, 1)[:, 0] & 1).bool() == (part == "learn")
+
+
+def can_be_halved(marks: Tensor) -> bool:
+    """Whether each half of sources with these marks has at least :data:`LEAST` different ones."""
+    learned = int(in_part(marks.unique(), "learn").sum())
+    return min(learned, len(marks.unique()) - learned) >= LEAST
+
+
+def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
     """A pool of ``size`` pictures as bytes ``(M, C, H, W)``, from a folder, files, an array, a dataset (as an
     object, or written ``cifar10:FOLDER[train]``) or ``"samples"``.
 
     With ``crop="random"`` each picture is a random resized crop (8 to 100 % of the area, sides 3:4 to 4:3, flipped
     with probability 1/2), and sources smaller than the pool are used again with other crops. With ``crop="none"``
-    pictures are fitted (resized and centre-cropped) and each is used once.
+    pictures are fitted (resized and centre-cropped) and each is used once. Sources outside ``part`` are skipped; if a
+    half has fewer than :data:`LEAST` sources, all are used, and the pool says so.
     """
     channels, (height, width) = inputs.channels, inputs.size
     if channels not in (1, 3):
@@ -55,27 +79,44 @@ def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int
             f"distractor pictures have 1 or 3 channels, the classifier takes {channels}; use fill='gray'"
         )
     openers, in_memory = _openers(source), not isinstance(source, (str, Path, list, tuple))
-    count = size if crop == "random" else min(size, len(openers))
     order = streams.permutations(torch.tensor(streams.key_of(seed, "pool order")), len(openers)).tolist()
-    opened: dict[int, Image.Image] = {}
-    pictures, seen = [], []
-    for i in range(count):
-        which = order[i % len(openers)]
+    opened: dict[int, tuple[Image.Image, Image.Image]] = {}
+
+    def read(which: int) -> tuple[Image.Image, Image.Image]:
+        """A source as it is, and in the net's colours."""
         if which not in opened:
             if len(opened) >= _KEPT_OPEN:
                 opened.clear()
             whole = openers[which]()
-            opened[which] = whole.convert("RGB").convert("L" if channels == 1 else "RGB")
-        if i < len(openers):
-            as_it_is = in_memory and whole.size == (width, height)
-            seen.append(mark(inputs.prepare(whole, cropped=as_it_is)[None], inputs))
+            opened[which] = whole, whole.convert("RGB").convert("L" if channels == 1 else "RGB")
+        return opened[which]
+
+    def picture(which: int, i: int) -> np.ndarray:
+        """Picture i of the pool, from this source."""
+        _, coloured = read(which)
         if crop == "random":
-            picture = _random_crop(opened[which], (height, width), streams.key_of(seed, which, i, "crop"))
+            made = _random_crop(coloured, (height, width), streams.key_of(seed, which, i, "crop"))
         else:
-            picture = fit(opened[which], (height, width), None, "bilinear")
-        pictures.append(np.asarray(picture).reshape(height, width, channels))
+            made = fit(coloured, (height, width), None, "bilinear")
+        return np.asarray(made).reshape(height, width, channels)
+
+    chosen, pictures, marks = list[int](), list[np.ndarray](), list[Tensor]()
+    for which in order:
+        whole, _ = read(which)
+        as_it_is = in_memory and whole.size == (width, height)
+        marks.append(mark(inputs.prepare(whole, cropped=as_it_is)[None], inputs))
+        if bool(in_part(marks[-1], part)):
+            pictures.append(picture(which, len(chosen)))
+            chosen.append(which)
+        if len(chosen) == size:
+            break
+    seen = torch.cat(marks)
+    if part != "all" and len(marks) == len(order) and not can_be_halved(seen):
+        return build_pool(source, inputs, size=size, crop=crop, seed=seed)
+    if crop == "random":
+        pictures += [picture(chosen[i % len(chosen)], i) for i in range(len(chosen), size)]
     values = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
-    return Pool(values, torch.cat(seen))
+    return Pool(values, seen[in_part(seen, part)], part)
 
 
 def mark(images: Tensor, inputs: Inputs) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from proofmap.fills.fill import FILLS, Fill, ReadyFill
 from proofmap.plugins.settings import Plugin, setting, settings_of
 
 if TYPE_CHECKING:
-    from proofmap.data.pool import Pool
+    from proofmap.data.pool import Part, Pool
 
 Crop = Literal["random", "none"]
 OWN, SAMPLES = "own", "samples"
@@ -43,12 +43,16 @@ class Images(Fill):
     taken as they are when ``crop`` is ``"none"``; ``"random"`` takes random resized crops and flips, one per draw of
     the pool, as the paper's code prepared its pool. ``size`` is the number of pictures in the pool. For other kinds
     of input the source is ``"own"``, or an array or tensor ``(M, *shape)``.
+
+    ``part`` keeps what is learned on apart from what is judged on: a method draws from one half of the sources, a metric
+    from the other, whatever else is in the study. The content of a source decides its half
+    (:func:`proofmap.data.pool.in_part`). The record says which part was drawn from: ``all`` if there are too few sources.
     """
 
     name: ClassVar[str] = "images"
     description: ClassVar[str] = "random images from a pool: the paper's distractors"
     random: ClassVar[bool] = True
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     source: Any = setting(
         OWN,
         "own: the study's other images; samples: crops of scikit-image's photographs; a folder; or a dataset",
@@ -57,6 +61,9 @@ class Images(Fill):
     size: int = setting(256, "pictures in the pool", least=1)
     crop: Crop = setting("random", "random resized crops and flips, or none")
     seed: int = setting(0, "of the random crops")
+    part: Literal["auto", "all", "learn", "judge"] = setting(
+        "auto", "sources that are drawn from; auto: methods learn on one half, metrics judge on the other"
+    )
 
     @property
     def is_usual(self) -> bool:
@@ -73,17 +80,25 @@ class Images(Fill):
         pool = self._pool(inputs)
         digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
         told = distractors.words(pool, self.source, inputs.noun)
+        if pool.part != self._asked_part:
+            told += ", too few to learn on one half and judge on the other"
         made = ReadyImages(
-            self, inputs, pool.pictures.to(device), pool.marks.to(device), digest.hexdigest(), told
+            self, inputs, pool.pictures.to(device), pool.marks.to(device), digest.hexdigest(), told, pool.part
         )
         if shared is not None:
             shared[self, inputs, device] = made
         return made
 
+    @property
+    def _asked_part(self) -> Part:
+        """Who draws decides (:func:`with_part`); a fill by itself draws from all."""
+        return "all" if self.part == "auto" else self.part
+
     def _pool(self, inputs: Inputs) -> Pool:
         from proofmap.data import distractors, pool
 
-        options: dict[str, Any] = {"size": self.size, "crop": self.crop, "seed": self.seed}
+        part = self._asked_part
+        options: dict[str, Any] = {"size": self.size, "crop": self.crop, "seed": self.seed, "part": part}
         if isinstance(self.source, distractors.Distractors):
             return self.source.pool(inputs, **options)
         if isinstance(inputs, Pictures):
@@ -95,9 +110,11 @@ class Images(Fill):
                 f"(M, {', '.join(map(str, inputs.shape))}), not {self.source!r}; or use another fill"
             )
         values = inputs.check(torch.as_tensor(self.source).float())
+        marks = pool.mark(values, inputs)
+        part = part if pool.can_be_halved(marks) else "all"
         order = streams.permutations(torch.tensor(streams.key_of(self.seed, "pool order")), len(values))
-        values = values[order[: self.size]]
-        return pool.Pool(values, pool.mark(values, inputs))
+        order = order[pool.in_part(marks[order], part)][: self.size]
+        return pool.Pool(values[order], marks[order], part)
 
     def settings(self) -> dict[str, object]:
         return {**super().settings(), "source": self._source_text()}
@@ -117,7 +134,7 @@ class Images(Fill):
         plain = isinstance(self.source, (str, Path)) or (
             isinstance(self.source, tuple) and all(isinstance(item, (str, Path)) for item in self.source)
         )
-        return (self.source if plain else id(self.source), self.size, self.crop, self.seed)
+        return (self.source if plain else id(self.source), self.size, self.crop, self.seed, self.part)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Images) and self._identity() == other._identity()
@@ -130,13 +147,14 @@ class Images(Fill):
 class ReadyImages(ReadyFill):
     """The pool on the device: bytes for pictures, floats otherwise; known by the digest of its content.
 
-    ``marks`` are those of its sources, ``told`` says which images they are.
+    ``marks`` are those of its sources, ``told`` says which images they are, ``part`` which part of the sources.
     """
 
     pool: Tensor
     marks: Tensor
     digest: str
     told: str
+    part: Part
 
     def compute(self, images: Tensor, keys: Tensor) -> Tensor:
         drawn = self.pool[self._drawn(images, streams.words(keys, 1)[:, 0])].to(images.dtype)
@@ -164,7 +182,7 @@ class ReadyImages(ReadyFill):
         return len(self.marks.unique()) == 1
 
     def record(self) -> dict[str, object]:
-        return {**self.fill.settings(), "pool": self.told, "digest": self.digest}
+        return {**self.fill.settings(), "part": self.part, "pool": self.told, "digest": self.digest}
 
 
 _SHARED: ContextVar[dict[tuple[Images, Inputs, torch.device], ReadyImages] | None] = ContextVar(
@@ -192,22 +210,48 @@ def names_no_pool(plugin: Plugin) -> bool:
 
 def with_pool(plugin: AnyPlugin, source: Any) -> AnyPlugin:
     """The same description with this source of random images wherever nobody named a pool."""
-    if isinstance(plugin, Images):
-        return plugin.changed(source=source) if plugin.is_usual else plugin
+    return _with_images(plugin, lambda fill, _: fill.changed(source=source) if fill.is_usual else fill, "all")
 
-    def replaced(value: Any) -> Any:
+
+def with_part(plugin: AnyPlugin, part: Part | None = None) -> AnyPlugin:
+    """The same description with this part of every pool for which nobody chose one; if left out, the part follows from who
+    draws: a method learns, a metric or a game judges.
+    """
+
+    def chosen(fill: Images, by_role: Part) -> Images:
+        return fill.changed(part=part or by_role) if fill.part == "auto" else fill
+
+    return _with_images(plugin, chosen, "all")
+
+
+_ROLES: dict[str, Part] = {"method": "learn", "metric": "judge", "game": "judge"}
+
+
+def _with_images(plugin: AnyPlugin, change: Callable[[Images, Part], Images], role: Part) -> AnyPlugin:
+    """The same description with every fill of random images changed, given the role of the plug-in that draws from it."""
+    if isinstance(plugin, Images):
+        return change(plugin, role)  # type: ignore[return-value]
+    role = _ROLES.get(plugin.noun, role)
+
+    def changed(value: Any) -> Any:
         if isinstance(value, tuple):
-            return tuple(map(replaced, value))
-        return with_pool(value, source) if isinstance(value, Plugin) else value
+            several = tuple(map(changed, value))
+            return several if any(a is not b for a, b in zip(several, value, strict=True)) else value
+        return _with_images(value, change, role) if isinstance(value, Plugin) else value
 
     values = {info.name: getattr(plugin, info.name) for info in settings_of(type(plugin))}
-    changes = {name: replaced(value) for name, value in values.items()}
-    return dataclasses.replace(plugin, **changes) if names_no_pool(plugin) else plugin  # type: ignore[type-var]
+    changes = {name: new for name, old in values.items() if (new := changed(old)) is not old}
+    return dataclasses.replace(plugin, **changes) if changes else plugin  # type: ignore[type-var]
 
 
-def pools_in(record: Mapping[str, Any]) -> list[str]:
-    """Which random images a record of results tells of, in words."""
-    own = [str(record["pool"])] if record.get("fill") == Images.name and "pool" in record else []
+def pools_in(record: Mapping[str, Any]) -> dict[str, str]:
+    """Which random images a record of results names, in words, and which part of the sources they are; the part is empty in
+    records that were made before pools were halved.
+    """
+    own = record.get("fill") == Images.name and "pool" in record
+    found = {str(record["pool"]): str(record.get("part", ""))} if own else {}
     values = (item for value in record.values() for item in (value if isinstance(value, list) else [value]))
-    inner = (pools_in(item) for item in values if isinstance(item, Mapping))
-    return list(dict.fromkeys([*own, *(told for found in inner for told in found)]))
+    for item in values:
+        if isinstance(item, Mapping):
+            found |= pools_in(item)
+    return found

@@ -17,7 +17,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, Labels, check_labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
-from proofmap.fills import Fill, names_no_pool, with_pool
+from proofmap.fills import Fill, names_no_pool, with_part, with_pool
 from proofmap.methods.given_maps import as_tensor, given_maps
 from proofmap.plugins.code import code_digest
 from proofmap.plugins.failures import check_call, noted
@@ -114,7 +114,7 @@ class Method(Plugin):
                 method = self if source is None else with_pool(self, source)
             if not (isinstance(labels, Tensor) and labels.ndim == 2):
                 labels = classifier.choose_labels(images, labels)
-            return method.prepare(classifier)(images, labels, seed=seed, progress=progress)
+            return with_part(method).prepare(classifier)(images, labels, seed=seed, progress=progress)
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:
         """The method for this net, with everything found and built that its maps and its record depend on."""

@@ -12,6 +12,7 @@ from proofmap.core.errors import InputError
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
+from proofmap.fills import with_part
 from proofmap.methods.method import Method
 from proofmap.models import load_classifier
 from proofmap.reproduce.outcome import Job
@@ -42,4 +43,5 @@ def opened(job: Job, data: str | None = None, number: int | None = None) -> Open
         raise InputError(block.failures[0].reason)
     images = classifier.check_images(block.images)
     labels = classifier.choose_labels(images, study.labels)
-    return Opened(classifier, images, labels, study.named_methods())
+    methods = {name: with_part(method) for name, method in study.named_methods().items()}
+    return Opened(classifier, images, labels, methods)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from proofmap.core.labels import NO_LABEL, is_by_probability
 from proofmap.core.text import counted
@@ -24,17 +25,43 @@ def thresholds_words(evaluation: EvaluationRecord) -> str:
 
 
 def distractor_notes(evaluation: EvaluationRecord) -> list[str]:
-    """Which random images were drawn from: ``distractors: 41 of your own images``; with the methods where pools differ."""
-    users: dict[str, list[str]] = {}
-    for result in evaluation.results:
-        for pool in pools_in(result.settings):
-            users.setdefault(pool, []).append(result.name)
-    for score in evaluation.results[0].scores:
-        for pool in pools_in(score.settings):
-            users.setdefault(pool, []).append(score.name)
-    several = len(users) > 1
-    told = [f"{pool} ({', '.join(names)})" if several else pool for pool, names in users.items()]
-    return [f"distractors: {'; '.join(told)}"] if told else []
+    """Which random images were drawn from: ``distractors: learned on 41 of your own images``."""
+    methods = {result.name: result.settings for result in evaluation.results}
+    scores = {score.name: score.settings for score in evaluation.results[0].scores}
+    found = distractor_words(methods, scores)
+    return [f"distractors: {found}"] if found else []
+
+
+def distractor_words(
+    methods: Mapping[str, Mapping[str, Any]], metrics: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """Which random images methods learned on and metrics judged on, by their records, and whether an image can be in both.
+
+    Methods or metrics are named where their pools differ. Empty if nobody drew any.
+    """
+    learned, judged = _users(methods), _users(metrics)
+    parts = [
+        f"{verb} on {' and '.join(_named(users))}"
+        for verb, users in (("learned", learned), ("judged", judged))
+        if users
+    ]
+    if learned and judged:
+        apart = {part for _, part in learned} == {"learn"} and {part for _, part in judged} == {"judge"}
+        parts.append("no image is in both" if apart else "the same images can be in both")
+    return "; ".join(parts)
+
+
+def _users(records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
+    """Pool, in words, and its part -> who draws from it."""
+    users: dict[tuple[str, str], list[str]] = {}
+    for name, record in records.items():
+        for drawn in pools_in(record).items():
+            users.setdefault(drawn, []).append(name)
+    return users
+
+
+def _named(users: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
+    return [f"{pool} ({', '.join(names)})" if len(users) > 1 else pool for (pool, _), names in users.items()]
 
 
 def coverage_words(evaluation: EvaluationRecord) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from proofmap.fills import pools_in
+from proofmap.results.settings_words import distractor_words
 from proofmap.study.cost import Speed, measure_speed
 from proofmap.study.plan import Plan, make_plan
 from proofmap.study.resume import existing_manifest, resolve_manifest
@@ -26,7 +26,7 @@ class Preview:
     speed: Speed
     sure: bool
     device: str
-    distractors: tuple[str, ...] = ()
+    distractors: str = ""
     """Which random images are drawn from, in words."""
 
 
@@ -59,10 +59,9 @@ def preview(setup: Setup, out: Path) -> Preview:
     plan = make_plan(ready, study, images, labels, blocks, waiting)
     speed = measure_speed(classifier, plan.expected.known, plan.at_once)
     sure = len(rows) >= wanted or not filtered
-    records = [method.record() for method in ready.methods.values()]
-    records += [metric.record() for metric in ready.metrics.values()]
-    told = dict.fromkeys(pool for record in records for pool in pools_in(record))
-    return Preview(plan, speed, sure, str(classifier.device), tuple(told))
+    methods = {name: method.record() for name, method in ready.methods.items()}
+    metrics = {name: metric.record() for name, metric in ready.metrics.items()}
+    return Preview(plan, speed, sure, str(classifier.device), distractor_words(methods, metrics))
 
 
 def _done(store: Store, ready: Ready) -> dict[str, int]:

@@ -19,7 +19,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_record, record_of
 from proofmap.data.specs import open_data, rebuild_dataset
-from proofmap.fills import names_no_pool, with_pool
+from proofmap.fills import names_no_pool, with_part, with_pool
 from proofmap.fills.images import OWN, shared_pools
 from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics, split_metrics
@@ -82,9 +82,10 @@ class Setup:
             source = OWN if found is None else found
             named = {name: with_pool(method, source) for name, method in named.items()}
             per_image = {name: with_pool(metric, source) for name, metric in per_image.items()}
+        judging = [with_part(metric) for metric in per_image.values()]
         with shared_pools():
-            methods = {name: method.prepare(classifier) for name, method in named.items()}
-            metrics = dict(zip(per_image, prepare_metrics(per_image.values(), classifier), strict=True))
+            methods = {name: with_part(method).prepare(classifier) for name, method in named.items()}
+            metrics = dict(zip(per_image, prepare_metrics(judging, classifier), strict=True))
         return Ready(classifier, dataset, methods, metrics, pinned, of_runs)
 
     def _dataset(self) -> Dataset:
