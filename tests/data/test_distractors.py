@@ -189,7 +189,7 @@ def over(fill: str) -> list[dict[str, object]]:
         ("images", "images(seed=1)"),
         ("images(source={photos},size=9)", "images(source={photos},size=5,crop=none,seed=2)"),
         ("images(source={photos})", "images"),
-        ("images(source=samples)", "images(source=samples)"),
+        ("images(source=samples,size=20)", "images(source=samples,size=20)"),
     ],
 )
 def test_no_image_is_both_learned_on_and_judged_on(learned: str, judged: str, tmp_path: Path) -> None:
