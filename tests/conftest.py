@@ -18,6 +18,7 @@ import torch
 from hypothesis import settings
 
 from tests.browser import NoBrowser, chromium
+from tests.processor_time import ProcessorTime
 
 # no deadline: how long an example takes depends on the machine, not on us
 settings.register_profile("proofmap", deadline=None)
@@ -25,6 +26,16 @@ settings.load_profile("proofmap")
 
 # a shell's background job begins with interrupts ignored, and every child of it
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--processor-time", metavar="FILE", help="write what each test and file cost")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--processor-time"):
+        config.pluginmanager.register(ProcessorTime(config))
+
 
 _kept_alive: list[torch.library.Library] = []  # a library's operators vanish with the object
 
