@@ -2,6 +2,7 @@
 
 PYTHON  ?= python3
 WORKERS ?= 3
+THREADS ?= 1
 VENV    := .venv
 BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -11,9 +12,9 @@ TEST := demo,models,app,oracles,theory,ray,tensorboard,browser,docs,dev
 HELD := torch|torchvision|typer|pymdown-extensions
 
 # Bytecode is kept even where the environment forbids it: the tests start many processes, and each would compile anew.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest
 
-.PHONY: help demo test lint types style collect format docs pictures bench constraints clean
+.PHONY: help demo test lint types style doctests collect format docs pictures bench constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -24,8 +25,8 @@ demo: $(VENV)/demo.stamp  ## explain real photographs and judge the methods; pic
 	@echo "Pictures, curves and the table are in $(CURDIR)/demo"
 
 test: $(VENV)/test.stamp  ## what must pass before a commit: lint, types, every test, every example, the documentation
-	@$(MAKE) --no-print-directory -j $(WORKERS) lint collect
-	$(PYTEST) -n $(WORKERS) --dist worksteal
+	@$(MAKE) --no-print-directory -j $(WORKERS) lint doctests collect
+	$(PYTEST) -n $(WORKERS) --dist worksteal --processor-time build/test-times.txt
 
 lint: types style  ## format, lint and strict types
 
@@ -36,6 +37,10 @@ style: $(VENV)/test.stamp
 	$(BIN)/ruff format --check --output-format concise .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo --no-cache
+
+# The examples in docstrings run in one process: the workers then need not search every module for them.
+doctests: $(VENV)/test.stamp
+	$(PYTEST) -q --doctest-modules src
 
 # One process compiles the tests here, beside mypy, and not every worker for itself later.
 collect: $(VENV)/test.stamp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import os
@@ -26,6 +27,14 @@ settings.load_profile("proofmap")
 
 # a shell's background job begins with interrupts ignored, and every child of it
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# what imports and collection make lives until the end: the garbage collector need not look at it again and again
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

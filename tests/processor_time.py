@@ -1,7 +1,8 @@
-"""Processor time by test and by file: what the suite costs, also on a machine that is busy with something else.
+"""What each test and each file of tests cost, in processor time and by the clock: `--processor-time FILE` writes the table.
 
-The time of a test is that of its process and of the children that it waited for, from the start of its set-up to the end of its
-tear-down. A fixture that several tests share counts for the first of them. `--processor-time FILE` writes the table.
+Processor time is nearly the same on a machine that is busy with something else. It is that of the test's process and of the
+children that it waited for, from the start of its set-up to the end of its tear-down. A fixture that several tests share counts
+for the first of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any
 
 import pytest
 
-STARTED = pytest.StashKey[float]()
+LEAST = 0.1
+"""Seconds that make a test worth a row of its own."""
+STARTED = pytest.StashKey[tuple[float, float]]()
 
 
 def spent() -> float:
@@ -29,25 +32,28 @@ class ProcessorTime:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.tests: dict[str, float] = {}
+        self.tests: dict[str, tuple[float, float]] = {}
         self.collecting: list[float] = []
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        item.stash[STARTED] = spent()
+        item.stash[STARTED] = spent(), time.monotonic()
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if report.when == "teardown":
-            report.user_properties.append(("processor", spent() - item.stash[STARTED]))
+            used, at = item.stash[STARTED]
+            report.user_properties.append(("cost", (spent() - used, time.monotonic() - at)))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
-            if name == "processor":
-                self.tests[report.nodeid] = value
+            if name == "cost":
+                self.tests[report.nodeid] = tuple(value)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         used = spent()
@@ -67,17 +73,30 @@ class ProcessorTime:
             file.write_text(self.table())
 
     def table(self) -> str:
-        """Files and tests, the most expensive first, in seconds."""
-        files: dict[str, list[float]] = defaultdict(list)
-        for test, seconds in self.tests.items():
-            files[test.partition("::")[0]].append(seconds)
-        total = sum(self.tests.values())
+        """Files and tests, the most expensive first."""
+        files: dict[str, list[str]] = defaultdict(list)
+        for test in self.tests:
+            files[test.partition("::")[0]].append(test)
+        by_file = {f"{name} ({len(tests)})": self.sum_of(tests) for name, tests in files.items()}
+        by_test = {name: cost for name, cost in self.tests.items() if max(cost) >= LEAST}
         starts = ", ".join(f"{seconds:.1f}" for seconds in self.collecting)
-        lines = [f"{total:8.1f}  {len(self.tests)} tests; start and collection of each process: {starts}", "", "by file"]
-        for name, times in sorted(files.items(), key=lambda pair: -sum(pair[1])):
-            lines.append(f"{sum(times):8.2f}  {name} ({len(times)})")
-        lines += ["", "by test"]
-        for name, seconds in sorted(self.tests.items(), key=lambda pair: -pair[1]):
-            if seconds >= 0.1:
-                lines.append(f"{seconds:8.2f}  {name}")
-        return "\n".join(lines) + "\n"
+        return "\n".join(
+            [
+                "seconds of processor time, seconds by the clock",
+                _row(f"{len(self.tests)} tests", self.sum_of(list(self.tests))),
+                f"processor time to start and collect, by process: {starts}",
+                *("", "by file", *_rows(by_file)),
+                *("", f"by test, from {LEAST} s", *_rows(by_test), ""),
+            ]
+        )
+
+    def sum_of(self, tests: list[str]) -> tuple[float, float]:
+        return sum(self.tests[test][0] for test in tests), sum(self.tests[test][1] for test in tests)
+
+
+def _rows(costs: dict[str, tuple[float, float]]) -> list[str]:
+    return [_row(name, cost) for name, cost in sorted(costs.items(), key=lambda pair: -pair[1][0])]
+
+
+def _row(name: str, cost: tuple[float, float]) -> str:
+    return f"{cost[0]:8.2f} {cost[1]:8.2f}  {name}"

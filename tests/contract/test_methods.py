@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 import pytest
 import torch
 
-from proofmap.methods import METHODS, Method, make_method, train_masker
-from proofmap.testing import Check, check_method
+from proofmap.methods import METHODS, make_method, train_masker
+from proofmap.testing import check_method
 from proofmap.testing.nets import PICTURES, classifier_of, values
 
 MASKERS = "MASKERS"
@@ -92,22 +91,17 @@ def maskers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-made = functools.lru_cache(maxsize=1)(make_method)  # so the checks of one variant share what they compute
-
-
-@pytest.mark.parametrize("check", check_method.checks, ids=str)
 @pytest.mark.parametrize("spec", VARIANTS)
-def test_method(spec: str, check: Check[Method], request: pytest.FixtureRequest) -> None:
+def test_method(spec: str, request: pytest.FixtureRequest) -> None:
     if MASKERS in spec:
         spec = spec.replace(MASKERS, str(request.getfixturevalue("maskers")))
-    check(made(spec))
+    check_method(make_method(spec))
 
 
-@pytest.mark.parametrize("check", check_method.checks, ids=str)
 @pytest.mark.parametrize("spec", ADAPTED)
-def test_method_of_another_library(spec: str, check: Check[Method], request: pytest.FixtureRequest) -> None:
+def test_method_of_another_library(spec: str, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue(ADAPTED[spec])
-    check(made(spec))
+    check_method(make_method(spec))
 
 
 def test_every_registered_method_is_among_them() -> None:
