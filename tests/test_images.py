@@ -20,7 +20,15 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.pictures import find_images, fit, fitted_size, read_image, to_pixels
+from proofmap.core.pictures import (
+    decode_image,
+    eight_bits,
+    find_images,
+    fit,
+    fitted_size,
+    read_image,
+    to_pixels,
+)
 from proofmap.data import load_dataset
 from proofmap.data.photos import CropWarning, load_images
 from proofmap.judging import evaluate, explain
@@ -381,6 +389,43 @@ def test_a_picture_that_would_fill_the_memory_is_refused_unread(tmp_path: Path) 
         (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
         with pytest.raises(InputError, match=rf"{name} is too large .*MAX_IMAGE_PIXELS"):
             read_image(tmp_path / name)
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF", "BMP", "PPM", "JPEG2000"])  # others cannot have such a side
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_side_that_is_too_long_is_refused_unread(
+    form: str, turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = (1, 65_536) if turned else (65_536, 1)
+    file = io.BytesIO()
+    Image.new("L", size).save(file, form)
+    monkeypatch.setattr(Image.Image, "load", lambda *_: pytest.fail("it was decoded"))
+    with pytest.raises(
+        InputError, match=rf"hair has {size[0]} x {size[1]} pixels; at most 65,535 are read in width"
+    ):
+        decode_image(file.getvalue(), "hair")
+
+
+def test_the_longest_side_that_is_read() -> None:
+    file = io.BytesIO()
+    Image.new("L", (65_535, 1), 7).save(file, "PNG")
+    assert decode_image(file.getvalue(), "strip").getpixel((65_534, 0)) == (7, 7, 7)
+
+
+def test_sixteen_bits_are_rounded_to_eight_in_whole_numbers() -> None:
+    levels = np.arange(65_536, dtype=np.uint16)
+    np.testing.assert_array_equal(eight_bits(levels), np.rint(levels / 257.0))
+
+
+def test_a_strip_is_cropped_up_to_a_hundred_times_what_is_kept() -> None:
+    assert fit(Image.new("L", (800, 8)), (8, 8), None, "bilinear").size == (8, 8)
+    with pytest.raises(
+        InputError, match=r"808 x 8 pixels is too narrow.* more than 100 times what is kept; crop it first"
+    ):
+        fit(Image.new("L", (808, 8)), (8, 8), None, "bilinear")
+    for how in ("pad", "squash"):  # nothing is lost, and nothing grows
+        assert fit(Image.new("RGB", (808, 8)), (8, 8), None, "bilinear", how).size == (8, 8)
+    assert fit(Image.new("L", (1000, 3)), (3, 1000), None, "bilinear").size == (1000, 3)  # a net of strips
 
 
 def test_a_hair_that_would_grow_to_gigabytes_is_refused(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 
 import numpy as np
 import pytest
+from PIL import Image
 from starlette.testclient import TestClient
 
 from proofmap.app import photos as kept
@@ -28,10 +30,20 @@ def bomb(width: int, height: int) -> bytes:
     )
 
 
-def test_too_many_pixels_are_refused_before_any_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "decode_image", lambda *_: pytest.fail("it was decoded"))
-    with pytest.raises(InputError, match="9000 x 9000"):
-        Photos().add(bomb(9000, 9000), "large.png")
+@pytest.mark.parametrize("width, height", [(9000, 9000), (1, 40_000_000), (40_000_000, 1)])
+def test_too_many_pixels_are_refused_before_any_is_decoded(
+    width: int, height: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image.Image, "load", lambda *_: pytest.fail("it was decoded"))
+    with pytest.raises(InputError, match=rf"{width} x {height} pixels; at most (40 million|65,535)"):
+        Photos().add(bomb(width, height), "large.png")
+
+
+def test_jpeg_2000_is_not_for_visitors(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "JPEG2000")
+    with pytest.raises(InputError, match=r"cannot be read.*\.jpg"):
+        Photos().add(file.getvalue(), "large.jp2")
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a", b"<svg/>", b"%!PS-Adobe-3.0 EPSF-3.0\n", picture()[:60]])
@@ -52,8 +64,8 @@ def test_a_photo_is_decoded_once_until_the_first_labels(
     client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.worker.ask(lambda: None).result(30)  # the net is loaded before
-    decoded, decode = list[str](), kept.decode_image
-    monkeypatch.setattr(kept, "decode_image", lambda *given: decoded.append("") or decode(*given))
+    decoded, decode = list[str](), kept.decoded
+    monkeypatch.setattr(kept, "decoded", lambda *given: decoded.append("") or decode(*given))
     photo = uploaded(client, seed=9)
     assert client.get(f"/api/photos/{photo}/beliefs?net=toy").status_code == 200
     assert client.get(f"/api/photos/{photo}/view?net=toy").status_code == 200

@@ -64,6 +64,12 @@ RESULTS = frozenset({"scores.sqlite", "evaluation.json", "scores.csv"})
 OWN_SOFTWARE = "Proofmap"
 # Safe on a file from outside: Pillow would hand EPS, whatever the file's suffix, to Ghostscript.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
+LONGEST_SIDE = 65_535
+"""Pixels of a picture's width or height, at most: as many as a JPEG can have. A picture of 1 x 40,000,000 pixels has no more of them
+than a photo, but decoding it takes 20 times as long, since every row is a step of its own."""
+NARROWEST = 100
+"""A picture that is cropped is first resized to at most this many times the pixels that are kept. A strip is enlarged until its
+shorter side fits: a file of 200 bytes took 400 MB."""
 _RESAMPLING = {
     "nearest": Image.Resampling.NEAREST,
     "box": Image.Resampling.BOX,
@@ -181,17 +187,23 @@ def read_image(path: str | Path) -> Image.Image:
     return decode_image(path, str(path))
 
 
-def decode_image(source: str | Path | bytes, name: str) -> Image.Image:
-    """A file, or the bytes of one, as upright RGB (RGBA where it is transparent); error messages call it ``name``."""
+def decode_image(
+    source: str | Path | bytes, name: str, *, most_pixels: int | None = None, formats: Sequence[str] = FORMATS
+) -> Image.Image:
+    """A file, or the bytes of one, as upright RGB (RGBA where it is transparent); error messages call it ``name``.
+
+    A picture with a side above :data:`LONGEST_SIDE`, or with more than ``most_pixels`` (``PIL.Image.MAX_IMAGE_PIXELS`` when
+    None), is refused by its header, before a pixel is decoded. Of a file with several frames only the first is decoded.
+    """
     if not isinstance(source, bytes):
         check_ends(source, name)
     try:
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as file:
-            # Pillow only warns between one and two times this limit
-            if file.width * file.height > (Image.MAX_IMAGE_PIXELS or math.inf):
-                raise Image.DecompressionBombError(f"{file.width} x {file.height} pixels")
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=formats) as file:
+            _check_size(file.size, name, most_pixels)
             file.load()
             image = ImageOps.exif_transpose(file)
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"there is no file {name}") from None
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
@@ -209,17 +221,42 @@ def decode_image(source: str | Path | bytes, name: str) -> Image.Image:
     return in_colour(image, name)
 
 
+def _check_size(size: tuple[int, int], name: str, most_pixels: int | None) -> None:
+    """Refuse a picture that would take too much time or memory."""
+    width, height = size
+    if max(size) > LONGEST_SIDE:
+        raise InputError(
+            f"{name} has {width} x {height} pixels; at most {LONGEST_SIDE:,} are read in width and in height, so crop or shrink it first"
+        )
+    if most_pixels is not None and width * height > most_pixels:
+        raise InputError(
+            f"{name} has {width} x {height} pixels; at most {most_pixels / 1e6:g} million are taken, so shrink it first"
+        )
+    # Pillow only warns between one and two times this limit
+    if width * height > (Image.MAX_IMAGE_PIXELS or math.inf):
+        raise Image.DecompressionBombError(f"{width} x {height} pixels")
+
+
 def in_colour(image: Image.Image, name: str) -> Image.Image:
     """A picture in any of Pillow's modes as RGB, or as RGBA where it is transparent."""
     if image.mode in ("RGB", "RGBA") and "transparency" not in image.info:
         return image
     if image.mode.startswith("I;16"):  # convert() would clip to white
-        eight = (np.asarray(image).astype(np.float64) / 257.0).round().astype(np.uint8)
-        return Image.fromarray(eight).convert("RGB")
+        return Image.fromarray(eight_bits(np.asarray(image))).convert("RGB")
     if image.mode in ("I", "F"):
         raise InputError(f"{name} has {image.mode!r} pixels without a known range; save it with 8 or 16 bits")
     transparent = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
     return image.convert("RGBA" if transparent else "RGB")
+
+
+def eight_bits(levels: np.ndarray) -> np.ndarray:
+    """16-bit levels as 8-bit ones: v / 257, rounded; in whole numbers, since floats would take 20 bytes a pixel.
+
+    >>> eight_bits(np.array([0, 128, 129, 65535], dtype=np.uint16))
+    array([  0,   0,   1, 255], dtype=uint8)
+    """
+    whole, rest = np.divmod(levels, np.uint16(257))
+    return (whole + (rest > 128)).astype(np.uint8)
 
 
 def named(images: Tensor, names: Sequence[str]) -> Tensor:
@@ -257,11 +294,9 @@ def fit(
     (224, 224)
     """
     scaled, (left, top) = fitted_size(image.size, size, resize, how)
-    if scaled[0] * scaled[1] > (Image.MAX_IMAGE_PIXELS or math.inf):
-        raise InputError(
-            f"a picture of {image.width} x {image.height} pixels is too narrow: enlarged until its shorter side "
-            f"fits, it would have {scaled[0]} x {scaled[1]}; crop it first"
-        )
+    if how == "crop":
+        kept = (size[1], size[0]) if resize is None else (max(resize, size[1]), max(resize, size[0]))
+        _check_proportions(image.size, scaled, kept)
     image = image.resize(scaled, _RESAMPLING[interpolation])
     if how != "pad":
         return image.crop((left, top, left + size[1], top + size[0]))
@@ -319,12 +354,17 @@ def resize_shorter_side(image: Image.Image, side: int) -> Image.Image:
     """
     shorter = min(image.size)
     width, height = (side if length == shorter else int(side * length / shorter) for length in image.size)
-    if width * height > (Image.MAX_IMAGE_PIXELS or math.inf):
-        raise InputError(
-            f"a picture of {image.width} x {image.height} pixels is too narrow: with its shorter side at {side} it "
-            f"would have {width} x {height}; crop it first"
-        )
+    _check_proportions(image.size, (width, height), (side, side))
     return image.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def _check_proportions(given: tuple[int, int], scaled: tuple[int, int], kept: tuple[int, int]) -> None:
+    """Refuse a strip that would be resized to far more pixels than are kept of it."""
+    if math.prod(scaled) > min(NARROWEST * math.prod(kept), Image.MAX_IMAGE_PIXELS or math.inf):
+        raise InputError(
+            f"a picture of {given[0]} x {given[1]} pixels is too narrow: resized until its shorter side fits, it would have "
+            f"{scaled[0]} x {scaled[1]}, more than {NARROWEST} times what is kept; crop it first"
+        )
 
 
 def to_pixels(image: Image.Image, background: Sequence[float] | None = None) -> Tensor:
