@@ -17,6 +17,7 @@ from proofmap.app.application import create_app
 from proofmap.app.choices import Choices
 from proofmap.app.jobs import Job
 from proofmap.app.nets import Nets, Offer
+from proofmap.app.protocol import TimedProtocol
 from proofmap.app.security import Access
 from proofmap.app.server import Server
 from proofmap.classifier import Classifier
@@ -25,7 +26,13 @@ from proofmap.classifier import Classifier
 class Served:
     """``proofmap serve`` on a free port of this machine."""
 
-    def __init__(self, classifier: Classifier, port: int = 0, runs: Path | None = None) -> None:
+    def __init__(
+        self,
+        classifier: Classifier,
+        port: int = 0,
+        runs: Path | None = None,
+        http: type[TimedProtocol] = TimedProtocol,
+    ) -> None:
         self.classifier = classifier
         self.socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self.socket.getsockname()[1]
@@ -38,7 +45,9 @@ class Served:
         self.server.nets.warm = lambda photo, name: None  # type: ignore[method-assign]  # no random images here
         self.held = threading.Event()
         self.server.worker.between = self._between(self.server.worker.between)  # type: ignore[method-assign]
-        config = uvicorn.Config(create_app(self.server), log_level="error", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            create_app(self.server), log_level="error", timeout_graceful_shutdown=1, http=http
+        )
         self._uvicorn = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._uvicorn.run, kwargs={"sockets": [self.socket]}, daemon=True

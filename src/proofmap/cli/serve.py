@@ -114,6 +114,8 @@ def _listening(host: str, port: int) -> socket.socket:
 def _run(app: FastAPI, listening: socket.socket) -> None:
     import uvicorn
 
+    from proofmap.app.protocol import TimedProtocol
+
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -122,7 +124,7 @@ def _run(app: FastAPI, listening: socket.socket) -> None:
         timeout_graceful_shutdown=_PATIENCE,
         limit_concurrency=1000,
         h11_max_incomplete_event_size=65_536,
-        http="h11",
+        http=TimedProtocol,
         ws="none",
     )
     try:
