@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +27,7 @@ from proofmap.results.sharing import without_folders
 
 MOST_WAITING = 32
 MOST_KEPT = 32
-"""Jobs that are over and still remembered, with their maps."""
+"""Jobs that are over and still kept, with their maps."""
 OVER: tuple[State, ...] = ("done", "failed", "cancelled")
 _EVERY = 0.2
 """Seconds between two events about the same thing."""
@@ -81,6 +81,8 @@ class Jobs:
     def __init__(self, worker: Worker, run: Callable[[Job], None]) -> None:
         self.worker, self._run = worker, run
         self._all: OrderedDict[str, Job] = OrderedDict()
+        self._over: deque[str] = deque()
+        """Those that are over, in the order they ended."""
         self._lock = threading.Lock()
 
     def __getitem__(self, job: str) -> Job:
@@ -100,9 +102,6 @@ class Jobs:
             if sum(other.state == "waiting" for other in self._all.values()) >= MOST_WAITING:
                 raise Busy(f"{MOST_WAITING} jobs wait already; try again later, or cancel one")
             self._all[job.id] = job
-            over = [other.id for other in self._all.values() if other.state in OVER]
-            for old in over[: max(0, len(over) - MOST_KEPT)]:
-                del self._all[old]
         job.become("waiting")
         self.worker.add(lambda: self._work(job))
         return job
@@ -112,7 +111,14 @@ class Jobs:
         job.stop = True
         with self._lock:
             if job.state == "waiting":
-                job.become("cancelled")
+                self._end(job, "cancelled")
+
+    def _end(self, job: Job, state: State, message: str = "") -> None:
+        """A job is over; the one that ended first is forgotten where too many are kept. Called with the lock held."""
+        job.become(state, message)
+        self._over.append(job.id)
+        while len(self._over) > MOST_KEPT:
+            del self._all[self._over.popleft()]
 
     def summary(self, job: Job) -> JobSummary:
         return JobSummary(**self._facts(job))
@@ -146,19 +152,23 @@ class Jobs:
             if job.state != "waiting":
                 return
             job.become("running")
+        state, message = self._outcome(job)
+        with self._lock:
+            self._end(job, state, message)
+
+    def _outcome(self, job: Job) -> tuple[State, str]:
+        """Run a job: the state that it ends in, and what went wrong."""
         try:
             self._run(job)
-            job.become("done")
         except Cancelled:
-            job.become("cancelled")
+            return "cancelled", ""
         except ProofmapError as error:
-            job.become("failed", without_folders(str(error)))
+            return "failed", without_folders(str(error))
         except MemoryError:
-            job.become(
-                "failed", "there is not enough memory for this; ask for fewer labels, or a smaller net"
-            )
+            return "failed", "there is not enough memory for this; ask for fewer labels, or a smaller net"
         except BaseException as error:  # a net or a method of someone else's may raise anything, even exit
-            job.become("failed", without_folders(reason_of(error)))
+            return "failed", without_folders(reason_of(error))
+        return "done", ""
 
 
 class Paced:
