@@ -188,7 +188,11 @@ def read_image(path: str | Path) -> Image.Image:
 
 
 def decode_image(
-    source: str | Path | bytes, name: str, *, most_pixels: int | None = None, formats: Sequence[str] = FORMATS
+    source: str | Path | bytes,
+    name: str,
+    *,
+    most_pixels: int | None = None,
+    formats: tuple[str, ...] = FORMATS,
 ) -> Image.Image:
     """A file, or the bytes of one, as upright RGB (RGBA where it is transparent); error messages call it ``name``.
 
