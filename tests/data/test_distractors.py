@@ -100,6 +100,46 @@ def test_one_image_alone_has_sample_photographs_without_itself() -> None:
     assert Images(source=source).prepare(f).told == "15 sample photographs of the package"
 
 
+def told(images: Tensor, net_inputs: Pictures) -> list[str]:
+    """Which images masks were learned on and judged on."""
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(net_inputs.channels * SIZE * SIZE, 3))
+    f = pm.Classifier(net, inputs=net_inputs)
+    game = "soundness:fill=images(size=20),points=2,draws=2"
+    found = pm.evaluate(f, images, methods=[f"{MASK},fill=images(size=20)"], labels="top2", metrics=[game])
+    return [note for note in tables.score_notes(found) if note.startswith("distractors")]
+
+
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_no_sample_photograph_is_put_behind_pictures_without_colour(channels: int) -> None:
+    gray = pixels(6, SIZE)[:, :1].expand(-1, channels, -1, -1)
+    alone = "20 pictures of noise, as there are no other images"
+    assert told(gray[:1], inputs(channels)) == [
+        f"distractors: learned on {alone}; judged on {alone}; no image is in both"
+    ]
+    (note,) = told(gray, inputs(channels))
+    assert "of your own images" in note and "sample" not in note and "noise" not in note
+
+
+def test_pictures_in_colour_have_sample_photographs_beside_them() -> None:
+    for some in (pixels(1, SIZE), pixels(3, SIZE)):
+        (note,) = told(some, inputs())
+        assert note.count("sample photograph") == 2 and note.endswith("no image is in both")
+
+
+def test_noise_is_the_same_for_a_seed_and_another_for_each_part() -> None:
+    source = from_images(pixels(1, SIZE)[:, :1], inputs(1))
+    gray = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)), inputs=inputs(1))
+
+    def noise(**options: Any) -> ReadyImages:
+        return Images(source=source, size=9, **options).prepare(gray)
+
+    assert torch.equal(noise().pool, noise().pool) and not torch.equal(noise().pool, noise(seed=1).pool)
+    assert not common(noise(part="learn"), noise(part="judge"))
+    assert Images(size=3).prepare(gray).told.startswith("3 pictures of noise")
+    named = Images(source="samples", size=3).prepare(gray)
+    assert named.told == "3 sample photographs of the package"  # as was asked for
+
+
 def test_each_half_is_bounded_and_does_not_depend_on_the_order_of_few_images(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -20,7 +20,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
-from proofmap.core.inputs import Pictures
+from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import canonical_name, close_names
 from proofmap.data.distractors import from_images
 from proofmap.fills import Fill, Images, ReadyFill, names_no_pool, with_part, with_pool
@@ -207,7 +207,7 @@ class Nets:
         with self._pooling:  # a job that needs it waits for it, and does not make it a second time
             with suppress(InputError):  # whoever needs it is told
                 inputs, usual = self._facts[name].inputs, Images()
-                image = inputs.blank(1) if photo is None else self.seen(photo, name)
+                image = _in_colour(inputs) if photo is None else self.seen(photo, name)
                 if (source := from_images(image, inputs)) is not None:
                     source.pool(inputs, size=usual.size, crop=usual.crop, seed=usual.seed, part="learn")
 
@@ -249,6 +249,13 @@ def check_known(labels: Sequence[int], facts: Facts) -> None:
     unknown = sorted({*labels} - {*facts.label_set})
     if unknown:
         raise InputError(f"the net has no label {unknown[0]}; it has {len(facts.label_set)}, see /api/labels")
+
+
+def _in_colour(inputs: Inputs) -> Tensor:
+    """A picture ``(1, C, H, W)`` in colour that is nobody's photo."""
+    picture = inputs.blank(1)
+    picture[:, 0] = 1.0
+    return picture
 
 
 def draw_key(image: Tensor, seed: int, draw: int = 0) -> Tensor:

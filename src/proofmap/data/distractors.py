@@ -3,9 +3,12 @@
 - Images of the study's own data, as the net sees them, each once, chosen by name with a fixed seed.
 - They are halved by their content (:func:`proofmap.data.pool.in_part`): methods draw from one half, metrics from the other.
   A half has up to 256 of them.
-- If a half has fewer than 4, its half of the package's sample photographs is added, if the net takes pictures in colour.
-- If there is only one image, the sample photographs, without that image if it is one of them.
+- If a half has fewer than 4, its half of the package's sample photographs is added, for a net of photographs.
+- If there is only one image, the sample photographs, without that image if it is one of them; noise for other nets of pictures.
 - If there are too few to halve, methods and metrics draw from all, and the record says so.
+
+A net counts as one of photographs if it takes three channels and some own image is in colour. So no photograph of a cat is put
+behind an X-ray picture, whether the net takes it in one channel or in three that are equal.
 
 An image is never its own distractor: a draw for it skips what comes from an image with the same content.
 """
@@ -33,19 +36,27 @@ MOST = 256
 """Own images in a half, at most."""
 ENOUGH = 4
 """Fewer own images in a half than this are joined by sample photographs."""
+_COLOURED = 16
+"""Levels, of 255, by which the channels of a position differ at least, somewhere in a picture in colour."""
 _HALVES: tuple[Part, Part] = ("learn", "judge")
 _CHUNK = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Distractors:
-    """What a pool is made from: own images ``(K, *shape)`` with their marks ``(K,)``, and names of sample photographs."""
+    """What a pool is made from: own images ``(K, *shape)`` with their marks ``(K,)``, and names of sample photographs; noise if
+    there are neither.
+    """
 
     images: Tensor
     marks: Tensor
     samples: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     """Name -> digest of the own images, where they come from a dataset."""
+
+    @property
+    def is_noise(self) -> bool:
+        return not len(self.marks) and not self.samples
 
     def pool(self, inputs: Inputs, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
         """Every source equally often, own images whole, of sample photographs ``crop``; of a ``part``, if there are enough."""
@@ -159,20 +170,27 @@ def _photographs(n: int) -> str:
 
 
 def _completed(found: Distractors, inputs: Inputs) -> Distractors | None:
-    """With the sample photographs where own images are few; one image alone is no distractor of any other."""
+    """With the sample photographs if own images are few; one image alone is no distractor of any other."""
     own = len(found.marks)
-    colour = isinstance(inputs, Pictures) and inputs.channels == 3
-    gray = isinstance(inputs, Pictures) and inputs.channels == 1
+    photographs = _are_photographs(found.images, inputs)
     enough = all(int(in_part(found.marks, part).sum()) >= ENOUGH for part in _HALVES)
-    if enough or (own > 1 and not colour):
+    if enough or (own > 1 and not photographs):
         return found
-    if not (colour or gray):
-        return None
+    if not photographs:
+        return Distractors(found.images[:0], found.marks[:0]) if isinstance(inputs, Pictures) else None
     known = set(found.marks.tolist())
     others = tuple(name for name in SAMPLES if _sample_mark(name, inputs) not in known)
     if own > 1:
         return Distractors(found.images, found.marks, others, found.names)
     return Distractors(found.images[:0], found.marks[:0], others)
+
+
+def _are_photographs(images: Tensor, inputs: Inputs) -> bool:
+    """Whether pictures ``(K, C, H, W)`` of bytes have three channels, and some of them is in colour."""
+    if not isinstance(inputs, Pictures) or inputs.channels != 3 or not len(images):
+        return False
+    spread = images.amax(dim=1) - images.amin(dim=1)
+    return int(spread.max()) > _COLOURED
 
 
 @cache

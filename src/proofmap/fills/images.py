@@ -20,7 +20,9 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.text import counted
 from proofmap.fills.fill import FILLS, Fill, ReadyFill
+from proofmap.fills.simple import Noise
 from proofmap.plugins.settings import Plugin, setting, settings_of
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 class Images(Fill):
     """Random images: the paper's distractors, drawn with replacement from a fixed pool.
 
-    ``source`` is ``"own"``: the other images of the study, and sample photographs where these are few
+    ``source`` is ``"own"``: the other images of the study, and sample photographs, or noise, where these are few
     (:mod:`proofmap.data.distractors`); ``"samples"``: crops of the photographs inside scikit-image; or a folder, a list of
     files, an array or tensor of images, any dataset (items may be (image, label); or written, ``cifar10:FOLDER[train]``). An image is never its own distractor,
     whatever the source. Own images are taken as the net sees them. Others that already have the input's size are
@@ -79,7 +81,8 @@ class Images(Fill):
             return shared[self, inputs, device]
         pool = self._pool(inputs)
         digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
-        told = distractors.words(pool, self.source, inputs.noun)
+        noise = f"{counted(len(pool.marks), 'picture')} of noise, as there are no other {inputs.noun}"
+        told = noise if self._is_noise(inputs) else distractors.words(pool, self.source, inputs.noun)
         if pool.part != self._asked_part:
             told += ", too few to learn on one half and judge on the other"
         made = ReadyImages(
@@ -98,6 +101,8 @@ class Images(Fill):
         from proofmap.data import distractors, pool
 
         part = self._asked_part
+        if self._is_noise(inputs):
+            return self._noise(inputs, part)
         options: dict[str, Any] = {"size": self.size, "crop": self.crop, "seed": self.seed, "part": part}
         if isinstance(self.source, distractors.Distractors):
             return self.source.pool(inputs, **options)
@@ -115,6 +120,21 @@ class Images(Fill):
         order = streams.permutations(torch.tensor(streams.key_of(self.seed, "pool order")), len(values))
         order = order[pool.in_part(marks[order], part)][: self.size]
         return pool.Pool(values[order], marks[order], part)
+
+    def _is_noise(self, inputs: Inputs) -> bool:
+        """Whether there is nothing to draw from but noise: no other image, and a net that is not of photographs."""
+        if self.is_usual:
+            return isinstance(inputs, Pictures) and inputs.channels != 3
+        return bool(getattr(self.source, "is_noise", False))
+
+    def _noise(self, inputs: Inputs, part: Part) -> Pool:
+        """Pictures of independent noise around the net's gray (:class:`~proofmap.fills.Noise`), other ones for each part."""
+        from proofmap.data import pool
+
+        keys = torch.tensor([streams.key_of(self.seed, "noise", part, i) for i in range(self.size)])
+        values = Noise().backgrounds(inputs.blank(self.size), keys, inputs)
+        pictures = (values * pool.LEVELS).round().to(torch.uint8)
+        return pool.Pool(pictures, pool.mark(pictures / pool.LEVELS, inputs), part)
 
     def settings(self) -> dict[str, object]:
         return {**super().settings(), "source": self._source_text()}
