@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import MISSING
 from pathlib import Path
 
 import pytest
 
-from proofmap.app.choices import Choices
+from proofmap.app.choices import Choices, is_live
 from proofmap.core.errors import InputError
-from proofmap.methods import make_method
+from proofmap.fills import FILLS
+from proofmap.methods import METHODS, make_method
+from proofmap.plugins.settings import Plugin, Setting, settings_of
 
 
 @pytest.mark.parametrize(
@@ -17,6 +21,9 @@ from proofmap.methods import make_method
         "belief-mask:passes=60,fills=gray+blur(sigma=3)",
         "top-label:grad-cam:layer=features.3",
         "learned-mask:fill=images(source=samples,size=64)",
+        "learned-mask:steps=20000",
+        "fong-vedaldi:steps=30",  # its default fill has a kernel of 81
+        "occlusion:window=9,stride=3",
         "random:seed_offset=99999999",
         "igos++",
     ],
@@ -67,6 +74,58 @@ def test_files_code_and_floods_are_not_for_visitors(
 def test_so_it_is_with_fills(spec: str) -> None:
     with pytest.raises(InputError):
         Choices().fill(spec)
+
+
+NUMBERS = [
+    (plugins[name], info)
+    for plugins in (METHODS, FILLS)
+    for name in plugins
+    for info in settings_of(plugins[name])
+    if plugins[name].__dict__.get("family") != "adapter"
+    and isinstance(info.default, (int, float))
+    and not isinstance(info.default, bool)
+    and info.name not in ("seed", "seed_offset")
+    and not (info.name in ("steps", "passes", "iterations") and is_live(plugins[name]))
+]
+
+
+@pytest.mark.parametrize("kind, info", NUMBERS, ids=[f"{kind.name}-{info.name}" for kind, info in NUMBERS])
+def test_every_number_that_decides_what_a_step_takes_is_bounded(kind: type[Plugin], info: Setting) -> None:
+    """Whatever is registered, also later: ten times its default, or a thousand and more, is not for visitors."""
+    choose = Choices().method if kind.noun == "method" else Choices().fill
+    value = 10 * info.default + 1 if info.default else 1001
+    if info.most is not None and value > info.most:
+        return  # it has a bound for everybody
+    required = {i.name: "gradient" for i in settings_of(kind) if i.default is MISSING}
+    text = ",".join(f"{name}={given}" for name, given in {**required, info.name: value}.items())
+    with pytest.raises(InputError, match=rf"{info.name} of {re.escape(kind.name)} may be at most"):
+        choose(f"{kind.name}:{text}")
+
+
+@pytest.mark.parametrize(
+    "spec, told",
+    [
+        (
+            "images:size=257",
+            "size of images may be at most 256 here, not 257; for more, use the command line",
+        ),
+        ("median:kernel=23", "kernel of median may be at most 22 here"),
+    ],
+)
+def test_what_cannot_be_interrupted_is_bounded_tightly(spec: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        Choices().fill(spec)
+    with pytest.raises(InputError, match=told):
+        Choices().method(f"occlusion:fill={spec.replace(':', '(')})")
+
+
+def test_a_fine_grid_is_as_dear_as_a_large_number() -> None:
+    with pytest.raises(
+        InputError, match=r"step of extremal-perturbation must be at least 1\.75 here, not 0\.1"
+    ):
+        Choices().method("extremal-perturbation:step=0.1")
+    with pytest.raises(InputError, match="areas of extremal-perturbation has 17 values; at most 16"):
+        Choices().method("extremal-perturbation:areas=" + ":".join(f"{k / 100}" for k in range(1, 18)))
 
 
 def test_what_the_command_line_names_is_offered_under_its_title(

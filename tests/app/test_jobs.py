@@ -166,6 +166,11 @@ def test_a_job_that_fails_says_why_and_the_next_one_runs(client: TestClient, ser
         ({"methods": ["gradient", "gradient"]}, "once"),
         ({"methods": ["nothing"]}, "no method is named"),
         ({"methods": ["learned-mask:steps=90000"], "labels": [0, 1, 2, 3]}, "passes"),
+        (
+            {"methods": ["rise:masks=9000", "learned-mask:steps=95600"]},
+            "200,200 passes of the net; at most 200,000",
+        ),
+        ({"fill": "images:size=1024"}, "at most 256 here"),
         ({"fill": "nothing"}, "no fill is named"),
         ({"labels": []}, "labels"),
         ({"labels": [True]}, "labels"),

@@ -3,12 +3,21 @@
 A visitor's spec may set numbers, truth values, choices and the names of layers. Settings that hold any other text (a masker's weights,
 a folder of images, a class of another library) and ``FILE.py:NAME`` are for whoever started the server: what was named on its
 command line is offered under its title.
+
+What a request costs is bounded, too, since one worker serves everybody:
+
+- the passes of all methods of a job together: at most :data:`MOST_PASSES`;
+- every other number: between a quarter of its default and :data:`TIMES` times it, of a fill at most twice, of a pool of random images at most
+  its default. Such numbers decide what one step takes, and a step cannot be interrupted (a pool of 1,024 pictures took 16 seconds, a median
+  over 101 x 101 pixels 28 seconds and 6 GB). ``steps``, ``passes`` and ``iterations`` of methods that learn masks follow one another, so passes
+  bound them.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
 from functools import cached_property
 from typing import Any, get_type_hints
@@ -24,13 +33,19 @@ from proofmap.plugins.settings import Plugin, Setting, settings_of
 
 DEFAULT_METHOD, DEFAULT_FILL = "belief-mask", "gray"
 MOST_PASSES = 200_000
-"""Of a method, for one photo and all labels of a job."""
+"""Of all methods of a job together, for all its labels."""
+TIMES = {"method": 4, "fill": 2}
+"""How many times its default a number of a method or fill may be."""
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:=()+-]*")
 _SAFE_TEXTS = frozenset({"layer"})
 """Settings whose text can only name a part of the net."""
 _SEEDS = ("seed", "seed_offset")
-_MOST = {"method": 100_000, "fill": 1_024}
-"""The largest number that a setting of either may be given."""
+_IN_TURN = ("steps", "passes", "iterations")
+"""Settings of methods that learn masks that count steps; a job can be cancelled between two of them."""
+_WITHOUT_DEFAULT = 1_000.0
+"""The largest number of a setting whose default is none or zero."""
+_LONGEST = 16
+"""Values of a setting that takes several."""
 _FOR_THE_OWNER = "is for whoever starts the server: proofmap serve --method SPEC"
 
 
@@ -110,28 +125,60 @@ def _checked(spec: str, make: Callable[[str], AnyPlugin]) -> AnyPlugin:
         if METHODS[name].family == "adapter":
             raise InputError(f"{name}, which calls another library, {_FOR_THE_OWNER}")
     made = make(spec)
-    for plugin in _all_in(made):
-        for info in settings_of(type(plugin)):
-            _check_value(plugin, info)
+    _check_plugin(made)
     return made
 
 
-def _all_in(plugin: Plugin) -> Iterator[Plugin]:
-    yield plugin
-    for member in plugin._members():
-        yield from _all_in(member)
+def _check_plugin(plugin: Plugin) -> None:
+    """Check all settings that differ from their defaults, and those of plug-ins among them."""
+    for info in settings_of(type(plugin)):
+        value = getattr(plugin, info.name)
+        if value == info.default:  # a default that is a plug-in may have numbers of its own kind
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        if len(values) > _LONGEST:
+            raise InputError(
+                f"{info.name} of {plugin.name} has {len(values)} values; at most {_LONGEST} are taken here"
+            )
+        for member in values:
+            if isinstance(member, Plugin):
+                _check_plugin(member)
+            elif isinstance(member, str):
+                _check_text(plugin, info, member)
+            elif isinstance(member, (int, float)) and not isinstance(member, bool):
+                _check_number(plugin, info, member)
 
 
-def _check_value(plugin: Plugin, info: Setting) -> None:
-    value = getattr(plugin, info.name)
-    if isinstance(value, str):
-        harmless = info.name in _SAFE_TEXTS or value in info.choices or value == info.default
-        sampled = isinstance(plugin, Images) and info.name == "source" and value in (OWN, SAMPLES)
-        if not (harmless or sampled):
-            raise InputError(f"the setting {info.name} of {plugin.name} {_FOR_THE_OWNER}")
-    elif isinstance(value, (int, float)) and not isinstance(value, bool) and info.name not in _SEEDS:
-        most = _MOST.get(plugin.noun, 0)
-        if not abs(value) <= most:
-            raise InputError(f"{info.name} of {plugin.name} may be at most {most:,} here, not {value:,}")
-    elif isinstance(value, tuple) and len(value) > 64:
-        raise InputError(f"{info.name} of {plugin.name} has {len(value)} values; at most 64 are taken")
+def _check_text(plugin: Plugin, info: Setting, value: str) -> None:
+    harmless = info.name in _SAFE_TEXTS or value in info.choices
+    sampled = isinstance(plugin, Images) and info.name == "source" and value in (OWN, SAMPLES)
+    if not (harmless or sampled):
+        raise InputError(f"the setting {info.name} of {plugin.name} {_FOR_THE_OWNER}")
+
+
+def _check_number(plugin: Plugin, info: Setting, value: float) -> None:
+    in_turn = info.name in _IN_TURN and isinstance(plugin, Method) and is_live(type(plugin))
+    if info.name in _SEEDS or in_turn:
+        return
+    least, most = bounds(plugin, info)
+    if not abs(value) <= most:
+        raise InputError(
+            f"{info.name} of {plugin.name} may be at most {most:,g} here, not {value:,g}; "
+            "for more, use the command line: proofmap explain"
+        )
+    if not value >= least:
+        raise InputError(
+            f"{info.name} of {plugin.name} must be at least {least:,g} here, not {value:,g}; "
+            "for less, use the command line: proofmap explain"
+        )
+
+
+def bounds(plugin: Plugin, info: Setting) -> tuple[float, float]:
+    """The smallest and the largest number that a visitor may give to a setting."""
+    default = info.default if isinstance(info.default, (int, float)) else 0.0
+    if not default:
+        return -math.inf, _WITHOUT_DEFAULT
+    pooled = isinstance(plugin, Images) and info.name == "size"
+    most = abs(default) * (1 if pooled else TIMES.get(plugin.noun, 1))
+    positive = info.above is not None and isinstance(info.default, float)  # a length or a rate
+    return default / TIMES["method"] if positive else -math.inf, most

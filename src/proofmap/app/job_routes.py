@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -18,6 +19,8 @@ from proofmap.app.photos import Unknown
 from proofmap.app.saving import FILES, command_line, saved
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
+from proofmap.core.text import counted
+from proofmap.methods import Method
 
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
@@ -37,12 +40,7 @@ def jobs_router(server: Server) -> APIRouter:
         if len({*asked.labels}) < len(asked.labels) or len({*asked.methods}) < len(asked.methods):
             raise InputError("name every label and every method once")
         check_known(asked.labels, await server.facts(asked.net))
-        for method in methods:
-            cost = method.cost(len(asked.labels))
-            if cost is not None and cost.passes > MOST_PASSES:
-                raise InputError(
-                    f"{method.title()} would take {cost.passes:,} passes of the net; at most {MOST_PASSES:,} are taken here"
-                )
+        _check_passes(methods, len(asked.labels))
         written = [choices.written(method) for method in methods]
         command = command_line(photo.name, offer.written, asked.labels, written, fill.title(), asked.seed)
         job = jobs.add(Job(asked, photo, methods, fill, command))
@@ -108,3 +106,14 @@ def jobs_router(server: Server) -> APIRouter:
         return await server.ask(partial(painted, server.nets, asked, photo, fill, job))
 
     return router
+
+
+def _check_passes(methods: Sequence[Method], labels: int) -> None:
+    """Refuse a job that would keep all others waiting for too long."""
+    costs = [method.cost(labels) for method in methods]
+    passes = sum(cost.passes for cost in costs if cost is not None)
+    if passes > MOST_PASSES:
+        raise InputError(
+            f"{', '.join(method.title() for method in methods)} for {counted(labels, 'label')} would take {passes:,} passes of the net; "
+            f"at most {MOST_PASSES:,} are taken here for a job: ask for fewer, or use the command line: proofmap explain"
+        )
