@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.metrics.proof import (
     THRESHOLDS,
+    Counted,
     Thresholds,
     best_effort,
     completeness,
@@ -165,14 +167,20 @@ def test_the_worst_case_passes_over_places_without_a_label() -> None:
 
 
 def effort(
-    auc: list[float], f: list[float], *, top: int = 0, second: float | None = None, e1: float = 0.01
+    auc: list[float],
+    f: list[float],
+    *,
+    top: int = 0,
+    second: float | None = None,
+    e1: float = 0.01,
+    counted: Counted = "believed",
 ) -> float:
     """Best effort of one image with labels 0, 1, ...; the second label's f as in the list unless given."""
     labels = torch.tensor([[NO_LABEL if math.isnan(p) else a for a, p in enumerate(f)]])
     top2 = torch.tensor([[top, (top + 1) % len(f)]])
     second = sorted((p for p in f if not math.isnan(p)), reverse=True)[1] if second is None else second
     return best_effort(
-        torch.tensor([auc]), torch.tensor([f]), labels, top2, torch.tensor([second]), e1
+        torch.tensor([auc]), torch.tensor([f]), labels, top2, torch.tensor([second]), e1, counted
     ).item()
 
 
@@ -216,6 +224,45 @@ def test_an_image_explained_for_no_other_label_that_the_net_believes_does_not_co
     assert math.isnan(effort([0.6, 0.0], [0.6, 0.09], e1=0.1))
     assert effort([0.6, 0.05], [0.6, 0.1], e1=0.1) == pytest.approx(1)
     assert math.isnan(effort([0.6, NAN], [0.6, 0.3]))  # nothing was measured
+
+
+def test_by_the_papers_rule_an_image_counts_by_its_second_label_and_the_floor_proves_labels_below_e1() -> (
+    None
+):
+    assert math.isnan(effort([0.6, 0.0], [0.6, 0.09], e1=0.1))
+    assert effort([0.6, 0.0], [0.6, 0.09], e1=0.1, counted="paper") == 1
+    assert effort([0.6, 0.0], [0.6, 0.2], e1=0.1, counted="paper") == pytest.approx(0.5)
+    assert math.isnan(effort([0.9, 0.0], [0.9, 0.009], e1=0.1, counted="paper"))
+    assert math.isnan(effort([0.9], [0.9], second=0.05, e1=0.1, counted="paper"))  # no other label was judged
+
+
+@given(
+    f=st.lists(probabilities, min_size=2, max_size=5),
+    auc=st.lists(probabilities, min_size=5, max_size=5),
+    e1=st.floats(0, 0.009999999776482582, width=32),
+)
+def test_up_to_e1_of_a_hundredth_both_rules_of_best_effort_are_the_same(
+    f: list[float], auc: list[float], e1: float
+) -> None:
+    f = sorted(f, reverse=True)
+    believed, paper = (effort(auc[: len(f)], f, e1=e1, counted=rule) for rule in get_args(Counted))
+    assert believed == paper or (math.isnan(believed) and math.isnan(paper))
+
+
+@given(
+    f=st.lists(probabilities, min_size=2, max_size=5),
+    auc=st.lists(probabilities, min_size=5, max_size=5),
+    second=probabilities,
+    e1=st.floats(0, 0.25, width=32),
+)
+def test_the_papers_best_effort_is_its_definition(
+    f: list[float], auc: list[float], second: float, e1: float
+) -> None:
+    found = effort(auc[: len(f)], f, second=second, e1=e1, counted="paper")
+    if second >= torch.tensor(0.01):
+        assert found == min(alpha(a, p, e1) for a, p in zip(auc[1:], f[1:], strict=False))
+    else:
+        assert math.isnan(found)
 
 
 @given(

@@ -133,11 +133,14 @@ def test_images_that_no_method_counts_are_said_and_numbers_stay_as_they_are() ->
     assert tables.best_two(found)[0][1]
 
 
-def with_best_effort(values: dict[str, dict[str, list[float]]], e1: float = 0.01) -> pm.Evaluation:
-    """An evaluation with these values, whose best effort says which e1 it used."""
+def with_best_effort(
+    values: dict[str, dict[str, list[float]]], e1: float = 0.01, counted: str = "believed"
+) -> pm.Evaluation:
+    """An evaluation with these values, whose best effort says which e1 and which rule it used."""
     found = with_values(values)
     results = (
-        replace(r, scores=tuple(replace(s, settings={"e1": e1}) for s in r.scores)) for r in found.results
+        replace(r, scores=tuple(replace(s, settings={"e1": e1, "counted": counted}) for s in r.scores))
+        for r in found.results
     )
     return replace(found, results=tuple(results))
 
@@ -151,14 +154,19 @@ def test_the_rule_of_best_effort_is_named_only_where_it_is_the_reason() -> None:
     assert rule in with_best_effort(judged).table()
     assert "best-effort counts 1 of 3 images" in with_values(judged).table(), "a metric of another's: no e1"
     unfinished = with_best_effort({k: {"soundness": [0.9, NAN, NAN], "best-effort": best} for k in "ab"})
-    assert rule not in unfinished.table() and "best-effort counts 1 of 3 images" in unfinished.table()
+    assert (
+        rule not in unfinished.table()
+        and "best-effort counts 1 of 3 images; its rule: " in unfinished.table()
+    )
     apart = with_best_effort(
         {
             "a": {"soundness": [0.9] * 3, "best-effort": [0.5, 0.5, NAN]},
             "b": {"soundness": [0.9] * 3, "best-effort": best},
         }
     )
-    assert "top one" not in apart.table() and "best-effort: means over different images" in apart.table()
+    told = apart.table()
+    assert "best-effort: its rule counts images with a judged label other than the top one" in told
+    assert "best-effort counts" not in told and "best-effort: means over different images" in told
 
 
 @pytest.mark.parametrize(
@@ -172,6 +180,23 @@ def test_the_rule_of_best_effort_is_named_only_where_it_is_the_reason() -> None:
 def test_the_rule_of_best_effort_goes_by_its_e1(e1: float, rule: str) -> None:
     found = with_best_effort({"a": {"soundness": [0.9] * 3, "best-effort": [0.5, NAN, NAN]}}, e1)
     assert f"best-effort counts the 1 of 3 {rule}" in found.table().splitlines()
+
+
+def test_the_papers_rule_is_named_and_its_count() -> None:
+    judged = {"a": {"soundness": [0.9] * 3, "best-effort": [1.0, 0.5, NAN]}}
+    assert (
+        "best-effort counts the 2 of 3 images whose second label has f >= 0.01, and with a judged label other than the top one "
+        "(the paper's rule; labels with f <= 0.1 count as proved)"
+    ) in with_best_effort(judged, 0.1, "paper").table().splitlines()
+
+
+def test_the_rule_and_the_count_are_named_where_every_image_counts_too() -> None:
+    judged = {"a": {"soundness": [0.9] * 3, "best-effort": [0.5] * 3}}
+    told = with_best_effort(judged).table()
+    assert (
+        "best-effort counts the 3 of 3 images with a judged label other than the top one that has f >= 0.01"
+        in told
+    )
 
 
 # ---- any name ----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from proofmap.core.errors import InputError
+from proofmap.metrics import BestEffort
 from proofmap.reproduce import Need, Recipe, recipe_names
 from proofmap.reproduce.experiments import EXPERIMENTS
 from proofmap.reproduce.outcome import Job
@@ -58,6 +59,16 @@ def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(
         assert ordering["metric"] in metrics and ordering["says"]
         assert {*ordering["better"], *ordering["than"]} <= methods | also or not all_rows
         assert set(ordering) <= {"says", "metric", "better", "than", "margin", "check"}
+
+
+def test_best_effort_of_the_papers_tables_counts_by_the_papers_rule() -> None:
+    found = {}
+    for name in recipe_names():
+        if "metrics" in (recipe := Recipe.named(name)).settings.get("study", {}):
+            metrics = study_of(Job(recipe, recipe.chosen(data=Path("here")), Path("out"))).named_metrics()
+            rules = {m.counted for m in metrics.values() if isinstance(m, BestEffort)}
+            found |= {name: rules} if rules else {}
+    assert found == {f"imagenette{part}": {"paper"} for part in ("", "-corner", "-scatter")}
 
 
 def test_what_is_missing_is_said_with_its_place(tmp_path: Path) -> None:

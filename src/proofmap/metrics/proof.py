@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ from proofmap.core.errors import InputError
 
 SECOND_LABEL_FLOOR = 0.01
 """Best effort looks at images whose second label has at least this probability."""
+Counted = Literal["believed", "paper"]
+"""Which labels best effort asks about: those with f >= e1, or all but the top one, as the paper."""
 
 
 @dataclass(frozen=True)
@@ -114,17 +117,32 @@ def of_most_probable(scores: Tensor, f: Tensor, top: int | None) -> Tensor:
     return scores.masked_fill(order >= top, torch.nan)
 
 
-def best_effort(auc: Tensor, f: Tensor, labels: Tensor, top2: Tensor, f_second: Tensor, e1: float) -> Tensor:
-    """Worst completeness over the labels the net believes but does not put first: ``(N,)``.
+def best_effort(
+    auc: Tensor,
+    f: Tensor,
+    labels: Tensor,
+    top2: Tensor,
+    f_second: Tensor,
+    e1: float,
+    counted: Counted = "believed",
+) -> Tensor:
+    """Worst completeness over the labels that the net does not put first, on images whose second label has f >= .01: ``(N,)``.
 
-    The labels are those with f >= e1 other than the top one. An image that was explained for none of them, or whose
-    second label has f < 0.01, does not count (NaN): nothing was asked of the method. A method that maps only the top
-    label and shows that map for every label scores low here, however sound.
+    ``counted`` says which labels are asked about, and so which images count. Other images are NaN.
+
+        believed    labels with f >= e1 other than the top one; an image that was judged for none of them does not count
+        paper       all labels other than the top one; one with f <= e1 has completeness 1, by the floor in its definition
+
+    At e1 <= .01 the two are the same where the second label was judged. Above, the paper's rule also counts images that ask for
+    nothing: with f = .09 for the second label and e1 = .1 every map has 1. A method that maps only the top label and shows that
+    map for every label scores low by both, however sound.
 
     Args:
         auc, f, labels: ``(N, L)``.
         top2: the two most probable labels of each image, ``(N, 2)``.
         f_second: f of the second one, ``(N,)``.
     """
-    asked = (labels != top2[:, :1]) & (f >= e1) & (f_second >= SECOND_LABEL_FLOOR)[:, None]
+    asked = (labels != top2[:, :1]) & (f_second >= SECOND_LABEL_FLOOR)[:, None]
+    if counted == "believed":
+        asked &= f >= e1
     return worst_case(completeness(auc, f, e1).masked_fill(~asked, torch.nan))

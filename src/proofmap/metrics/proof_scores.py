@@ -24,6 +24,10 @@ from proofmap.plugins.settings import setting, setting_names, settings_of
 
 TOP = "the worst case is over so many labels, the most probable of those judged; none: over all"
 E1 = "floor of the AUC in completeness: labels with f <= e1 count as proved"
+COUNTED = (
+    "believed: images judged for a label with f >= e1 other than the top one; "
+    "paper: images whose second label has f >= 0.01, labels with f <= e1 count as proved"
+)
 REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
 
 
@@ -115,18 +119,19 @@ class Soundness(ProofMetric):
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
 class BestEffort(ProofMetric):
-    """The smallest alpha(x, a) of the labels with f >= e1 other than the top one; NaN where there are none."""
+    """The smallest alpha(x, a) of labels other than the top one: those with f >= e1, or all (:func:`~proofmap.metrics.proof.best_effort`)."""
 
     name: ClassVar[str] = "best-effort"
     revision: ClassVar[int] = 2  # 1 counted images without such labels as perfect
     kind: ClassVar[str] = "best-effort"
     description: ClassVar[str] = "worst completeness over the labels with f >= e1 other than the top one"
     e1: float = setting(0.01, E1, least=0, most=1)
+    counted: proof.Counted = setting("believed", COUNTED)
 
     def __call__(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
         top2, f = judged.top2
-        return proof.best_effort(c.auc, c.h, c.labels, top2, f[:, 1], self.e1)
+        return proof.best_effort(c.auc, c.h, c.labels, top2, f[:, 1], self.e1, self.counted)
 
 
 def default_metrics(

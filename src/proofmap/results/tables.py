@@ -91,21 +91,24 @@ def _run_notes(evaluation: EvaluationRecord) -> list[str]:
 
 
 def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
-    """Which scores leave images out, for best effort why, and where methods count different images."""
+    """How many images best effort counts and by which rule, which other scores leave images out, and where methods count different
+    images."""
     n, notes = len(evaluation), []
     uneven_names: dict[str, list[str]] = {}
     columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
     by_the_rule = only_the_rule_leaves_out(evaluation)
     for scores, uneven in zip(columns, different_images(evaluation), strict=True):
-        name, rule = scores[0].name, best_effort_rule(scores[0]) if by_the_rule else ""
+        name, rule = scores[0].name, best_effort_rule(scores[0])
         least, most = min(s.n for s in scores), max(s.n for s in scores)
         many = f"{least}" if least == most else f"{least} to {most}"
         if uneven:
             uneven_names.setdefault(many, []).append(name)
-        elif least < n and rule:
+            notes += [f"{name}: its rule counts images {rule}"] if rule else []
+        elif rule and (by_the_rule or least == n):
             notes.append(f"{name} counts the {many} of {counted(n, 'image')} {rule}")
         elif least < n:
-            notes.append(f"{name} counts {many} of {counted(n, 'image')}")
+            why = f"; its rule: images {rule}" if rule else ""
+            notes.append(f"{name} counts {many} of {counted(n, 'image')}{why}")
     for many, names in uneven_names.items():
         notes.append(
             f"{', '.join(names)}: means over different images ({many} of {counted(n, 'image')} by method); compare with: proofmap compare"
@@ -114,17 +117,16 @@ def _counting_notes(evaluation: EvaluationRecord) -> list[str]:
 
 
 def best_effort_rule(score: Score) -> str:
-    """Which images a score of best effort counts; nothing for other scores, and for one that is not ours."""
+    """Which images a score of best effort counts, by its settings; nothing for other scores, and for one that is not ours."""
     if score.kind != BEST_EFFORT or "e1" not in score.settings:
         return ""
     e1 = float(str(score.settings["e1"]))
-    believed = f"with a judged label other than the top one that has f >= {e1:g}"
     second = f"whose second label has f >= {SECOND_LABEL_FLOOR:g}"
-    if e1 >= SECOND_LABEL_FLOOR:
-        return believed
-    return (
-        f"{second}, and {believed}" if e1 > 0 else f"{second}, and with a judged label other than the top one"
-    )
+    other = "with a judged label other than the top one"
+    if score.settings.get("counted") == "paper":
+        return f"{second}, and {other} (the paper's rule; labels with f <= {e1:g} count as proved)"
+    believed = f"{other} that has f >= {e1:g}" if e1 > 0 else other
+    return believed if e1 >= SECOND_LABEL_FLOOR else f"{second}, and {believed}"
 
 
 def only_the_rule_leaves_out(evaluation: EvaluationRecord) -> bool:
