@@ -513,5 +513,14 @@ def test_photos_go_by_the_names_of_their_files(tmp_path: Path) -> None:
     assert "tabby.v2" in (tmp_path / "page.html").read_text()
     found = evaluate(f, photos, methods=["gradient"], labels="top1", names=["x", "y", "z"])
     assert found.image_names == ("x", "y", "z"), "names that are given come first"
-    assert evaluate(f, photos[:2], methods=["gradient"]).image_names == ("image-0", "image-1")
+    for some in (
+        photos[:2],
+        photos[[0, 1]],
+        photos[torch.tensor([True, True, False])],
+        photos.double()[:2].float(),
+    ):
+        assert evaluate(f, some, methods=["gradient"]).image_names == ("cat", "cat-2")
+    assert evaluate(f, photos[2:], methods=["gradient"], labels="top1").image_names == ("tabby.v2",)
+    both = torch.cat([photos[2:], photos[:1]])
+    assert evaluate(f, both, methods=["gradient"], labels="top1").image_names == ("tabby.v2", "cat")
     assert evaluate(f, photos * 0.5, methods=["gradient"]).image_names[0] == "image-0", "other images"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proofmap.data.photos import load_images
     from proofmap.fills import Blur, Fill, Gray, Images, Noise
     from proofmap.judging import evaluate, explain
-    from proofmap.methods import METHODS, BeliefMask, LearnedMask, Method, TopLabel, make_method
+    from proofmap.methods import METHODS, BeliefMask, LearnedMask, Method, TopLabel, make_method, per_label
     from proofmap.metrics import (
         METRICS,
         Curves,
@@ -68,6 +68,7 @@ _MODULES = {
     "Method": "proofmap.methods",
     "TopLabel": "proofmap.methods",
     "make_method": "proofmap.methods",
+    "per_label": "proofmap.methods",
     "Curves": "proofmap.metrics",
     "METRICS": "proofmap.metrics",
     "Metric": "proofmap.metrics",
@@ -145,6 +146,7 @@ __all__ = [
     "load_images",
     "make_game",
     "make_method",
+    "per_label",
     "make_metric",
     "reliability",
     "run_study",

@@ -18,7 +18,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index
-from proofmap.core.pictures import names_of_files
+from proofmap.core.named_images import names_of_files
 from proofmap.core.progress import Progress, Silent
 from proofmap.data.distractors import from_images
 from proofmap.fills import names_no_pool, with_part, with_pool
@@ -110,7 +110,7 @@ def evaluate(
             a list of lists, or a tensor or array ``(N,)`` or ``(N, L)``, with the labels of each image. See
             :meth:`proofmap.core.labels.LabelRule.parse`.
         metrics: what to judge by, names and specs too; :func:`default_metrics` when left out.
-        names: one per image, for tables and files; those of the files that :func:`load_images` read when left out.
+        names: one per image, for tables and files; the ``file_names`` of images that :func:`load_images` read when left out.
         truth: the true label of each image, by name or index, for metrics that ask for it; None or -1 where not known.
         boxes: for each image where its true label's things are, ``(left, top, right, bottom)`` in the input's pixels.
         objects: the same for several labels of an image, by name or index: ``{"cat": [box], "dog": [box]}``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +18,7 @@ import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.progress import Silent, Task
-from proofmap.methods import Captum, FromObject, make_method
+from proofmap.methods import Captum, FromFunction, FromObject, make_method, per_label
 from proofmap.plugins.specs import split_specs
 from proofmap.testing.nets import MEAN, conv_classifier, conv_net, pixels
 
@@ -367,6 +368,51 @@ def test_a_function_may_take_one_label_at_a_time(f: Classifier, images: Tensor) 
 
     maps = make_method(one)(f, images, LABELS)
     torch.testing.assert_close(maps, images.mean(dim=1, keepdim=True) ** (1 + LABELS[..., None, None]))
+
+
+def test_a_function_that_is_said_to_be_per_label_may_call_its_parameters_as_it_likes(
+    f: Classifier, images: Tensor, tmp_path: Path
+) -> None:
+    def one(net: Classifier, x: Tensor, target: Tensor) -> Any:
+        return x.mean(dim=1) ** (1 + target.view(-1, 1, 1))
+
+    expected = images.mean(dim=1, keepdim=True) ** (1 + LABELS[..., None, None])
+    torch.testing.assert_close(per_label(one)(f, images, LABELS), expected)
+    assert per_label(one) == FromFunction(function=one, per_label=True) != make_method(one)
+    assert per_label(one).settings() != make_method(one).settings()
+    (tmp_path / "mine.py").write_text(
+        "import proofmap as pm\n\n\n@pm.per_label\ndef one(net, x, target):\n"
+        "    return x.mean(dim=1) ** (1 + target.view(-1, 1, 1))\n"
+    )
+    in_a_file = make_method(f"{tmp_path}/mine.py:one")
+    torch.testing.assert_close(in_a_file(f, images, LABELS), expected)
+    assert in_a_file.title() == "one"
+
+
+def test_a_third_parameter_called_label_is_the_short_way_to_say_per_label() -> None:
+    def one(classifier: Classifier, images: Tensor, label: Tensor) -> Any: ...
+
+    assert make_method(one) == per_label(one)
+    assert not FromFunction(function=one, per_label=False).per_label
+
+
+def test_maps_of_the_other_form_are_refused_with_how_it_is_said(f: Classifier, images: Tensor) -> None:
+    def one(net: Classifier, x: Tensor, target: Tensor) -> Any:
+        return x.mean(dim=1)
+
+    def all_at_once(net: Classifier, x: Tensor, label: Tensor) -> Any:
+        return x.mean(dim=1, keepdim=True)
+
+    with pytest.raises(
+        InputError,
+        match=r"returned maps \(2, 8, 10\), expected \(2, 3, 8, 10\); .* write pm.per_label\(.*one\)",
+    ):
+        make_method(one)(f, images, LABELS)
+    with pytest.raises(
+        InputError,
+        match=r"one label at a time and returned maps \(2, 1, 8, 10\), expected \(2, 8, 10\); .*labels",
+    ):
+        make_method(all_at_once)(f, images, LABELS)
 
 
 @pytest.mark.parametrize(

@@ -263,22 +263,6 @@ def eight_bits(levels: np.ndarray) -> np.ndarray:
     return (whole + (rest > 128)).astype(np.uint8)
 
 
-def named(images: Tensor, names: Sequence[str]) -> Tensor:
-    """The images, with the names of the files they came from; what is computed from them has none."""
-    vars(images)["file_names"] = tuple(names)
-    return images
-
-
-def names_of_files(images: object) -> tuple[str, ...] | None:
-    """The names that :func:`named` gave to images; None for others.
-
-    >>> names_of_files(named(torch.zeros(1, 3, 2, 2), ["cat"])), names_of_files(torch.zeros(1, 3, 2, 2))
-    (('cat',), None)
-    """
-    found: tuple[str, ...] | None = getattr(images, "file_names", None)
-    return found
-
-
 def fit(
     image: Image.Image,
     size: tuple[int, int],

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
-from proofmap.core.pictures import named, read_image
+from proofmap.core.named_images import NamedImages
+from proofmap.core.pictures import read_image
 from proofmap.data.folders import printable
 from proofmap.data.samples import find_photos
 
@@ -25,12 +25,12 @@ class CropWarning(UserWarning):
     """The net sees only a small part of a photo."""
 
 
-def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> Tensor:
+def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> NamedImages:
     """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by its own preprocessing.
 
     Gray-scale becomes RGB; transparency shows the classifier's gray; a folder stands for all images inside it, and
-    ``sample:cat`` for a photograph that ships along. The tensor knows the names of its files, and tables, pages and
-    pictures made from it use them.
+    ``sample:cat`` for a photograph that ships along. The tensor has ``file_names``, which tables, pages and pictures made from it
+    use; so does every part of it (``photos[:2]``), see :class:`proofmap.core.named_images.NamedImages`.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if not isinstance(classifier.inputs, Pictures):
@@ -43,7 +43,8 @@ def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier
         photo = read_image(path)
         photos.append(classifier.inputs.prepare(photo))
         warn_of_crop(path.name, photo, classifier.inputs)
-    return named(torch.stack(photos).to(classifier.device), [printable(path.stem) for path in paths])
+    images = torch.stack(photos).to(classifier.device)
+    return NamedImages.of(images, [printable(path.stem) for path in paths])
 
 
 def warn_of_crop(name: str, photo: Image.Image, inputs: Pictures) -> None:

@@ -30,6 +30,7 @@ from proofmap.methods.method import (
     MethodLike,
     ReadyMethod,
     make_method,
+    per_label,
 )
 from proofmap.methods.perturbation import (
     HSIC,
@@ -98,5 +99,6 @@ __all__ = [
     "Wrapper",
     "TorchCam",
     "make_method",
+    "per_label",
     "train_masker",
 ]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.named_images import plain
 
 _TOLERANCE = 1e-3
 _MERGED: Mapping[str, Callable[..., Tensor]] = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}
@@ -128,7 +129,7 @@ class Inputs(ABC):
         return mean + std * (2 * ramp - 1)
 
     def check(self, inputs: Tensor) -> Tensor:
-        """The inputs as they are, or an error that says what is wrong with them."""
+        """The inputs as they are, as a plain tensor, or an error that says what is wrong with them."""
         if not isinstance(inputs, Tensor):
             hint = "; see load_images" if self.kind == "pictures" else ""
             raise InputError(
@@ -150,7 +151,7 @@ class Inputs(ABC):
             elif not (low >= self.limits[0] - _TOLERANCE and high <= self.limits[1] + _TOLERANCE):  # also NaN
                 own = "(the classifier normalises them itself)"
                 raise InputError(f"{self.noun} must lie{limits} {own}, {found}")
-        return inputs
+        return plain(inputs)
 
     def _form(self) -> str:
         return f"(N, {', '.join(map(str, self.shape))})"

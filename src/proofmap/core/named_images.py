@@ -1,0 +1,98 @@
+"""Images that know the names of the files they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+
+
+class NamedImages(Tensor):
+    """A tensor of images ``(N, ...)`` with ``file_names``, one per image.
+
+    Indexing the images, ``torch.cat`` along them, and moves to another device or number type keep the names. Every other result,
+    such as ``images * 2`` or ``images[0]``, is a plain tensor without names.
+
+    >>> photos = NamedImages.of(torch.zeros(3, 1, 2, 2), ["cat", "dog", "cup"])
+    >>> photos[1:].file_names, photos[[2, 0]].file_names, type(photos * 2)
+    (('dog', 'cup'), ('cup', 'cat'), <class 'torch.Tensor'>)
+    """
+
+    file_names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, images: Tensor, names: Iterable[str]) -> NamedImages:
+        """These images under these names; both share memory with what was given."""
+        named, given = images.as_subclass(cls), tuple(names)
+        if len(given) != len(images):
+            raise InputError(f"{len(given)} names were given for {len(images)} images")
+        named.file_names = given
+        return named
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            found = func(*args, **(kwargs or {}))
+            names = _names_after(func, args, kwargs or {}, found)
+            return found if names is None or found is args[0] else cls.of(found, names)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NamedImages:
+        return NamedImages.of(plain(self).__deepcopy__(memo), self.file_names)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Saved as a plain tensor, which every program can load."""
+        return plain(self).__reduce_ex__(protocol)
+
+
+_KEEP_THE_IMAGES = {
+    *(Tensor.to, Tensor.cpu, Tensor.cuda, Tensor.pin_memory),
+    *(Tensor.float, Tensor.double, Tensor.half, Tensor.bfloat16),
+    *(Tensor.clone, torch.clone, Tensor.detach, torch.detach, Tensor.contiguous),
+}
+"""Functions whose result has the same images, in the same order."""
+
+
+def _names_after(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], found: Any
+) -> tuple[str, ...] | None:
+    """The names of the images that a function of torch returned; None if it does not keep them."""
+    if func in _KEEP_THE_IMAGES:
+        return names_of_files(args[0])
+    if func is Tensor.__getitem__ and isinstance(args[0], NamedImages):
+        images, index = args
+        index = index[0] if isinstance(index, tuple) and index else index
+        if isinstance(index, (slice, list, range, Tensor, np.ndarray)) and found.ndim == images.ndim:
+            taken = torch.arange(len(images))[index.cpu() if isinstance(index, Tensor) else index]
+            return tuple(images.file_names[i] for i in taken.tolist()) if len(taken) == len(found) else None
+    if func is torch.cat and not kwargs.get("dim", args[1] if len(args) > 1 else 0):
+        each = [names_of_files(images) for images in args[0]]
+        return tuple(name for names in each for name in names or ()) if None not in each else None
+    return None
+
+
+def names_of_files(images: object) -> tuple[str, ...] | None:
+    """The names of the files that images came from; None if they are not known.
+
+    >>> (
+    ...     names_of_files(NamedImages.of(torch.zeros(1, 3, 2, 2), ["cat"])),
+    ...     names_of_files(torch.zeros(1, 3, 2, 2)),
+    ... )
+    (('cat',), None)
+    """
+    return images.file_names if isinstance(images, NamedImages) else None
+
+
+def plain(images: Tensor) -> Tensor:
+    """The same images as a plain tensor; others as they are."""
+    return images.as_subclass(Tensor) if isinstance(images, NamedImages) else images
