@@ -218,6 +218,36 @@ def test_what_a_net_learned_is_seen_by_every_view_of_it(
     assert f.frozen() is f.frozen(), "made anew once"
 
 
+def test_a_frozen_view_that_was_kept_gives_the_logits_of_the_trained_net(images: Tensor) -> None:
+    """Called as it is, one batch at a time, without the checks of images."""
+    net = Net()
+    view = classifier(net).frozen()
+    some = view.restricted([0, 1])
+    before = view(images)
+    trained(net, images)
+    expected = plain(copy.deepcopy(net).eval(), images)
+    assert not torch.allclose(before, expected, atol=1e-3)
+    for kept in (view, some):
+        torch.testing.assert_close(kept(images), expected, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["iba:steps=2,pool=4,fill=noise", "grad-cam", "learned-mask:steps=2,fill=gray"]
+)
+def test_a_method_that_was_made_ready_before_training_explains_the_trained_net(
+    name: str, images: Tensor
+) -> None:
+    net = Net()
+    f = classifier(net)
+    labels = torch.tensor([[0, 1]] * len(images))
+    ready = make_method(name).prepare(f)
+    before = ready(images, labels)
+    trained(net, images)
+    expected = make_method(name).prepare(classifier(copy.deepcopy(net)))(images, labels)
+    assert not torch.equal(before, expected)
+    torch.testing.assert_close(ready(images, labels), expected, atol=1e-4, rtol=1e-2)
+
+
 def test_looking_for_what_a_net_learned_does_not_touch_it(images: Tensor) -> None:
     net = Net()
     f = classifier(net)

@@ -10,7 +10,7 @@ from proofmap import Classifier, evaluate
 from proofmap.core.errors import InputError
 from proofmap.methods import Random, make_method
 from proofmap.metrics import AdversarialSoundness, Insertion, Judged, Soundness
-from proofmap.testing.nets import conv_classifier, counted_classifier, pixels
+from proofmap.testing.nets import conv_classifier, conv_net, counted_classifier, pixels
 
 SMALL = {"points": 8, "passes": 60}
 
@@ -72,15 +72,47 @@ def test_searches_keep_to_the_passes_and_are_made_once_for_all_methods() -> None
     f, tally = counted_classifier()
     labels = torch.tensor([[0, 1, 2]])
     metric = AdversarialSoundness(**SMALL)
-    first = judged(f, labels)
+    first, second = judged(f, labels), judged(f, labels, method="gradient-x-input")
+    second.found = first.found  # as those that are judged together have it
     tally.reset()
     metric(first)
     searched = tally.images
     assert searched <= metric.cost(3, None).passes + 3 * 8 + 3
-    second = judged(f, labels, method="gradient-x-input")
     tally.reset()
     metric(second)
     assert tally.images < searched / 4, "only the curves of the other method's own maps are new"
+
+
+def test_methods_that_are_judged_together_share_the_searches() -> None:
+    f, tally = counted_classifier()
+    metric = "adversarial-soundness:passes=40,points=4,search=greedy"
+    seen = []
+    for methods in (["random"], ["random", "gradient"]):
+        tally.reset()
+        evaluate(f, pixels(2, 8), methods=methods, labels="top2", metrics=[metric])
+        seen.append(tally.images)
+    assert seen[1] < 1.5 * seen[0]
+
+
+@pytest.mark.parametrize("kind", ["module", "function", "kept view", "view of a function"])
+def test_a_net_that_was_trained_is_searched_again(kind: str) -> None:
+    net = conv_net()
+    given = net if kind in ("module", "kept view") else lambda x: net(x)
+    f = Classifier(given, size=8, batch_size=32)
+    f = f.frozen() if "view" in kind else f
+
+    def value(f: Classifier) -> torch.Tensor:
+        metric = "adversarial-soundness:passes=40,points=4,search=greedy"
+        found = evaluate(f, pixels(2, 8), methods=["random"], labels=[0, 1, 2], metrics=[metric])
+        return found.results[0].values["adversarial-soundness"]
+
+    before = value(f)
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.mul_(1.3)
+    after, fresh = value(f), value(Classifier(net, size=8, batch_size=32))
+    assert not torch.allclose(before, fresh, atol=1e-4)
+    torch.testing.assert_close(after, fresh, atol=1e-5, rtol=1e-4)
 
 
 def test_a_search_that_cannot_be_paid_says_what_to_do() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -26,7 +26,16 @@ from proofmap.classifier.outputs import (
     is_independent,
     names_of,
 )
-from proofmap.classifier.view import copied, device_of, dtype_of, state_of, tensors_of, view_of
+from proofmap.classifier.view import (
+    copied,
+    counted_tensors,
+    device_of,
+    dtype_of,
+    is_changed,
+    state_of,
+    tensors_of,
+    view_of,
+)
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Inputs, Pictures
@@ -112,7 +121,10 @@ class Classifier:
         self.device = torch.device(device) if device is not None else device_of(net)
         self.net = view_of(net, self.device) if isinstance(net, nn.Module) else net
         self._original = net if isinstance(net, nn.Module) else None
-        self._state = state_of(net)  # of the original, when the view was made
+        self._state, self._counted = (
+            state_of(net),
+            counted_tensors(net),
+        )  # of the original, when the view was made
         self.dtype = dtype_of(net)
         self.outputs: Outputs = check_outputs(outputs)
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
@@ -218,12 +230,18 @@ class Classifier:
         """Make the view anew if the net was changed since, such as by training; all that takes images does this."""
         if self._original is None or (state := state_of(self._original)) == self._state:
             return
+        self._counted = counted_tensors(self._original)
         if self._source is not None:
             self.net = self._source.frozen(dtype=self.dtype, compile=self._compiled).net
         else:
             self.net, self.dtype = view_of(self._original, self.device), dtype_of(self._original)
             self._frozen.clear()
         self._state = state
+
+    def state(self) -> Hashable:
+        """Equal as long as the net was not changed, such as by training; changes of what a function calls are not seen."""
+        self.refresh()
+        return self._state
 
     def settings(self) -> dict[str, object]:
         """What a record of results must carry to say which f was judged."""
@@ -260,7 +278,7 @@ class Classifier:
 
     def from_normalised(self, x: Tensor) -> Tensor:
         """The same for images that are normalised already."""
-        if self._source is None:  # a frozen view is called in inner loops
+        if self._source is None or is_changed(self._counted):  # a frozen view is called in inner loops
             self.refresh()
         out = self.net(x.to(self.dtype))
         if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != x.shape[0]:
@@ -391,12 +409,13 @@ class Classifier:
     def _like(self, net: nn.Module | Callable[[Tensor], Tensor]) -> Classifier:
         """Everything of this classifier but its net and what was derived from the net."""
         other = copy.copy(self)
-        other.net, other._frozen, other._batches, other._original = net, {}, None, self._original
+        other.net, other._frozen, other._batches = net, {}, None
+        other._original, other._counted = self._original, self._counted
         return other
 
     def __getstate__(self) -> dict[str, object]:
         """A copy, here or in another process, has weights of its own, which no training changes."""
-        return {**self.__dict__, "_original": None}
+        return {**self.__dict__, "_original": None, "_counted": ()}
 
     def _set_labels(self, label_set: Sequence[int | str], renormalise: bool | None) -> None:
         self.label_set, self.renormalise = chosen_labels(label_set, self.names, self.outputs, renormalise)

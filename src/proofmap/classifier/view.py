@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,19 @@ def state_of(net: object) -> tuple[tuple[int, int], ...]:
     Training moves batch-norm statistics without counting, but it counts the batches beside them.
     """
     return tuple(map(_tensor_state, tensors_of(net)))
+
+
+Counted = Sequence[tuple[Tensor, int]]
+
+
+def counted_tensors(net: object) -> Counted:
+    """A net's weights and buffers, each with how often it was changed in place: for a question that costs microseconds."""
+    return [(tensor, tensor._version) for tensor in tensors_of(net) if not tensor.is_inference()]
+
+
+def is_changed(counted: Counted) -> bool:
+    """Whether one of these was changed in place since; :func:`state_of` also sees tensors that took the place of others."""
+    return any(tensor._version != version for tensor, version in counted)
 
 
 def tensors_of(net: object) -> list[Tensor]:

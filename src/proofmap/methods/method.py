@@ -141,6 +141,9 @@ class ReadyMethod(Ready):
     method: Method
     classifier: Classifier
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_made_for", self.classifier.state())
+
     @property
     def plugin(self) -> Method:
         return self.method
@@ -163,10 +166,12 @@ class ReadyMethod(Ready):
         """Maps ``(N, L, *positions)`` float32 on the classifier's device for labels ``(N, L)``.
 
         Places without a label (-1) get a map of zeros. The same inputs and seed give the same maps, whatever the
-        batch size or order, up to rounding.
+        batch size or order, up to rounding. If the net was trained since, what was found and built for it is made anew.
         """
         with outside_inference_mode():  # gradients cannot be had inside of it
-            return self._maps(images, labels, seed, progress)
+            fresh = self._made_for == self.classifier.state()  # type: ignore[attr-defined]
+            ready = self if fresh else self.method.prepare(self.classifier)
+            return ready._maps(images, labels, seed, progress)
 
     def _maps(self, images: Tensor, labels: Tensor, seed: int, progress: Progress | None) -> Tensor:
         classifier = self.classifier

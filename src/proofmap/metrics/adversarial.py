@@ -10,12 +10,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
@@ -33,9 +31,6 @@ from proofmap.plugins.settings import setting
 
 Search = Literal["both", "greedy", "mask"]
 _MOST_REGIONS = 50
-
-_found: WeakKeyDictionary[Classifier, dict[tuple[object, ...], Tensor]] = WeakKeyDictionary()
-"""Areas that were found on a net, by search, image and labels: methods that are judged together share them."""
 
 
 @METRICS.register
@@ -105,9 +100,8 @@ class AdversarialSoundness(ProofMetric):
         return {**super().record(games), "searched": told}
 
     def _searched(self, judged: Judged) -> Tensor:
-        """The largest areas ``(N, L)`` of the searches' maps; looked up where this net was searched on this image before."""
-        frozen = judged.classifier.frozen()
-        known = _found.setdefault(frozen, {})
+        """The largest areas ``(N, L)`` of the searches' maps; looked up if this evaluation has searched this image before."""
+        frozen, known = judged.classifier.frozen(), judged.found
         rows = zip(streams.content_keys(judged.images), judged.labels.tolist(), strict=True)
         keys = [(self, judged.seed, content, tuple(labels)) for content, labels in rows]
         new = [i for i, key in enumerate(keys) if key not in known]

@@ -120,12 +120,12 @@ def judge_block(
         games=games,
     )
     columns = names or [info.name for info in score_infos(metrics)]
-    described = dict(zip(columns, (ready.metric for ready in metrics), strict=True))
-    values = {name: metric(judged.copy()).cpu().clone() for name, metric in described.items()}
+    named = dict(zip(columns, metrics, strict=True))
+    values = {name: ready.metric(judged.copy_for(ready.found)).cpu().clone() for name, ready in named.items()}
     pairs = {
         name: found.cpu().clone()
-        for name, metric in described.items()
-        if (found := metric.pairs(judged.copy())) is not None
+        for name, ready in named.items()
+        if (found := ready.metric.pairs(judged.copy_for(ready.found))) is not None
     }
     stored = (maps[:, :1] if method.label_free else maps)[: max(0, keep_maps)]
     shown = judged.play(_shown_game(metrics)).mapped(Tensor.cpu) if curves else None

@@ -43,6 +43,8 @@ class Judged:
             empty where nobody knows.
         seed: of everything that is drawn.
         games: games that are ready, by their descriptions; others are made ready when they are asked for.
+        found: what a metric keeps about images and the net for all methods of one evaluation, whose maps it does not depend on.
+            It ends with the evaluation, since the net may change afterwards.
     """
 
     classifier: Classifier
@@ -56,15 +58,18 @@ class Judged:
     seed: int = 0
     progress: Progress = field(default_factory=Silent)
     games: Mapping[Game, ReadyGame] = field(default_factory=dict)
+    found: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
     _played: dict[ReadyGame, Curves] = field(default_factory=dict, repr=False)
     _probabilities: Tensor | None = field(default=None, repr=False)
     _kept: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
     _original: Judged | None = field(default=None, repr=False)
 
-    def copy(self) -> Judged:
-        """The same in tensors of its own, for a metric that may write into them; each game is still played once for both."""
+    def copy_for(self, found: dict[Hashable, Tensor]) -> Judged:
+        """The same in tensors of its own, for a metric that may write into them, with what the metric has ``found`` before. Each
+        game is still played once for both."""
         return replace(
             self,
+            found=found,
             images=private_copy(self.images),
             labels=private_copy(self.labels),
             maps=private_copy(self.maps),

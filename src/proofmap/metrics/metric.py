@@ -7,7 +7,7 @@ run, from the values of all methods together.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -137,6 +137,8 @@ class ReadyMetric:
 
     metric: Metric
     games: Mapping[Game, ReadyGame]
+    found: dict[Hashable, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    """What it keeps for all methods that are judged together: see :class:`Judged`."""
 
     @property
     def kind(self) -> str:
