@@ -18,12 +18,15 @@ import pytest
 import torch
 from hypothesis import settings
 
+from proofmap.study import cost
 from tests.browser import NoBrowser, chromium
 from tests.processor_time import ProcessorTime
 
 # no deadline: how long an example takes depends on the machine, not on us
 settings.register_profile("proofmap", deadline=None)
 settings.load_profile("proofmap")
+
+cost.MEASURED = 0.02  # seconds for which a dry run measures the machine: no test asks for a good estimate
 
 # a shell's background job begins with interrupts ignored, and every child of it
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -269,7 +269,7 @@ def test_ctrl_c_stops_cleanly(folder: Path) -> None:
                 break
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
-        code = process.wait(timeout=60)
+        code = process.wait(timeout=600)
     assert code == 130
     assert "stopped" in rest and "Traceback" not in rest
     assert not (folder / "proofs").exists()

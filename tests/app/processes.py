@@ -84,7 +84,7 @@ class Served:
                 stdout=log,
                 stderr=log,
             )
-        self.port = self._port(within=120)
+        self.port = self._port(within=600)
 
     def _port(self, within: float) -> int:
         for _ in range(int(within / 0.05)):
@@ -103,17 +103,23 @@ class Served:
     def threads(self) -> int:
         return int(re.findall(r"Threads:\s*(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())[0])
 
+    @property
+    def processor_time(self) -> float:
+        """Seconds of processor time that the server has used; unlike the clock, they do not depend on what else runs."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=300)
 
     # ---- requests -----------------------------------------------------------------------------------------------
 
-    def raw(self, request: bytes, *, hang_up: bool = False, timeout: float = 20) -> Answer:
+    def raw(self, request: bytes, *, hang_up: bool = False, timeout: float = 600) -> Answer:
         """Send these bytes, whatever they are, and read until the server closes, or stop sending first."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
             try:
@@ -149,7 +155,7 @@ class Served:
     def state(self, job: str) -> str:
         return str(self.send("GET", f"/api/jobs/{job}").json()["state"])
 
-    def until(self, job: str, *states: str, within: float = 60) -> str:
+    def until(self, job: str, *states: str, within: float = 600) -> str:
         """The first of these states that a job reaches."""
         for _ in range(int(within / 0.03)):
             if (state := self.state(job)) in states:

@@ -73,7 +73,7 @@ def worked_off(server: Server) -> None:
     """Wait until all jobs of now are over."""
     over = threading.Event()
     server.worker.add(over.set)
-    assert over.wait(60)
+    assert over.wait(600)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class Slow(Method):
         with progress.task("slow", 3) as task:
             self.begun.set()
             for step in self.steps:
-                assert step.wait(60)
+                assert step.wait(600)
                 task.advance(1)
         return torch.rand(*labels.shape, *classifier.inputs.positions)
 

@@ -114,7 +114,7 @@ def test_a_running_job_answers_others_between_its_steps_and_can_be_cancelled(
 ) -> None:
     slow, photo = with_slow(server), uploaded(client)
     first, second, third = (begun(client, photo, [method]) for method in ("slow", "gradient", "gradient"))
-    assert slow.begun.wait(60)
+    assert slow.begun.wait(600)
     states = {job["job"]: (job["state"], job["place"]) for job in client.get("/api/jobs").json()["jobs"]}
     places = [states[job] for job in (first, second, third)]
     assert places == [("running", None), ("waiting", 1), ("waiting", 2)]
@@ -136,11 +136,11 @@ def test_a_running_job_answers_others_between_its_steps_and_can_be_cancelled(
 def test_the_progress_of_a_job(client: TestClient, server: Server) -> None:
     slow = with_slow(server)
     job = begun(client, uploaded(client), ["slow"])
-    assert slow.begun.wait(60)
+    assert slow.begun.wait(600)
     told = threading.Event()
     server.worker.ask(told.set)
     slow.steps[0].set()
-    assert told.wait(60)  # after the first step
+    assert told.wait(600)  # after the first step
     (progress,) = [e for e in client.get(f"/api/jobs/{job}").json()["events"] if e["kind"] == "progress"]
     assert (progress["what"], progress["step"], progress["steps"]) == ("slow", 1, 3)
     assert progress["rate"] > 0 and progress["seconds_left"] == pytest.approx(2 / progress["rate"])
@@ -204,7 +204,7 @@ def test_old_jobs_are_forgotten_and_too_many_are_not_taken(
     assert client.get(f"/api/jobs/{ids[2]}").status_code == 200
     slow = with_slow(server)
     begun(client, photo, ["slow"])
-    assert slow.begun.wait(60)
+    assert slow.begun.wait(600)
     begun(client, photo, ["gradient"])
     full = client.post(
         "/api/jobs", json={"photo": photo, "net": "toy", "labels": [1], "methods": ["gradient"]}
@@ -221,7 +221,7 @@ def test_no_more_jobs_are_kept_than_said_and_those_that_ended_last_stay(
     monkeypatch.setattr(kept, "MOST_KEPT", 2)
     slow, photo = with_slow(server), uploaded(client)
     running = begun(client, photo, ["slow"])
-    assert slow.begun.wait(60)
+    assert slow.begun.wait(600)
     waiting = [begun(client, photo, ["gradient"]) for _ in range(5)]
     for job in waiting:
         client.delete(f"/api/jobs/{job}")

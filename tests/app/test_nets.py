@@ -71,12 +71,12 @@ def test_pools_are_made_before_they_are_needed_one_at_a_time(monkeypatch: pytest
     def from_images(*_: object) -> None:
         made_.append("pool")
         begun_.set()
-        assert go.wait(30)
+        assert go.wait(600)
 
     monkeypatch.setattr(module, "from_images", from_images)
     server = made()
     with opened(server) as client:
-        assert begun_.wait(30)  # as soon as the net is loaded
+        assert begun_.wait(600)  # as soon as the net is loaded
         uploaded(client, seed=1)  # meanwhile: no second thread
         go.set()
         server.nets.warm(server.photos.add(picture(2)), "toy")  # waits for the first, and then makes its own

@@ -22,7 +22,7 @@ ASK = "fetch('/api/about').then(() => 'answered', () => 'refused')"
 @pytest.fixture
 def tab(browser: Any) -> Any:
     page = browser.new_page(viewport={"width": 390, "height": 844})
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(600_000)
     return page
 
 

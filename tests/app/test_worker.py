@@ -18,7 +18,7 @@ def test_questions_are_answered_before_a_running_job_goes_on() -> None:
     def job() -> None:
         threads.add(threading.current_thread())
         begun.set()
-        assert go.wait(30)
+        assert go.wait(600)
         worker.between()
         done.append("job")
 
@@ -28,13 +28,13 @@ def test_questions_are_answered_before_a_running_job_goes_on() -> None:
         return 7
 
     worker.add(job)
-    assert begun.wait(30)
+    assert begun.wait(600)
     answer = worker.ask(question)
     go.set()
     assert answer.result(30) == 7
     last = threading.Event()
     worker.add(last.set)
-    assert last.wait(30) and done == ["question", "job"] and len(threads) == 1
+    assert last.wait(600) and done == ["question", "job"] and len(threads) == 1
     worker.close()
 
 
@@ -43,7 +43,7 @@ def test_jobs_run_in_the_order_they_came() -> None:
     for k in range(5):
         worker.add(lambda k=k: done.append(k))  # type: ignore[misc]
     worker.add(over.set)
-    assert over.wait(30) and done == [0, 1, 2, 3, 4]
+    assert over.wait(600) and done == [0, 1, 2, 3, 4]
     worker.close()
 
 
@@ -52,7 +52,7 @@ def test_a_flood_of_questions_does_not_keep_a_job_from_its_next_step() -> None:
 
     def job() -> None:
         begun.set()
-        assert go.wait(30)
+        assert go.wait(600)
         worker.between()
         over.set()
 
@@ -61,10 +61,10 @@ def test_a_flood_of_questions_does_not_keep_a_job_from_its_next_step() -> None:
             worker.ask(again)
 
     worker.add(job)
-    assert begun.wait(30)
+    assert begun.wait(600)
     worker.ask(again)
     go.set()
-    assert over.wait(30)
+    assert over.wait(600)
     worker.close()
 
 
@@ -81,18 +81,18 @@ def test_closing_stops_a_job_between_its_steps_and_answers_nobody(monkeypatch: p
 
     def job() -> None:
         begun.set()
-        assert go.wait(30)
+        assert go.wait(600)
         try:
             worker.between()
         except Cancelled:
             stopped.set()
 
     worker.add(job)
-    assert begun.wait(30)
+    assert begun.wait(600)
     answer = worker.ask(lambda: 1)
     worker.close(seconds=0)
     go.set()
-    assert stopped.wait(30)
+    assert stopped.wait(600)
     with pytest.raises(CancelledError):
         answer.result(30)
     with pytest.raises(Busy, match="stopped"):
@@ -102,8 +102,8 @@ def test_closing_stops_a_job_between_its_steps_and_answers_nobody(monkeypatch: p
 def test_there_is_a_most_of_waiting_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "MOST_QUESTIONS", 2)
     worker, begun, go = Worker(), threading.Event(), threading.Event()
-    worker.add(lambda: (begun.set(), go.wait(30), None)[2])
-    assert begun.wait(30)
+    worker.add(lambda: (begun.set(), go.wait(600), None)[2])
+    assert begun.wait(600)
     answers = [worker.ask(lambda: 1), worker.ask(lambda: 1)]
     with pytest.raises(Busy, match="busy"):
         worker.ask(lambda: 1)

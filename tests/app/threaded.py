@@ -73,7 +73,7 @@ class Served:
     def stop(self) -> None:
         self.release()
         self._uvicorn.should_exit = True
-        self._thread.join(10)
+        self._thread.join(600)
         self.socket.close()
 
     def _between(self, answered: Any) -> Any:

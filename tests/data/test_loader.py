@@ -25,7 +25,7 @@ from proofmap.data import Block, Dataset, Unreadable, image_folder, load_blocks,
 from proofmap.data.photos import load_images
 from tests.data.made_up import Scripted, bomb, jpeg, noise, save
 
-LONG = 60.0  # seconds after which something that must happen has not
+LONG = 600.0  # seconds after which something that must happen has not
 
 
 def classifier(size: int | tuple[int, int] = 4, channels: int = 3, **arguments: Any) -> Classifier:

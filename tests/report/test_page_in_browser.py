@@ -50,7 +50,7 @@ def open_page(browser: Any) -> Iterator[Any]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(600_000)
         page.on("console", lambda m: m.type != "error" or complaints.append(m.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda r: r.url.startswith(("file:", "data:")) or complaints.append(r.url))

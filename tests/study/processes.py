@@ -56,7 +56,7 @@ class Child:
         self._reader.join(within)
         return not self._reader.is_alive()
 
-    def result(self, within: float = 60) -> dict[str, Any] | None:
+    def result(self, within: float = 600) -> dict[str, Any] | None:
         """What the child said at its end; None if it was killed."""
         assert self.ended(within), "the process does not end"
         return json.loads(self._answer) if self._answer else None

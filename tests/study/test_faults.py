@@ -50,7 +50,8 @@ def test_killed_twenty_times_a_run_ends_as_if_it_never_was(processes: Processes,
             1 if done else 1 + kills // 4
         )  # on a slow machine the first kills may all come before the first unit
         if kills % 3 == 2:  # from outside, at any moment
-            child = processes.start(study, tmp_path / "run")
+            # and by its own hand, should it be faster than the first one was
+            child = processes.start(study, tmp_path / "run", kill_at=later * 90)
             child.ended(drawn.uniform(0, later * whole / 8))
             child.kill()
         else:  # at a chosen touch of the disk

@@ -56,13 +56,13 @@ def test_masks_come_first_times_are_taken_alone_and_what_is_done_is_left(
         results.Study("timed", "-", "note.py {out} timed", alone=True),
     ]
     (out / "timed").mkdir(parents=True)  # half of it, from an earlier try
-    assert results.run_all(studies, tmp_path, out, seconds=60, at_once=2) == 2
+    assert results.run_all(studies, tmp_path, out, seconds=600, at_once=2) == 2
     seen = order(out)
     assert seen.index("table begins") > seen.index("masks ends")
     assert seen[-2:] == ["timed begins", "timed ends"] and not (out / "timed").exists()
     told = capsys.readouterr().out
     assert "bad: ended with 1: see bad.log" in told and "without: left out: bad is not done" in told
-    assert results.run_all(studies, tmp_path, out, seconds=60, at_once=2) == 2
+    assert results.run_all(studies, tmp_path, out, seconds=600, at_once=2) == 2
     assert order(out)[len(seen) :] == ["bad begins", "bad ends"]
 
 
