@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy._core import numeric
 
 from proofmap.core.errors import InputError
 from proofmap.data import ArrayImages, array_file, cifar10, cifar100, load_blocks
@@ -248,7 +248,10 @@ def test_a_hostile_pickle_executes_nothing(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("function", ["_codecs\nencode", "numpy._core.numeric\n_frombuffer"])
 def test_a_pickle_cannot_alter_what_reads_the_next_one(tmp_path: Path, function: str) -> None:
-    untouched = numeric._frombuffer.__defaults__
+    from_buffer: Any = np.empty(0).__reduce_ex__(5)[
+        0
+    ]  # in numpy._core.numeric, and before numpy 2 in numpy.core
+    untouched = from_buffer.__defaults__
     # BUILD with the state (None, {"__defaults__": ("rot13",)}) sets attributes of the function it is given
     state = b"N}X\x0c\0\0\0__defaults__X\5\0\0\0rot13\x85s\x86b"
     (tmp_path / "attack").write_bytes(b"\x80\x02c" + function.encode() + b"\n" + state + b".")
@@ -257,7 +260,18 @@ def test_a_pickle_cannot_alter_what_reads_the_next_one(tmp_path: Path, function:
     for protocol in (2, 5):
         cifar_batch(tmp_path / "good", 2, protocol=protocol)
         assert read_cifar(tmp_path / "good")[1].tolist() == [0, 1]
-    assert numeric._frombuffer.__defaults__ == untouched
+    assert from_buffer.__defaults__ == untouched
+
+
+def test_cifar_is_read_where_numpy_lacks_the_modules_that_version_2_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for protocol in (2, 5):
+        cifar_batch(tmp_path / str(protocol), 2, protocol=protocol)
+    for name in ("multiarray", "numeric"):
+        monkeypatch.setitem(sys.modules, f"numpy._core.{name}", None)
+    for protocol in (2, 5):
+        assert read_cifar(tmp_path / str(protocol))[1].tolist() == [0, 1]
 
 
 def test_an_encoding_by_name_is_not_looked_up(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 
 _ALLOWED = {
-    ("numpy._core.multiarray", "_reconstruct"),
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
 }
@@ -56,9 +55,16 @@ def _array_maker() -> Callable[..., NDArray[Any]]:
     return from_buffer
 
 
+def _array_builder() -> Callable[..., NDArray[Any]]:
+    """How the other protocols write an array. numpy 2 moved the function, so it is taken from an array and not by its name."""
+    builder: Callable[..., NDArray[Any]] = np.empty(0).__reduce__()[0]  # type: ignore[assignment]
+    return builder
+
+
 # Made again for each use: a pickle can set the attributes of a function that it is given.
 _REPLACED: dict[tuple[str, str], Callable[[], Callable[..., Any]]] = {
     ("_codecs", "encode"): _encoder,
+    ("numpy._core.multiarray", "_reconstruct"): _array_builder,
     ("numpy._core.numeric", "_frombuffer"): _array_maker,
 }
 
