@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 
 def _interrupted(*_: object) -> None:
@@ -12,8 +13,21 @@ def _interrupted(*_: object) -> None:
     os._exit(130)
 
 
+def _check_working_folder() -> None:
+    """End with a message if the current folder was deleted: importing PyTorch fails there."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        print(
+            f"error: the current folder cannot be used ({error.strerror}); it was deleted or moved. Change to another one (cd) and try again",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+
+
 def main() -> None:
     """Import the command line, and run it."""
+    _check_working_folder()
     before = signal.signal(signal.SIGINT, _interrupted)
     from proofmap.cli import main as run
 

@@ -112,6 +112,8 @@ def test_a_run_that_is_written_shows_its_progress_and_one_whose_process_is_gone_
     assert state() == "running"
     progress(run, pid=GONE, seconds_ago=600)
     assert state() == "stopped" and "continues it" in server.get("/runs").text
+    progress(run, pid=GONE, seconds_ago=-600)  # the clock was set back meanwhile
+    assert state() == "stopped"
     progress(run, pid=GONE, state="interrupted")
     assert state() == "interrupted"
     for nonsense in ("", "[]", '{"state": 7}', '{"state": "running", "updated": "now"}', "[" * 100_000):

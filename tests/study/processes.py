@@ -6,6 +6,7 @@ The child opens the named pipe of the request and writes how it went; one that w
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -13,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from PIL import Image
@@ -141,12 +143,16 @@ def _child(request: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _behave(how: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Do as the test wants: die or stop at the ``kill_at``-th or ``stop_at``-th touch of the disk, or have no file
-    larger than ``largest`` bytes. The rest are options of run_study."""
+    """Do as the test wants: die or stop at the ``kill_at``-th or ``stop_at``-th touch of the disk, meet an error at one
+    (``raise_at``: which, and the name of the error), or have no file larger than ``largest`` bytes. The rest are options of
+    run_study."""
     for key, number in (("kill_at", signal.SIGKILL), ("stop_at", signal.SIGSTOP)):
         at = how.pop(key, None)
         if at is not None:
-            _signal_at(at, number)
+            _act_at(at, partial(os.kill, os.getpid(), number))
+    at, name = how.pop("raise_at", (None, ""))
+    if at is not None:
+        _act_at(at, partial(_raise, name))
     largest = how.pop("largest", None)
     if largest is None:
         yield how
@@ -162,8 +168,22 @@ def _behave(how: dict[str, Any]) -> Iterator[dict[str, Any]]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def _signal_at(at: int, number: int) -> None:
-    """Send ourselves a signal at the ``at``-th statement of SQLite, write, or renaming of a file."""
+def _raise(name: str) -> NoReturn:
+    """Raise a MemoryError, or what the system says where a disk is full, read-only or broken."""
+    if name == "MemoryError":
+        raise MemoryError
+    raise OSError(getattr(errno, name), os.strerror(getattr(errno, name)))
+
+
+_SQLITE = {
+    "ENOSPC": "database or disk is full",
+    "EROFS": "attempt to write a readonly database",
+    "EIO": "disk I/O error",
+}
+
+
+def _act_at(at: int, act: Callable[[], object]) -> None:
+    """Do something at the ``at``-th statement of SQLite, write, or renaming of a file."""
     import sqlite3
 
     touches = 0
@@ -172,15 +192,21 @@ def _signal_at(at: int, number: int) -> None:
         nonlocal touches
         touches += 1
         if touches == at:
-            os.kill(os.getpid(), number)
+            act()
+
+    def touch_database() -> None:
+        try:
+            touch()
+        except OSError as error:  # as SQLite reports it
+            raise sqlite3.OperationalError(_SQLITE[errno.errorcode[int(error.errno or 0)]]) from None
 
     class Connection(sqlite3.Connection):
         def execute(self, *arguments: Any) -> sqlite3.Cursor:
-            touch()
+            touch_database()
             return super().execute(*arguments)
 
         def executemany(self, *arguments: Any) -> sqlite3.Cursor:
-            touch()
+            touch_database()
             return super().executemany(*arguments)
 
     connect, replace, write = sqlite3.connect, os.replace, Path.write_bytes

@@ -136,7 +136,7 @@ class RunFolders:
             age = (datetime.now(UTC) - datetime.fromisoformat(progress.updated)).total_seconds()
         except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             return None, False
-        alive = process_runs(process) or age < SILENT_SECONDS
+        alive = process_runs(process) or abs(age) < SILENT_SECONDS  # not for ever if a clock was set back
         return progress.model_copy(update={"last": told(progress.last)}), alive
 
 

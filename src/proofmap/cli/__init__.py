@@ -212,6 +212,13 @@ def main() -> None:
             sys.exit(130)
         except (Exception, SystemExit) as ended:
             raised = _raised(ended)
+            if _is_out_of_memory(raised):
+                _print_error(
+                    raised,
+                    "out of memory. Finished results of a study are kept: free some memory and run the same command again. "
+                    "A new study needs less with a smaller --batch-size or fewer workers",
+                )
+                sys.exit(2)
             if not place_of(raised):  # how every command ends, or a mistake of ours
                 raise
             how = "" if _ASKED["traceback"] else "; all of the traceback: proofmap --traceback COMMAND ..."
@@ -219,6 +226,14 @@ def main() -> None:
             sys.exit(2)
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+def _is_out_of_memory(raised: BaseException) -> bool:
+    if "torch" not in sys.modules:
+        return isinstance(raised, MemoryError)
+    from proofmap.core.batching import is_out_of_memory
+
+    return is_out_of_memory(raised)
 
 
 def _raised(ended: BaseException) -> BaseException:

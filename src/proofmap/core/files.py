@@ -145,9 +145,22 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
+def has_working_folder() -> bool:
+    """Whether relative paths lead anywhere; the current folder may have been deleted."""
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
 def check_output(path: str | Path) -> Path:
     """The folder, if it can be written to or created; it is not created yet, so a failed run leaves nothing behind."""
     folder = check_path(path, "--out")
+    if not folder.is_absolute() and not has_working_folder():
+        raise InputError(
+            f"{folder} cannot be made: the current folder was deleted. Change to another one, or give --out as an absolute path"
+        )
     nearest = next(p for p in (folder, *folder.absolute().parents) if os.path.exists(p))
     if not nearest.is_dir():
         raise InputError(f"{nearest} is a file, not a folder; choose another --out")

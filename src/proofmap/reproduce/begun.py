@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.files import atomic_write
 from proofmap.results.evaluation import Evaluation
 from proofmap.study import Run, Study
 from proofmap.study.manifest import FILE as MANIFEST
@@ -43,14 +44,19 @@ def begun(start: Path | None, folder: Path) -> Iterator[None]:
 
 
 def _copy(start: Path, folder: Path) -> list[Path]:
-    files = [start / MANIFEST, start / SCORES, log_of(start / SCORES)]
-    there = [file for file in files if file.exists()]
-    for file in there:
-        shutil.copyfile(file, folder / file.name)
-    if (start / MAPS).is_dir():
-        there.append(start / MAPS)
-        shutil.copytree(start / MAPS, folder / MAPS)
-    return [folder / path.name for path in there]
+    """Copy a run; what a killed process has copied already is replaced.
+
+    The manifest comes last: with it the copy counts as a run, so it must be whole by then.
+    """
+    there = [path for path in (start / MAPS, log_of(start / SCORES), start / SCORES) if path.exists()]
+    for path in there:
+        if path.is_dir():
+            shutil.copytree(path, folder / path.name, dirs_exist_ok=True)
+        else:
+            shutil.copyfile(path, folder / path.name)
+    with atomic_write(folder / MANIFEST) as part:
+        shutil.copyfile(start / MANIFEST, part)
+    return [folder / path.name for path in (*there, start / MANIFEST)]
 
 
 def asked_for(evaluation: Evaluation, study: Study) -> Evaluation:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import is_disk_full, write_text
+from proofmap.core.files import check_ends, is_disk_full, write_text
 from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import digest_of
 from proofmap.study.environment import environment, other_versions
@@ -67,6 +67,7 @@ class Manifest:
         if not os.path.isdir(folder):
             raise _no_run(folder)
         try:
+            check_ends(path)
             return cls._parsed(json.loads(path.read_text(encoding="utf-8")), path)
         except FileNotFoundError:
             if (folder / SCORES).exists():

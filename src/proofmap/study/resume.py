@@ -33,7 +33,7 @@ from proofmap.study.store.checks import check_references
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
-from proofmap.study.store.maps import problem_with, unused_files
+from proofmap.study.store.maps import check_folder, problem_with, remove_file, unused_files
 from proofmap.study.store.records import SIGNED
 from proofmap.study.study import Study
 
@@ -186,6 +186,7 @@ def check_stored(folder: Path, store: Store) -> None:
     Files that belong to no unit, left by a run that was killed, are removed.
     """
     check_references(store)
+    check_folder(folder)
     query = "SELECT DISTINCT maps, maps_bytes, maps_digest FROM units WHERE maps IS NOT NULL"
     known = store.rows(query)
     for name, size, content in known:
@@ -193,7 +194,7 @@ def check_stored(folder: Path, store: Store) -> None:
         if problem:
             raise damaged(folder / name, problem, folder)
     for path in unused_files(folder, {name for name, _, _ in known}):
-        path.unlink(missing_ok=True)
+        remove_file(path)
 
 
 def check_disk_space(folder: Path, plan: Plan) -> None:

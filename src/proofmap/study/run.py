@@ -202,7 +202,8 @@ class _Run:
         try:
             given_up = self._work(work) if work.waiting else {}
         except BaseException as stop:
-            stop.add_note(kept_of(work, self._finished))
+            if self.store.is_in_place():
+                stop.add_note(kept_of(work, self._finished))
             raise
         query = (
             "SELECT methods.name, count(*) FROM failures JOIN methods ON methods.id = method GROUP BY method"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from proofmap.study.store.checks import damage_to_curves, damage_to_values
 from proofmap.study.store.database import FILE, SEALED, Store
 from proofmap.study.store.errors import Damaged, StoreError
 from proofmap.study.store.lock import locked
-from proofmap.study.store.maps import FOLDER, problem_with, unused_files
+from proofmap.study.store.maps import FOLDER, problem_with, remove_file, unused_files
 from proofmap.study.store.schema import migrate
 
 
@@ -38,8 +39,13 @@ def verify_run(folder: str | Path, *, repair: bool = False) -> list[Problem]:
     folder = Path(folder)
     if not (folder / FILE).exists():
         Manifest.read(folder)  # raises if it is missing too
-    with locked(folder):
+    # nobody writes to a folder that cannot be written to: it is checked without the lock
+    with nullcontext() if _is_read_only(folder) and not repair else locked(folder):
         return [*_manifest(folder, repair), *_scores(folder, repair)]
+
+
+def _is_read_only(folder: Path) -> bool:
+    return folder.is_dir() and not os.access(folder, os.W_OK)
 
 
 def _manifest(folder: Path, repair: bool) -> list[Problem]:
@@ -66,9 +72,8 @@ def _scores(folder: Path, repair: bool) -> list[Problem]:
     if not (folder / FILE).exists():
         return [Problem(folder / FILE, "it is missing; the next run computes it again")]
     try:
-        with Store(
-            folder, create=True
-        ) as store:  # create: one that was stopped before it had tables is not damaged
+        # create: one that was stopped before it had tables is not damaged
+        with Store(folder, create=not _is_read_only(folder)) as store:
             _check_database(store)
             problems = [*_units(store, folder), *_unused_files(store, folder)]
             if repair:
@@ -76,7 +81,7 @@ def _scores(folder: Path, repair: bool) -> list[Problem]:
                 store.delete_orphans()
                 for problem in problems:
                     if problem.path.parent.name == FOLDER:
-                        problem.path.unlink(missing_ok=True)
+                        remove_file(problem.path)
             return problems
     except (Damaged, sqlite3.Error) as error:  # but not for a newer version or a database in use
         problem = Problem(folder / FILE, error.what if isinstance(error, Damaged) else str(error))

@@ -28,12 +28,17 @@ class Connection:
                 f"{path.parent} has no {path.name}: nothing was judged before it was stopped, or the file was lost. The command that "
                 "made the run computes it again"
             )
+        if path.exists() and not path.is_file():
+            raise StoreError(
+                f"{path} is a folder, a pipe or a device, not a regular file. Remove it, and run the same command again"
+            )
         self.read_only = not (create or (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)))
         self._copy: TemporaryDirectory[str] | None = None
         try:
             with self._store_errors():
                 self.database = self._opened(create)
                 self._prepare(create)
+                self._file = os.stat(path)
         except BaseException:
             self.close()
             raise
@@ -85,6 +90,13 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def is_in_place(self) -> bool:
+        """Whether the open database still is the file of its name: what is written to a removed file is lost."""
+        try:
+            return os.path.samestat(os.stat(self.path), self._file)
+        except OSError:
+            return False
+
     @contextmanager
     def _store_errors(self) -> Iterator[None]:
         """Turn errors of SQLite and the disk into ones that name the file and the fix."""
@@ -115,6 +127,11 @@ class Connection:
                 if self.database.in_transaction:
                     self.database.execute("ROLLBACK")
                 raise
+        if not self.is_in_place():
+            raise StoreError(
+                f"{self.path} was removed or replaced while this process wrote to it, so its results are lost. Leave the folder "
+                "alone while a run works in it. Put the file back if you have it, and run the same command again"
+            )
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,13 +75,15 @@ def maps_path(folder: Path, name: str) -> Path:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise if the folder of maps is a link: what it leads to is not of this run, and nothing there may be removed."""
+    """Raise if the folder of maps is none, or a link: what it leads to is not of this run, and nothing there may be removed."""
     path = folder / FOLDER
     if path.is_symlink():
         raise StoreError(
             f"{path} is a link to {path.readlink()}, outside the run directory. Nothing is read or removed there: put "
             "the folder itself in its place, or link to the run directory as a whole"
         )
+    if path.exists() and not path.is_dir():
+        raise StoreError(f"{path} is not a folder. Remove it, or put the folder of maps back")
 
 
 def read_maps(folder: Path, file: str, images: Sequence[str]) -> dict[str, Tensor]:
@@ -88,6 +91,8 @@ def read_maps(folder: Path, file: str, images: Sequence[str]) -> dict[str, Tenso
     check_folder(folder)
     path = maps_path(folder, file)
     try:
+        if path.exists() and not path.is_file():  # a pipe may never end
+            raise damaged(path, "it is not a regular file", folder)
         content = path.read_bytes()
     except FileNotFoundError:
         raise damaged(path, "it is missing", folder) from None
@@ -116,6 +121,8 @@ def problem_with(folder: Path, name: str, size: int, digest: str, *, thorough: b
     """What is wrong with a file of maps; empty if nothing is. Only a thorough look reads it."""
     path = maps_path(folder, name)
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe may never end
+            return "it is not a regular file"
         if path.stat().st_size != size:
             return f"it has {path.stat().st_size} bytes, {size} were written"
         if thorough and digest_of(path.read_bytes()) != digest:
@@ -130,3 +137,11 @@ def unused_files(folder: Path, known: Collection[str]) -> list[Path]:
     check_folder(folder)
     files = sorted((folder / FOLDER).glob("*.safetensors"))
     return [path for path in files if f"{FOLDER}/{path.name}" not in known]
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file of maps; it may be gone already."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:  # it is a folder, or its folder is read-only
+        raise StoreError(f"{path} cannot be removed: {error.strerror}. Remove it, and try again") from None

@@ -1,0 +1,307 @@
+"""What is done to a run while it goes on, or to its folder: files removed, replaced or made hostile, wrong clocks, no memory.
+
+The long versions, with real disks and hundreds of kills, are scripts in ``benchmarks/attacks``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import proofmap_command
+from proofmap.core.errors import InputError
+from proofmap.core.files import check_output
+from proofmap.reproduce.begun import begun
+from proofmap.study import RunBusy, StoreError, Study, run_study, verify_run
+from proofmap.study import manifest as manifest_module
+from proofmap.study import rows as rows_module
+from proofmap.study.store.lock import locked
+from tests.command import run as command
+from tests.study.processes import Processes
+from tests.study.studies import facts, net_file, photos, toy_study
+
+DATABASE = "scores.sqlite"
+
+
+def acting(act: Callable[[], object], at: int = 2) -> dict[str, Any]:
+    """A method that does something at its second call."""
+    calls = iter(range(1, 1000))
+
+    def mine(classifier: Any, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if next(calls) == at:
+            act()
+        return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+    return {"method": mine, "name": "mine"}
+
+
+# ---- files that vanish --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["the folder", "the database", "the folder, moved"])
+@pytest.mark.parametrize("maps", ["none", "float16"])
+def test_a_run_whose_files_vanish_does_not_claim_to_be_finished(what: str, maps: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    acts = {
+        "the folder": lambda: shutil.rmtree(out),
+        "the database": lambda: [path.unlink() for path in out.glob(f"{DATABASE}*")],
+        "the folder, moved": lambda: out.rename(tmp_path / "elsewhere"),
+    }
+    study = toy_study(tmp_path, 6, methods=[acting(acts[what])], maps=maps)
+    with pytest.raises(StoreError, match=r"was removed or replaced while|cannot be written") as refused:
+        run_study(study, out)
+    assert not any("kept" in note for note in getattr(refused.value, "__notes__", []))
+    if what == "the database":
+        assert verify_run(out)[0].what.startswith("it is missing")
+        assert run_study(replace(study, methods=("random",)), out).units == 3
+
+
+def test_in_a_deleted_folder_the_command_says_so_before_it_imports_anything(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    script = f"cd '{tmp_path / 'gone'}' && rmdir '{tmp_path / 'gone'}' && exec '{sys.executable}' '{proofmap_command.__file__}' --version"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == ""
+    assert (
+        done.stderr.startswith("error: the current folder cannot be used") and "Traceback" not in done.stderr
+    )
+
+
+def test_in_a_deleted_folder_a_relative_output_is_refused_and_an_absolute_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InputError, match=r"run cannot be made: the current folder was deleted.*absolute"):
+        check_output("run")
+    study = toy_study(tmp_path, 2, methods=["random"])
+    assert run_study(study, tmp_path / "run").units == 1 and verify_run(tmp_path / "run") == []
+
+
+# ---- a folder that cannot be written to ---------------------------------------------------------------------------
+
+
+def test_a_run_on_a_read_only_disk_is_verified_without_a_lock(
+    run: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, folder = run
+    (folder / "lock").unlink()
+    damaged = sorted((folder / "maps").iterdir())[0]
+    access = os.access
+
+    def read_only(path: Any, mode: int, **how: Any) -> bool:
+        return mode != os.W_OK and access(path, mode, **how)
+
+    monkeypatch.setattr(os, "access", read_only)
+    assert verify_run(folder) == []
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    (problem,) = verify_run(folder)
+    assert problem.path == damaged and not (folder / "lock").exists()
+
+
+# ---- files that are none ------------------------------------------------------------------------------------------
+# The device is /dev/null: a pipe or /dev/zero would hang a version that reads it.
+
+
+def _replace_maps(folder: Path, act: Callable[[Path], None]) -> Path:
+    """Do something in the place of a file of maps whose size the database says is 0, as /dev/null has it."""
+    path = sorted((folder / "maps").iterdir())[0]
+    with closing(sqlite3.connect(folder / DATABASE)) as database:
+        database.execute("UPDATE units SET maps_bytes = 0 WHERE maps = ?", (f"maps/{path.name}",))
+        database.commit()
+    path.unlink()
+    act(path)
+    return path
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/null")
+
+
+def test_maps_that_are_a_device_are_damage_and_are_made_anew(run: tuple[Study, Path]) -> None:
+    study, folder = run
+    before = facts(folder)
+    path = _replace_maps(folder, _device)
+    (problem,) = verify_run(folder, repair=True)
+    assert problem.path == path and problem.what == "it is not a regular file"
+    assert run_study(study, folder, threads=1).units == 1
+    assert verify_run(folder) == [] and facts(folder) == before
+
+
+def test_a_manifest_that_is_a_device_is_restored(run: tuple[Study, Path]) -> None:
+    study, folder = run
+    (folder / "manifest.json").unlink()
+    _device(folder / "manifest.json")
+    (problem,) = verify_run(folder, repair=True)
+    assert "not a regular file" in problem.what and verify_run(folder) == []
+    assert run_study(study, folder).units == 0
+
+
+def test_a_folder_among_the_maps_is_named_and_left_alone(run: tuple[Study, Path]) -> None:
+    study, folder = run
+    path = _replace_maps(folder, Path.mkdir)
+    (path / "precious").write_text("mine")
+    for attempt in (lambda: verify_run(folder, repair=True), lambda: run_study(study, folder)):
+        with pytest.raises(StoreError, match=rf"{path.name} cannot be removed"):
+            attempt()
+    assert (path / "precious").read_text() == "mine"
+    shutil.rmtree(path)
+    assert run_study(study, folder, threads=1).units == 1 and verify_run(folder) == []
+
+
+@pytest.mark.parametrize("name", [DATABASE, "maps"])
+def test_what_stands_in_the_place_of_the_database_or_the_maps_is_refused_and_no_unit_is_forgotten(
+    name: str, run: tuple[Study, Path]
+) -> None:
+    study, folder = run
+    before = facts(folder)
+    (folder / name).rename(folder / "aside")
+    _device(folder / name)
+    for attempt in (lambda: verify_run(folder, repair=True), lambda: run_study(study, folder)):
+        with pytest.raises(StoreError, match=r"not a regular file|is a link"):
+            attempt()
+    (folder / name).unlink()
+    if name == "maps":
+        (folder / name).write_text("a file")
+        with pytest.raises(StoreError, match="maps is not a folder"):
+            verify_run(folder, repair=True)
+        (folder / name).unlink()
+    (folder / "aside").rename(folder / name)
+    assert verify_run(folder) == [] and facts(folder) == before
+
+
+# ---- repair beside a run ------------------------------------------------------------------------------------------
+
+
+def test_repair_during_a_run_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    out, refused = tmp_path / "run", []
+
+    def repair() -> None:
+        (out / "maps" / "ff.safetensors").write_bytes(b"hostile")
+        with pytest.raises(RunBusy):
+            verify_run(out, repair=True)
+        refused.append(sorted(path.name for path in (out / "maps").iterdir()))
+
+    run_study(toy_study(tmp_path, 6, methods=[acting(repair, at=3)]), out)
+    assert "ff.safetensors" in refused[0]
+    (problem,) = verify_run(out, repair=True)
+    assert problem.path.name == "ff.safetensors" and verify_run(out) == []
+
+
+# ---- clocks -------------------------------------------------------------------------------------------------------
+
+
+class Jumping(datetime):
+    """A clock that goes back a year or on by a decade each time it is read."""
+
+    reads = 0
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Jumping:
+        cls.reads += 1
+        return cls(2020, 1, 1, tzinfo=UTC) + timedelta(days=3650 * (cls.reads % 2) - 365 * cls.reads)
+
+
+def test_a_clock_that_jumps_changes_no_result(
+    whole: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, folder = whole
+    for module in (rows_module, manifest_module):
+        monkeypatch.setattr(module, "datetime", Jumping)
+    monkeypatch.setattr(time, "time", lambda: -1e9)
+    assert run_study(study, tmp_path / "run", threads=1).units == 9
+    assert Jumping.reads >= 10
+    assert facts(tmp_path / "run") == facts(folder) and verify_run(tmp_path / "run") == []
+    with closing(sqlite3.connect(tmp_path / "run" / DATABASE)) as database:
+        assert database.execute("SELECT min(seconds) >= 0 FROM units").fetchone() == (1,)
+    assert run_study(study, tmp_path / "run").units == 0
+
+
+@pytest.mark.parametrize("when", [0, 2**33])  # 1970 and 2242
+def test_the_age_of_a_lock_does_not_matter(when: int, tmp_path: Path) -> None:
+    with locked(tmp_path):
+        os.utime(tmp_path / "lock", (when, when))
+        with pytest.raises(RunBusy), locked(tmp_path):
+            pass
+    with locked(tmp_path):
+        pass
+
+
+# ---- errors at any touch of the disk ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, touch", [("ENOSPC", 45), ("EROFS", 70), ("EIO", 95), ("MemoryError", 120)])
+def test_an_error_at_any_touch_of_the_disk_ends_clearly_and_the_run_goes_on(
+    name: str, touch: int, whole: tuple[Study, Path], processes: Processes, tmp_path: Path
+) -> None:
+    study, folder = whole
+    answer = processes.run(study, tmp_path / "run", raise_at=[touch, name])
+    assert answer is not None and "units" not in answer, "the error was not met, or swallowed"
+    if name == "MemoryError":
+        assert answer.get("crash", "").startswith("MemoryError")  # the command line says what to do
+    else:
+        assert answer.get("error") == "StoreError", answer
+    assert (processes.run(study, tmp_path / "run") or {}).get("failed") == 0
+    assert facts(tmp_path / "run") == facts(folder) and verify_run(tmp_path / "run") == []
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory")])
+def test_out_of_memory_is_one_message_of_the_command_line(
+    error: Exception,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("proofmap.study.run._Run._store", refuse)
+    asked = ("evaluate", "--model", net_file(tmp_path), "--data", str(photos(tmp_path / "photos", 2)))
+    code = command(
+        monkeypatch, *asked, "--methods", "random", "--no-pictures", "--out", str(tmp_path / "run")
+    )
+    told = " ".join(capsys.readouterr().err.split())
+    assert code == 2 and "out of memory" in told and "same command" in told and "Traceback" not in told
+
+
+# ---- kills while a recipe begins with another run --------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("copies", [1, 9, 10])  # nine files of maps, the database, the manifest
+def test_a_copy_of_a_run_that_was_killed_is_made_whole_by_the_next(
+    copies: int, run: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, start = run
+    left, copy = iter(range(copies)), shutil.copyfile
+
+    def half(source: Any, target: Any, **how: Any) -> Any:
+        if next(left, None) is None:
+            Path(target).write_bytes(Path(source).read_bytes()[:100])
+            raise Killed
+        return copy(source, target, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", half)  # copytree copies with it, too
+        with pytest.raises(Killed), begun(start, tmp_path / "out"):
+            raise AssertionError("nothing was killed")
+    for _ in range(2):
+        with begun(start, tmp_path / "out"):
+            assert run_study(study, tmp_path / "out").units == 0
+    assert facts(tmp_path / "out") == facts(start) and verify_run(tmp_path / "out") == []
