@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,8 +19,10 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, MissingExtra
+from proofmap.core.inputs import Rows
 from proofmap.core.progress import Silent, Task
 from proofmap.methods import Captum, FromFunction, FromObject, make_method, per_label
+from proofmap.methods.adapters.captum import takes_baselines
 from proofmap.plugins.specs import split_specs
 from proofmap.testing.nets import MEAN, conv_classifier, conv_net, pixels
 
@@ -99,7 +103,7 @@ def test_lists_and_wrappers_hold_them(captum: ModuleType) -> None:
         ("captum:Sum", "captum has no class 'Sum' that makes maps"),
         ("captum:IntegratedGradients(steps=4)", "has no setting 'steps'. Did you mean 'n_steps'"),
         ("captum:Occlusion", r"captum's Occlusion needs sliding_window_shapes: write captum:Occlusion\("),
-        ("captum:GradientShap", "captum's GradientShap needs baselines"),
+        ("captum:NeuronGradient", "captum's NeuronGradient needs neuron_selector"),
         ("captum:NoiseTunnel", "NoiseTunnel needs attribution_method"),
         ("captum:NoiseTunnel(attribution_method=Saliencies)", "no class 'Saliencies'"),
         ("captum:FeaturePermutation", "a map depends on the other images; use captum:FeatureAblation"),
@@ -158,10 +162,98 @@ def test_captum_gives_what_it_gives_by_hand(captum: ModuleType, f: Classifier, i
     )
     found = make_method("captum:IntegratedGradients(n_steps=6,baselines=gray)")(f, images, LABELS)
     torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-6)
-    black = make_method("captum:IntegratedGradients(n_steps=6)")(f, images, LABELS)
-    zero = make_method("captum:IntegratedGradients(n_steps=6,baselines=0)")(f, images, LABELS)
-    torch.testing.assert_close(black, zero)
+    usual = make_method("captum:IntegratedGradients(n_steps=6)")(f, images, LABELS)
+    torch.testing.assert_close(usual, found)
+    own = make_method("captum:IntegratedGradients(n_steps=6,baselines=none)")(f, images, LABELS)
+    black = make_method("captum:IntegratedGradients(n_steps=6,baselines=0)")(f, images, LABELS)
+    torch.testing.assert_close(own, black)
     assert not torch.allclose(black, found)
+
+
+# ---- baselines -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["IntegratedGradients", "DeepLift", "FeatureAblation", "GradientShap"])
+def test_rows_that_are_not_centred_are_judged_as_by_our_own_baseline(captum: ModuleType, kind: str) -> None:
+    columns = 6
+    torch.manual_seed(0)
+    net = nn.Linear(columns, 3)
+    net.weight.data *= 5
+    rows = Rows(columns=columns, mean=(50.0,) * columns, std=(5.0,) * columns)
+    f = pm.Classifier(net, inputs=rows)
+    x = 50 + 5 * torch.randn(20, columns)
+    methods = [
+        "integrated-gradients:steps=1",
+        f"captum:{kind}",
+        getattr(captum, kind)(f.as_module()),
+        f"captum:{kind}(baselines=0)",
+    ]
+    labels = torch.arange(3).expand(20, 3)
+    found = pm.evaluate(f, x, methods=methods, labels=labels, metrics=["completeness"], keep_maps=None)
+    expected = net.weight.detach() * (x[:, None] - 50) / 5  # a linear net shares its logit out in one way
+    ours, named, made, zero = found.results
+    torch.testing.assert_close(ours.maps, expected, rtol=1e-3, atol=1e-3)
+    for result in (named, made):
+        if kind == "GradientShap":  # it draws points between the baseline and the input, with a little noise
+            assert correlation(result.maps, expected) > 0.999
+        else:
+            torch.testing.assert_close(result.maps, expected, rtol=1e-3, atol=1e-3)
+        assert result.settings["baselines"] == [50.0] * columns
+        assert result.scores[0].value == pytest.approx(ours.scores[0].value, abs=0.01)
+    assert zero.scores[0].value < ours.scores[0].value - 0.2 and "baselines" not in zero.settings
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Captum's, where it is called by hand
+def test_every_class_with_baselines_is_given_ours(captum: ModuleType, f: Classifier, images: Tensor) -> None:
+    asked = {
+        "Occlusion": {"sliding_window_shapes": (3, 4, 5)},
+        "FeatureAblation": {"perturbations_per_eval": 64},
+        "ShapleyValues": None,  # these two try orders of 240 values
+        "ShapleyValueSampling": None,
+        "KernelShap": {"n_samples": 4},
+        "Lime": {"n_samples": 4},
+    }
+    gray = f.blank(2)
+    tried = []
+    for name in dir(captum):
+        kind = getattr(captum, name)
+        if not (isinstance(kind, type) and Captum.serves(kind) and takes_baselines(kind)):
+            continue
+        options = asked.get(name, {"n_steps": 3} if "n_steps" in signature(kind.attribute).parameters else {})
+        if options is None or name.startswith("Neuron"):
+            continue
+        text = f"captum:{name}({','.join(f'{key}={value}' for key, value in options.items())})"
+        method = make_method(text)
+        found = method(f, images, LABELS)
+        tried.append(name)
+        if method.stochastic:
+            assert found.isfinite().all()
+            continue
+        module = f.as_module()
+        layer = (module.net[3],) if method.takes_layer() else ()  # type: ignore[index,attr-defined]
+        by_hand = partial(kind(module, *layer).attribute, baselines=gray, **options)
+        x = images.clone().requires_grad_()
+        expected = torch.stack([by_hand(x, target=a).sum(dim=1) for a in LABELS.T], dim=1).detach()
+        enlarged = F.interpolate(expected, size=SIZE, mode="bilinear", align_corners=False)
+        torch.testing.assert_close(found, enlarged.float(), rtol=1e-3, atol=1e-5)
+    assert len(tried) > 10
+
+
+def test_a_class_around_another_has_the_baseline_of_the_inner_one(
+    captum: ModuleType, f: Classifier, images: Tensor
+) -> None:
+    around = "captum:NoiseTunnel(attribution_method={},nt_samples=1,stdevs=0.0,n_steps=2)"
+    usual = make_method(around.format("IntegratedGradients"))
+    given = make_method(around.format("IntegratedGradients(baselines=gray)"))
+    torch.testing.assert_close(usual(f, images, LABELS), given(f, images, LABELS))
+    assert usual.prepare(f).record()["baselines"] == pytest.approx(list(MEAN))
+    assert "baselines" not in given.prepare(f).record()
+    tunnel = captum.NoiseTunnel(captum.IntegratedGradients(f.as_module()))
+    options = {"nt_samples": 1, "stdevs": 0.0, "n_steps": 2}
+    made = FromObject(of=tunnel, options=options)
+    torch.testing.assert_close(made(f, images, LABELS), given(f, images, LABELS))
+    assert "baselines" in made.prepare(f).record()
+    assert "baselines" not in make_method("captum:Saliency").prepare(f).record()
 
 
 def test_layers_are_found_named_and_enlarged(captum: ModuleType, f: Classifier, images: Tensor) -> None:

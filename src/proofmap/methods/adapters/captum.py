@@ -13,6 +13,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.fills.fill import rounded
 from proofmap.methods.adapters.call import Call, Parameters
 from proofmap.methods.adapters.library import Attribute, LibraryMethod, Subject
 from proofmap.methods.given_maps import as_tensor
@@ -36,6 +37,9 @@ _GIVEN = ("inputs", "target")
 _TWO_BASELINES = ("DeepLiftShap", "LayerDeepLiftShap", "NeuronDeepLiftShap")
 _OTHER = ("LLM", "DataLoader", "Remote")
 _AROUND = "attribution_method"
+_BASELINES = "baselines"
+GRAY = "gray"
+"""The baselines that normalise to zero."""
 
 
 @METHODS.register
@@ -43,14 +47,16 @@ _AROUND = "attribution_method"
 class Captum(LibraryMethod):
     """Any attribution of Captum, called as ``CLASS(classifier.as_module(), ...).attribute(images, target=label, ...)``.
 
-    Baselines are in the classifier's units: 0 is a black picture, ``baselines=gray`` what normalises to zero. The channels of
-    a position are merged as ``channels`` says. Layers' attributions are enlarged bilinearly. A class inside another,
+    Where the class takes baselines and none are given, it gets the input that normalises to zero, as our own methods do: gray
+    for pictures, the mean for rows and series. Baselines that are given are in the classifier's units: 0 is a black picture,
+    ``gray`` the usual one, ``none`` leaves the choice to Captum. The channels of a position are merged as ``channels`` says. Layers' attributions are enlarged bilinearly. A class inside another,
     such as ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``, is given by its name.
     """
 
     name: ClassVar[str] = "captum"
     description: ClassVar[str] = "any attribution of Captum, such as captum:IntegratedGradients"
     reference: ClassVar[str] = "Kokhlikyan et al. 2020"
+    revision: ClassVar[int] = 2
     package: ClassVar[str] = "captum"
     place: ClassVar[str] = "captum.attr"
     extra: ClassVar[str] = "captum"
@@ -82,7 +88,8 @@ class Captum(LibraryMethod):
         first, made, called = _parameters(self.class_named(call.name))
         around = (first,) if first == _AROUND else ()
         known = (*around, *made.names, *called.names)
-        lacking = (*around, *(name for name in (*made.required, *called.required) if name != "layer"))
+        found = ("layer", _BASELINES)
+        lacking = (*around, *(name for name in (*made.required, *called.required) if name not in found))
         self.check_options(call, (*known, *call.options) if called.any_other else known, lacking)
         if around:
             self.class_named(Call.read(str(call.options[first])).name)
@@ -107,12 +114,19 @@ class Captum(LibraryMethod):
         around, inner = subject.module, dict[str, Any]()
         if first == _AROUND:
             around, inner = self._made(Call.read(str(options.pop(first))), subject)
-        if "baselines" in options:
-            options["baselines"] = _baselines(call.name, options["baselines"], subject.classifier)
+        if _BASELINES in options or takes_baselines(kind):
+            given_baselines = options.get(_BASELINES, GRAY)
+            options[_BASELINES] = baselines(call.name, given_baselines, subject.classifier)
         given = {name: options.pop(name) for name in made.names if name in options}
         if "layer" in made.names:
             given["layer"] = subject.layers[0]
         return kind(around, **given), {**inner, **options}
+
+    def found_for(self, classifier: Classifier) -> dict[str, object]:
+        """The baseline, where the class takes one and none was given."""
+        inner = Call.read(str(self.call.options.get(_AROUND, self.call.name)))
+        given = _BASELINES in self.call.options or _BASELINES in inner.options
+        return {} if given else usual_baseline(self.class_named(inner.name), classifier)
 
     def merged(self, found: Any, classifier: Classifier) -> Tensor:
         return merged_attribution(found, classifier, self.channels, self.title())
@@ -140,6 +154,16 @@ def takes_target(kind: Any) -> bool:
     return "target" in called.names or called.any_other
 
 
+def takes_baselines(kind: Any) -> bool:
+    """Whether its attributions are relative to an input of the net."""
+    return _BASELINES in Parameters.of(kind.attribute).names
+
+
+def usual_baseline(kind: Any, classifier: Classifier) -> dict[str, object]:
+    """What a record says of the baseline that a class is given if nobody gave one; nothing if it takes none."""
+    return {_BASELINES: rounded(classifier.inputs.neutral)} if takes_baselines(kind) else {}
+
+
 def _parameters(kind: Any) -> tuple[str, Parameters, Parameters]:
     """What the constructor is first given (a model, or another attribution), its other options, and those of the call."""
     first = Parameters.of(kind.__init__).names[0]
@@ -150,10 +174,12 @@ def _parameters(kind: Any) -> tuple[str, Parameters, Parameters]:
     )
 
 
-def _baselines(name: str, given: object, classifier: Classifier) -> Tensor:
-    """Baselines ``(1, *shape)`` of one colour: a number for all channels, one for each, or ``gray``."""
+def baselines(name: str, given: object, classifier: Classifier) -> Tensor | None:
+    """Baselines ``(1, *shape)`` of one colour: a number for all channels, one for each, or ``gray``; None for Captum's own."""
+    if given is None:
+        return None
     rows = 2 if name in _TWO_BASELINES else 1
-    if given == "gray":
+    if given == GRAY:
         return classifier.blank(rows)
     values = torch.as_tensor(given, dtype=torch.float32, device=classifier.device).reshape(-1)
     return classifier.inputs.per_channel(values.expand(classifier.channels)).expand(

@@ -131,6 +131,10 @@ class LibraryMethod(Method):
         """What the library returned for one label, as maps ``(n, *grid)``."""
         return as_tensor(found, self.title())
 
+    def found_for(self, classifier: Classifier) -> dict[str, object]:
+        """What a record names beside the options: what the class was given for this net."""
+        return {}
+
     def prepare(self, classifier: Classifier) -> ReadyLibrary:
         layer = str(self.call.options.get("layer", ""))
         return ReadyLibrary(
@@ -147,7 +151,8 @@ class ReadyLibrary(ReadyMethod):
     def record(self) -> dict[str, object]:
         method = self.method
         assert isinstance(method, LibraryMethod)
-        found = {"library": f"{method.package} {version(method.package)}"}
+        found: dict[str, object] = {"library": f"{method.package} {version(method.package)}"}
+        found |= method.found_for(self.classifier)
         return {**super().record(), **found, **({"layer": self.layer} if self.layer else {})}
 
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:

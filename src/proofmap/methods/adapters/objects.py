@@ -40,11 +40,14 @@ class FromObject(Method):
     ``options`` are given to Captum's ``attribute``, or to the call of the others::
 
         FromObject(of=Occlusion(f.as_module()), options={"sliding_window_shapes": (3, 8, 8)})
+
+    Where Captum takes baselines and ``options`` has none, it gets the input that normalises to zero, as ``captum:NAME`` does.
     """
 
     name: ClassVar[str] = "object"
     family: ClassVar[Family] = "adapter"
     description: ClassVar[str] = "an object of Captum, pytorch-grad-cam or torch-cam"
+    revision: ClassVar[int] = 2
     of: Any = required("the object, made with classifier.as_module()")
     options: Any = setting((), "for its attribute() or its call, as a dictionary")
     channels: Channels = setting("sum", "how the channels of a position become one value")
@@ -59,8 +62,19 @@ class FromObject(Method):
 
     @property
     def signed(self) -> bool:  # type: ignore[override]
-        inner = getattr(self.of, "attribution_method", self.of)
-        return library_of(self.of) == "captum" and captum.has_signs(type(inner).__name__, dict(self.options))
+        kind = type(self.inner).__name__
+        return library_of(self.of) == "captum" and captum.has_signs(kind, dict(self.options))
+
+    @property
+    def inner(self) -> Any:
+        """The object, or the one that it was made around."""
+        return getattr(self.of, "attribution_method", self.of)
+
+    @property
+    def lacks_baselines(self) -> bool:
+        """Whether Captum takes baselines, and none were given."""
+        takes = library_of(self.of) == "captum" and captum.takes_baselines(type(self.inner))
+        return takes and "baselines" not in dict(self.options)
 
     @property
     def stochastic(self) -> bool:  # type: ignore[override]
@@ -104,7 +118,7 @@ class FromObject(Method):
                 f"classifier's logits. Make it with {self._title_name()}(classifier.as_module(), ...), which takes images "
                 "in [0, 1]"
             )
-        return ReadyMethod(self, classifier)
+        return ReadyObject(self, classifier)
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
@@ -115,14 +129,16 @@ class FromObject(Method):
                 classifier,
                 images,
                 labels,
-                self._attribute(),
+                self._attribute(classifier),
                 self._merged,
                 seed=seed,
                 progress=progress,
             )
 
-    def _attribute(self) -> Attribute:
+    def _attribute(self, classifier: Classifier) -> Attribute:
         made, options = self.of, dict(self.options)
+        if self.lacks_baselines:
+            options["baselines"] = captum.baselines(type(self.inner).__name__, captum.GRAY, classifier)
         match library_of(made):
             case "captum":
                 aimed = captum.takes_target(type(made))
@@ -136,6 +152,17 @@ class FromObject(Method):
         if library_of(self.of) == "captum":
             return captum.merged_attribution(found, classifier, self.channels, self._title_name())
         return as_tensor(found, self._title_name())
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyObject(ReadyMethod):
+    """An object for one net; its record names the baseline that Captum is given."""
+
+    def record(self) -> dict[str, object]:
+        method = self.method
+        assert isinstance(method, FromObject)
+        usual = captum.usual_baseline(type(method.inner), self.classifier) if method.lacks_baselines else {}
+        return {**super().record(), **usual}
 
 
 def library_of(thing: Any) -> str | None:
