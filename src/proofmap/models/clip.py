@@ -11,7 +11,7 @@ The sentences are read once, when the classifier is made. What is explained is t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proofmap.core.errors import InputError, ModelError, require
+from proofmap.models.hub_access import folder_or_repository
 
 TEMPLATE = "a photo of a {}."
 
@@ -53,15 +54,17 @@ def features_of(output: Any) -> Tensor:
     return features
 
 
-def zero_shot(name: str, labels: Sequence[str], template: str, transformers: Any) -> ZeroShot:
-    """The net for a checkpoint and the labels."""
-    model = transformers.AutoModel.from_pretrained(name).float().eval()
+def zero_shot(
+    name: str, labels: Sequence[str], template: str, transformers: Any, where: Mapping[str, Any]
+) -> ZeroShot:
+    """The net for a checkpoint and the labels; ``where`` are further arguments of ``from_pretrained``."""
+    model = transformers.AutoModel.from_pretrained(name, **where).float().eval()
     if not all(hasattr(model, part) for part in ("get_image_features", "get_text_features", "logit_scale")):
         raise ModelError(
             f"clip:{name} is a {type(model).__name__}, which does not compare pictures with sentences; "
             "a CLIP-like checkpoint is needed"
         )
-    tokenizer = transformers.AutoTokenizer.from_pretrained(name)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(name, **where)
     bias = getattr(model, "logit_bias", None)
     padding = True if bias is None else "max_length"  # as SigLIP was trained
     words = [template.replace("{}", label) for label in labels]
@@ -90,8 +93,11 @@ def zero_shot_arguments(
             f"the template {template!r} must say with {{}} where the label stands, as in {TEMPLATE!r}"
         )
     transformers = require("transformers", extra="hf", purpose=f"the model clip:{name}")
-    net = zero_shot(name, names, template, transformers)
-    processor = transformers.AutoImageProcessor.from_pretrained(name, backend="pil")  # needs no torchvision
+    where = folder_or_repository("clip", name)
+    net = zero_shot(name, names, template, transformers, where)
+    processor = transformers.AutoImageProcessor.from_pretrained(
+        name, backend="pil", **where
+    )  # needs no torchvision
     arguments, reverse_channels = preprocessing(processor, f"clip:{name}")
     if reverse_channels:
         raise ModelError(

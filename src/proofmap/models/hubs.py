@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError, require
 from proofmap.core.text import did_you_mean
 from proofmap.models.clip import TEMPLATE, zero_shot_arguments
+from proofmap.models.hub_access import ask_for_file, ask_hugging_face, folder_or_repository
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
 from proofmap.models.weights import first_line
@@ -80,6 +81,8 @@ def _torchvision(name: str, pretrained: bool) -> HubNet:
         "std": tuple(preset.std),
         "names": distinct(weights.meta["categories"]),
     }
+    if pretrained:
+        ask_for_file(weights.url)
     with warnings.catch_warnings():  # googlenet and inception warn of how they will be initialised
         warnings.simplefilter("ignore", FutureWarning)
         net = models.get_model(architecture, weights=weights if pretrained else None)
@@ -94,6 +97,13 @@ def _timm(name: str, pretrained: bool) -> HubNet:
     timm = require("timm", extra="timm", purpose=f"the model timm:{name}")
     if not timm.is_model(name):
         raise unknown_name(name, timm.list_models(), "timm has no model")
+    if pretrained and (repository := getattr(timm.models.get_pretrained_cfg(name), "hf_hub_id", None)):
+        try:
+            ask_hugging_face(repository, ["model.safetensors", "pytorch_model.bin"], extra="timm")
+        except ModelError as error:
+            raise ModelError(
+                f"timm:{name} cannot be loaded: {error}. Check the network, or give a file you have: timm:{name}@FILE"
+            ) from error
     net = timm.create_model(name, pretrained=pretrained)
     config = timm.data.resolve_model_data_config(net)
     height, width = config["input_size"][1:]
@@ -138,12 +148,15 @@ class LogitsOf(nn.Module):
 def _hf(name: str, pretrained: bool) -> HubNet:
     """A repository ``org/name`` of Hugging Face, or a folder in its layout."""
     transformers = require("transformers", extra="hf", purpose=f"the model hf:{name}")
+    where = folder_or_repository("hf", name)
     if pretrained:
-        model = transformers.AutoModelForImageClassification.from_pretrained(name).float()
+        model = transformers.AutoModelForImageClassification.from_pretrained(name, **where).float()
     else:
-        config = transformers.AutoConfig.from_pretrained(name)
+        config = transformers.AutoConfig.from_pretrained(name, **where)
         model = transformers.AutoModelForImageClassification.from_config(config)
-    processor = transformers.AutoImageProcessor.from_pretrained(name, backend="pil")  # needs no torchvision
+    processor = transformers.AutoImageProcessor.from_pretrained(
+        name, backend="pil", **where
+    )  # needs no torchvision
     arguments, reverse_channels = _hf_preprocessing(processor, f"hf:{name}")
     labels = model.config.id2label
     arguments["names"] = distinct([str(labels[index]) for index in range(model.config.num_labels)])

@@ -1,0 +1,83 @@
+"""One short question to a hub before a download.
+
+The hubs' own libraries repeat a request that fails, and wait longer each time: a wrong name, or a machine without network, then
+costs minutes for every file of a net. So the hub is asked once, without repetition, whether it has the net at all.
+"""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from proofmap.core.errors import ModelError, require
+from proofmap.core.near import alike
+from proofmap.models.weights import first_line
+
+TIMEOUT = 5.0
+"""Seconds that a hub has to answer."""
+
+
+def ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bool:
+    """Whether Hugging Face's hub has a repository and can be reached; asked once, for the first of these files.
+
+    False if it cannot be reached and one of the files is in the local cache, so that a download is not needed.
+
+    Raises:
+        ModelError: there is no such repository, or the hub cannot be reached and nothing is in the cache.
+    """
+    hub: Any = require("huggingface_hub", extra=extra, purpose=f"the net {repository}")
+    errors: Any = require("huggingface_hub.errors", extra=extra, purpose=f"the net {repository}")
+    try:
+        hub.get_hf_file_metadata(hub.hf_hub_url(repository, files[0]), timeout=TIMEOUT)
+    except errors.EntryNotFoundError:
+        return True  # the repository is there
+    except errors.HFValidationError:
+        raise ModelError(f"{repository!r} is not a name of the form ORG/NAME") from None
+    except errors.RepositoryNotFoundError:
+        raise ModelError(f"Hugging Face's hub has no repository {repository!r}, or it is private") from None
+    except Exception as error:  # its network library has an error of its own for each case
+        if any(isinstance(hub.try_to_load_from_cache(repository, file), str) for file in files):
+            return False
+        raise ModelError(
+            f"Hugging Face's hub cannot be reached ({first_line(error)}; asked once, for at most {TIMEOUT:g} s), and the net is not "
+            "in the local cache"
+        ) from error
+    return True
+
+
+def folder_or_repository(scheme: str, name: str) -> dict[str, Any]:
+    """How a net of Hugging Face is read: further arguments of ``from_pretrained``.
+
+    A folder is read as it is. Anything else is a repository of the hub, and the hub is asked once whether it is there.
+
+    Raises:
+        ModelError: there is neither such a folder nor such a repository.
+    """
+    if Path(name).is_dir():
+        return {}
+    try:
+        return {} if ask_hugging_face(name, ["config.json"], extra="hf") else {"local_files_only": True}
+    except ModelError as error:
+        raise ModelError(
+            f"{scheme}:{name} cannot be loaded: there is no folder {name!r}, and {error}. Write {scheme}:FOLDER for a folder that "
+            f"save_pretrained() wrote, or {scheme}:ORG/NAME for a net of the hub.{alike(name)}"
+        ) from error
+
+
+def ask_for_file(url: str) -> None:
+    """Ask a server once whether it answers; nothing if the file of this address is in torch's own cache.
+
+    Raises:
+        OSError: it cannot be reached.
+    """
+    if (Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]).is_file():
+        return
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=TIMEOUT).close()
+    except urllib.error.HTTPError:
+        return  # it answers; the download says what is wrong

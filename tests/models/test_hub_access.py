@@ -1,0 +1,236 @@
+"""A hub is asked once, for a short time, before anything is downloaded; no test here leaves this machine."""
+
+from __future__ import annotations
+
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from proofmap.core.errors import ModelError
+from proofmap.models import hub_access, load_classifier
+
+hub: Any = pytest.importorskip("huggingface_hub")
+CONFIG = "config.json"
+
+
+class Server:
+    """A server on this machine that counts what it is asked, and answers everything with one status."""
+
+    def __init__(self, status: int) -> None:
+        asked = self.asked = list[str]()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_HEAD(self) -> None:
+                asked.append(self.path)
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self.http = HTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.http.server_address[1]}"
+        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    server = Server(request.param)
+    address = hub.hf_hub_url
+    monkeypatch.setattr(hub, "hf_hub_url", lambda *given: address(*given, endpoint=server.address))
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the hub."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def put_into(cache: Path, repository: str, file: str) -> None:
+    folder = cache / f"models--{repository.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("0" * 40)
+    (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
+    (folder / "snapshots" / ("0" * 40) / file).write_text("{}")
+
+
+@pytest.mark.parametrize("server", [503, 429, 500], indirect=True)
+def test_a_hub_that_fails_is_asked_once(server: Server, cache: Path) -> None:
+    with pytest.raises(
+        ModelError,
+        match=r"cannot be reached .*asked once, for at most 5 s\), and the net is not in the local cache",
+    ):
+        hub_access.ask_hugging_face("org/net", [CONFIG], extra="hf")
+    assert server.asked == [f"/org/net/resolve/main/{CONFIG}"]
+
+
+@pytest.mark.parametrize("server", [503], indirect=True)
+def test_without_the_hub_the_cache_is_enough(server: Server, cache: Path) -> None:
+    put_into(cache, "org/net", CONFIG)
+    assert not hub_access.ask_hugging_face("org/net", ["other.json", CONFIG], extra="hf")
+    assert hub_access.folder_or_repository("hf", "org/net") == {"local_files_only": True}
+
+
+def test_the_question_has_a_short_limit(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    asked = []
+
+    def silent(url: str, **settings: Any) -> None:
+        asked.append((url.rpartition("/")[2], settings))
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(hub, "get_hf_file_metadata", silent)
+    with pytest.raises(
+        ModelError, match=r"cannot be reached \(TimeoutError: timed out; asked once, for at most 5 s\)"
+    ):
+        hub_access.ask_hugging_face("org/net", [CONFIG], extra="hf")
+    assert asked == [(CONFIG, {"timeout": 5.0})]
+
+
+def test_offline_means_that_nobody_is_asked(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match="not in the local cache"):
+        hub_access.ask_hugging_face("org/net", [CONFIG], extra="hf")
+
+
+@pytest.fixture
+def transformers_that_load_nothing(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is asked of transformers, which raises in place of loading; it need not be installed."""
+    asked: list[Any] = []
+
+    def from_pretrained(name: str, **settings: Any) -> None:
+        asked.append((name, settings))
+        raise OSError("nothing is loaded here")
+
+    auto = SimpleNamespace(from_pretrained=from_pretrained)
+    fake = SimpleNamespace(AutoModelForImageClassification=auto, AutoConfig=auto, AutoModel=auto)
+    for module in ("hubs", "clip"):
+        monkeypatch.setattr(f"proofmap.models.{module}.require", lambda *_, **__: fake)
+    return asked
+
+
+@pytest.mark.parametrize("spec", ["hf:vitt", "hf:vitt?pretrained=false", "clip:vitt?labels=cat,dog"])
+def test_a_folder_that_is_not_there_is_named_before_the_hub(
+    spec: str,
+    transformers_that_load_nothing: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    cache: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vit").mkdir()
+    asked = []
+
+    def unknown(url: str, **settings: Any) -> None:
+        asked.append(settings)
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(hub, "get_hf_file_metadata", unknown)
+    with pytest.raises(ModelError) as refused:
+        load_classifier(spec)
+    scheme = spec.partition(":")[0]
+    assert str(refused.value).startswith(
+        f"{scheme}:vitt cannot be loaded: there is no folder 'vitt', and Hugging"
+    )
+    assert "no route to host; asked once, for at most 5 s" in str(refused.value)
+    assert str(refused.value).endswith("Did you mean 'vit'?")
+    assert asked == [{"timeout": 5.0}], "asked once, for a short time"
+    assert transformers_that_load_nothing == [], "which would try again and again"
+
+
+@pytest.mark.parametrize("name", ["../nets/vit", "nets/of/mine", "-", "/nowhere/vit"])
+def test_a_path_is_not_asked_for(
+    name: str, transformers_that_load_nothing: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "get_hf_file_metadata", lambda *_, **__: pytest.fail("asked the hub"))
+    with pytest.raises(
+        ModelError, match=f"there is no folder '{name}', and '{name}' is not a name of the form ORG/NAME"
+    ):
+        load_classifier(f"hf:{name}")
+
+
+def test_a_folder_is_read_without_a_question(
+    transformers_that_load_nothing: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(hub, "get_hf_file_metadata", lambda *_, **__: pytest.fail("asked the hub"))
+    with pytest.raises(ModelError, match="nothing is loaded here"):
+        load_classifier(f"hf:{tmp_path}")
+    assert transformers_that_load_nothing == [(str(tmp_path), {})]
+
+
+def test_a_repository_that_is_not_there_is_told(
+    monkeypatch: pytest.MonkeyPatch, transformers_that_load_nothing: list[Any]
+) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise _not_found()
+
+    monkeypatch.setattr(hub, "get_hf_file_metadata", missing)
+    with pytest.raises(
+        ModelError, match="there is no folder 'org/net', and Hugging Face's hub has no repository 'org/net'"
+    ):
+        load_classifier("hf:org/net")
+
+
+def _not_found() -> Exception:
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    return RepositoryNotFoundError.__new__(RepositoryNotFoundError)
+
+
+def test_timm_asks_once_before_it_downloads(
+    timm: ModuleType, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    asked = []
+
+    def silent(url: str, **settings: Any) -> None:
+        asked.append((url, settings))
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(hub, "get_hf_file_metadata", silent)
+    monkeypatch.setattr(timm, "create_model", lambda *_, **__: pytest.fail("began a download"))
+    with pytest.raises(
+        ModelError, match=r"timm:resnet18.a1_in1k cannot be loaded: .*no route to host.*@FILE"
+    ):
+        load_classifier("timm:resnet18.a1_in1k")
+    assert [(url.split("/")[3:5], settings) for url, settings in asked] == [
+        (["timm", "resnet18.a1_in1k"], {"timeout": 5.0})
+    ]
+
+
+def test_torchvision_asks_once_before_it_downloads(
+    torchvision: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+
+    def silent(request: urllib.request.Request, **settings: Any) -> None:
+        asked.append((request.get_method(), settings))
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
+    monkeypatch.setattr(urllib.request, "urlopen", silent)
+    monkeypatch.setattr(
+        "torchvision.models._api.load_state_dict_from_url", lambda *_, **__: pytest.fail("began a download")
+    )
+    with pytest.raises(
+        ModelError, match=r"could not be downloaded.*no route.*torchvision:squeezenet1_1@FILE"
+    ):
+        load_classifier("torchvision:squeezenet1_1")
+    assert asked == [("HEAD", {"timeout": 5.0})]
+
+
+def test_weights_in_the_cache_are_not_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "net.pth").touch()
+    monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: pytest.fail("asked"))
+    hub_access.ask_for_file("https://host/net.pth")
