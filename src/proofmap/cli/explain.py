@@ -46,6 +46,7 @@ from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
 from proofmap.report.originals import original_of
+from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.settings_words import distractor_notes
 from proofmap.study.cost import expected_cost, expected_labels, worth_telling
 
@@ -119,6 +120,8 @@ def explain(
     print_result(proof)
     for note in distractor_notes(proof.evaluation):
         stderr.print(note)
+    if fill_notes(proof.evaluation):
+        stderr.print(f"with another fill: {command_line()} --fill {other_fill(proof.evaluation)}")
     with written_together(folder) as part:
         written = proof.save(part)
         report = write_report(

@@ -18,6 +18,7 @@ from proofmap.report import figures
 from proofmap.report.pictures import comparison_sheet, explained_sheet, pictured_images
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.fill_alone import fill_records
 from proofmap.results.sharing import shared
 
 
@@ -40,6 +41,7 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
                 "scores": [s.record() for s in r.scores],
                 "values": {k: v.tolist() for k, v in r.values.items()},
                 "pairs": [dict(row) for row in r.rows],
+                "given_by_fill": fill_records(r),
             }
             for r in evaluation.results
         ],

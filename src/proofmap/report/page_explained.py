@@ -6,6 +6,7 @@ from proofmap.core.labels import NO_LABEL, is_by_probability
 from proofmap.core.text import counted
 from proofmap.report.pictures import input_word
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.fill_alone import fill_words
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import Word, proof_values, strength
 
@@ -64,7 +65,16 @@ def proved(evaluation: Evaluation, index: int) -> str:
 
 
 def label_words(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
-    """What one map of a method proves, in plain words."""
+    """What one map of a method proves, in plain words, and whether the fill alone explains it."""
+    words = _map_words(evaluation, result, index, place)
+    fill = fill_words(result, index, place)
+    cause = (
+        f" With nothing shown the net already believes it ({fill}): this speaks of the fill, not of the map."
+    )
+    return words + cause if fill else words
+
+
+def _map_words(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
     noun, positions = input_word(evaluation.inputs), evaluation.inputs.position_noun
     name = _name(evaluation, index, place)
     f = share(float(evaluation.f[index, place]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ from proofmap.core.text import counted, shortened, wrapped
 from proofmap.report.heat import SIGNED_NOTE, SIGNED_WORDS, colour_bar, displayed, heat_colours
 from proofmap.report.hidden import PLAIN, Colour, hidden_of
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
+from proofmap.results.records import MethodResult
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values, strength
 from proofmap.results.tables import number
 
@@ -101,6 +103,13 @@ def verdict(completeness: float, soundness: float) -> Text:
     return Text("matches f", colour=_PROOF) if found.word == "match" else Text("not judged")
 
 
+def _verdicts(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> Iterator[Text]:
+    """The verdict on a map, and below it the cause where the fill gives the label by itself."""
+    yield verdict(*proof_values(evaluation, result, index, place))
+    if words := fill_words(result, index, place):
+        yield Text(words, colour=_STRONG)
+
+
 def sheet(
     title: str,
     rows: Sequence[Sequence[Cell]],
@@ -170,7 +179,7 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         caption = (
             Text(evaluation.label_names[label], strong=True),
             Text(f"f = {number(f)}   AUC = {number(auc)}"),
-            verdict(*proof_values(evaluation, result, index, j)),
+            *_verdicts(evaluation, result, index, j),
         )
         top.append(Cell(overlay(image, heat, inputs, signed=result.signed), caption))
         bottom.append(Cell(kept(image, heat, inputs, hidden=hidden.colour)))
@@ -197,11 +206,7 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         for j, _ in labels:
             auc = float(result.insertion.auc[index, j])
             heat = overlay(image, evaluation.map_of(result, index, j), inputs, signed=result.signed)
-            row.append(
-                Cell(
-                    heat, (Text(f"AUC = {number(auc)}"), verdict(*proof_values(evaluation, result, index, j)))
-                )
-            )
+            row.append(Cell(heat, (Text(f"AUC = {number(auc)}"), *_verdicts(evaluation, result, index, j))))
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"
     return sheet(
@@ -236,7 +241,9 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
         left_out.append(f"sheets of {pictured} of {counted(images, 'image')}")
     other = [OTHER_CURVE] if judged_on_another_curve(evaluation) else []
     notes = [note.format(positions=evaluation.inputs.position_noun) for note in _NOTES]
-    return [*notes, *other, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
+    other_fill_words = f"Another fill: --fill {other_fill(evaluation)}"
+    fill = [f"{cause[:1].upper()}{cause[1:]}. {other_fill_words}" for cause in fill_causes(evaluation)]
+    return [*notes, *fill, *other, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
 
 
 def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:

@@ -31,9 +31,10 @@ class PairScores:
         return self.rows[index]
 
     def __str__(self) -> str:
+        from proofmap.results.fill_alone import fill_notes
         from proofmap.results.tables import pair_table
 
-        return pair_table(self.evaluation)
+        return "\n".join([pair_table(self.evaluation), *fill_notes(self.evaluation)])
 
     def _repr_html_(self) -> str:
         from proofmap.results.html_tables import pairs_html

@@ -7,6 +7,7 @@ from html import escape
 
 from proofmap.core.text import counted
 from proofmap.results import tables
+from proofmap.results.fill_alone import fill_notes
 from proofmap.results.records import EvaluationRecord
 
 MOST_ROWS = 50
@@ -17,7 +18,7 @@ def pairs_html(evaluation: EvaluationRecord) -> str:
     header, rows = tables.pair_cells(evaluation)
     left_out = len(rows) - MOST_ROWS
     notes = [f"{counted(left_out, 'more row')}; print the result to see all"] if left_out > 0 else []
-    return table_html(header, rows[:MOST_ROWS], notes)
+    return table_html(header, rows[:MOST_ROWS], [*notes, *fill_notes(evaluation)])
 
 
 def table_html(

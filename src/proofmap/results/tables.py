@@ -8,10 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 from proofmap.classifier.outputs import in_words, is_independent
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, csv_lines, one_line
 from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.results.controls import soundness_notes
-from proofmap.results.records import BEST_EFFORT, EvaluationRecord
+from proofmap.results.fill_alone import MARK as FILL_MARK
+from proofmap.results.fill_alone import fill_notes, given_by_fill, is_marked
+from proofmap.results.records import BEST_EFFORT, EvaluationRecord, MethodResult
 from proofmap.results.settings_words import (
     certificate_notes,
     coverage_notes,
@@ -25,12 +28,13 @@ LABEL_FREE_MARK = "*"
 
 
 def score_cells(evaluation: EvaluationRecord) -> tuple[list[str], list[list[str]]]:
-    """Header and one row of cells per method: ``.84 [.80, .88]``; label-free methods carry a mark.
+    """Header and one row of cells per method: ``.84 [.80, .88]``; label-free methods, and scores of labels that the fill gives by
+    itself, carry marks.
 
     Where the methods count different images, a cell says how many: ``.84 [.80, .88] n=20``.
     """
     scores = evaluation.results[0].scores
-    header = ["method", *(f"{s.name} {'↑' if s.higher_is_better else '↓'}" for s in scores)]
+    header = ["method", *(_header(evaluation, s) for s in scores)]
     uneven = different_images(evaluation)
     rows = [
         [
@@ -40,6 +44,11 @@ def score_cells(evaluation: EvaluationRecord) -> tuple[list[str], list[list[str]
         for r in evaluation.results
     ]
     return header, rows
+
+
+def _header(evaluation: EvaluationRecord, score: Score) -> str:
+    mark = FILL_MARK if is_marked(evaluation, score) else ""
+    return f"{score.name} {'↑' if score.higher_is_better else '↓'}{mark}"
 
 
 def different_images(evaluation: EvaluationRecord) -> list[bool]:
@@ -70,6 +79,7 @@ def score_notes(evaluation: EvaluationRecord) -> list[str]:
     if any(r.label_free for r in evaluation.results):
         effort = "" if is_independent(settings.get("outputs")) else "sound without effort, "
         quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}see best-effort")
+    quoted += fill_notes(evaluation)
     return quoted + soundness_notes(evaluation) + _run_notes(evaluation) + _counting_notes(evaluation)
 
 
@@ -145,8 +155,12 @@ def score_table(evaluation: EvaluationRecord) -> str:
 
 
 def pair_cells(evaluation: EvaluationRecord, methods: int | None = None) -> tuple[list[str], list[list[str]]]:
-    """Header and one row per (method, image, label); the method's name is left out when there is one."""
+    """Header and one row per (method, image, label); the method's name is left out when there is one.
+
+    Completeness and soundness of a label that the fill gives by itself carry a mark.
+    """
     results = evaluation.results[:methods]
+    marked = {score.name for score in results[0].scores if is_marked(evaluation, score)}
     values = [k for k in results[0].rows[0] if k not in ("method", "image", "label", "name")]
     several = len(results) > 1
     header = [*(["method"] if several else []), "image", "label", *values]
@@ -155,12 +169,18 @@ def pair_cells(evaluation: EvaluationRecord, methods: int | None = None) -> tupl
             *([result.name] if several else []),
             str(row["image"]),
             f"{row['name']} ({row['label']})",
-            *(number(row[key]) for key in values),
+            *(number(row[key]) + (FILL_MARK if given and key in marked else "") for key in values),
         ]
         for result in results
-        for row in result.rows
+        for row, given in zip(result.rows, _given(result), strict=True)
     ]
     return header, rows
+
+
+def _given(result: MethodResult) -> list[bool]:
+    """For each row of a result, whether the fill gives its label."""
+    found: list[bool] = given_by_fill(result)[result.insertion.labels.cpu() != NO_LABEL].tolist()
+    return found
 
 
 def pair_table(evaluation: EvaluationRecord, methods: int | None = None) -> str:
@@ -299,6 +319,7 @@ _LATEX = {
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
     "*": "$^{*}$",
+    "†": r"$^{\dagger}$",
     **{c: f"\\{c}" for c in "&%$#_{}"},
 }
 

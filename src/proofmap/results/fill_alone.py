@@ -1,0 +1,126 @@
+"""Labels that the fill gives by itself: with nothing of the image shown, the net believes them already.
+
+f(fill, a) is where an insertion curve begins. A label is given by the fill on an image
+
+    where f(fill, a) >= .9, or
+    where the map is too strong (soundness below .8) and f(fill, a) >= AUC / 2, whatever the map shows first.
+
+Completeness and soundness of such a label speak of the fill more than of the map, so they carry a mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted, one_line
+from proofmap.metrics import proof
+from proofmap.metrics.curves import Curves
+from proofmap.results.records import (
+    BEST_EFFORT,
+    COMPLETENESS,
+    SOUNDNESS,
+    EvaluationRecord,
+    MethodResult,
+    setting_text,
+)
+from proofmap.results.statistics import Score
+from proofmap.results.strength import BAR
+
+MARK = "†"
+GIVEN = 0.9
+"""A label with at least this probability on the fill alone is given by it."""
+_NAMED = 3
+
+
+def f_of_fill(curves: Curves) -> Tensor:
+    """f(fill, a) ``(N, L)``: NaN if the curve does not begin with nothing shown, or does not read probabilities."""
+    begins = curves.game == "insertion" and "target" not in curves.settings and int(curves.counts[0]) == 0
+    found = curves.probabilities[:, :, 0] if begins else torch.full_like(curves.f, torch.nan)
+    return found.double().cpu()
+
+
+def given_by_fill(result: MethodResult) -> Tensor:
+    """Which pairs ``(N, L)`` are given by the fill."""
+    curves = result.insertion
+    alone, auc, f = f_of_fill(curves), curves.auc.double().cpu(), curves.f.double().cpu()
+    too_strong = proof.soundness(auc, f, result.threshold("e2")) < BAR
+    found: Tensor = (alone >= GIVEN) | (too_strong & (alone > 0) & (alone >= auc / 2))
+    return found & (curves.labels.cpu() != NO_LABEL)
+
+
+def fill_words(result: MethodResult, index: int, place: int) -> str:
+    """``gray alone: f = .98`` for a pair that is given by the fill; nothing for others."""
+    if not bool(given_by_fill(result)[index, place]):
+        return ""
+    return f"{_fill(result)} alone: f = {_places(float(f_of_fill(result.insertion)[index, place]))}"
+
+
+def is_marked(evaluation: EvaluationRecord, score: Score) -> bool:
+    """Whether a score of completeness or soundness rests on labels that the fill gave."""
+    drawn = evaluation.results[0].insertion.settings.get("fill")
+    same_fill = setting_text(score.settings.get("fill", drawn)) == setting_text(drawn)
+    rests = score.kind in (COMPLETENESS, SOUNDNESS, BEST_EFFORT) and same_fill
+    return rests and any(bool(given_by_fill(result).any()) for result in evaluation.results)
+
+
+def fill_records(result: MethodResult) -> list[dict[str, object]]:
+    """The pairs that are given by the fill, as plain data."""
+    alone, labels = f_of_fill(result.insertion), result.insertion.labels.tolist()
+    return [
+        {
+            "image": result.image_names[i],
+            "label": labels[i][j],
+            "name": result.label_names[labels[i][j]],
+            "fill": _fill(result),
+            "f_of_fill": float(alone[i, j]),
+        }
+        for i, j in given_by_fill(result).nonzero().tolist()
+    ]
+
+
+def fill_notes(evaluation: EvaluationRecord) -> list[str]:
+    """Which labels the fill gives by itself, what that means, and how to judge with another one; nothing if there are none."""
+    other = other_fill(evaluation)
+    how = f"--fill {other} (explain), fill={other} in each of --metrics (evaluate), curve={{'fill': '{other}'}} (Python)"
+    return [f"{MARK} {cause}. Another fill: {how}" for cause in fill_causes(evaluation)]
+
+
+def fill_causes(evaluation: EvaluationRecord) -> list[str]:
+    """The same without how to judge with another fill, for pictures."""
+    if not any(bool(given_by_fill(result).any()) for result in evaluation.results):
+        return []
+    fill, labels = _fill(evaluation.results[0]), ", ".join(_labels(evaluation))
+    return [f"{fill} alone gives {labels}, with nothing shown: such scores speak of the fill, not of the map"]
+
+
+def other_fill(evaluation: EvaluationRecord) -> str:
+    """A fill that the curves do not use and that these inputs can have."""
+    inputs, used = evaluation.inputs, _fill(evaluation.results[0])
+    blurs = inputs.has_neighbours and len(inputs.positions) <= 2
+    return next(name for name in (*(["blur"] if blurs else []), "noise", "gray") if name != used)
+
+
+def _labels(evaluation: EvaluationRecord) -> Iterator[str]:
+    """``'cat' f = .98 (2 images)``, those on most images first."""
+    given = torch.stack([given_by_fill(result) for result in evaluation.results]).any(dim=0)
+    alone, labels = f_of_fill(evaluation.results[0].insertion), evaluation.labels.cpu()
+    found, counts = labels[given].unique(return_counts=True)
+    order = counts.argsort(descending=True, stable=True).tolist()
+    for k in order[:_NAMED]:
+        label, images = int(found[k]), int(counts[k])
+        f = float(alone[given & (labels == label)].mean())
+        yield f"{one_line(evaluation.label_names[label])!r} f = {_places(f)} ({counted(images, 'image')})"
+    if len(order) > _NAMED:
+        yield f"and {counted(len(order) - _NAMED, 'other label')}"
+
+
+def _fill(result: MethodResult) -> str:
+    return str(result.insertion.settings.get("fill", "the fill"))
+
+
+def _places(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0")

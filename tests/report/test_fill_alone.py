@@ -1,0 +1,151 @@
+"""Labels that the fill gives by itself: said on the terminal, the sheet, the page and in JSON, and marked in tables."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap.report import page_explained, pictures
+from proofmap.results import tables
+from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
+from tests.command import run
+
+SIZE = 6
+
+
+class Brightness(nn.Module):
+    """Label 0 is the dark one: what is not bright has it, gray too, the more so the larger ``pull`` is."""
+
+    def __init__(self, pull: float) -> None:
+        super().__init__()
+        self.pull = pull
+
+    def forward(self, x: Tensor) -> Tensor:
+        bright = 20 * (x.mean(dim=(1, 2, 3)) - 0.7)
+        return torch.stack([torch.full_like(bright, self.pull), bright, torch.zeros_like(bright)], dim=1)
+
+
+def explained(pull: float, **options: object) -> pm.Proof:
+    net = pm.Classifier(
+        Brightness(pull).eval(), size=SIZE, mean=(0.5,) * 3, std=(0.5,) * 3, names=["dark", "light", "else"]
+    )
+    images = torch.ones(1, 3, SIZE, SIZE)
+    return pm.explain(net, images, labels=["light", "dark"], method="random", names=["lamp"], **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def gray_is_dark() -> pm.Proof:
+    """A bright image whose label "dark" has f = .05; gray alone has .88 of it."""
+    return explained(3.0)
+
+
+def test_the_case_is_what_it_says(gray_is_dark: pm.Proof) -> None:
+    result = gray_is_dark.result
+    f, alone = result.insertion.f[0], f_of_fill(result.insertion)[0]
+    assert f[1] < 0.05 and alone[1] > 0.9 and alone[0] < 0.01
+    assert result.pairs_of_kind("soundness")[0, 1] < 0.2  # type: ignore[index]
+    assert given_by_fill(result).tolist() == [[False, True]]
+
+
+def test_the_terminal_says_it_with_the_fill_that_may_help(gray_is_dark: pm.Proof) -> None:
+    told = str(gray_is_dark)
+    assert "† gray alone gives 'dark' f = .95 (1 image), with nothing shown" in told and "--fill blur" in told
+    dark = next(line for line in told.splitlines() if "dark (0)" in line)
+    light = next(line for line in told.splitlines() if "light (1)" in line)
+    assert dark.count("†") == 2 and "†" not in light  # completeness and soundness
+
+
+def test_the_sheet_says_it_below_the_label(gray_is_dark: pm.Proof, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    sheet = pictures.sheet
+
+    def read(title: str, rows: list[list[pictures.Cell]], notes: list[str], **how: object) -> object:
+        drawn.extend(text.text for row in rows for cell in row for text in cell.lines)
+        drawn.extend(notes)
+        return sheet(title, rows, notes, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pictures, "sheet", read)
+    several = replace(gray_is_dark.evaluation, results=gray_is_dark.evaluation.results * 2)
+    for evaluation in (gray_is_dark.evaluation, several):
+        drawn.clear()
+        pictures.explained_sheet(evaluation, 0)
+        assert drawn.count("gray alone: f = .95") == len(evaluation.results)
+        assert any(
+            line.startswith("Gray alone gives 'dark'") and line.endswith("--fill blur") for line in drawn
+        )
+
+
+def test_the_page_and_json_say_it(gray_is_dark: pm.Proof, tmp_path: Path) -> None:
+    evaluation, result = gray_is_dark.evaluation, gray_is_dark.result
+    light, dark = (page_explained.label_words(evaluation, result, 0, j) for j in (0, 1))
+    assert "gray alone: f = .95" in dark and "speaks of the fill" in dark and "gray" not in light
+    gray_is_dark.save(tmp_path)
+    record = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
+    (given,) = record["methods"][0]["given_by_fill"]
+    assert (given["image"], given["name"], given["fill"]) == ("lamp", "dark", "gray")
+    assert given["f_of_fill"] == pytest.approx(float(f_of_fill(result.insertion)[0, 1]))
+
+
+def test_scores_that_rest_on_it_carry_a_mark_in_tables(gray_is_dark: pm.Proof) -> None:
+    evaluation = gray_is_dark.evaluation
+    header, _ = tables.score_cells(evaluation)
+    assert {cell for cell in header if cell.endswith("†")} == {
+        "completeness ↑†",
+        "soundness ↑†",
+        "best-effort ↑†",
+    }
+    assert any(note.startswith("† gray alone gives 'dark'") for note in tables.score_notes(evaluation))
+    assert r"soundness $\uparrow$$^{\dagger}$" in tables.latex(evaluation)
+
+
+def test_a_fill_that_gives_nothing_is_not_mentioned() -> None:
+    proof = explained(-9.0)
+    assert "†" not in str(proof) + proof.evaluation.table() and fill_notes(proof.evaluation) == []
+
+
+def test_curves_that_do_not_begin_with_nothing_shown_say_nothing() -> None:
+    assert "†" not in str(explained(3.0, curve="restricted"))
+
+
+NET = """
+import torch, proofmap as pm
+from torch import nn
+
+class Dark(nn.Module):
+    def forward(self, x):
+        bright = 20 * (x.mean(dim=(1, 2, 3)) - 0.7)
+        return torch.stack([torch.full_like(bright, 3.0), bright, torch.zeros_like(bright)], dim=1)
+
+def make():
+    return pm.Classifier(Dark().eval(), size=6, mean=(0.5,) * 3, std=(0.5,) * 3, names=["dark", "light", "else"])
+"""
+
+
+def test_the_command_line_prints_the_command_with_another_fill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(NET, encoding="utf-8")
+    Image.new("RGB", (SIZE, SIZE), "white").save("lamp.png")
+    command = (
+        "explain",
+        "lamp.png",
+        "--model",
+        "net.py:make",
+        "--labels",
+        "light,dark",
+        "--method",
+        "random",
+    )
+    assert run(monkeypatch, *command, "--quiet") == 0
+    told = capsys.readouterr()
+    assert "† gray alone gives 'dark'" in told.out
+    again = " ".join(["proofmap", *command, "--quiet", "--fill", "blur"])
+    assert f"with another fill: {again}" in " ".join(told.err.split())
