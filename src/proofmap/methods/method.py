@@ -19,7 +19,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
 from proofmap.fills import Fill, names_no_pool, with_part, with_pool
 from proofmap.methods.given_maps import as_tensor, given_maps
-from proofmap.plugins.code import code_digest
+from proofmap.plugins.code import code_record
 from proofmap.plugins.failures import check_call, noted
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, required, setting
@@ -201,7 +201,7 @@ class ReadyMethod(Ready):
         return maps
 
     def _checked(self, maps: Tensor, expected: tuple[int, ...], labels: Tensor) -> Tensor:
-        name = self.record()["method"]
+        name = self.method._title_name()
         if tuple(maps.shape) != expected:
             raise InputError(f"the method {name} returned maps {tuple(maps.shape)}, expected {expected}")
         maps = private_copy(maps).to(
@@ -296,7 +296,10 @@ class FromFunction(Method):
 
     def settings(self) -> dict[str, object]:
         calls = {"per_label": True} if self.per_label else {}
-        return {"method": self._title_name(), "code": code_digest(self.function), **calls}
+        return {"method": self._title_name(), **code_record(self.function), **calls}
+
+    def prepare(self, classifier: Classifier) -> ReadyMethod:
+        return ReadyFunction(self, classifier, self.settings())
 
     def _title_name(self) -> str:
         return str(getattr(self.function, "__qualname__", type(self.function).__name__))
@@ -304,6 +307,16 @@ class FromFunction(Method):
     def _changed(self) -> tuple[str, list[str]]:
         """Nothing: a function goes by its name."""
         return "", []
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyFunction(ReadyMethod):
+    """A function for one net. Its record is made before its first map: a value that it reads may change while it runs."""
+
+    settings: dict[str, object]
+
+    def record(self) -> dict[str, object]:
+        return dict(self.settings)
 
 
 def per_label(function: MapFunction) -> FromFunction:

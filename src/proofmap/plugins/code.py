@@ -1,30 +1,41 @@
-"""What a function or an object does, as a digest: the only thing that tells two of one name apart.
+"""What a function or an object does, as a digest: the only thing that distinguishes two of one name.
 
-The code that is loaded counts, with what it calls, and so do the files it comes from
-(:mod:`proofmap.plugins.source`): a helper, a constant or a class attribute that was edited gives another digest.
+The code that is loaded counts, with what it calls and the values that it reads by name (:mod:`proofmap.plugins.reads`),
+and so do the files it comes from (:mod:`proofmap.plugins.source`): a helper, a constant, a global tensor or a class
+attribute that was changed gives another digest.
 """
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import hashlib
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import is_dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from proofmap.plugins.source import NOT_FOLLOWED, is_installed, module_file, source_of
+from proofmap.plugins.reads import values_read
+from proofmap.plugins.source import NOT_FOLLOWED, is_built_in, is_installed, module_file, source_of
 
+UNSEEN = "unseen"
+"""The entry of a record that names values whose content cannot be seen: results with them cannot be continued."""
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_SHOWN = 40
 _DEEP = 12
 
 
 def code_digest(function: Callable[..., object]) -> str:
     """A digest of a function's code, its defaults, bound arguments and closed-over values, or of a callable object's
-    class and attributes; with the functions and classes it calls by name, and the files that they come from.
+    class and attributes; with the functions and classes it calls, the values it reads by name, and the files that they
+    come from.
 
     Empty for what has no Python code of its own (a built-in).
 
@@ -35,13 +46,26 @@ def code_digest(function: Callable[..., object]) -> str:
     >>> code_digest(len)
     ''
     """
+    return str(code_record(function)["code"])
+
+
+def code_record(function: Callable[..., object]) -> dict[str, object]:
+    """The ``code`` of a function for a record, as :func:`code_digest` gives it; the values that it ``reads`` by name, as
+    they are or as digests; and those that are ``unseen``, with their types.
+
+    >>> def scaled(k):
+    ...     return lambda x: k * x
+    >>> code_record(scaled(3))["reads"]
+    {'k': 3}
+    """
     digest = Digest(8)
-    return digest.hexdigest() if digest.add_function(function) else ""
+    found = digest.add_function(function)
+    return {"code": digest.hexdigest() if found else "", **digest.named()}
 
 
-def foreign_code(thing: object) -> dict[str, str]:
-    """The code of an object's class (and its attributes, unless they are a dataclass's settings) as a setting, where
-    the class is not ours: other people's code changes under us.
+def foreign_code(thing: object) -> dict[str, object]:
+    """The code of an object's class (and its attributes, unless they are a dataclass's settings) as an entry of a record,
+    if the class is not ours: other people's code changes under us. See :func:`code_record`.
 
     >>> foreign_code(3)
     {}
@@ -51,8 +75,32 @@ def foreign_code(thing: object) -> dict[str, str]:
     digest = Digest(8)
     digest.add_class(type(thing))
     if not is_dataclass(thing):
-        digest.add_value(getattr(thing, "__dict__", {}))
-    return {"code": digest.hexdigest()}
+        with digest.within(type(thing).__name__):
+            digest.add_value(getattr(thing, "__dict__", {}))
+    return {"code": digest.hexdigest(), **digest.named()}
+
+
+def class_record(kind: type) -> dict[str, object]:
+    """The ``code`` of a class for a record, with what its methods read; see :func:`code_record`."""
+    digest = Digest(8)
+    digest.add_class(kind)
+    return {"code": digest.hexdigest(), **digest.named()}
+
+
+def value_digest(value: object) -> str:
+    """A digest of a value's content."""
+    digest = Digest(8)
+    digest.add_value(value)
+    return digest.hexdigest()
+
+
+def unseen_in(record: Mapping[str, Any]) -> dict[str, str]:
+    """The values that are ``unseen`` in a record or in a record inside it, with their types."""
+    found: dict[str, str] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            found |= {name: str(kind) for name, kind in value.items()} if key == UNSEEN else unseen_in(value)
+    return found
 
 
 def tensor_bytes(tensor: Tensor) -> bytes:
@@ -61,115 +109,103 @@ def tensor_bytes(tensor: Tensor) -> bytes:
 
 
 class Digest:
-    """A digest of code and values, the same in every process."""
+    """A digest of code and values, the same in every process.
 
-    def __init__(self, size: int) -> None:
+    A value counts by its content: a net by its layers, weights and code, any other object by what pickling it would keep.
+    What cannot be pickled (an open file, a generator, a lock) counts by its type alone, and is noted as unseen.
+    """
+
+    def __init__(self, size: int, parent: Digest | None = None) -> None:
         self._hash = hashlib.blake2b(digest_size=size)
-        self._seen: set[int] = set()
+        self._seen: dict[int, object] = {} if parent is None else parent._seen
+        self._pieces: dict[int, tuple[object, str]] = {} if parent is None else parent._pieces
+        self._where: list[str] = [] if parent is None else parent._where
+        self._reads: dict[str, object] = {} if parent is None else parent._reads
+        self._unseen: dict[str, str] = {} if parent is None else parent._unseen
 
     def update(self, content: bytes) -> None:
-        self._hash.update(content)
+        self._hash.update(b"%d:" % len(content) + content)
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()
 
-    def add_plain(self, values: Mapping[str, object]) -> None:
-        """Add those values that are plain data, tensors or functions; other objects may change by themselves."""
-        for key, value in sorted(values.items()):
-            if _is_plain(value):
-                self.update(key.encode())
-                self.add_value(value)
+    def named(self) -> dict[str, object]:
+        """The values that were read by name, and those that are unseen, for a record."""
+        reads = dict(sorted(self._reads.items()))
+        unseen = dict(sorted(self._unseen.items()))
+        return {**({"reads": reads} if reads else {}), **({UNSEEN: unseen} if unseen else {})}
+
+    @contextmanager
+    def within(self, name: str) -> Iterator[None]:
+        """What is added meanwhile belongs to this name, unless it belongs to another one already."""
+        self._where.append(name)
+        try:
+            yield
+        finally:
+            self._where.pop()
+
+    # ---- code -------------------------------------------------------------------------------------------------
 
     def add_class(self, kind: type) -> None:
-        """Add all methods and constant attributes of a class, also of the classes it inherits from, and their source."""
+        """Add all methods and attributes of a class, also of the classes it inherits from, and their source."""
         for base in _foreign(kind) or [kind]:
             if id(base) in self._seen:
                 continue
-            self._seen.add(id(base))
+            self._seen[id(base)] = base
             self.update(f"class {base.__qualname__} {source_of(base.__module__)}".encode())
+            if not _is_own(base.__module__):
+                continue
             for name, attribute in sorted(vars(base).items()):
-                inner = getattr(attribute, "__func__", None) or getattr(attribute, "fget", None)
-                inner = inspect.unwrap(inner or getattr(attribute, "func", attribute))
-                if isinstance(inner, types.FunctionType):
+                inner = getattr(attribute, "__func__", None) or getattr(attribute, "fget", None) or attribute
+                inner = inner.func if isinstance(inner, functools.cached_property) else inner
+                if isinstance(getattr(inner, "__wrapped__", inner), types.FunctionType):
                     self.update(name.encode())
-                    self.add_function(inner, 1)
-                elif not name.startswith("__") and _is_constant(attribute):
+                    self.add_function(inner)
+                elif not name.startswith(("__", "_abc_")) and not _is_slot(attribute):
                     self.update(name.encode())
-                    self.add_value(attribute, 1)
+                    with self.within(f"{base.__qualname__}.{name}"):
+                        self.add_value(attribute)
 
-    def add_function(self, function: object, depth: int = 0) -> bool:
+    def add_function(self, function: object) -> bool:
         """Add a function or a callable object. Returns whether there was any code to add."""
         if isinstance(function, functools.partial):
-            found = self.add_function(function.func, depth + 1)
-            self.add_value([function.args, function.keywords], depth + 1)
+            found = self.add_function(function.func)
+            self.add_value([function.args, function.keywords])
             return found
         if isinstance(function, types.MethodType):
-            self.add_value(function.__self__, depth + 1)
-            return self.add_function(function.__func__, depth + 1)
+            self.add_value(function.__self__)
+            return self.add_function(function.__func__)
         if isinstance(function, types.FunctionType):
-            self._add_own_code(function, depth)
+            self._add_own_code(function)
+            return True
+        if isinstance(function, nn.Module):
+            self.add_net(function)
             return True
         if callable(wrapped := getattr(function, "__wrapped__", None)):  # such as functools.cache
-            return self.add_function(wrapped, depth + 1)
+            return self.add_function(wrapped)
         called = getattr(type(function).__call__, "__code__", None) if callable(function) else None
-        if not isinstance(called, types.CodeType):
+        if isinstance(function, type) or not isinstance(called, types.CodeType):
             return False
         self._add_code(called)
-        if _foreign(type(function)):
-            self.add_class(type(function))
-        self.add_value(getattr(function, "__dict__", {}), depth + 1)
+        with self.within(type(function).__name__), self._noted(function):
+            self._add_object(function)
         return True
 
-    def add_value(self, value: object, depth: int = 0) -> None:
-        """Add a value by its content, in the same bytes in every process; what has no content to see, by its type."""
-        if isinstance(value, (Tensor, np.ndarray)):
-            raw = tensor_bytes(value) if isinstance(value, Tensor) else value.tobytes()
-            self.update(f"{value.dtype} {tuple(value.shape)}".encode() + raw)
-        elif depth >= _DEEP:
-            self.update(b"deep")
-        elif isinstance(value, Mapping):
-            self.update(b"{")
-            for key, item in sorted(value.items(), key=lambda pair: repr(pair[0])):
-                self.update(repr(key).encode())
-                self.add_value(item, depth + 1)
-        elif isinstance(value, (list, tuple)):
-            self.update(b"[")
-            for item in value:
-                self.add_value(item, depth + 1)
-        elif isinstance(value, (set, frozenset)):  # printed in an order that changes from process to process
-            self.update(repr(sorted(map(repr, value))).encode())
-        elif value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-            self.update(repr(value).encode())
-        elif not isinstance(value, type) and not self.add_function(value, depth + 1):
-            self.update(type(value).__qualname__.encode())
-            self.add_value(getattr(value, "__dict__", {}), depth + 1)
-        else:
-            self.update(getattr(value, "__qualname__", type(value).__qualname__).encode())
-
-    def _add_own_code(self, function: types.FunctionType, depth: int) -> None:
-        """The function's code, the values bound to it, its source, and what of a user's own it calls by name."""
+    def _add_own_code(self, function: types.FunctionType) -> None:
+        """The function's code, the values bound to it, its source, and what it reads by name."""
         self._add_code(function.__code__)
         if id(function) in self._seen:
             return
-        self._seen.add(id(function))
-        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
-        self.add_value([function.__defaults__, function.__kwdefaults__, cells], depth + 1)
+        self._seen[id(function)] = function
+        with self.within(function.__name__):
+            self.add_value([function.__defaults__, function.__kwdefaults__])
         self.update(source_of(function.__module__ or "").encode())
-        if not _is_own(function.__module__ or ""):
-            return
-        no_file = function.__module__ == "__main__" or module_file(function.__module__) is None
-        for name in sorted(set(_names(function.__code__))):
-            called = function.__globals__.get(name)
-            called = getattr(called, "__wrapped__", called)
-            if isinstance(called, types.FunctionType) and _is_own(called.__module__ or ""):
-                self.add_function(called, depth + 1)
-            elif isinstance(called, type) and _is_own(called.__module__):
-                self.add_class(called)
-            elif isinstance(called, types.ModuleType) and _is_own(called.__name__):
-                self.update(source_of(called.__name__).encode())
-            elif no_file and called is not None and _is_constant(called):
-                self.update(name.encode())
-                self.add_value(called, depth + 1)
+        for name, value in values_read(function, _is_own):
+            self.update(name.encode())
+            if _is_code(value):
+                self.add_value(value)
+            else:
+                self._add_read(name, value, function)
 
     def _add_code(self, code: types.CodeType) -> None:
         self.update(code.co_code + repr((code.co_names, code.co_varnames)).encode())
@@ -179,6 +215,131 @@ class Digest:
             else:
                 self.add_value(constant)
 
+    def _add_read(self, name: str, value: object, function: types.FunctionType) -> None:
+        """A value that is read by name: its digest, and what a record shows of it."""
+        with self.within(name):
+            piece = self._piece(value)
+        self.update(piece.encode())
+        plain = type(value) in (bool, int, float, str) and len(repr(value)) <= _SHOWN
+        shown = value if plain else f"{type(value).__name__} {piece}"
+        key = name if self._reads.get(name, shown) == shown else f"{name} in {function.__qualname__}"
+        self._reads[key] = shown
+
+    # ---- values -----------------------------------------------------------------------------------------------
+
+    def add_plain(self, values: Mapping[str, object]) -> None:
+        """Add those values that are plain data, tensors or functions; other objects may change by themselves."""
+        for key, value in sorted(values.items()):
+            if _is_plain(value):
+                self.update(key.encode())
+                self.add_value(value)
+
+    def add_value(self, value: object) -> None:
+        """Add a value by its content, in the same bytes in every process."""
+        if isinstance(value, _PLAIN):
+            self.update(f"{type(value).__name__} {value!r}".encode())
+        elif isinstance(value, types.ModuleType):
+            self.update(f"module {value.__name__} {source_of(value.__name__)}".encode())
+        elif isinstance(value, type):
+            self._add_type(value)
+        elif isinstance(value, (list, tuple)):
+            self.update(b"list")
+            if all(type(item) in _PLAIN for item in value):
+                self.update(repr(list(value)).encode())
+            else:
+                for item in value:
+                    self.update(self._piece(item).encode())
+        else:
+            self.update(self._piece(value).encode())
+
+    def add_net(self, net: nn.Module) -> None:
+        """Add a net: its layers, weights, buffers, code, and plain attributes of layers that are not torch's."""
+        self.update(repr(net).encode())
+        for key, tensor in [*net.named_parameters(), *net.named_buffers()]:
+            self.update(key.encode() + str(tensor.dtype).encode() + str(tuple(tensor.shape)).encode())
+            self.update(tensor_bytes(tensor))
+        kinds = {type(module) for module in net.modules() if not type(module).__module__.startswith("torch.")}
+        for kind in sorted(kinds, key=lambda kind: kind.__qualname__):
+            self.add_class(kind)
+        for name, module in net.named_modules():
+            own = {k: v for k, v in vars(module).items() if not k.startswith("_") and k != "training"}
+            if type(module) in kinds and own:
+                self.update(name.encode())
+                self.add_plain(own)
+
+    def _piece(self, value: object) -> str:
+        """A digest of a value by itself. One that contains itself is marked there, and one met again is not read again."""
+        if id(value) in self._pieces:
+            return self._pieces[id(value)][1]
+        child = Digest(8, self)
+        if isinstance(value, _PLAIN):
+            child.add_value(value)
+            return child.hexdigest()
+        self._pieces[id(value)] = (value, "itself")
+        if isinstance(value, (types.ModuleType, type, list, tuple)):
+            child.add_value(value)
+        else:
+            child._add_content(value)
+        self._pieces[id(value)] = (value, child.hexdigest())
+        return child.hexdigest()
+
+    def _add_content(self, value: object) -> None:
+        with self._noted(value):
+            if isinstance(value, (Tensor, np.ndarray, np.generic)):
+                self._add_array(value)
+            elif isinstance(value, (set, frozenset)):
+                self.update(f"set {sorted(map(self._piece, value))}".encode())
+            elif isinstance(value, (dict, Mapping)):
+                pieces = sorted((self._piece(key), self._piece(item)) for key, item in value.items())
+                self.update(f"{type(value).__name__} {pieces}".encode())
+            elif isinstance(value, types.BuiltinFunctionType):
+                self.update(value.__qualname__.encode())
+                if not isinstance(value.__self__, (types.ModuleType, type(None))):
+                    self.add_value(value.__self__)
+            elif type(value).__module__.startswith("proofmap.") and hasattr(value, "fingerprint"):
+                self.update(str(value.fingerprint()).encode())
+            elif not self.add_function(value):
+                self._add_object(value)
+
+    @contextmanager
+    def _noted(self, value: object) -> Iterator[None]:
+        """Note a value as unseen if its content cannot be read."""
+        try:
+            yield
+        except Exception:  # pickling runs code of any class
+            self.update(f"unseen {type(value).__qualname__}".encode())
+            self._unseen[self._where[0] if self._where else "a value"] = type(value).__name__
+
+    def _add_array(self, value: Tensor | np.ndarray[Any, Any] | np.generic) -> None:
+        self.update(f"{value.dtype} {tuple(value.shape)}".encode())
+        if isinstance(value, Tensor):
+            self.update(tensor_bytes(value))
+        elif value.dtype.hasobject:
+            self.add_value(value.tolist())
+        else:
+            self.update(value.tobytes())
+
+    def _add_object(self, value: object) -> None:
+        """Any other object: its class, and what pickling would keep of it. Raises for one that cannot be pickled."""
+        self._add_type(type(value))
+        reducer = copyreg.dispatch_table.get(type(value))
+        reduced: Any = value.__reduce_ex__(4) if reducer is None else reducer(value)
+        if isinstance(reduced, str):
+            self.update(reduced.encode())
+            return
+        made, arguments, *rest = reduced
+        state, *items = [*rest, None, None, None][:3]
+        self.add_value(made)
+        self.add_value(arguments)
+        self.add_value(state)
+        self.add_value([None if some is None else list(some) for some in items])
+
+    def _add_type(self, kind: type) -> None:
+        if _is_own(kind.__module__):
+            self.add_class(kind)
+        else:
+            self.update(f"class {kind.__module__}.{kind.__qualname__} {source_of(kind.__module__)}".encode())
+
 
 def _foreign(kind: type) -> list[type]:
     """Those classes among a class and what it inherits from that are neither ours nor torch's."""
@@ -187,24 +348,23 @@ def _foreign(kind: type) -> list[type]:
 
 def _is_own(module: str) -> bool:
     """Whether a module is a user's own: not ours, and not installed."""
+    if module == "__main__":
+        return True
     if not module or module.partition(".")[0] in NOT_FOLLOWED:
         return False
     path = module_file(module)
-    return path is None or not is_installed(path)
+    return not is_installed(path) if path is not None else not is_built_in(module)
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+def _is_code(value: object) -> bool:
+    """Whether a value is code, which has a digest of its own: a function, a class or a module."""
+    kinds = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
+    return isinstance(getattr(value, "__wrapped__", value), kinds)
 
 
-def _is_constant(value: object) -> bool:
-    """Whether a value cannot change by itself, as a list that serves as a memory can."""
-    if isinstance(value, (tuple, frozenset)):
-        return all(map(_is_constant, value))
-    return isinstance(value, (bool, int, float, complex, str, bytes))
+def _is_slot(attribute: object) -> bool:
+    """Whether a class attribute stands for a value of each object, as those of ``__slots__`` do."""
+    return inspect.isdatadescriptor(attribute) or inspect.ismethoddescriptor(attribute)
 
 
 def _is_plain(value: object, depth: int = 0) -> bool:
@@ -212,13 +372,5 @@ def _is_plain(value: object, depth: int = 0) -> bool:
         return depth < _DEEP and all(_is_plain(item, depth + 1) for item in value)
     if isinstance(value, Mapping):
         return depth < _DEEP and all(_is_plain(item, depth + 1) for item in value.values())
-    plain = (bool, int, float, complex, str, bytes, Tensor, np.ndarray, types.FunctionType)
-    return value is None or isinstance(value, plain)
-
-
-def _is_full(cell: types.CellType) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
+    plain = (*_PLAIN, Tensor, np.ndarray, types.FunctionType)
+    return isinstance(value, plain)

@@ -10,7 +10,7 @@ import ast
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
@@ -48,6 +48,14 @@ def is_installed(path: Path) -> bool:
     if {"site-packages", "dist-packages"} & set(path.parts):
         return True
     return any(path.is_relative_to(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib"))
+
+
+def is_built_in(module: str) -> bool:
+    """Whether a module without a Python file is part of Python or of an installed package: compiled, or built in."""
+    if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return bool(file) and is_installed(Path(str(file)))
 
 
 def source_digest(path: Path) -> str:
@@ -122,9 +130,15 @@ def _parse(path: Path, modified: int, size: int) -> tuple[bytes, tuple[tuple[str
 
 
 @cache
+def _distributions() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
+@cache
 def _installed_version(package: str) -> str:
     """Name and version of an installed package; Python's own modules have that of Python."""
-    for distribution in packages_distributions().get(package, ()):
+    found = () if package in sys.stdlib_module_names else _distributions().get(package, ())
+    for distribution in found:
         try:
             return f"{distribution} {version(distribution)}"
         except PackageNotFoundError:

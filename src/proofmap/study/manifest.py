@@ -20,6 +20,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, is_disk_full, write_text
 from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import digest_of
+from proofmap.plugins.code import unseen_in
 from proofmap.study.environment import environment, other_versions
 from proofmap.study.setup import Ready, settings_of
 from proofmap.study.store.database import FILE as SCORES
@@ -343,24 +344,35 @@ def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
 def same_settings(
     kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
 ) -> None:
-    """Refuse a method or metric that has the name of one in the run, but other settings."""
+    """Refuse a method or metric that has the name of one in the run, but other settings; and one that reads values whose
+    content cannot be seen, because they may be others than in the run."""
+    hidden = unseen_in(old) | unseen_in(new)
+    forget = (
+        f"; the old one goes with: proofmap forget {folder} {shlex.quote(name)}" if kind == "method" else ""
+    )
+    if hidden:
+        which = " and ".join(f"{value} ({type_})" for value, type_ in hidden.items())
+        raise InputError(
+            f"the {kind} {name!r} of {folder} cannot be continued: it reads {which}, whose content cannot be seen, so "
+            "nobody knows whether it is what it was. Pass the values that it needs as settings or arguments "
+            f"(functools.partial), or choose another --out{forget}"
+        )
     lines = differences(*with_revisions(old, plain_record(new)))
     if lines:
         if any(line.startswith("code:") for line in lines):
             lines.append(
                 "(code: of its file, the modules beside it that it imports, and values that belong to it)"
             )
+        if any(line.startswith("reads.") for line in lines):
+            lines.append(
+                "(reads: values that it reads by name; one that it only uses as a cache belongs in functools.cache)"
+            )
         if any(line.startswith("revisions.") for line in lines):
             lines.append("(another revision gives other numbers)")
         raise InputError(
             f"the {kind} {name!r} of {folder} has other settings:\n"
             + "\n".join(f"  {line}" for line in lines)
-            + '\nGive this one a name of its own (name = "..." in the study file), or choose another --out'
-            + (
-                f"; the old one goes with: proofmap forget {folder} {shlex.quote(name)}"
-                if kind == "method"
-                else ""
-            )
+            + f'\nGive this one a name of its own (name = "..." in the study file), or choose another --out{forget}'
         )
 
 

@@ -25,7 +25,7 @@ from proofmap.methods.adapters.library import Attribute, label_by_label, told
 from proofmap.methods.given_maps import as_tensor
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import ADOPTED, Family, Method, ReadyMethod
-from proofmap.plugins.code import code_digest
+from proofmap.plugins.code import class_record, value_digest
 from proofmap.plugins.settings import required, setting
 
 _PACKAGES = {"captum": "captum", "pytorch_grad_cam": "grad-cam", "torchcam": "torchcam"}
@@ -90,7 +90,8 @@ class FromObject(Method):
         """What tells it from another: the library's version, the options, plain attributes, and the code of a class of yours."""
         package = _PACKAGES[str(library_of(self.of))]
         options = {
-            key: value if isinstance(value, (bool, int, float)) else str(value) for key, value in self.options
+            key: value if isinstance(value, (bool, int, float, str)) else _written(value)
+            for key, value in self.options
         }
         plain = {
             key.lstrip("_"): value
@@ -101,7 +102,7 @@ class FromObject(Method):
         return {
             "method": self._title_name(),
             "library": f"{package} {version(package)}",
-            **({"code": code_digest(type(self.of))} if own else {}),
+            **(class_record(type(self.of)) if own else {}),
             **({"attributes": plain} if plain else {}),
             **({"options": options} if options else {}),
             "channels": self.channels,
@@ -163,6 +164,13 @@ class ReadyObject(ReadyMethod):
         assert isinstance(method, FromObject)
         usual = captum.usual_baseline(type(method.inner), self.classifier) if method.lacks_baselines else {}
         return {**super().record(), **usual}
+
+
+def _written(value: object) -> str:
+    """An option in a record: as it is written, or its type and a digest where that would not show all of it."""
+    if isinstance(value, (tuple, list)) and all(isinstance(item, (int, float, str, tuple)) for item in value):
+        return str(value)
+    return f"{type(value).__name__} {value_digest(value)}"
 
 
 def library_of(thing: Any) -> str | None:

@@ -1,0 +1,121 @@
+"""What a function reads by name: globals, closed-over values, and attributes of modules and objects such as ``config.scale``.
+
+The names come from the function's code, so that a value counts which no call has read yet.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+_NOTHING = object()
+
+
+def values_read(function: types.FunctionType, is_own: Callable[[str], bool]) -> Iterator[tuple[str, object]]:
+    """Each value that a function and the functions inside it read by name, with that name.
+
+    Of a module that ``is_own``, and of an object with attributes of its own, only the attribute counts: ``config.scale``
+    and not all of ``config``. Built-in names and those that Python gives a module, such as ``__file__``, are left out.
+
+    >>> scale, other = 2.0, 3.0
+    >>> def double(x):
+    ...     return scale * x
+    >>> double.__globals__.update(scale=scale)
+    >>> list(values_read(double, lambda module: True))
+    [('scale', 2.0)]
+    """
+    closure = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    cells = {name: cell.cell_contents for name, cell in closure.items() if _is_full(cell)}
+    own = is_own(str(function.__globals__.get("__name__", "")))
+    seen: set[tuple[str, ...]] = set()
+    for kind, *path in _chains(function.__code__):
+        if (kind, *path) in seen:
+            continue
+        seen.add((kind, *path))
+        if kind == "closed":
+            found = _follow(cells, path, is_own)
+        elif not own:
+            continue
+        elif kind == "global":
+            found = _follow(function.__globals__, path, is_own)
+        else:
+            found = _imported(path, is_own)
+        if found is not None:
+            yield found
+
+
+def _chains(code: types.CodeType) -> Iterator[tuple[str, ...]]:
+    """The names that code reads, with the attributes read of each: ``("global", "config", "scale")``."""
+    instructions = list(dis.get_instructions(code))
+    for at, one in enumerate(instructions):
+        name = str(one.argval)
+        if one.opname == "IMPORT_NAME":
+            imported = []
+            for after in instructions[at + 1 :]:
+                if after.opname == "IMPORT_FROM":
+                    imported.append(str(after.argval))
+                elif not after.opname.startswith(("STORE_", "NOP", "CACHE")):
+                    break
+            yield from (("import", name, inner) for inner in imported)
+            yield ("import", name)
+        elif one.opname in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_GLOBAL", "LOAD_NAME") or (
+            one.opname.startswith("LOAD_FROM_DICT_OR_")
+        ):
+            attributes = []
+            for after in instructions[at + 1 :]:
+                if after.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                    break
+                attributes.append(str(after.argval))
+            kind = "closed" if "DEREF" in one.opname else "global"
+            yield (kind, name, *attributes)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _chains(constant)
+
+
+def _follow(
+    scope: Mapping[str, Any], path: list[str], is_own: Callable[[str], bool]
+) -> tuple[str, object] | None:
+    """The value at the end of a path, as far as its attributes are stored values; None if the scope has no such name."""
+    name, *attributes = path
+    value = scope.get(name, _NOTHING)
+    if value is _NOTHING or (name.startswith("__") and name.endswith("__")):
+        return None
+    for attribute in attributes:
+        if isinstance(value, types.ModuleType):
+            if not is_own(value.__name__):
+                break
+        elif isinstance(value, type) or _is_computed(value, attribute):
+            break
+        inner = getattr(value, "__dict__", {}).get(attribute, _NOTHING)
+        if inner is _NOTHING:
+            break
+        name, value = f"{name}.{attribute}", inner
+    return name, value
+
+
+def _imported(path: list[str], is_own: Callable[[str], bool]) -> tuple[str, object] | None:
+    """What an import inside a function gives, if the module is loaded."""
+    module = sys.modules.get(path[0])
+    if module is None:
+        return None
+    if len(path) == 1 or not is_own(module.__name__):
+        return path[0], module
+    return _follow(vars(module), path[1:], is_own)
+
+
+def _is_computed(value: object, attribute: str) -> bool:
+    """Whether the class decides what this attribute is, as a property does."""
+    return hasattr(inspect.getattr_static(type(value), attribute, None), "__set__")
+
+
+def _is_full(cell: types.CellType) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
