@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -283,30 +285,31 @@ def test_a_new_metric_leaves_the_old_values_alone(tmp_path: Path) -> None:
     assert values(tmp_path / "both") == after and verify_run(tmp_path / "run") == []
 
 
+@functools.cache  # what a cache holds is no part of the code that reads it
+def notes() -> SimpleNamespace:
+    return SimpleNamespace(made=[], troubles=[], seen=[])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Telltale(Method):
     """The gradient, with a note of every block it was made for, and trouble where a test wants it."""
 
     name: ClassVar[str] = "telltale"
     description: ClassVar[str] = "for tests"
-    made: ClassVar[list[int]] = []
-    troubles: ClassVar[
-        list[Callable[[Tensor], None]]
-    ] = []  # data, for a class's own code is part of its settings
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Any
     ) -> Tensor:
-        self.made.append(len(images))
-        for trouble in self.troubles:
+        notes().made.append(len(images))
+        for trouble in notes().troubles:
             trouble(images)
         return make_method("gradient")(classifier, images, labels.clamp_min(0))
 
 
 @pytest.fixture
 def telltale(monkeypatch: pytest.MonkeyPatch) -> type[Telltale]:
-    monkeypatch.setattr(Telltale, "made", [])
-    monkeypatch.setattr(Telltale, "troubles", [])
+    monkeypatch.setattr(notes(), "made", [])
+    monkeypatch.setattr(notes(), "troubles", [])
     return Telltale
 
 
@@ -315,16 +318,16 @@ def test_exact_maps_serve_a_new_metric_without_being_made_again(
 ) -> None:
     study = toy_study(tmp_path, 5, methods=[telltale()], maps="float32", metrics=["insertion"])
     run_study(study, tmp_path / "run")
-    assert telltale.made == [2, 2, 1]
+    assert notes().made == [2, 2, 1]
     run_study(replace(study, metrics=("deletion",)), tmp_path / "run")
-    assert telltale.made == [2, 2, 1]
+    assert notes().made == [2, 2, 1]
     run_study(replace(study, metrics=("insertion", "deletion")), tmp_path / "both")
     assert values(tmp_path / "run") == values(tmp_path / "both")
     halves = replace(study, maps="float16")
     run_study(halves, tmp_path / "halves")
-    telltale.made.clear()
+    notes().made.clear()
     run_study(replace(halves, metrics=("deletion",)), tmp_path / "halves")
-    assert telltale.made == [2, 2, 1], "rounded maps are made again, for the same numbers"
+    assert notes().made == [2, 2, 1], "rounded maps are made again, for the same numbers"
     assert values(tmp_path / "halves") == values(tmp_path / "both")
 
 
@@ -337,7 +340,7 @@ def test_stored_maps_are_given_to_the_images_they_were_made_for(
     dataset = image_folder(tmp_path / "photos")
     monkeypatch.setattr(dataset, "read", _failing(dataset.read, {0}))
     outcome = run_study(replace(study, metrics=("deletion",)), tmp_path / "run", dataset=dataset)
-    assert outcome.failed == 1 and telltale.made == [4]
+    assert outcome.failed == 1 and notes().made == [4]
     run_study(replace(study, metrics=("deletion",)), tmp_path / "fresh")
     fresh, found = values(tmp_path / "fresh"), values(tmp_path / "run")
     for image in ("01.png", "02.png", "03.png"):
@@ -448,7 +451,7 @@ def test_a_failure_belongs_to_the_image_that_causes_it(
             raise RuntimeError("no map\nfor this one")
 
     with monkeypatch.context() as patch:
-        patch.setattr(telltale, "troubles", [refuse])
+        patch.setattr(notes(), "troubles", [refuse])
         outcome = run_study(study, tmp_path / "run")
     assert (outcome.failed, outcome.unreadable, outcome.units, outcome.complete) == (1, 0, 4, False)
     with Run(tmp_path / "run") as run:
@@ -556,10 +559,10 @@ def test_a_few_images_in_a_row_are_no_reason_to_give_up_where_each_is_a_unit(
     telltale: type[Telltale], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def first_seven(images: Tensor) -> None:
-        if len(telltale.made) <= 7:
+        if len(notes().made) <= 7:
             raise RuntimeError("bad luck")
 
-    monkeypatch.setattr(telltale, "troubles", [first_seven])
+    monkeypatch.setattr(notes(), "troubles", [first_seven])
     outcome = run_study(toy_study(tmp_path, 12, block=1, methods=[telltale()]), tmp_path / "run")
     assert (outcome.failed, outcome.units, outcome.given_up) == (7, 5, {})
 
@@ -568,12 +571,12 @@ def test_a_failure_now_and_then_is_no_reason_to_give_up(
     telltale: type[Telltale], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def every_other(images: Tensor) -> None:
-        if len(telltale.made) % 2:
+        if len(notes().made) % 2:
             raise RuntimeError("now and then")
 
-    monkeypatch.setattr(telltale, "troubles", [every_other])
+    monkeypatch.setattr(notes(), "troubles", [every_other])
     outcome = run_study(toy_study(tmp_path, 12, block=1, methods=[telltale()]), tmp_path / "run")
-    assert (outcome.failed, outcome.units, telltale.made) == (6, 6, [1] * 12)
+    assert (outcome.failed, outcome.units, notes().made) == (6, 6, [1] * 12)
 
 
 def test_maps_with_nan_are_failures_that_name_the_method(tmp_path: Path) -> None:
@@ -618,18 +621,14 @@ def test_pictures_that_vanish_after_the_survey_are_failures(
 # ---- what decides the last bits -------------------------------------------------------------------------------
 
 
-SEEN: list[object] = []
-"""Not closed over: what a function closes over is part of what a run remembers it by."""
-
-
 @pytest.mark.filterwarnings("ignore:the run keeps the")
 def test_a_run_keeps_the_threads_and_batches_it_began_with(tmp_path: Path) -> None:
     before = torch.get_num_threads()
-    seen = SEEN
+    seen = notes().seen
     seen.clear()
 
     def looking(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
-        SEEN.append((torch.get_num_threads(), [batch.size for batch in classifier.frozen().batches]))
+        notes().seen.append((torch.get_num_threads(), [batch.size for batch in classifier.frozen().batches]))
         return images[:, :1].expand(-1, labels.shape[1], -1, -1)
 
     study = toy_study(tmp_path, 2, methods=[looking])

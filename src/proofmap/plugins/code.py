@@ -158,13 +158,17 @@ class Digest:
             for name, attribute in sorted(vars(base).items()):
                 inner = getattr(attribute, "__func__", None) or getattr(attribute, "fget", None) or attribute
                 inner = inner.func if isinstance(inner, functools.cached_property) else inner
+                if name == "__repr__":  # a dataclass's own reads a set of what is being printed
+                    continue
                 if isinstance(getattr(inner, "__wrapped__", inner), types.FunctionType):
                     self.update(name.encode())
                     self.add_function(inner)
                 elif not name.startswith(("__", "_abc_")) and not _is_slot(attribute):
                     self.update(name.encode())
-                    with self.within(f"{base.__qualname__}.{name}"):
+                    if isinstance(attribute, _PLAIN):
                         self.add_value(attribute)
+                    else:
+                        self._add_read(f"{base.__qualname__}.{name}", attribute, base)
 
     def add_function(self, function: object) -> bool:
         """Add a function or a callable object. Returns whether there was any code to add."""
@@ -215,14 +219,14 @@ class Digest:
             else:
                 self.add_value(constant)
 
-    def _add_read(self, name: str, value: object, function: types.FunctionType) -> None:
+    def _add_read(self, name: str, value: object, reader: type | types.FunctionType) -> None:
         """A value that is read by name: its digest, and what a record shows of it."""
         with self.within(name):
             piece = self._piece(value)
         self.update(piece.encode())
         plain = type(value) in (bool, int, float, str) and len(repr(value)) <= _SHOWN
         shown = value if plain else f"{type(value).__name__} {piece}"
-        key = name if self._reads.get(name, shown) == shown else f"{name} in {function.__qualname__}"
+        key = name if self._reads.get(name, shown) == shown else f"{name} in {reader.__qualname__}"
         self._reads[key] = shown
 
     # ---- values -----------------------------------------------------------------------------------------------
