@@ -22,6 +22,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import canonical_name, close_names
+from proofmap.core.text import one_line
 from proofmap.data.distractors import from_images
 from proofmap.fills import Fill, Images, ReadyFill, names_no_pool, with_part, with_pool
 from proofmap.models import DEFAULT_MODEL, ModelSpec, load_classifier
@@ -52,6 +53,7 @@ class Facts:
     """What is known of a net once it was loaded, also when it is not kept any more."""
 
     names: tuple[str, ...]
+    """Of the labels, each in one line, without characters that turn or control what is shown."""
     label_set: tuple[int, ...]
     inputs: Pictures
 
@@ -143,7 +145,8 @@ class Nets:
             forward = classifier.frozen().batches[0].size
             classifier.fix_batches(forward, _TOGETHER)
         classifier.frozen().probabilities(classifier.blank(1))  # what the first photo need not wait for
-        self._facts[offer.name] = Facts(classifier.names, tuple(classifier.label_set), inputs)
+        names = tuple(map(one_line, classifier.names))
+        self._facts[offer.name] = Facts(names, tuple(classifier.label_set), inputs)
         return classifier
 
     def facts(self, name: str) -> Facts:

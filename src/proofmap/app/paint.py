@@ -27,7 +27,8 @@ TOP = 5
 def painted(nets: Nets, asked: PaintAsked, photo: Photo, fill: Fill, job: Job | None) -> PaintAnswer:
     """What the net says of a painted proof; in the worker's thread."""
     classifier = nets.classifier(asked.net)
-    check_known(asked.labels, nets.facts(asked.net))
+    facts = nets.facts(asked.net)
+    check_known(asked.labels, facts)
     keep = mask_from(asked.mask, classifier.size)
     count = int(keep.sum())
     maps = sorted(job.maps.items()) if job is not None else []
@@ -41,7 +42,7 @@ def painted(nets: Nets, asked: PaintAsked, photo: Photo, fill: Fill, job: Job | 
     labels = list(dict.fromkeys([*top_labels(f[0], classifier.label_set, TOP), *asked.labels]))
     return PaintAnswer(
         share=count / keep.numel(),
-        labels=[Belief(label=a, name=classifier.names[a], f=float(f[0, a])) for a in labels],
+        labels=[Belief(label=a, name=facts.names[a], f=float(f[0, a])) for a in labels],
         machine=[
             MachineProof(method=method, label=label, f=float(row[label]))
             for row, ((method, label), _) in zip(f[1:], maps, strict=True)

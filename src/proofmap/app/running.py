@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import math
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -15,7 +16,6 @@ from proofmap.app.answers import CurveAnswer, MapAnswer, MapEvent, ProgressEvent
 from proofmap.app.jobs import Job, Paced, Stepped
 from proofmap.app.nets import Nets
 from proofmap.app.worker import Cancelled, Worker
-from proofmap.classifier import Classifier
 from proofmap.core.files import distinct_names
 from proofmap.core.progress import Task
 from proofmap.core.ranking import rank
@@ -38,7 +38,7 @@ class Runner:
     def __call__(self, job: Job) -> None:
         """All methods of a job, one after the other; each is told when its maps are judged."""
         asked = job.asked
-        classifier = self.nets.classifier(asked.net)
+        classifier, names = self.nets.classifier(asked.net), self.nets.facts(asked.net).names
         if any(map(names_no_pool, (*job.methods, job.fill))):
             self.nets.warm(job.photo, asked.net)
         image = self.nets.seen(job.photo, asked.net).to(classifier.device)
@@ -71,7 +71,7 @@ class Runner:
             )
             found.append(evaluation)
             for place, label in enumerate(asked.labels):
-                job.maps[number, label] = map_answer(evaluation, result, deleted, place, classifier)
+                job.maps[number, label] = map_answer(evaluation, result, deleted, place, names)
                 job.forget(MapEvent, number, label)
                 job.add(ScoredEvent, number, label, method=number, label=label)
         job.evaluation = joined(found)
@@ -151,7 +151,7 @@ def order_bytes(heat: Tensor) -> tuple[str, str]:
 
 
 def map_answer(
-    evaluation: Evaluation, result: MethodResult, deleted: Curves, place: int, classifier: Classifier
+    evaluation: Evaluation, result: MethodResult, deleted: Curves, place: int, names: Sequence[str]
 ) -> MapAnswer:
     """Everything about one finished map."""
     heat = evaluation.map_of(result, 0, place)
@@ -163,7 +163,7 @@ def map_answer(
     return MapAnswer(
         method=result.name,
         label=label,
-        name=classifier.names[label],
+        name=names[label],
         width=width,
         height=height,
         order=order,

@@ -19,6 +19,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from proofmap.core.files import write_text
+from proofmap.core.text import terminal_text
 from proofmap.report import page_explained, scatter
 from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.originals import Original
@@ -146,8 +147,17 @@ def _page_file(name: str) -> str:
 
 
 def _json_for_html(record: Mapping[str, Any]) -> Markup:
-    """JSON that can stand in a page: no name in it can end the element or begin another."""
-    text = json.dumps(record, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    """JSON that can stand in a page: no name in it can end the element or begin another, or turn what stands after it."""
+    text = json.dumps(_spelled(record), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)
+
+
+def _spelled(value: Any) -> Any:
+    """The same data, its texts as :func:`~proofmap.core.text.terminal_text` spells them."""
+    if isinstance(value, str):
+        return terminal_text(value)
+    if isinstance(value, Mapping):
+        return {_spelled(key): _spelled(item) for key, item in value.items()}
+    return [_spelled(item) for item in value] if isinstance(value, (list, tuple)) else value
