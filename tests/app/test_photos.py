@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import struct
 import zlib
@@ -11,11 +12,15 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
+from proofmap.app import jobs, nets
 from proofmap.app import photos as kept
-from proofmap.app.photos import Photos, Unknown, clean_name
+from proofmap.app.jobs import Job
+from proofmap.app.photos import Photo, Photos, Unknown, clean_name
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
-from tests.app.served import SIZE, picture, uploaded
+from proofmap.fills import ReadyFill
+from proofmap.results.evaluation import Evaluation
+from tests.app.served import SIZE, begun, picture, uploaded, worked_off
 
 
 def bomb(width: int, height: int) -> bytes:
@@ -108,6 +113,38 @@ def test_names_of_photos_are_harmless(given: str, shown: str) -> None:
 
 def test_a_name_cannot_pretend_to_be_a_sample() -> None:
     assert not Photos().add(picture(), "sample:cat").name.startswith("sample:")
+
+
+def test_what_is_kept_of_many_uploads_does_not_grow(
+    client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten visitors, each with a photo of their own, its labels and a fill, some with a job; 300 of them: benchmarks/serve_memory.py."""
+    monkeypatch.setattr(kept, "MOST_PHOTOS", 3)
+    monkeypatch.setattr(nets, "_SEEN", 3)
+    monkeypatch.setattr(nets, "_FILLS", 2)
+    monkeypatch.setattr(jobs, "MOST_KEPT", 1)
+
+    def held() -> list[int]:
+        """What lives in this process after some visitors, wherever it is held."""
+        for seed in range(100, 105):
+            photo = uploaded(client, seed=seed)
+            for asked in ("beliefs", "view", "fill"):
+                assert client.get(f"/api/photos/{photo}/{asked}?net=toy").status_code == 200
+            if seed >= 103:
+                begun(client, photo, ["random"])
+                worked_off(server)
+        gc.collect()
+        living = gc.get_objects()
+        return [
+            sum(isinstance(thing, kind) for thing in living) for kind in (Photo, Job, Evaluation, ReadyFill)
+        ]
+
+    first = held()
+    assert held() == first
+    assert (
+        first[0] == 3 and first[1] == first[2] == 1
+    )  # the last job keeps its photo, which is one of the three
+    assert len(server.nets._seen) == 3 and len(server.nets._fills) == 2
 
 
 def test_uploads_and_samples(client: TestClient) -> None:
