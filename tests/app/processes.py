@@ -71,6 +71,7 @@ class Served:
 
     def __init__(self, folder: Path, port: int = 0, runs: Path | None = None) -> None:
         (folder / "net.py").write_text(_NET)
+        (folder / "temporary").mkdir(exist_ok=True)
         self.log = folder / "log.txt"
         arguments = ["--model", f"{folder / 'net.py'}:make", "--model", f"{folder / 'net.py'}:slow"]
         arguments += ["--port", str(port), "--no-browser", "--device", "cpu"]
@@ -80,7 +81,13 @@ class Served:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "proofmap", "serve", *arguments],
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": path,
+                    "OMP_NUM_THREADS": "1",
+                    "PYTHONUNBUFFERED": "1",
+                    "TMPDIR": str(folder / "temporary"),
+                },
                 stdout=log,
                 stderr=log,
             )

@@ -261,14 +261,17 @@ def test_a_server_that_was_killed_comes_back_at_the_same_address(
 ) -> None:
     running = served.job(world.photo, LONG, net="net.py:slow")
     served.until(running, "running")
+    before = {path.relative_to(home) for path in home.rglob("*")}
     served.kill()
+    assert {path.relative_to(home) for path in home.rglob("*")} == before  # no file of the job, whole or half
+    assert not [*(home / "temporary").iterdir()]
     log = served.log
     log.write_text("")
     again = Served(home, port=served.port, runs=home / "runs")
     try:
         assert again.port == served.port
         lost = again.send("GET", f"/api/jobs/{running}")
-        assert lost.status == 404 and "run it again" in lost.json()["error"]
+        assert lost.status == 404 and "the server was started again" in lost.json()["error"]
         assert again.send("GET", f"/api/photos/{world.photo}/beliefs?net=net.py:make").status == 404
         assert again.send("GET", "/api/jobs").json() == {"jobs": []}
         assert (

@@ -88,7 +88,9 @@ class Jobs:
     def __getitem__(self, job: str) -> Job:
         found = self.find(job)
         if found is None:
-            raise Unknown("the job is not here any more; run it again")
+            raise Unknown(
+                "the job is not here any more: the server was started again, or newer jobs took its place; run it again"
+            )
         return found
 
     def find(self, job: str) -> Job | None:
