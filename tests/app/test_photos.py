@@ -140,10 +140,8 @@ def test_what_is_kept_of_many_uploads_does_not_grow(
         ]
 
     first = held()
-    assert held() == first
-    assert (
-        first[0] == 3 and first[1] == first[2] == 1
-    )  # the last job keeps its photo, which is one of the three
+    assert all(now <= before for now, before in zip(held(), first, strict=True))
+    assert len(server.photos._kept) == 3 and len(server.jobs.summaries()) == 1
     assert len(server.nets._seen) == 3 and len(server.nets._fills) == 2
 
 
