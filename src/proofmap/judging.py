@@ -13,6 +13,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode
+from proofmap.classifier.steadiness import FirstLook
 from proofmap.core.copies import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
@@ -145,6 +146,7 @@ def evaluate(
         dict(zip(distinct_names([metric.name for metric in asked]), asked, strict=True))
     )
     judges = prepare_metrics(per_image.values(), classifier)
+    look = FirstLook(classifier.frozen(), images)
     f_all = classifier.frozen().probabilities(images)
     rule = LabelRule.parse(labels, classifier.names)
     label_table = rule.choose(f_all, classifier.label_set)
@@ -187,6 +189,7 @@ def evaluate(
                     method, some, judges, made=made, keep_maps=kept - start, seed=seed, progress=progress
                 )
             )
+            look.check(f"while {titles[k]} was judged")
             seconds[k] += time.monotonic() - began
     results = [
         method_result(

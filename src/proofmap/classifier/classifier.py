@@ -137,7 +137,7 @@ class Classifier:
         self._fixed_batches = None if batch_size is None else (batch_size, batch_size)
         self._batches: tuple[BatchSize, BatchSize] | None = None
 
-        width = labels_of(self, self.inputs, self.device, self.outputs)
+        width = labels_of(self, self.inputs, self.device, self.outputs, self.dtype)
         self.names: tuple[str, ...] = names_of(names, width, one_output=self.one_output)
         if isinstance(label_set, str) and label_set != "all":
             raise InputError(f"label_set must be 'all' or a list of names or indices, not {label_set!r}")

@@ -1,4 +1,4 @@
-"""The first look at a net: it runs on the inputs that were declared, and says of each what it says of it alone."""
+"""The first look at a net: it runs on the inputs that were declared, and is a function of each image alone."""
 
 from __future__ import annotations
 
@@ -8,20 +8,31 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier.outputs import Outputs
+from proofmap.classifier.steadiness import check_company, check_repeated, comparable
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs import Inputs
 from proofmap.plugins.failures import reason_of
 
 
 def labels_of(
-    logits: Callable[[Tensor], Tensor], inputs: Inputs, device: torch.device, outputs: Outputs
+    logits: Callable[[Tensor], Tensor],
+    inputs: Inputs,
+    device: torch.device,
+    outputs: Outputs,
+    dtype: torch.dtype,
 ) -> int:
-    """How many labels a net has, seen on two inputs; refuses one that fails on them, or whose images look at each other."""
+    """How many labels a net has, seen on two inputs. Refuses one that fails on them, gives other outputs in another call, or
+    whose images look at each other."""
+
+    def look(x: Tensor) -> Tensor:
+        return comparable(logits(x), outputs)
+
     with torch.no_grad():
         try:
             ramp = inputs.probe().to(device)
-            pair = logits(torch.cat([inputs.blank(1).to(device), ramp]))
-            alone = logits(ramp)
+            pair = look(torch.cat([inputs.blank(1).to(device), ramp]))
+            alone = look(ramp)
+            check_repeated(look, ramp, alone, dtype)
         except ModelError:
             raise
         except Exception as error:
@@ -29,13 +40,7 @@ def labels_of(
                 f"the net fails on two {inputs.noun} of shape ({', '.join(map(str, inputs.shape))}): "
                 f"{reason_of(error)}. {inputs.shape_hint()}"
             ) from error
-    if outputs == "sigmoid-probabilities":  # a probability near 1 has a logit that rounding moves
-        pair, alone = pair.sigmoid(), alone.sigmoid()
-    if bool((pair[1:] - alone).abs().max() > 0.01 * (1 + alone.abs().max())):
-        raise ModelError(
-            "the net's output for an image depends on the other images of its batch, so f(x, a) is not defined. "
-            "Look for a batch-norm without running statistics (track_running_stats=False)."
-        )
+    check_company(pair[1:], alone)
     return pair.shape[1]
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.steadiness import FirstLook, UnsteadyNet
 from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import ProofmapError
 from proofmap.core.inputs import Box
@@ -111,6 +112,7 @@ class Worker:
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="proofmap-block")
         self._loading: tuple[tuple[Subject, ...], Future[_Loaded]] | None = None
         self._ready: tuple[tuple[Subject, ...], _Loaded] | None = None
+        self._look: FirstLook | None = None
 
     def prefetch(self, unit: Unit) -> None:
         """Begin to load the images of a unit that will come next."""
@@ -134,7 +136,13 @@ class Worker:
                 loaded.objects,
             )
             maps = self._stored(unit, [subject.name for subject in judged])
+            if self._look is None:
+                self._look = FirstLook(self.classifier.frozen(), subjects.images)
             parts = self._judged(unit, places, subjects, maps, failures)
+            try:
+                self._look.check(f"while {unit} was judged or before")
+            except UnsteadyNet as error:  # what was found belongs to no one net
+                parts, failures = [], {**failures, **dict.fromkeys(places, reason_of(error))}
         fast = self.classifier.frozen()
         batches = (fast.batches[0].size, fast.batches[1].size)
         seconds = time.monotonic() - began
