@@ -110,13 +110,16 @@ def shipped(name: str) -> Classifier:
 def test_every_net_we_ship_is_the_same_function_frozen(name: str) -> None:
     f = shipped(name)
     fast = f.frozen()
-    assert_same_function(fast, f, torch.rand(2, 3, *f.size))
+    assert_same_function(fast, f, torch.rand(1, 3, *f.size))
     found = kinds(fast.net)
     assert not {nn.BatchNorm2d, Affine, nn.Conv2d, nn.ReLU6} & set(found)  # all of them folded or taken in
     assert found.count(FrozenConv2d) == kinds(f.net).count(nn.Conv2d)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+# the others have more of the same blocks
+@pytest.mark.parametrize(
+    "name", ["efficientnet-lite0", "efficientnet-lite1", "cifar10-resnet20", "cifar100-resnet164"]
+)
 def test_freezing_a_net_we_ship_is_exact_but_for_rounding(name: str) -> None:
     # in float32 a rounding may switch a rectifier, and the gradient jumps; in float64 that does not happen
     f = load_classifier(f"{name}?pretrained=false", batch_size=1)
@@ -130,9 +133,15 @@ def test_freezing_a_net_we_ship_is_exact_but_for_rounding(name: str) -> None:
     assert (gradient - exact).norm() <= 1e-10 * exact.norm()
 
 
-def test_the_uneven_padding_of_efficientnet_is_taken_in() -> None:
-    f = load_classifier("efficientnet-lite0?pretrained=false", batch_size=1)
-    assert pads(f.frozen().net) == 0
+@pytest.fixture(scope="module")
+def frozen_efficientnet() -> nn.Module:
+    net = load_classifier("efficientnet-lite0?pretrained=false", batch_size=1).frozen().net
+    assert isinstance(net, nn.Module)
+    return net
+
+
+def test_the_uneven_padding_of_efficientnet_is_taken_in(frozen_efficientnet: nn.Module) -> None:
+    assert pads(frozen_efficientnet) == 0
 
 
 def test_a_frozen_net_gives_the_same_for_any_number_of_images() -> None:
@@ -147,7 +156,7 @@ def test_bfloat16_is_roughly_the_same_function() -> None:
     f = shipped("cifar10-resnet20")
     fast = f.frozen(dtype=torch.bfloat16)
     assert {weight.dtype for weight in fast.net.parameters()} == {torch.bfloat16}
-    x = torch.rand(4, 3, 32, 32)
+    x = torch.rand(1, 3, 32, 32)
     (out, gradient), (expected, exact) = outputs_and_gradient(fast, x), outputs_and_gradient(f, x)
     assert out.dtype == gradient.dtype == torch.float32
     assert (out - expected).abs().max() <= 0.05 * expected.abs().max()
@@ -525,7 +534,7 @@ def test_a_second_derivative_can_be_taken() -> None:
 small = st.integers(0, 2)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     groups=st.integers(1, 3),
     per_group=st.tuples(st.integers(1, 2), st.integers(1, 2)),
@@ -658,10 +667,9 @@ def test_a_frozen_classifier_can_be_frozen_in_another_precision() -> None:
         Classifier(lambda x: x.flatten(1)[:, :3], size=8).frozen(dtype=torch.bfloat16)
 
 
-def test_every_kernel_has_the_strides_of_its_layout() -> None:
+def test_every_kernel_has_the_strides_of_its_layout(frozen_efficientnet: nn.Module) -> None:
     """Also those with one channel or one place, whose layout is ambiguous and decides the speed of what follows."""
-    frozen = load_classifier("efficientnet-lite0", pretrained=False).frozen()
-    convolutions = [m for m in frozen.net.modules() if isinstance(m, FrozenConv2d)]  # type: ignore[union-attr]
+    convolutions = [m for m in frozen_efficientnet.modules() if isinstance(m, FrozenConv2d)]
     assert len(convolutions) == 49
     for conv in convolutions:
         for kernel in (conv.get_buffer("weight"), conv.get_buffer("flipped")):

@@ -57,6 +57,15 @@ def test_the_oracle_gives_the_known_answers_of_random123(
     assert philox(counter, key) == result
 
 
+def test_few_and_many_numbers_are_computed_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = torch.tensor([0, -1, 2**62 + 12345, -(2**63)])
+    few = streams.words(keys, 50, start=3)
+    monkeypatch.setattr(streams, "_FEW", 0)
+    many = streams.words(keys, 50, start=3)
+    assert torch.equal(few, many)
+    assert many.tolist() == [expected_words(key, 3, 50) for key in keys.tolist()]
+
+
 def test_the_first_words_of_stream_zero_are_the_published_ones() -> None:
     assert streams.words(torch.tensor(0), 4).tolist() == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
 

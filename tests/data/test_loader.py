@@ -285,13 +285,13 @@ def test_what_vanishes_or_leads_nowhere_is_a_failure(tmp_path: Path) -> None:
         photos.digest(1)
 
 
-def test_one_percent_of_ten_thousand_files_is_unreadable(tmp_path: Path) -> None:
+def test_one_percent_of_a_thousand_files_is_unreadable(tmp_path: Path) -> None:
     good = save(tmp_path / "kept", "good.png", noise(0, 4, 4))
     folder = tmp_path / "photos"
     folder.mkdir()
     damaged = [b"", b"no picture", jpeg()[:200], good.read_bytes()[:40]]
-    bad = {f"{i:05d}.png": damaged[i // 100 % 4] for i in range(37, 10_000, 100)}
-    for i in range(10_000):
+    bad = {f"{i:05d}.png": damaged[i // 100 % 4] for i in range(37, 1_000, 100)}
+    for i in range(1_000):
         name = f"{i:05d}.png"
         if name in bad:
             (folder / name).write_bytes(bad[name])
@@ -304,7 +304,7 @@ def test_one_percent_of_ten_thousand_files_is_unreadable(tmp_path: Path) -> None
         assert torch.equal(block.images, expected.expand_as(block.images))
         read += len(block.indices)
         failed += block.failures
-    assert read == 9900
+    assert read == 990
     assert [failure.name for failure in failed] == sorted(bad)
     assert all(failure.name in failure.reason for failure in failed)
 

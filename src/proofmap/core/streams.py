@@ -11,13 +11,18 @@ import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
 _LOW = 0xFFFFFFFF
+_FEW = 8192  # numbers up to which NumPy is faster
+_Whole = TypeVar("_Whole", Tensor, NDArray[np.int64])
 
 
 def key_of(*parts: object) -> int:
@@ -72,12 +77,23 @@ def pair_keys(images: Tensor, pairs: Iterable[tuple[int, int]], *parts: object) 
     return torch.tensor(keys, dtype=torch.int64, device=images.device)
 
 
-def _philox(keys: Tensor, counters: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Four 32-bit words (in int64 tensors) for each key and counter; shapes broadcast."""
+def _philox(keys: Tensor, counters: Tensor) -> tuple[Tensor, ...]:
+    """Four 32-bit words (in int64 tensors) for each key and counter; shapes broadcast.
+
+    The two hundred operations on a few numbers take a millisecond in torch and a sixth of that in NumPy, with the same bits.
+    """
     keys, counters = torch.broadcast_tensors(keys, counters)
+    few = keys.numel() <= _FEW and keys.device.type == "cpu" and not torch.compiler.is_compiling()
+    if few:
+        return tuple(torch.from_numpy(lane) for lane in _rounds(keys.numpy(), counters.numpy()))
+    return _rounds(keys, counters)
+
+
+def _rounds(keys: _Whole, counters: _Whole) -> tuple[_Whole, _Whole, _Whole, _Whole]:
+    """The ten rounds, for int64 values of one shape."""
     k0, k1 = keys & _LOW, (keys >> 32) & _LOW
     c0, c1 = counters & _LOW, (counters >> 32) & _LOW
-    c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0)
+    c2, c3 = counters & 0, counters & 0
     for _ in range(10):
         # int64 products wrap, but their bits are those of the unsigned product
         p0, p1 = c0 * _M0, c2 * _M1
