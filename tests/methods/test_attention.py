@@ -178,6 +178,8 @@ def test_fused_attention_with_a_mask_is_answered_as_torch_defines_it(masked: str
         "grouped": {"enable_gqa": True},
     }[masked]
     if masked == "grouped":
+        if "enable_gqa" not in str(F.scaled_dot_product_attention.__doc__):
+            pytest.skip("torch 2.4 has no grouped attention")
         k, v = k[:, :2], v[:, :2]
     expected = F.scaled_dot_product_attention(q, k, v, **options)
     with AttentionMaps() as recorded:

@@ -19,15 +19,19 @@ _SHUTDOWN = 0x8004587D  # FS_IOC_SHUTDOWN, of ext4 and XFS
 _WITHOUT_JOURNAL = (2).to_bytes(4, "little")
 
 
-class Disk:
-    """A small ext4 in a file. As on XFS, a new name may reach the disk before the content of its file does."""
+_OPTIONS = {"ext4": "loop,noauto_da_alloc,commit=300", "xfs": "loop,nouuid"}
+_MEGABYTES = {"ext4": 64, "xfs": 320}  # the smallest XFS has 300
 
-    def __init__(self, folder: Path) -> None:
-        self.image, self.path = folder / "disk.img", folder / "disk"
+
+class Disk:
+    """A small file system in a file: ext4 or XFS. On both, a new name may reach the disk before the content of its file does."""
+
+    def __init__(self, folder: Path, kind: str = "ext4") -> None:
+        self.kind, self.image, self.path = kind, folder / "disk.img", folder / "disk"
         with open(self.image, "wb") as file:
-            file.truncate(64 << 20)
+            file.truncate(_MEGABYTES[kind] << 20)
         self.path.mkdir()
-        self._run("mkfs.ext4", "-q", str(self.image))
+        self._run(f"mkfs.{kind}", "-q", str(self.image))
         self._mount()
 
     @staticmethod
@@ -37,7 +41,7 @@ class Disk:
             pytest.skip(f"{command[0]} does not work here: {done.stderr.strip()}")
 
     def _mount(self) -> None:
-        self._run("mount", "-o", "loop,noauto_da_alloc,commit=300", str(self.image), str(self.path))
+        self._run("mount", "-t", self.kind, "-o", _OPTIONS[self.kind], str(self.image), str(self.path))
 
     def cut_power(self) -> None:
         """Lose what is not on the disk, and start again."""
@@ -57,13 +61,13 @@ class Disk:
         subprocess.run(["umount", str(self.path)], check=True)
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
+@pytest.fixture(params=["ext4", "xfs"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
     if not hasattr(os, "getuid") or os.getuid() != 0:
         pytest.skip("only root may mount a disk")
-    if shutil.which("mkfs.ext4") is None:
-        pytest.skip("there is no mkfs.ext4")
-    disk = Disk(tmp_path)
+    if shutil.which(f"mkfs.{request.param}") is None:
+        pytest.skip(f"there is no mkfs.{request.param}")
+    disk = Disk(tmp_path, request.param)
     try:
         yield disk
     finally:

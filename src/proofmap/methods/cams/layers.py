@@ -110,9 +110,12 @@ def captured(classifier: Classifier, layer: Layer) -> Iterator[list[Tensor]]:
     handle = around[-1].register_forward_hook(hook)
     for module in around:
         module._backward_hooks = OrderedDict()
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # torch 2.4 takes it also past hooks
     try:
         yield outputs
     finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
         handle.remove()
         for module, hooks in zip(around, own, strict=True):
             module._backward_hooks = hooks
