@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from proofmap.results.compare import compare
     from proofmap.results.evaluation import Evaluation
     from proofmap.results.explanation import Proof
+    from proofmap.results.label_matrix import label_matrices
     from proofmap.results.records import MethodResult
     from proofmap.results.reliability import reliability
     from proofmap.results.seeds import seed_spread
@@ -84,6 +85,7 @@ _MODULES = {
     "compare": "proofmap.results.compare",
     "Evaluation": "proofmap.results.evaluation",
     "Proof": "proofmap.results.explanation",
+    "label_matrices": "proofmap.results.label_matrix",
     "MethodResult": "proofmap.results.records",
     "reliability": "proofmap.results.reliability",
     "seed_spread": "proofmap.results.seeds",
@@ -143,6 +145,7 @@ __all__ = [
     "keep_memory",
     "list_models",
     "load_classifier",
+    "label_matrices",
     "load_images",
     "make_game",
     "make_method",

@@ -42,6 +42,10 @@ COMMANDS = {
         "reliability.reliability",
         "Do images rank the methods alike, do metrics agree, and which method comes first by all of them?",
     ),
+    "label-matrix": (
+        "label_matrix.label_matrix",
+        "The label x label matrix of a run: the mean AUC of every label under the map of every label, beside f.",
+    ),
     "bounds": (
         "runs.bounds",
         "How much of each method's overshoot and shortfall was its choice: areas against the weakest and strongest proofs.",

@@ -2,40 +2,126 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted
+from proofmap.results import tables
 from proofmap.results.records import EvaluationRecord
+from proofmap.results.tabled import Cells, Tables
 
 
 @dataclass(frozen=True, eq=False)
-class LabelMatrices:
-    """Row a, column b: the mean over images of b's AUC under the map of a; all in one order of the labels."""
+class LabelMatrices(Tables):
+    """Row a, column b: the mean over images of b's AUC under the map of a; all in one order of the labels.
+
+    A sound proof has a diagonal near f and columns that stay below it: a value above the f of its column means that pixels shown for one
+    label prove another one more than the net believes. Prints as one table per method, with f in the last row.
+    """
 
     labels: tuple[int, ...] | None
-    """The labels of rows and columns, where all images share them; None where they go by place, image by image."""
+    """The labels of rows and columns, if all images share them; None if they go by place, image by image."""
+    names: tuple[str, ...]
+    """What rows and columns are called: the labels' names, or ``label 1`` for the first label of each image."""
+    methods: tuple[str, ...]
     areas: tuple[Tensor | None, ...]
-    """``(L, L)`` of each method; None where the matrix was not kept."""
+    """``(L, L)`` of each method; None if the matrix was not kept."""
     f: Tensor
-    """``(L,)``: the mean of what the net believes of each."""
+    """``(L,)``: the mean probability of each label."""
+    notes: tuple[str, ...]
+
+    def kept(self) -> dict[str, Tensor]:
+        """The matrix of each method that has one."""
+        found = {
+            name: areas for name, areas in zip(self.methods, self.areas, strict=True) if areas is not None
+        }
+        if not found:
+            raise InputError(
+                "the label x label matrix was not kept; it is kept for up to 64 labels of an image: judge fewer, such as --labels top10"
+            )
+        return found
+
+    def tables(self) -> list[Cells]:
+        f = ["f", *map(tables.number, self.f.tolist())]
+        return [
+            (
+                [f"{method}: map of", *self.names],
+                [
+                    *(
+                        [name, *map(tables.number, row)]
+                        for name, row in zip(self.names, areas.tolist(), strict=True)
+                    ),
+                    f,
+                ],
+            )
+            for method, areas in self.kept().items()
+        ]
+
+    def csv(self) -> str:
+        """One line per method and pair of labels, all decimals."""
+        return tables.records_csv(
+            [
+                {"method": method, "map_of": a, "probability_of": b, "auc": auc, "f": f}
+                for method, areas in self.kept().items()
+                for a, row in zip(self.names, areas.tolist(), strict=True)
+                for b, auc, f in zip(self.names, row, self.f.tolist(), strict=True)
+            ]
+        )
+
+    def json(self) -> str:
+        """Labels, f, the matrix of each method and the notes; NaN becomes null."""
+        record = {
+            "labels": list(self.names),
+            "indices": None if self.labels is None else list(self.labels),
+            "f": self.f.tolist(),
+            "methods": {method: areas.tolist() for method, areas in self.kept().items()},
+            "notes": list(self.notes),
+        }
+        return tables.json_text(record)
 
 
-def label_matrices(evaluation: EvaluationRecord, *, by_label: bool = True) -> LabelMatrices:
-    """The mean matrix of each method: by label where all images have the same ones (unless ``by_label`` says no)."""
+def label_matrices(
+    evaluation: EvaluationRecord, *, methods: Sequence[str] | None = None, by_label: bool = True
+) -> LabelMatrices:
+    """The mean matrix of each method, or of the named ones.
+
+    Rows and columns are labels if all images were judged for the same ones (unless ``by_label`` is False), otherwise places: the first
+    label of each image, the second, and so on.
+    """
+    chosen = (
+        list(evaluation.results) if methods is None else [evaluation[name] for name in dict.fromkeys(methods)]
+    )
     labels = evaluation.labels.cpu()
     order = labels.argsort(dim=1)
     ordered = labels.gather(1, order)
     shared = by_label and bool((ordered == ordered[:1]).all() and (labels != NO_LABEL).all())
     if not shared:
         order = torch.arange(labels.shape[1]).expand_as(labels)
-    matrices = [result.insertion.matrix for result in evaluation.results]
+    indices = tuple(ordered[0].tolist()) if shared else None
+    matrices = [result.insertion.matrix for result in chosen]
+    lacking = [result.name for result, matrix in zip(chosen, matrices, strict=True) if matrix is None]
     return LabelMatrices(
-        tuple(ordered[0].tolist()) if shared else None,
+        indices,
+        tuple(f"label {k + 1}" for k in range(labels.shape[1]))
+        if indices is None
+        else tuple(evaluation.label_names[a] for a in indices),
+        tuple(result.name for result in chosen),
         tuple(None if m is None else _ordered(m.cpu(), order).nanmean(dim=0) for m in matrices),
         evaluation.f.cpu().gather(1, order).nanmean(dim=0),
+        (
+            f"row: whose map is shown; column: whose AUC it is; last row: f; means over {counted(len(labels), 'image')}",
+            *(
+                ()
+                if shared
+                else ("images have labels of their own: label 1 is the first label of each image",)
+            ),
+            *((f"no matrix was kept for {', '.join(lacking)}",) if lacking else ()),
+        ),
     )
 
 
