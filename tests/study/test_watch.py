@@ -18,8 +18,10 @@ from rich.console import Console
 
 from proofmap.core.errors import InputError
 from proofmap.core.progress import EVERY, Progress
+from proofmap.study.store.database import Store
 from proofmap.study.watchers import views
 from proofmap.study.watchers.status import Status, UnitProgress, Watcher, Watchers, memory_of, status_line
+from proofmap.study.watchers.tally import Tally
 from proofmap.study.watchers.views import LiveView, PlainLines, ProgressFile, watcher_for
 
 METRICS = ("completeness", "soundness", "best-effort", "insertion", "deletion", "area", "entropy")
@@ -114,6 +116,39 @@ def test_time_left_goes_by_the_units_of_this_run_where_passes_are_unknown() -> N
 )
 def test_no_time_is_told_that_is_not_known(status: Status) -> None:
     assert status.seconds_left is None
+
+
+def test_time_left_is_a_range_from_the_rates_so_far_and_what_was_expected_before() -> None:
+    """100,890 passes are left: 171 s at the 590 per second so far, 504 s at 200; 900 s were expected, 9 are over."""
+    so_far, slower = (106_200 - 5310) / 590, (106_200 - 5310) / 200
+    assert RUNNING.seconds_left_range == (so_far, so_far)
+    recent = replace(RUNNING, recent_rate=200.0)
+    assert recent.seconds_left_range == pytest.approx((so_far, slower))
+    expected = replace(recent, seconds_expected=900.0)
+    assert expected.seconds_left_range == pytest.approx((so_far, 891.0))
+    assert "3 to 15 min left" in status_line(expected) and "3 min left" in status_line(RUNNING)
+    late = replace(recent, seconds_expected=5.0)  # taken longer than was expected: the rates alone count
+    assert late.seconds_left_range == pytest.approx((so_far, slower))
+    over = replace(expected, passes_done=106_200)
+    assert over.seconds_left_range == (0, 0)
+
+
+def test_a_run_whose_slow_passes_come_last_corrects_its_time_left(tmp_path: Path) -> None:
+    """Cheap passes first: 1,000 in 10 s. Then one per second. The rate so far alone says 8 s where 280 are left."""
+    now = 0.0
+    tally = Tally("cpu", clock=lambda: now)
+    with Store(tmp_path, create=True) as store:
+        tally.start(store, 4, 4, 1_300, seconds=310.0)
+    ranges = []
+    for seconds, passes in [(10.0, 1_000), (20.0, 20), (60.0, 60), (120.0, 120), (90.0, 90)]:
+        now += seconds
+        tally.progress.passes_done += passes
+        ranges.append(tally.status("running").seconds_left_range)
+    truth = [300.0, 280.0, 220.0, 100.0, 10.0]
+    assert all(found is not None for found in ranges)
+    for left, found in zip(truth, ranges, strict=True):
+        assert found is not None and found[0] <= left <= found[1] + 1e-9, (left, found)
+    assert ranges[0] == pytest.approx((3.0, 300.0)) and ranges[-1] == pytest.approx((2.33, 10.0), rel=0.01)
 
 
 def test_more_passes_than_planned_leave_no_negative_time() -> None:

@@ -38,8 +38,8 @@ from proofmap.plugins.settings import setting_names
 from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
 from proofmap.results import tables
-from proofmap.study.cost import expected_cost, expected_labels, measure_speed
-from proofmap.study.watchers.status import duration
+from proofmap.study.cost import SLOWER, expected_cost, expected_labels, measure_speed
+from proofmap.study.watchers.status import duration_range
 
 BESIDE_THE_NET = 1.1
 """Ranking, composing and drawing take a tenth of the passes' time; measured with four photos of the demo on two cores."""
@@ -172,7 +172,7 @@ def _scale_for(
         return BESIDE_THE_NET * speed.seconds(cost(scale))
 
     scale = fitted(full, seconds, budget, cut_labels=cut_labels, cut_steps=learning)
-    before, after = duration(seconds(full)), duration(seconds(scale))
+    before, after = (duration_range(taken, SLOWER * taken) for taken in (seconds(full), seconds(scale)))
     if scale != full:
         stderr.print(
             f"all of it would take about {before} here ({speed}), so this is {scale.cuts(full)}: about {after}. "

@@ -15,12 +15,15 @@ from proofmap.core.labels import LabelRule
 from proofmap.methods.method import Cost, Method, ReadyMethod
 from proofmap.methods.wrappers import Wrapper
 from proofmap.metrics.metric import ReadyMetric
-from proofmap.study.watchers.status import duration
+from proofmap.study.watchers.status import duration_range
 
 MEASURED = 1.0
 """Seconds for which a rate is measured."""
 WORTH_TELLING = 10.0
 """Seconds from which on the expected time is told before the work begins."""
+SLOWER = 3.0
+"""An estimate is a range up to so many times the time at the measured rates: they are measured in a moment and without what is done
+beside passes, and other work may begin on the machine later."""
 _SHARE = 0.03  # of the work's time, for a quick measurement
 
 
@@ -32,12 +35,12 @@ class Expected:
     unknown: tuple[str, ...] = ()
 
     def words(self, speed: Speed) -> str:
-        """The time that it takes at this speed.
+        """The time that it takes at this speed, and where the machine is as much slower as others often make it.
 
         >>> Expected(Cost(forward=1000)).words(Speed(5.0))
-        'about 3 min (5 passes/s forward, measured now)'
+        'about 3 to 10 min (5 passes/s forward, measured now)'
         """
-        seconds = duration(speed.seconds(self.known))
+        seconds = speed.words(self.known)
         if not self.unknown:
             return f"about {seconds} ({speed})"
         silent = (
@@ -102,6 +105,11 @@ class Speed:
 
     def seconds(self, cost: Cost) -> float:
         return cost.forward / self.forward + cost.gradient / self.gradient
+
+    def words(self, cost: Cost) -> str:
+        """How long it takes: at these rates, and if the work is slower by :data:`SLOWER`."""
+        seconds = self.seconds(cost)
+        return duration_range(seconds, SLOWER * seconds)
 
     def __str__(self) -> str:
         """The rates in words.

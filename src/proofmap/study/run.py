@@ -190,12 +190,14 @@ class _Run:
         work = work_of(self.store, images, self.methods, self.metrics, context, taken)
         plan = self._plan(images, work)
         check_disk_space(self.folder, plan)
+        speed = None
         if on_plan is not None:
             here = work.waiting and isinstance(self.executor, LocalExecutor)
             speed = worth_telling(self.ready.classifier, plan.expected, plan.at_once) if here else None
             on_plan(replace(plan, speed=speed))
         passes = None if plan.cost is None else plan.cost.passes
-        self.tally.start(self.store, work.units, len(work.waiting), passes)
+        seconds = None if speed is None else speed.seconds(plan.expected.known)
+        self.tally.start(self.store, work.units, len(work.waiting), passes, seconds)
         self._notify("running")
         if work.waiting:
             self.store.set_run_scores(())  # they would no longer be about all of the run

@@ -51,6 +51,10 @@ class Status:
     """What this run will need; None where a method does not know its passes."""
     seconds: float = 0.0
     """Since this run began."""
+    recent_rate: float | None = None
+    """Passes per second over the last third of the run."""
+    seconds_expected: float | None = None
+    """What the run was expected to take before it began, by the rates of passes with and without gradient."""
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Method -> metric -> mean over the images so far."""
     images: Mapping[str, int] = field(default_factory=dict)
@@ -80,6 +84,33 @@ class Status:
             return max(0, self.passes_total - self.passes_done) / rate
         over = self.units_ended - self.units_before
         return (self.units_total - self.units_ended) * self.seconds / over if over > 0 else None
+
+    @property
+    def seconds_left_range(self) -> tuple[float, float] | None:
+        """From the shortest to the longest that is plausible now; None while it is unknown.
+
+        The rate so far and that of the last third of the run each give an estimate. Passes do not all take equally long, and those with
+        gradient may be yet to come, so the longest is never less than what was expected before the run, less the time it has taken.
+
+        >>> Status(
+        ...     state="running",
+        ...     passes_done=100,
+        ...     passes_total=300,
+        ...     seconds=10.0,
+        ...     recent_rate=5.0,
+        ...     seconds_expected=70.0,
+        ... ).seconds_left_range
+        (20.0, 60.0)
+        """
+        left = self.seconds_left
+        if left is None or self.state != "running":
+            return None if left is None else (left, left)
+        estimates = [left]
+        if self.passes_total is not None and self.recent_rate:
+            estimates.append(max(0, self.passes_total - self.passes_done) / self.recent_rate)
+        before = 0.0 if self.seconds_expected is None else self.seconds_expected - self.seconds
+        is_over = self.passes_total is not None and self.passes_done >= self.passes_total
+        return min(estimates), max(*estimates, 0.0 if is_over else before)
 
 
 class Watcher(Protocol):
@@ -174,7 +205,7 @@ def status_line(status: Status) -> str:
     ... )
     '12/70 units, 5,310 passes, 590/s, 44 s left, last: rise'
     """
-    left, rate, running = status.seconds_left, status.passes_per_second, status.state == "running"
+    left, rate, running = status.seconds_left_range, status.passes_per_second, status.state == "running"
     state = "" if running else f"{status.state}: "
     if status.state == "surveying":
         return f"surveying: {status.last or 'looking at the pictures'}"
@@ -186,7 +217,7 @@ def status_line(status: Status) -> str:
     if rate is not None:
         parts.append(f"{counted(status.passes_done, 'pass')}, {rate:,.0f}/s")
     if running and left is not None:
-        parts.append(f"{duration(left)} left")
+        parts.append(f"{duration_range(*left)} left")
     if running and status.last:
         parts.append(f"last: {status.last}")
     if status.state in ("finished", "failed", "interrupted"):
@@ -207,6 +238,19 @@ def duration(seconds: float) -> str:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
+def duration_range(low: float, high: float) -> str:
+    """Two durations as one text; one of them if they read the same.
+
+    >>> duration_range(125, 290), duration_range(50, 290), duration_range(44.1, 44.3)
+    ('2 to 5 min', '50 s to 5 min', '44 s')
+    """
+    first, second = duration(low), duration(high)
+    if first == second:
+        return second
+    number, _, unit = first.partition(" ")
+    return f"{number} to {second}" if second.split(" ")[1:] == [unit] else f"{first} to {second}"
 
 
 @dataclass(frozen=True)

@@ -5,30 +5,39 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
 from proofmap.study.store.database import Store
-from proofmap.study.watchers.status import State, Status, UnitProgress
+from proofmap.study.watchers.status import Clock, State, Status, UnitProgress
 
 
 class Tally:
     """Counts units, passes and running scores; :meth:`status` is a snapshot of them for watchers."""
 
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self.began = time.monotonic()
+    def __init__(self, device: str, clock: Clock = time.monotonic) -> None:
+        self.device, self.clock = device, clock
+        self.began = clock()
         self.progress = UnitProgress()
         self.passes_total: int | None = None
+        self.seconds_expected: float | None = None
         self.last = ""
+        self._seen: deque[tuple[float, int]] = deque([(0.0, 0)])
         self._remote_passes = 0
         self._units = Counter({"total": 0, "before": 0, "done": 0, "failed": 0})
         self._sums: dict[str, dict[str, tuple[float, int]]] = {}
         self._images: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def start(self, store: Store, units: int, waiting: int, passes: int | None) -> None:
-        """Begin with what earlier runs have stored."""
+    def start(
+        self,
+        store: Store,
+        units: int,
+        waiting: int,
+        passes: int | None,
+        seconds: float | None = None,
+    ) -> None:
+        """Begin with what earlier runs have stored; ``seconds`` is what the work is expected to take."""
         query = "SELECT method, metric, sum(value), count(value) FROM per_image GROUP BY method, metric"
         means = store.rows(query)
         query = (
@@ -42,6 +51,8 @@ class Tally:
             self._images.update(images)
             self._units.update(total=units, before=units - waiting, done=units - waiting)
             self.passes_total, self.last = passes, ""
+            taken = self.clock() - self.began
+            self.seconds_expected = None if seconds is None else taken + seconds
 
     def unit(
         self,
@@ -72,15 +83,19 @@ class Tally:
 
     def status(self, state: State) -> Status:
         with self._lock:
+            passes = self.progress.passes_done + self._remote_passes
+            seconds = self.clock() - self.began
             return Status(
                 state=state,
                 units_done=self._units["done"],
                 units_total=self._units["total"],
                 units_failed=self._units["failed"],
                 units_before=self._units["before"],
-                passes_done=self.progress.passes_done + self._remote_passes,
+                passes_done=passes,
                 passes_total=self.passes_total,
-                seconds=time.monotonic() - self.began,
+                seconds=seconds,
+                recent_rate=self._recent_rate(seconds, passes),
+                seconds_expected=self.seconds_expected,
                 scores={
                     method: {metric: total / count for metric, (total, count) in sums.items() if count}
                     for method, sums in self._sums.items()
@@ -89,3 +104,11 @@ class Tally:
                 last=self.last,
                 device=self.device,
             )
+
+    def _recent_rate(self, seconds: float, passes: int) -> float | None:
+        """Passes per second since the last third of the run began, as far as it was looked at then."""
+        self._seen.append((seconds, passes))
+        while len(self._seen) > 2 and self._seen[1][0] <= seconds * 2 / 3:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        return (passes - before) / (seconds - then) if seconds > then and passes > before else None

@@ -28,6 +28,7 @@ from proofmap.study.watchers.status import (
     Watcher,
     Watchers,
     duration,
+    duration_range,
     finite,
     memory_of,
     status_line,
@@ -196,11 +197,11 @@ class LiveView:
 
     def _bar(self, now: Status, width: int) -> Table:
         since = self.clock() - self._updated_at  # time passes inside a unit that reports nothing
-        elapsed, left = duration(now.seconds + since), now.seconds_left
+        elapsed, left = duration(now.seconds + since), now.seconds_left_range
         if left is None:
             times = [f"  {elapsed}", ""]
         else:
-            still = f"{duration(max(0.0, left - since))} left"
+            still = f"{duration_range(*(max(0.0, end - since) for end in left))} left"
             times = [f"  {elapsed}, {still}", f"  {still}", ""]
         failed = f", {now.units_failed} failed" if now.units_failed else ""
         units = (
