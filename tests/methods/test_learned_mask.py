@@ -202,7 +202,7 @@ def test_twenty_steps_are_those_of_a_second_implementation(case: str) -> None:
         Gray(color=(1.0, 0.0, 0.5)),
         Blur(),
         Noise(),
-        Images(source=pixels(5, SIZE, seed=9), crop="none"),
+        Images(source=pixels(5, SIZE, seed=9), crop="none", part="all"),
     ],
     ids=lambda fill: fill.name,
 )
