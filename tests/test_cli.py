@@ -301,8 +301,8 @@ def test_a_report_replaces_nothing_but_a_plain_file(
     assert "--tables names nothing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-def test_a_console_without_arrows_gets_the_table_anyway(folder: Path, encoding: str) -> None:
+def test_a_console_without_arrows_gets_the_table_anyway(folder: Path) -> None:
+    encoding = "ascii"  # what it cannot show includes what any other console cannot
     command = [sys.executable, "-m", "proofmap", "explain", "photos/photo0.png", *MODEL]
     done = subprocess.run(
         [*command, "--method", "random", "--labels", "top1", "--quiet"],
