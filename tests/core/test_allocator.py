@@ -67,7 +67,7 @@ def test_what_the_environment_says_is_left_alone(name: str, monkeypatch: pytest.
 
 def test_the_command_line_and_ray_workers_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("proofmap.keep_memory", lambda: asked.append("command line"))
+    monkeypatch.setattr("proofmap.cli.keep_memory", lambda: asked.append("command line"))
     assert run(monkeypatch, "--version") == 0 and asked == ["command line"]
     cloudpickle = pytest.importorskip("ray").cloudpickle
     monkeypatch.setattr(ray_executor, "keep_memory", lambda: asked.append("ray"))
