@@ -15,6 +15,7 @@ from proofmap.methods import make_method
 from proofmap.metrics import Judged, SaliencyMetric, make_metric, saliency_sweep
 from proofmap.metrics.regions import Boxes, boxes_around, crops, largest_piece
 from proofmap.metrics.saliency.sweep import DELTAS
+from proofmap.results.intervals import mean_interval
 from tests.toys import conv_classifier, counted_classifier, normal, pixels
 
 HEIGHT, WIDTH, N = 9, 12, 4
@@ -148,3 +149,9 @@ def test_an_empty_holdout_is_refused() -> None:
         saliency_sweep(j.classifier, "gradient", j.images[:0])
     with pytest.raises(InputError, match="no thresholds"):
         saliency_sweep(j.classifier, "gradient", j.images, deltas=[])
+
+
+def test_the_interval_does_not_count_with_values_that_only_the_floor_of_f_allows() -> None:
+    values = torch.linspace(-0.5, 1.1, 80)
+    low, high = mean_interval(values, limits=SaliencyMetric.limits)
+    assert 0.1 < low < 0.3 < high < 0.5  # with -log(1e-30) for a limit, the end would be above 2

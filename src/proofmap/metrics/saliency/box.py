@@ -96,7 +96,10 @@ class SaliencyMetric(BoxMetric):
     name: ClassVar[str] = "saliency-metric"
     kind: ClassVar[str] = "saliency-metric"
     higher_is_better: ClassVar[bool] = False
-    limits: ClassVar[tuple[float, float]] = (math.log(LEAST_AREA), -math.log(LEAST_P))
+    limits: ClassVar[tuple[float, float]] = (
+        math.log(LEAST_AREA),
+        math.inf,
+    )  # LEAST_P only keeps the logarithm finite
     description: ClassVar[str] = "log of the area of the map's box (at least 0.05) minus log f on the crop"
 
     def pairs(self, judged: Judged) -> Tensor:
