@@ -11,6 +11,7 @@ import pytest
 
 import proofmap as pm
 from proofmap.core.errors import InputError
+from proofmap.core.version import source_digest, source_version
 from proofmap.fills import Gray
 from proofmap.methods.controls import Random
 from proofmap.metrics import Soundness, make_metric
@@ -249,6 +250,22 @@ def test_the_revision_of_a_fill_inside_a_metric_counts(monkeypatch: pytest.Monke
     assert after == {**before, "revisions": {"fill gray": 3}}
 
 
+def test_a_version_counts_code_and_not_comments(tmp_path: Path) -> None:
+    package = Path(str(pm.__file__)).parent
+    shutil.copytree(
+        package, tmp_path / "p", ignore=lambda _, names: [n for n in names if "." in n and n[-3:] != ".py"]
+    )
+    first = source_digest(tmp_path / "p")
+    assert source_version() == f"{pm.__version__}+src.{first}", "the package itself"
+    with open(tmp_path / "p" / "metrics" / "proof.py", "a") as file:
+        file.write("\n# a comment\n")
+    edit(tmp_path / "p" / "report" / "html.py", "def ", "def not_")
+    assert source_digest(tmp_path / "p") == first
+    with open(tmp_path / "p" / "metrics" / "proof.py", "a") as file:
+        file.write("NUMBER = 1\n")
+    assert source_digest(tmp_path / "p") != first
+
+
 def test_a_run_of_another_version_is_read_but_not_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,7 +273,7 @@ def test_a_run_of_another_version_is_read_but_not_continued(
     pm.run_study(study, tmp_path / "run")
     before = (tmp_path / "run" / "manifest.json").read_bytes()
     for module in ("environment", "resume"):
-        monkeypatch.setattr(f"proofmap.study.{module}.__version__", "9.9")
+        monkeypatch.setattr(f"proofmap.study.{module}.source_version", lambda: "9.9")
     with pytest.raises(StoreError, match=r"made with Proofmap .* numbers of 9\.9 may differ"):
         pm.run_study(study, tmp_path / "run")
     assert (tmp_path / "run" / "manifest.json").read_bytes() == before

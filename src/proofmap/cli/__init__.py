@@ -16,7 +16,7 @@ import typer
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.allocator import keep_memory
 from proofmap.core.errors import BatchSizeWarning, ProofmapError
-from proofmap.core.version import __version__
+from proofmap.core.version import source_version
 from proofmap.plugins.failures import place_of, reason_of
 
 COMMANDS = {
@@ -161,7 +161,7 @@ def _asked_command(arguments: Sequence[str]) -> str:
 
 def _print_version(requested: bool) -> None:
     if requested:
-        print_result(f"proofmap {__version__}")
+        print_result(f"proofmap {source_version()}")
         raise typer.Exit
 
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from proofmap.core.version import __version__
+from proofmap.core.version import source_version
 
 
 def environment(device: torch.device) -> dict[str, object]:
     """What of this machine may affect the last bits of a number."""
     return {
-        "proofmap": __version__,
+        "proofmap": source_version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",

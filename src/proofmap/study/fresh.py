@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from proofmap.core.errors import InputError
-from proofmap.core.version import __version__
+from proofmap.core.version import source_version
 from proofmap.study.manifest import differences, identity_of, plain_record, with_revisions
 from proofmap.study.results import Run
 from proofmap.study.resume import registrations
@@ -27,8 +27,8 @@ def what_changed(run: Run, device: str = "cpu") -> list[str]:
             f"the net or the data of {run.folder} was an object of a Python process, so nobody can tell whether it is still "
             "the same; --fresh needs a net by its name or file.py:function, and data by its place"
         )
-    versions = sorted(run.manifest.versions - {__version__})
-    changed = [f"Proofmap was {' and '.join(versions)}, and is {__version__} now"] if versions else []
+    versions = sorted(run.manifest.versions - {source_version()})
+    changed = [f"Proofmap was {' and '.join(versions)}, and is {source_version()} now"] if versions else []
     studies = [study_of(run, dict(asked)) for asked in run.manifest.asked if asked["methods"]]
     if not studies:
         return [*changed, "the run does not say how its methods can be made again"]

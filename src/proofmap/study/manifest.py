@@ -276,8 +276,8 @@ def check_version(environments: Sequence[Mapping[str, object]], version: str) ->
     if others:
         raise StoreError(
             f"the run was made with Proofmap {' and '.join(others)}, and numbers of {version} may differ, so they are "
-            f"not added to it. It can be read (report, compare, audit, export); to continue it, install "
-            f"proofmap=={others[-1]}, or choose another --out"
+            f"not added to it. It can be read (report, compare, audit, export); to continue it, use the source "
+            f"that proofmap --version calls {others[-1]}, or choose another --out"
         )
 
 

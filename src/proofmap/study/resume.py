@@ -11,7 +11,7 @@ import torch
 
 from proofmap.core.errors import InputError
 from proofmap.core.labels import LabelRule
-from proofmap.core.version import __version__
+from proofmap.core.version import source_version
 from proofmap.methods.method import Method, ReadyMethod
 from proofmap.plugins.provenance import provenance
 from proofmap.study.blocks import block_size
@@ -70,14 +70,14 @@ def resolve_manifest(
         with Store(folder, create=True) as store:
             has_results = bool(store.rows("SELECT 1 FROM units LIMIT 1"))
             if has_results:
-                check_version(existing.environments, __version__)
+                check_version(existing.environments, source_version())
                 check_same(folder, existing.identity, identity_of(study, ready), existing.environments)
             check_registered(folder, store, ready)
             if retry:
                 failed_units(store, ready)
     if existing is not None:
         same = not differences(existing.identity, identity_of(study, ready))
-        if has_results or (same and existing.versions == {__version__}):
+        if has_results or (same and existing.versions == {source_version()}):
             return existing.extended(study, ready.distractors), False
     elif (folder / SCORES).exists():
         raise StoreError(
