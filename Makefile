@@ -3,6 +3,7 @@
 PYTHON  ?= python3
 WORKERS ?= 3
 THREADS ?= 1
+TESTS   ?= -m "not slow"
 VENV    := .venv
 BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -14,11 +15,11 @@ HELD := torch|torchvision|typer|pymdown-extensions
 # Bytecode is kept even where the environment forbids it: the tests start many processes, and each would compile anew.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest
 
-.PHONY: help demo test lint types style doctests collect format docs pictures bench constraints clean
+.PHONY: help demo test test-all lint types style doctests collect format docs pictures bench constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/demo.stamp  ## explain real photographs and judge the methods; pictures and table in demo/
 	PYTHONDONTWRITEBYTECODE= $(BIN)/proofmap demo --out demo
@@ -26,7 +27,10 @@ demo: $(VENV)/demo.stamp  ## explain real photographs and judge the methods; pic
 
 test: $(VENV)/test.stamp  ## what must pass before a commit: lint, types, every test, every example, the documentation
 	@$(MAKE) --no-print-directory -j $(WORKERS) lint doctests collect
-	$(PYTEST) -n $(WORKERS) --dist worksteal --processor-time build/test-times.txt
+	$(PYTEST) -n $(WORKERS) --dist worksteal --processor-time build/test-times.txt $(TESTS)
+
+test-all: TESTS :=
+test-all: test  ## the same, and the slow tests: what Ray itself does with errors, interrupts and clusters
 
 lint: types style  ## format, lint and strict types
 

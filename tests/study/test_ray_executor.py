@@ -155,18 +155,22 @@ def promises(*names: str) -> list[Check[MakeExecutor]]:
     return found
 
 
+def test_on_ray_results_are_those_of_this_process(ray: ModuleType) -> None:
+    (check,) = promises("results_are_those_of_this_process_bit_for_bit")
+    check(one_worker)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "check",
     promises(
-        "results_are_those_of_this_process_bit_for_bit",
         "an_error_of_a_worker_comes_out_as_itself_and_ends_the_run",
         "an_interrupt_comes_through_while_a_unit_is_under_way",
     ),
     ids=str,
 )
 def test_on_ray_it_keeps_what_passes_through_ray(check: Check[MakeExecutor], ray: ModuleType) -> None:
-    """Arrays, errors and interrupts; the rest of the contract is the executor's own."""
+    """Errors and interrupts; the rest of the contract is the executor's own."""
     check(one_worker)
 
 
@@ -233,7 +237,6 @@ def test_of_two_units_each_worker_gets_one_though_one_starts_first(forked: Forke
     assert dict(RayExecutor(workers=2).run(partial(make_meeting, tmp_path), range(2))) == {0: True, 1: True}
 
 
-@pytest.mark.slow
 def test_a_worker_has_the_modules_of_the_driver_and_its_number_of_threads(
     ray: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
