@@ -26,13 +26,15 @@ def _check_working_folder() -> None:
 
 
 def main() -> None:
-    """Import the command line, and run it."""
+    """Import the command that is asked for, and run it."""
     _check_working_folder()
     before = signal.signal(signal.SIGINT, _interrupted)
+    from proofmap.cli import asked_app
     from proofmap.cli import main as run
 
+    app = asked_app(sys.argv[1:])
     signal.signal(signal.SIGINT, before)
-    run()
+    run(app)
 
 
 if __name__ == "__main__":

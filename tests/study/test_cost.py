@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import proofmap as pm
-import proofmap.cli.evaluate
 from proofmap import cli
 from proofmap.cli.demo import Scale, fitted, smaller_scales, with_fewer_steps
+from proofmap.cli.evaluate import preview_text
 from proofmap.metrics.metric import prepare_metrics
 from proofmap.models import registry
 from proofmap.study import cost
@@ -123,7 +123,7 @@ def test_the_known_part_of_the_time_is_told_with_what_is_not_known(tmp_path: Pat
     study = toy_study(tmp_path, 4, methods=["gradient", f"{file}:flat"])
     found = preview(Setup(study=study, threads=1), tmp_path / "run")
     assert found.plan.cost is None and found.plan.expected.known.gradient == 4 * 3
-    text = cli.evaluate.preview_text(found)
+    text = preview_text(found)
     assert "at least " in text and "flat, which does not report passes" in text
 
 

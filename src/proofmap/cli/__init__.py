@@ -150,13 +150,13 @@ def _not_imported() -> None:
     """Stands for a command that is only listed."""
 
 
-def _asked_command(arguments: Sequence[str]) -> str:
-    """The command that arguments name, or an empty text: the options before it take no values.
+def asked_app(arguments: Sequence[str]) -> typer.Typer:
+    """The command line with the command that arguments name, which is imported here; the options before it take no values.
 
-    >>> _asked_command(["--traceback", "audit", "run"]), _asked_command(["--help"])
-    ('audit', '')
+    >>> [c.name for c in asked_app(["--help"]).registered_commands][:2]
+    ['explain', 'serve']
     """
-    return next((argument for argument in arguments if not argument.startswith("-")), "")
+    return make_app(next((argument for argument in arguments if not argument.startswith("-")), ""))
 
 
 def _print_version(requested: bool) -> None:
@@ -188,12 +188,13 @@ def _interrupt(*_: object) -> None:
     raise _Interrupted
 
 
-def main() -> None:
-    """Run the command line.
+def main(app: typer.Typer | None = None) -> None:
+    """Run the command line, or the part of it that was imported before.
 
     Exit codes: 0 for success, 1 for an audit or verification that fails, 2 for input that can be fixed, 3 when some
     image or unit of a study failed, 130 when interrupted.
     """
+    app = app or asked_app(sys.argv[1:])
     before = signal.signal(signal.SIGINT, _interrupt)
     keep_memory()
     for stream in (sys.stdout, sys.stderr):  # a console that cannot show an arrow shows a question mark
@@ -203,7 +204,7 @@ def main() -> None:
         warnings.simplefilter("always", BatchSizeWarning)
         warnings.showwarning = lambda message, *_, **__: stderr.print(f"note: {message}")
         try:
-            make_app(_asked_command(sys.argv[1:]))()
+            app()
         except ProofmapError as error:
             _print_error(error, str(error))
             sys.exit(2)

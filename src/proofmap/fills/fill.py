@@ -89,7 +89,7 @@ def make_fill(fill: str | Fill) -> Fill:
     """A fill from its name, with settings as ``blur:sigma=3``, from ``images:FOLDER`` or ``FILE.py:CLASS``, or as given.
 
     >>> make_fill("blur:sigma=3")
-    Blur(sigma=3, kernel=11, border=None)
+    Blur(sigma=3.0, kernel=11, border=None)
     """
     return Fill.make(fill)
 

@@ -46,8 +46,8 @@ OBJECTS: Sequence[Mapping[int, Sequence[Box]]] = (
     {0: ((0, 0, 4, 4),), 3: ((5, 4, 10, 8),), 2: ((1, 5, 4, 8),)},
     {3: ((3, 2, 9, 8),), 1: ((0, 0, 3, 2),)},
 )
-LOOKS = 2
-"""Passes for f of an image itself that no metric needs to announce."""
+LOOKS = 3
+"""Passes that no metric needs to announce: f of an image itself, and the first looks at a net that the metric makes."""
 
 
 @dataclass
