@@ -14,8 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 
-from proofmap.classifier import Classifier
-from proofmap.classifier.frozen import Affine, PointwiseConv2d, _optimised, freeze
+from proofmap.classifier import Classifier, frozen
+from proofmap.classifier.frozen import Affine, FreezeWarning, PointwiseConv2d, _optimised, freeze
 from proofmap.classifier.frozen_conv import FrozenConv2d
 from proofmap.classifier.view import copied
 from proofmap.core.errors import InputError, MissingExtra
@@ -283,6 +283,16 @@ NETS: dict[str, Callable[[], Made]] = {
     "padding as a module": lambda: Made(
         lambda s, x: s.conv(s.pad(x)), pad=nn.ZeroPad2d((0, 2, 1, 0)), conv=conv(padding=1)
     ),
+    "padding as a module called by keyword": lambda: Made(
+        lambda s, x: s.conv(s.pad(input=x)), pad=nn.ZeroPad2d((0, 2, 1, 0)), conv=conv(padding=1)
+    ),
+    "functions called by keyword": lambda: Made(
+        lambda s, x: F.relu(
+            input=s.other(F.pad(input=F.conv2d(input=x, weight=s.conv.weight), pad=(0, 1, 1, 0)))
+        ),
+        conv=conv(),
+        other=conv(4),
+    ),
     "padding that two convolutions read": lambda: Made(
         lambda s, x: (lambda y: s.conv(y) + s.other(y))(F.pad(x, (0, 1, 0, 1))), conv=conv(), other=conv()
     ),
@@ -436,6 +446,8 @@ def frozen_kinds(kind: str) -> list[type[nn.Module]]:
         ("a convolution used twice", {nn.BatchNorm2d, nn.Conv2d}, {Affine, FrozenConv2d}),
         ("a batch-norm used twice", {nn.BatchNorm2d, nn.Conv2d}, {Affine, FrozenConv2d}),
         ("padding as a module", {nn.ZeroPad2d, nn.Conv2d}, {FrozenConv2d}),
+        ("padding as a module called by keyword", {nn.ZeroPad2d, nn.Conv2d}, {FrozenConv2d}),
+        ("functions called by keyword", {nn.Conv2d}, {FrozenConv2d}),
         ("dilation", set(), {nn.Conv2d, FrozenConv2d}),
         (
             "batch-norm of a convolution that another reads",
@@ -627,6 +639,44 @@ def test_a_net_that_answers_at_random_is_left_as_it_is() -> None:
     assert fx.GraphModule not in kinds(fast)
     x = torch.rand(1, 3, 8, 8)
     assert not torch.equal(fast(x), fast(x))
+
+
+@pytest.mark.parametrize(
+    "step", ["_traced", "_fold_batch_norm", "_absorb_padding_and_rectifiers", "_replace"]
+)
+def test_a_step_that_fails_leaves_the_net_as_it_is_and_says_so_once(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr(frozen, step, fails)
+    x = torch.randn(2, 3, 9, 8)
+    net = lively(NETS["convolution, batch-norm, relu"](), like=x)
+    with pytest.warns(FreezeWarning, match="IndexError: tuple index out of range") as told:
+        fast = freeze(net, torch.zeros(1, 3, 9, 8), dtype=torch.float32)
+    assert len(told) == 1
+    assert nn.BatchNorm2d in kinds(fast)
+    assert_same_function(fast, net, x)
+
+
+def test_a_net_that_refuses_noise_is_left_as_it_is() -> None:
+    """Whether two nets agree is seen on noise; a net may take images alone."""
+
+    class Picky(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if bool((x < 0).any()):
+                raise ValueError("images lie in [0, 1]")
+            return self.conv(x).mean(dim=(2, 3))
+
+    net, x = Picky(), torch.rand(2, 3, 8, 8)
+    with pytest.warns(FreezeWarning, match="images lie in"):
+        fast = freeze(net, torch.zeros(1, 3, 8, 8), dtype=torch.float32)
+    assert_same_function(fast, net, x)
 
 
 class Tutorial(nn.Module):

@@ -10,6 +10,7 @@ that this does not preserve, so that its output would differ, the net stays as i
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,10 @@ _RECTIFIERS: dict[object, tuple[float, float]] = {
     F.relu6: (0.0, 6.0),
     torch.relu: (0.0, math.inf),
 }
+
+
+class FreezeWarning(UserWarning):
+    """A net could not be made faster, so it is used as it is."""
 
 
 class Frozen(nn.Module):
@@ -62,20 +67,34 @@ def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
 
     Nets that ``torch.fx`` cannot trace are changed layer by layer. A net with hooks is only copied, since a hook
     may change what its layer gives or the gradient through it. What is fast but does not agree with the net, in
-    output or gradient, is not used: some nets need the usual layout, and a few their own layers.
+    output or gradient, is not used: some nets need the usual layout, and a few their own layers. If anything fails
+    on the way, the net is used as it is, and a :class:`FreezeWarning` says what failed.
     """
     net = copied(net).eval()
     for weight in net.parameters():  # a TorchScript module has no requires_grad_ of its own
         weight.requires_grad_(False)
     frozen = Frozen(net, torch.contiguous_format)
     if not _has_hooks(net):
-        expected = _output_and_gradient(frozen, example)
-        for layout in _layouts(net, example, dtype):
-            fast = Frozen(_optimised(copied(net), example, dtype, layout), layout)
-            if _agree(fast, expected, example):
-                frozen = fast
-                break
+        try:
+            frozen = _first_that_agrees(frozen, net, example, dtype)
+        except Exception as error:  # only speed is lost
+            warnings.warn(  # the same words each time, so that Python shows it once
+                f"the net could not be made faster ({type(error).__name__}: {error}), so it is used as it is: "
+                "numbers stay the same, passes take longer",
+                FreezeWarning,
+                stacklevel=2,
+            )
     return frozen.to(dtype=dtype)
+
+
+def _first_that_agrees(plain: Frozen, net: nn.Module, example: Tensor, dtype: torch.dtype) -> Frozen:
+    """The fastest copy that agrees with the plain one; the plain one if none does."""
+    expected = _output_and_gradient(plain, example)
+    for layout in _layouts(net, example, dtype):
+        fast = Frozen(_optimised(copied(net), example, dtype, layout), layout)
+        if _agree(fast, expected, example):
+            return fast
+    return plain
 
 
 def _layouts(net: nn.Module, example: Tensor, dtype: torch.dtype) -> tuple[torch.memory_format, ...]:
@@ -271,7 +290,7 @@ def _absorb_padding_and_rectifiers(traced: fx.GraphModule, example: Tensor) -> N
         pad = (0, 0, 0, 0)
         if before in pads.amounts and FrozenConv2d.fits(conv, pads.amounts[before]):
             pad = pads.amounts[before]
-            node.args = (before.args[0],)
+            node.args = (before.args[0] if before.args else before.kwargs["input"],)
         frozen = FrozenConv2d(conv, pad=pad, bounds=_bounds_behind(node, calls))
         if frozen.bounds is not None:
             (rectifier,) = node.users
