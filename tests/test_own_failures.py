@@ -117,7 +117,10 @@ ASKED = ("photo.png", *MODEL, "--labels", "top1", "--quiet", "--out", "out")
             "while the method bad made maps, while the method top-label:bad made maps",
         ),
         (("explain", *ASKED, "--method", "mine.py:misused"), "(mine.py, line 14, in misused)"),
-        (("explain", *ASKED, "--method", "mine.py:ends"), "SystemExit: 0 (mine.py, line 17, in ends)"),
+        (
+            ("explain", *ASKED, "--method", "mine.py:ends"),
+            "sys.exit(0) was called in mine.py, line 17, in ends, while the method ends made maps",
+        ),
         (
             ("explain", *ASKED, "--method", "mine.py:cut_short"),
             "EOFError: cut short (mine.py, line 36, in cut",

@@ -25,6 +25,7 @@ from proofmap.judging import as_inputs
 from proofmap.methods.method import Method, MethodLike, make_method
 from proofmap.metrics.randomisation import complexity_rise, smooth_maps
 from proofmap.metrics.similarity import SIMILARITIES, Similarity, similarity
+from proofmap.plugins.failures import exit_as_error
 from proofmap.results.randomisation import RISE, Order, SanityChecks, SanityLine, sanity_notes
 from proofmap.results.statistics import mean_score
 
@@ -45,6 +46,7 @@ class _Step:
 
 
 @outside_inference_mode()
+@exit_as_error()
 def sanity_checks(
     classifier: Classifier,
     images: Any,

@@ -32,6 +32,7 @@ from proofmap.metrics.block import BlockResult, Subjects, join_blocks, judge_blo
 from proofmap.metrics.metric import Metric, make_metric, prepare_metrics, split_metrics
 from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
+from proofmap.plugins.failures import exit_as_error
 from proofmap.plugins.provenance import provenance
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
@@ -84,6 +85,7 @@ def image_names_for(images: Tensor, names: Sequence[str] | None) -> tuple[str, .
 
 
 @outside_inference_mode()
+@exit_as_error()
 def evaluate(
     classifier: Classifier,
     images: Tensor | np.ndarray | Image.Image | Sequence[Image.Image],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def test_a_net_or_a_method_that_exits_ends_nothing_else(
     client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def leave(*_: object, **__: object) -> Any:
-        raise SystemExit(3)
+        sys.exit(3)
 
     server.nets.offered["leaving"] = Offer("leaving", "", leave)
     with pytest.raises(SystemExit):
@@ -97,4 +98,6 @@ def test_a_net_or_a_method_that_exits_ends_nothing_else(
     photo = uploaded(client)
     jobs = [begun(client, photo, [method]) for method in ("slow", "gradient")]
     worked_off(server)
-    assert [client.get(f"/api/jobs/{job}").json()["state"] for job in jobs] == ["failed", "done"]
+    answers = [client.get(f"/api/jobs/{job}").json() for job in jobs]
+    assert [answer["state"] for answer in answers] == ["failed", "done"]
+    assert answers[0]["message"].startswith("sys.exit(3) was called in test_nets.py, line ")

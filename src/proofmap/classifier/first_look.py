@@ -11,7 +11,7 @@ from proofmap.classifier.outputs import Outputs
 from proofmap.classifier.steadiness import check_company, check_repeated, comparable
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs import Inputs
-from proofmap.plugins.failures import reason_of
+from proofmap.plugins.failures import exit_as_error, reason_of
 
 
 def labels_of(
@@ -24,6 +24,7 @@ def labels_of(
     """How many labels a net has, seen on two inputs. Refuses one that fails on them, gives other outputs in another call, or
     whose images look at each other."""
 
+    @exit_as_error()
     def look(x: Tensor) -> Tensor:
         return comparable(logits(x), outputs)
 

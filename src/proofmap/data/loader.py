@@ -16,6 +16,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
 from proofmap.data.dataset import Dataset
+from proofmap.plugins.failures import exit_as_error
 
 Objects = Mapping[int, Sequence[Box]]
 
@@ -122,12 +123,14 @@ class _Reader:
     ) -> Objects | Unreadable:
         """Where the item's things are, once its values are in place; or why it could not be read."""
         try:
-            item, cropped = self.dataset.read(index), self.dataset.cropped
+            with exit_as_error():
+                item, cropped = self.dataset.read(index), self.dataset.cropped
+                objects = self.dataset.objects(index)
             # copied by numpy: torch would start a team of its own threads in each of ours
             np.copyto(place, self.inputs.prepare(item, cropped=cropped).numpy())
             moved = {
                 label: self.inputs.moved_boxes(boxes, item, cropped=cropped)
-                for label, boxes in self.dataset.objects(index).items()
+                for label, boxes in objects.items()
             }
             return {label: boxes for label, boxes in moved.items() if boxes}
         except Exception as error:

@@ -22,6 +22,7 @@ from proofmap.metrics.games import Game, InsertionGame
 from proofmap.metrics.metric import ReadyMetric
 from proofmap.metrics.proof_scores import ProofMetric
 from proofmap.metrics.targets import Probability
+from proofmap.plugins.failures import exit_as_error
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class BlockResult:
     insertion: Curves | None
 
 
+@exit_as_error()
 def judge_block(
     method: ReadyMethod,
     subjects: Subjects,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import signal
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from proofmap.core.errors import InputError, ProofmapError
@@ -25,15 +28,17 @@ def place_of(error: BaseException) -> str:
 
     That line raised it, or called what did. Empty where no such file had a part in it.
     """
-    places = [
-        (code.co_filename, line, code.co_qualname)
-        for code, line in ((frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__))
-        if Path(code.co_filename).resolve() in _FILES
-    ]
+    return _last_place(error, lambda frame: Path(frame.f_code.co_filename).resolve() in _FILES)
+
+
+def _last_place(error: BaseException, counts: Callable[[FrameType], bool]) -> str:
+    """The last place that an exception came by, of those that count; empty if there is none."""
+    places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__) if counts(frame)]
     if not places:
         return ""
-    file, line, name = places[-1]
-    return f"{Path(file).name}, line {line}" + ("" if name == "<module>" else f", in {name}")
+    code, line = places[-1]
+    inside = "" if code.co_qualname == "<module>" else f", in {code.co_qualname}"
+    return f"{Path(code.co_filename).name}, line {line}{inside}"
 
 
 def reason_of(error: BaseException) -> str:
@@ -70,11 +75,54 @@ def check_call(function: Callable[..., Any], who: str, form: str, *given: object
 
 @contextmanager
 def noted(what: str) -> Iterator[None]:
-    """Exceptions that are raised meanwhile stay what they are, and have a note that says during what; ours need none."""
+    """Exceptions that are raised meanwhile stay what they are, and have a note that says during what; ours need none.
+
+    A call of ``sys.exit()`` becomes an error of ours, see :func:`exit_as_error`.
+    """
     try:
-        yield
+        with exit_as_error(what):
+            yield
     except ProofmapError:
         raise
     except Exception as error:
         error.add_note(what)
         raise
+
+
+@contextmanager
+def exit_as_error(what: str = "") -> Iterator[None]:
+    """Code of a user's that is run meanwhile cannot end the program: ``SystemExit`` becomes an InputError that names the place.
+
+    Other exceptions pass, also those that are meant to stop a program: Ctrl-C, and an exit that the handler of a signal asks for.
+
+    >>> with exit_as_error("while the method mine made maps"):
+    ...     sys.exit(3)
+    Traceback (most recent call last):
+        ...
+    proofmap.core.errors.InputError: sys.exit(3) was called in <doctest ...>, line 2, while the method mine made maps. Code that Proofmap runs...
+    """
+    try:
+        yield
+    except SystemExit as error:
+        if _asked_by_signal(error):
+            raise
+        place = place_of(error) or _last_place(
+            error, lambda frame: _module_of(frame) not in sys.stdlib_module_names
+        )
+        call = f"sys.exit({'' if error.code is None else repr(error.code)})"
+        during = f", {what}" if what else ""
+        raise InputError(
+            f"{call} was called in {place}{during}. Code that Proofmap runs must not end the program: raise an exception "
+            "instead, such as ValueError"
+        ) from error
+
+
+def _module_of(frame: FrameType) -> str:
+    """The top module that a frame's code is of."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _asked_by_signal(error: BaseException) -> bool:
+    """Whether the exception came by a function that handles a signal."""
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))

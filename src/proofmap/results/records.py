@@ -17,6 +17,7 @@ from proofmap.metrics import proof
 from proofmap.metrics.block import BlockResult, ScoreInfo
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.metric import RunMetric, RunValues
+from proofmap.plugins.failures import exit_as_error
 from proofmap.results.statistics import RunScore, Score, mean_score
 
 COMPLETENESS, SOUNDNESS, BEST_EFFORT = "completeness", "soundness", "best-effort"
@@ -158,6 +159,7 @@ class EvaluationRecord:
         )
 
 
+@exit_as_error()
 def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]) -> tuple[RunScore, ...]:
     """What metrics of whole runs, by their names, say about these methods."""
     return tuple(

@@ -20,6 +20,7 @@ from proofmap.data.dataset import Dataset, truths
 from proofmap.methods.made_maps import taken_from
 from proofmap.methods.method import Method
 from proofmap.metrics.curves import Curves
+from proofmap.plugins.failures import exit_as_error
 from proofmap.results.records import run_scores
 from proofmap.study.cost import worth_telling
 from proofmap.study.environment import environment
@@ -292,6 +293,7 @@ class _Run:
             {name: metrics[name] for name in self.ready.metrics},
         )
 
+    @exit_as_error()
     def _plan(self, images: Sequence[ImageRow], work: Work) -> Plan:
         labels = sum(len(image.labels) for image in images) / len(images)
         waiting = Counter(unit.method for unit in work.waiting)

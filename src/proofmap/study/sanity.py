@@ -15,6 +15,7 @@ import torch
 from proofmap.core import streams
 from proofmap.data.loader import load_blocks
 from proofmap.fills import ReadyFill
+from proofmap.plugins.failures import exit_as_error
 from proofmap.study.setup import Ready
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import damaged
@@ -117,6 +118,7 @@ class Sanity:
         return told
 
 
+@exit_as_error()
 def check_sanity(store: Store, ready: Ready, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
     """The numbers for a study's images; computed once, and again when images were added."""
     known = stored_sanity(store)

@@ -24,6 +24,7 @@ from proofmap.fills.images import OWN, shared_pools
 from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics, split_metrics
 from proofmap.models import load_classifier
+from proofmap.plugins.failures import exit_as_error
 from proofmap.study.store import maps
 from proofmap.study.study import Study
 from proofmap.study.unit import Worker
@@ -68,6 +69,7 @@ class Setup:
     folder: Path | None = None
     distractors: Mapping[str, Any] | None = None
 
+    @exit_as_error()
     def open(self) -> Ready:
         """Load the net and the data, and make methods and metrics ready for them."""
         if self.threads is not None:

@@ -13,6 +13,7 @@ from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.data.dataset import Dataset, choose_names, random_choice, truths
 from proofmap.data.loader import Block, load_blocks
+from proofmap.plugins.failures import exit_as_error
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow
 from proofmap.study.study import Selection
@@ -48,6 +49,7 @@ class Survey:
             return list(range(len(names)))
         return random_choice(names, len(names), seed=selection.seed)
 
+    @exit_as_error()
     def complete(
         self, store: Store, *, retry: bool = False, on_progress: Callable[[int], None] | None = None
     ) -> None:

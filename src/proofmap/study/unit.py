@@ -26,7 +26,7 @@ from proofmap.methods.made_maps import MadeMaps
 from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.block import BlockResult, Subjects, judge_block
 from proofmap.metrics.metric import ReadyMetric
-from proofmap.plugins.failures import reason_of
+from proofmap.plugins.failures import exit_as_error, reason_of
 from proofmap.study.environment import environment
 from proofmap.study.store.errors import StoreError
 from proofmap.study.watchers.status import UnitProgress
@@ -120,6 +120,7 @@ class Worker:
         if unit.subjects not in known:
             self._loading = (unit.subjects, self._loader.submit(self._load, unit.subjects))
 
+    @exit_as_error()
     def __call__(self, unit: Unit) -> UnitResult:
         began, before = time.monotonic(), self.progress.passes_done
         loaded = self._images(unit.subjects)
@@ -219,7 +220,8 @@ class Worker:
                 failures[place] = "the picture is no longer in the dataset"
                 continue
             try:
-                now = self.dataset.digest(index)
+                with exit_as_error():
+                    now = self.dataset.digest(index)
             except ProofmapError as error:
                 failures[place] = str(error)
                 continue

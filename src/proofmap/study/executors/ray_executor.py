@@ -26,6 +26,7 @@ import torch
 
 from proofmap.core.allocator import keep_memory
 from proofmap.core.errors import InputError, ProofmapError, require
+from proofmap.plugins.failures import exit_as_error
 from proofmap.study.executors.executor import Lost, Result, Unit, Worker
 from proofmap.study.executors.ray_cluster import capacity, connected, describe_resources, import_folders
 
@@ -132,7 +133,8 @@ def _answer(call: Callable[[], object]) -> bytes:
     from ray import cloudpickle
 
     try:
-        answer: bytes = cloudpickle.dumps(call())
+        with exit_as_error():
+            answer: bytes = cloudpickle.dumps(call())
     except Exception as error:
         where = f"In a Ray worker:\n{traceback.format_exc()}"
         if not isinstance(error, ProofmapError):  # its message is complete

@@ -21,6 +21,7 @@ import torch
 
 from proofmap.core.progress import SilentTask, Task
 from proofmap.core.text import counted
+from proofmap.plugins.failures import exit_as_error
 
 State = Literal["surveying", "running", "finished", "failed", "interrupted"]
 Clock = Callable[[], float]
@@ -147,7 +148,8 @@ class Watchers:
         with self._lock:
             for watcher in list(self.watchers):
                 try:
-                    call(watcher)
+                    with exit_as_error():
+                        call(watcher)
                 except Exception as error:
                     self.watchers.remove(watcher)
                     name = getattr(watcher, "name", type(watcher).__name__)
