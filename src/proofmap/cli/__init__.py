@@ -120,6 +120,10 @@ COMMANDS = {
         "lists.datasets",
         "The kinds of data, and how to write them after --data or in a study file.",
     ),
+    "doctor": (
+        "doctor.doctor",
+        "Versions, devices, threads, memory, optional packages that are missing or broken, and the time of one pass.",
+    ),
 }
 """Every command in the order of the help: its function in this folder, and the first line of its help.
 

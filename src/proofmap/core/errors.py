@@ -55,15 +55,24 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
                 f"{purpose} needs the package {name!r}, and it is not installed. "
                 f"Install it with: pip install 'proofmap[{extra}]'"
             ) from error
-        pair = (
-            " torch and torchvision do not match: install the two versions that belong together, both for the CPU or both "
-            "for CUDA."
-            if "torchvision::" in str(error)
-            else f" Its own dependencies may be missing or damaged; pip install 'proofmap[{extra}]' brings them."
-        )
         raise MissingExtra(
-            f"{purpose} needs the package {name!r}; it is there, but its import fails: {error}.{pair}"
+            f"{purpose} needs the package {name!r}; it is there, but its import fails: {error}. "
+            f"{import_advice(error, extra)} The command proofmap doctor lists all versions."
         ) from error
+
+
+def import_advice(error: Exception, extra: str) -> str:
+    """What to do if a package is installed and its import fails.
+
+    >>> import_advice(RuntimeError("operator torchvision::nms does not exist"), "timm").partition(":")[0]
+    'torch and torchvision do not match'
+    """
+    if any(mark in str(error) for mark in ("torchvision::", "PyTorch and torchvision were compiled")):
+        return (
+            "torch and torchvision do not match: install a torchvision built for this torch, "
+            "both for the CPU or both for CUDA."
+        )
+    return f"Its own dependencies may be missing or damaged; pip install 'proofmap[{extra}]' brings them."
 
 
 class BatchSizeWarning(UserWarning):

