@@ -1,8 +1,10 @@
-"""``proofmap doctor``: what works, what is missing and what is broken, each with what to do."""
+"""``proofmap doctor``: what is installed, missing and broken, each with what to do."""
 
 from __future__ import annotations
 
 import json
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,58 +16,118 @@ from tests.command import run
 BROKEN = 'raise RuntimeError("operator torchvision::nms does not exist")'
 
 
-@pytest.fixture(autouse=True)
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three packages in place of the real ones, which take seconds to import: one works, one breaks, one is not there."""
-    (tmp_path / "works_well.py").write_text("")
-    (tmp_path / "built_for_another_torch.py").write_text(BROKEN)
+def install(folder: Path, name: str, code: str = "", requires: str = "") -> None:
+    """A package as pip would leave it in a folder."""
+    (folder / f"{name}.py").write_text(code)
+    about = folder / f"{name}-1.5.dist-info"
+    about.mkdir()
+    required = f"Requires-Dist: {requires}\n" if requires else ""
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n{required}")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for packages. Two users of torchvision, one of them only for an extra of its own, are installed in it."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    features = {
-        "works_well": ("ray", "clusters"),
-        "built_for_another_torch": ("torchvision", "nets torchvision:NAME"),
-        "not_there_at_all": ("timm", "nets timm:NAME"),
-    }
-    monkeypatch.setattr(doctor, "FEATURES", features)
+    monkeypatch.delitem(sys.modules, "torchvision", raising=False)
+    install(tmp_path, "imports_it", requires="torchvision>=0.13")
+    install(tmp_path, "may_import_it", requires='torchvision; extra == "tutorials"')
+    (tmp_path / "only_a_folder").mkdir()
+    packages = {"imports_it": "timm", "may_import_it": "captum", "only_a_folder": "hf", "not_there": "hf"}
+    optional = [
+        doctor.OptionalPackage("torchvision", "torchvision", "torchvision", "nets torchvision:NAME"),
+        *(doctor.OptionalPackage(name, name, extra, f"use of {name}") for name, extra in packages.items()),
+    ]
+    monkeypatch.setattr(doctor, "OPTIONAL", optional)
+    return tmp_path
 
 
-def test_the_report_says_what_works_and_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def states(found: dict[str, list[dict[str, str]]]) -> dict[str, str]:
+    return {item["package"]: item["state"] for item in found["optional"]}
+
+
+def test_the_report_says_what_is_installed_and_what_to_do(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    install(site, "torchvision", BROKEN)
     assert run(monkeypatch, "doctor") == 0
-    lines = capsys.readouterr().out.splitlines()
-    states = {
-        line.split()[1]: line.split()[0] for line in lines if line.startswith(("works", "broken", "missing"))
-    }
-    assert states == {
-        "works_well": "works",
-        "built_for_another_torch": "broken",
-        "not_there_at_all": "missing",
-    }
+    text = capsys.readouterr().out
+    lines = text.splitlines()
     assert any(line.split() == ["torch", torch.__version__] for line in lines)
-    assert "To install what is missing: pip install 'proofmap[timm]'" in lines
-    told = lines[-1]
-    assert "torchvision::nms" in told and "torch and torchvision do not match" in told
-    assert all(len(line) <= 80 for line in lines[:-1])
+    assert "installed  may_import_it 1.5                       use of may_import_it" in lines
+    assert "missing    not_there                               use of not_there" in lines
+    assert "pip install 'proofmap[hf]'         use of only_a_folder; use of not_there" in lines
+    assert text.count("torchvision::nms") == 1
+    assert "install a torchvision built for this torch" in " ".join(lines)
+    assert all(len(line) <= 80 for line in lines)
 
 
-def test_the_same_for_machines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_packages_that_import_a_broken_torchvision_are_broken_by_one_problem(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(site, "torchvision", BROKEN)
     assert run(monkeypatch, "doctor", "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert [item["state"] for item in found["optional"]] == ["works", "broken", "missing"]
-    assert found["optional"][2]["extra"] == "timm" and "proofmap[timm]" in found["optional"][2]["problem"]
-    assert found["packages"]["torch"] == torch.__version__ and found["devices"][0] == "cpu"
-    assert found["threads"] == torch.get_num_threads()
+    assert states(found) == {
+        "torchvision": "broken",
+        "imports_it": "broken",
+        "may_import_it": "installed",
+        "only_a_folder": "missing",
+        "not_there": "missing",
+    }
+    [problem] = found["problems"]
+    assert problem.startswith(f"torchvision 1.5 cannot be imported with torch {torch.__version__}: operator")
+    assert problem.endswith("Packages that import torchvision fail with it: imports_it.")
+    assert found["torch"] == torch.__version__ and found["threads"] == torch.get_num_threads()
 
 
-def test_one_pass_is_measured() -> None:
+def test_a_torchvision_that_works_is_no_problem(site: Path) -> None:
+    install(site, "torchvision")
+    found = doctor.diagnosis()
+    assert states(found)["torchvision"] == states(found)["imports_it"] == "installed"
+    assert not found["problems"]
+
+
+def test_a_missing_torchvision_breaks_only_what_imports_it(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing, *others = doctor.OPTIONAL
+    monkeypatch.setattr(doctor, "OPTIONAL", [missing._replace(module="not_there"), *others])
+    found = doctor.diagnosis()
+    assert states(found)["torchvision"] == "missing" and states(found)["imports_it"] == "broken"
+    [problem] = found["problems"]
+    assert "pip install 'proofmap[torchvision]'" in problem and problem.endswith(": imports_it.")
+
+    monkeypatch.setattr(doctor, "OPTIONAL", [missing._replace(module="not_there"), *others[1:]])
+    assert not doctor.diagnosis()["problems"]
+
+
+def test_one_pass_is_measured(site: Path) -> None:
     times = iter([10.0, 10.25])
     assert doctor.diagnosis(clock=lambda: next(times))["pass_ms"] == 250
 
 
-def test_every_extra_that_people_install_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    import tomllib
+def test_a_device_on_which_no_net_runs_is_a_problem(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unsupported(torch.nn.Module):
+        def __init__(self, depth: int) -> None:
+            super().__init__()
 
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("no kernel image is available")
+
+    install(site, "torchvision")
+    monkeypatch.setattr(doctor, "CifarResNet", Unsupported)
+    found = doctor.diagnosis()
+    [problem] = found["problems"]
+    assert problem.startswith("A small net does not run on the device ")
+    assert "no kernel image is available. Install a torch built for this device" in problem
+    assert found["pass_ms"] is None and "one pass     failed" in doctor.as_text(found)
+
+
+def test_every_extra_for_users_is_looked_up_with_all_its_packages() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-    extras = {*project["optional-dependencies"]} - {"oracles", "browser", "docs", "dev", "models"}
-    assert {extra for extra, _ in doctor.FEATURES.values()} == extras
+    extras = project["optional-dependencies"]
+    for extra in {*extras} - {"oracles", "browser", "docs", "dev"}:
+        wanted = {entry.partition(">")[0] for entry in extras[extra]} - {"matplotlib"}  # in two extras
+        looked_up = {item.package for item in doctor.OPTIONAL if item.extra == extra} - {"matplotlib"}
+        assert looked_up == wanted, extra

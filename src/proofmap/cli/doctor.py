@@ -111,7 +111,7 @@ def _looked_up(wanted: OptionalPackage) -> dict[str, Any]:
 def _torchvision_problems(optional: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     """Import torchvision. If that fails, mark it and the packages that import it as broken, and say so once."""
     users = [name for name, entry in optional.items() if entry["state"] == "installed" and _needs(name)]
-    imported_by = f" Broken, too, because they import torchvision: {', '.join(users)}." if users else ""
+    imported_by = f" Packages that import torchvision fail with it: {', '.join(users)}." if users else ""
     torchvision = optional["torchvision"]
     if torchvision["state"] == "installed":
         try:
