@@ -107,6 +107,10 @@ METRICS: dict[str, tuple[Metric, str]] = {
         metric(pairs=lambda self, judged: judged.maps),
         r"pairs are \(4, 3, 8, 10\), expected \(4, 3\)",
     ),
+    "pairs_are_computed_once": (
+        metric(Insertion, __call__=lambda self, judged: self.pairs(judged).nanmean(dim=1)),
+        r"pairs\(\) ran 2 times for one block; define from_pairs",
+    ),
     "the_same_maps_get_the_same_values": (restless(), "the same maps get two different values"),
     "the_batch_size_changes_nothing": (
         giving(lambda judged: Mean()(judged) * judged.classifier.batches[0].size),
@@ -134,7 +138,7 @@ METRICS: dict[str, tuple[Metric, str]] = {
     ),
     "its_games_and_cost_cover_the_passes_that_the_net_sees": (
         giving(lambda judged: judged.maps_again(labels=judged.labels[:, :1])[:, 0].flatten(1).mean(dim=1)),
-        r"the net saw 8 inputs per image, but games\(\) and cost\(\) tell of 2",
+        r"the net saw 8 inputs per image, but games\(\) and cost\(\) tell of 3",
     ),
     "what_is_judged_stays_as_it_is": (
         careless(lambda judged: judged.maps.zero_()),

@@ -78,8 +78,8 @@ class AdversarialSoundness(ProofMetric):
         scores = proof.soundness(self.strongest(judged), self.curves(judged).f, self.e2)
         return scores.masked_fill(~wrong, torch.nan)
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return proof.worst_case(self.pairs(judged))
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        return proof.worst_case(pairs)
 
     def cost(self, labels: int, method: Cost | None) -> Cost | None:
         if self.points == "all":

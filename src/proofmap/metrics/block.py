@@ -123,12 +123,12 @@ def judge_block(
     )
     columns = names or [info.name for info in score_infos(metrics)]
     named = dict(zip(columns, metrics, strict=True))
-    values = {name: ready.metric(judged.copy_for(ready.found)).cpu().clone() for name, ready in named.items()}
-    pairs = {
-        name: found.cpu().clone()
-        for name, ready in named.items()
-        if (found := ready.metric.pairs(judged.copy_for(ready.found))) is not None
-    }
+    values, pairs = {}, {}
+    for name, ready in named.items():
+        found, of_pairs = ready.metric.measure(judged.copy_for(ready.found))
+        values[name] = found.cpu().clone()
+        if of_pairs is not None:
+            pairs[name] = of_pairs.cpu().clone()
     stored = (maps[:, :1] if method.label_free else maps)[: max(0, keep_maps)]
     shown = judged.play(_shown_game(metrics)).mapped(Tensor.cpu) if curves else None
     return BlockResult(stored.cpu().clone(), values, pairs, shown)

@@ -47,8 +47,8 @@ class ClassSensitivity(GameMetric):
         others = matrix.masked_fill(itself, torch.nan).nanmean(dim=1)
         return own - others
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged).nanmean(dim=1)
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        return pairs.nanmean(dim=1)
 
 
 @METRICS.register

@@ -51,15 +51,29 @@ class Metric(Plugin):
         return make_metric(spec)
 
     def __call__(self, judged: Judged) -> Tensor:
-        """Values ``(N,)``; those of each image's first label where :meth:`pairs` alone says them."""
-        values = self.pairs(judged)
-        if values is None:
-            raise NotImplementedError(f"{type(self).__name__} gives no values per image")
-        return values[:, 0]
+        """Values ``(N,)``. A metric defines this, or :meth:`pairs` if an image's value comes from those of its labels."""
+        return self._from_own_pairs(judged)[0]
 
     def pairs(self, judged: Judged) -> Tensor | None:
         """Values ``(N, L)`` behind the per-image ones, where there are any."""
         return None
+
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        """Values ``(N,)`` from those of :meth:`pairs`: the value of each image's first label unless a metric defines another."""
+        return pairs[:, 0]
+
+    def measure(self, judged: Judged) -> tuple[Tensor, Tensor | None]:
+        """Values ``(N,)``, and those of :meth:`pairs` ``(N, L)``, which is called once; an evaluation calls this."""
+        if type(self).__call__ is Metric.__call__:
+            return self._from_own_pairs(judged)
+        values = self(judged.copy_for(judged.found)).clone()
+        return values, self.pairs(judged)
+
+    def _from_own_pairs(self, judged: Judged) -> tuple[Tensor, Tensor]:
+        pairs = self.pairs(judged)
+        if pairs is None:
+            raise NotImplementedError(f"{type(self).__name__} gives no values per image")
+        return self.from_pairs(judged, pairs.clone()), pairs
 
     def games(self) -> tuple[Game, ...]:
         """The games this metric needs played; equal ones are played once."""

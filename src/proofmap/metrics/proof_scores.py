@@ -91,8 +91,8 @@ class Completeness(ProofMetric):
         c = self.curves(judged)
         return proof.completeness(c.auc, c.h, self.e1)
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return proof.worst_case(proof.of_most_probable(self.pairs(judged), self.curves(judged).f, self.top))
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        return proof.worst_case(proof.of_most_probable(pairs, self.curves(judged).f, self.top))
 
 
 @METRICS.register
@@ -112,8 +112,8 @@ class Soundness(ProofMetric):
         c = self.curves(judged)
         return proof.soundness(c.auc, c.h, self.e2)
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return proof.worst_case(proof.of_most_probable(self.pairs(judged), self.curves(judged).f, self.top))
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        return proof.worst_case(proof.of_most_probable(pairs, self.curves(judged).f, self.top))
 
 
 @METRICS.register

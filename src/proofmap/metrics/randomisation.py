@@ -98,8 +98,8 @@ class UnlearnedMetric(Metric):
         """Values ``(N, L)``."""
         raise NotImplementedError(f"{type(self).__name__} gives no values per label")
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged).nanmean(dim=1)
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        return pairs.nanmean(dim=1)
 
 
 @METRICS.register

@@ -44,8 +44,8 @@ class Roughness(Metric):
         rough = roughness(keep_top(maps, self.share)).view(judged.labels.shape)
         return rough.masked_fill(judged.labels == NO_LABEL, torch.nan)
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged).nanmean(dim=1)
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        return pairs.nanmean(dim=1)
 
 
 def roughness(shown: Tensor) -> Tensor:

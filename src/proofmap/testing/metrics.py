@@ -167,6 +167,23 @@ def pairs_are_one_value_per_label_or_none(metric: Metric) -> None:
 
 
 @per_image
+def pairs_are_computed_once(metric: Metric) -> None:
+    calls = 0
+
+    def counted(self: Metric, judged: Judged) -> Tensor | None:
+        nonlocal calls
+        calls += 1
+        return type(metric).pairs(self, judged)
+
+    twin = dataclasses.replace(metric)
+    object.__setattr__(twin, "__class__", type(type(metric).__name__, (type(metric),), {"pairs": counted}))
+    twin.measure(judged())
+    assert calls == 1, (
+        f"pairs() ran {calls} times for one block; define from_pairs(judged, pairs) in place of __call__(judged)"
+    )
+
+
+@per_image
 def the_same_maps_get_the_same_values(metric: Metric) -> None:
     once, again = usual(metric), metric(judged())
     assert torch.equal(once.nan_to_num(), again.nan_to_num()), "the same maps get two different values"
@@ -221,8 +238,7 @@ def series_and_rows_are_judged_or_refused(metric: Metric) -> None:
 @per_image
 def its_games_are_those_it_plays(metric: Metric) -> None:
     j = judged()
-    metric(j)
-    metric.pairs(j)
+    metric.measure(j)
     told = {game.prepare(j.classifier) for game in metric.games()}
     missing, idle = set(j.asked) - told, told - set(j.asked)
     assert not missing, f"it plays a game that games() does not name: {_names(missing)}"
@@ -239,8 +255,7 @@ def its_games_and_cost_cover_the_passes_that_the_net_sees(metric: Metric) -> Non
         return
     j = judged(f, method=method)
     tally.reset()
-    metric(j)
-    metric.pairs(j)
+    metric.measure(j)
     games = {game.prepare(f) for game in metric.games()}
     steps = sum(g.game.passes(PICTURES.count) * LABELS.shape[1] + 1 + g.draws for g in games)
     told = steps + beyond.passes + LOOKS

@@ -26,8 +26,8 @@ class LocalisationMetric(Metric):
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
     intrinsic: ClassVar[bool] = False
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged).nanmean(dim=1)
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        return pairs.nanmean(dim=1)
 
     def pairs(self, judged: Judged) -> Tensor:
         found = torch.full(judged.labels.shape, torch.nan, device=judged.maps.device)

@@ -46,8 +46,8 @@ class SumToLogit(Metric):
     def pairs(self, judged: Judged) -> Tensor:
         return judged.once(self, lambda: self._errors(judged))
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return self.pairs(judged).nanmean(dim=1)
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        return pairs.nanmean(dim=1)
 
     def _errors(self, judged: Judged) -> Tensor:
         keys = streams.image_keys(judged.images, judged.seed, self.name)

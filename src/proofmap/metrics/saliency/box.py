@@ -78,11 +78,6 @@ class BoxMetric(Metric):
 
         return judged.read(("crop", self.delta, self.reading, self.piece, self.empty), build)
 
-    def __call__(self, judged: Judged) -> Tensor:
-        pairs = self.pairs(judged)
-        assert pairs is not None, "every metric of a box has a value for each label"
-        return pairs[:, 0]
-
 
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
