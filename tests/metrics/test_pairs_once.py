@@ -59,7 +59,7 @@ class Doubled(Counted):
 
 @dataclass(frozen=True, kw_only=True)
 class Both(Counted):
-    """Values of images that do not come from those of labels, in the memory of those of labels."""
+    """Values of images that do not come from those of labels; it writes over the maps afterwards."""
 
     def __call__(self, judged: Judged) -> Tensor:
         found = judged.maps.flatten(1).amax(dim=1)
