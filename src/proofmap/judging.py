@@ -18,7 +18,7 @@ from proofmap.core.copies import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
-from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index
+from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index, truth_table
 from proofmap.core.named_images import names_of_files
 from proofmap.core.progress import Progress, Silent
 from proofmap.data.distractors import from_images
@@ -41,17 +41,28 @@ from proofmap.results.records import method_result, run_scores
 _BLOCK = 32_000_000  # map values held at once
 
 
-def truth_of(
-    classifier: Classifier, truth: Sequence[int | str | None] | Tensor | None, n: int
-) -> Tensor | None:
-    """True labels ``(N,)`` from names or indices; -1 where not known."""
+Truth = Sequence[int | str | Sequence[int | str | None] | None] | Tensor
+"""The true label of each image, or a list of its true labels, by name or index; None or -1 where not known."""
+
+
+def truth_of(classifier: Classifier, truth: Truth | None, n: int) -> Tensor | None:
+    """True labels from names or indices: ``(N,)``, or ``(N, T)`` if an image has several; -1 fills what is not known."""
     if truth is None:
         return None
-    given = truth.tolist() if isinstance(truth, Tensor) else list(truth)
+    given = truth.tolist() if isinstance(truth, (Tensor, np.ndarray)) else list(truth)
     if len(given) != n:
         raise InputError(f"{len(given)} true labels were given for {n} images")
-    unknown = (None, NO_LABEL)
-    return torch.tensor([NO_LABEL if a in unknown else label_index(a, classifier.names) for a in given])
+    rows = [
+        [label_index(a, classifier.names) for a in _as_list(entry) if a is not None and a != NO_LABEL]
+        for entry in given
+    ]
+    return truth_table(rows)
+
+
+def _as_list(entry: object) -> Sequence[Any]:
+    listed = hasattr(entry, "tolist") and entry.tolist()
+    entry = listed if isinstance(listed, list) else entry
+    return entry if isinstance(entry, (list, tuple)) else [entry]
 
 
 def as_inputs(classifier: Classifier, given: Any) -> Tensor:
@@ -94,7 +105,7 @@ def evaluate(
     labels: Labels = "top5",
     metrics: Sequence[str | Metric] | None = None,
     names: Sequence[str] | None = None,
-    truth: Sequence[int | str | None] | Tensor | None = None,
+    truth: Truth | None = None,
     boxes: Sequence[Sequence[Box]] = (),
     objects: Sequence[Mapping[int | str, Sequence[Box]]] = (),
     controls: bool = False,
@@ -109,12 +120,13 @@ def evaluate(
 
     Args:
         methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions.
-        labels: a rule such as ``"all"``, ``"top5"`` or ``"p>=0.01"``; a label or a list of labels, by name or index, for every image;
+        labels: a rule such as ``"all"``, ``"top5"`` or ``"p>=0.01"``; ``"true"`` for the true labels of each image, from ``truth``; a label or a list of labels, by name or index, for every image;
             a list of lists, or a tensor or array ``(N,)`` or ``(N, L)``, with the labels of each image. See
             :meth:`proofmap.core.labels.LabelRule.parse`.
         metrics: what to judge by, names and specs too; :func:`default_metrics` when left out.
         names: one per image, for tables and files; the ``file_names`` of images that :func:`load_images` read when left out.
-        truth: the true label of each image, by name or index, for metrics that ask for it; None or -1 where not known.
+        truth: the true label of each image, or a list of its true labels, by name or index, for metrics that ask for it and for
+            ``labels="true"``; None or -1 where not known.
         boxes: for each image where its true label's things are, ``(left, top, right, bottom)`` in the input's pixels.
         objects: the same for several labels of an image, by name or index: ``{"cat": [box], "dog": [box]}``.
         controls: judge noise, the middle, and every method's maps blurred and shown for every label too: see
@@ -151,9 +163,10 @@ def evaluate(
     look = FirstLook(classifier.frozen(), images)
     f_all = classifier.frozen().probabilities(images)
     rule = LabelRule.parse(labels, classifier.names)
-    label_table = rule.choose(f_all, classifier.label_set)
-    f = f_all.gather(1, label_table.clamp_min(0)).masked_fill(label_table == NO_LABEL, torch.nan)
     image_names = image_names_for(images, names)
+    true_labels = truth_of(classifier, truth, len(images))
+    label_table = rule.choose(f_all, classifier.label_set, true_labels, image_names)
+    f = f_all.gather(1, label_table.clamp_min(0)).masked_fill(label_table == NO_LABEL, torch.nan)
     context = {
         **classifier.settings(),
         "labels": str(rule),
@@ -167,8 +180,15 @@ def evaluate(
         raise InputError(f"{len(boxes)} lists of boxes were given for {len(images)} images")
     if objects and len(objects) != len(images):
         raise InputError(f"objects of {len(objects)} images were given for {len(images)} images")
+    if true_labels is not None and true_labels.ndim == 2:
+        several = (true_labels != NO_LABEL).sum(dim=1) > 1
+        mixed = next((i for i, own in enumerate(boxes) if len(own) and several[i]), None)
+        if mixed is not None:
+            raise InputError(
+                f"boxes has boxes for {image_names[mixed]!r}, which has several true labels; give the boxes of each label in objects"
+            )
     known = [{label_index(a, classifier.names): found for a, found in some.items()} for some in objects]
-    subjects = Subjects(images, label_table, truth_of(classifier, truth, len(images)), boxes, known)
+    subjects = Subjects(images, label_table, true_labels, boxes, known)
     ready = [method.prepare(classifier) for method in chosen]
     start = 0
     if watch is not None:
@@ -237,10 +257,11 @@ def explain(
     thresholds: str | tuple[float, float] | Thresholds = "paper",
     curve: str | Mapping[str, Any] = "paper",
     names: Sequence[str] | None = None,
+    truth: Truth | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Proof:
-    """Maps for the chosen labels of each image, and what they prove.
+    """Maps for the chosen labels of each image, and what they prove; ``labels="true"`` chooses those in ``truth``.
 
     A list of methods sets them side by side, on the same images and labels: a row of pictures for each, and ``proof[name]`` is
     the proof of one.
@@ -254,6 +275,7 @@ def explain(
             labels=labels,
             metrics=proof_metrics(thresholds, curve),
             names=names,
+            truth=truth,
             keep_maps=None,
             seed=seed,
             progress=progress,

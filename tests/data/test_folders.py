@@ -27,6 +27,7 @@ from proofmap.data import (
     imagenette_corner,
     load_dataset,
     sample_photos,
+    true_outputs,
 )
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import devkit_at, imagenette_at, noise, save, saved
@@ -196,6 +197,57 @@ def test_a_table_names_files_and_labels(tmp_path: Path, text: str, encoding: str
     np.testing.assert_array_equal(np.asarray(photos.read(0)), noise(1))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "file,label\n1.png,Dog\n2.png,\n1.png,cat\n3.png,cat\n",
+        "file,label\n1.png,Dog; cat\n2.png,\n3.png,cat\n",
+        "file;label\n1.png;Dog|cat\n2.png;\n3.png;cat\n",
+        'file;label\n1.png;"Dog;cat"\n2.png;\n3.png;cat\n',
+        "file,Dog,cat\n1.png,1,1\n2.png,0,0\n3.png,0,1\n",
+    ],
+)
+def test_a_picture_may_have_several_labels(tmp_path: Path, text: str) -> None:
+    photos = image_csv(table(tmp_path, text))
+    assert list(photos.names) == ["1.png", "2.png", "3.png"] and list(photos.label_names) == ["Dog", "cat"]
+    assert [photos.true_labels(i) for i in range(3)] == [(0, 1), (), (1,)]
+    assert [photos.truth(i) for i in range(3)] == [None, None, 1], (
+        "one true label, or none that is the only one"
+    )
+    assert true_outputs(photos, ["CAT", "dog", "cup"]) == [(1, 0), (), (0,)]
+
+
+def test_numbers_may_be_several_and_names_may_have_commas(tmp_path: Path) -> None:
+    photos = image_csv(table(tmp_path, "file,class_index\n1.png,907;3\n2.png,4\n"))
+    assert [photos.true_labels(i) for i in range(2)] == [(907, 3), (4,)]
+    photos = image_csv(table(tmp_path, 'file,label\n1.png,"tench, Tinca tinca;cat"\n'))
+    assert list(photos.label_names) == ["cat", "tench, Tinca tinca"] and photos.true_labels(0) == (1, 0)
+
+
+def test_columns_of_other_numbers_are_not_labels(tmp_path: Path) -> None:
+    photos = image_csv(table(tmp_path, "file,width,fold\n1.png,640,0\n2.png,480,1\n"))
+    assert [photos.true_labels(i) for i in range(2)] == [(), ()]
+
+
+@pytest.mark.parametrize(
+    "text, line",
+    [
+        ("file,label\n1.png,cat\n1.png,dgo\n", 3),
+        ("file,label\n1.png,cat|dgo\n", 2),
+        ("file,cat,dgo\n0.png,1,0\n1.png,1,1\n", 3),
+    ],
+)
+def test_a_label_that_the_net_does_not_have_is_found_in_its_line(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    photos = image_csv(table(tmp_path, text))
+    with pytest.raises(
+        InputError, match=rf"line {line} of .*csv has the label 'dgo', which .* Did you mean 'dog'\?"
+    ):
+        true_outputs(photos, ["cat", "dog"], strict=True)
+    assert true_outputs(photos, ["cat", "dog"])[-1] == (0,)
+
+
 @pytest.mark.parametrize("column", ["class_index", "label"])
 def test_numbers_stay_as_they_are(tmp_path: Path, column: str) -> None:
     photos = image_csv(table(tmp_path, f"file,{column}\na.png,907\nb.png,\nc.png,3\n"))
@@ -234,7 +286,26 @@ def test_boxes_are_numbers_or_an_error(tmp_path: Path) -> None:
         ("a.png,cat\n", "no column of files.*and is 'a.png,cat'"),
         ("file,label\n", "names no image"),
         ("file,label\na.png,cat\nb.png\n", "line 3 of .* has 1 fields, but 2 columns"),
-        ("file,label\na.png,cat\nb.png,cat\na.png,dog\n", r"names a\.png twice, in lines 2 and 4"),
+        ("file\na.png\nb.png\na.png\n", r"names a\.png twice, in lines 2 and 4"),
+        ("file,label\na.png,cat\na.png,\n", r"names a\.png twice, in lines 2 and 3.*each line has a label"),
+        (
+            "file,label\na.png,cat\nb.png,cat\na.png,cat\n",
+            r"gives a\.png the label 'cat' twice, in lines 2 and 4",
+        ),
+        ("file,label,boxes_xyxy\na.png,cat,\na.png,dog,\n", r"names a\.png twice.* without boxes_xyxy"),
+        (
+            "file,label,boxes_xyxy\na.png,cat|dog,[]\nb.png,cat|dog,[[]]\n",
+            "line 3 of .* has boxes_xyxy and 2 labels",
+        ),
+        ("file,label\na.png,cat\nb.png,;\n", "line 3 of .* has the labels ';': a label is missing"),
+        ("file,label\na.png,cat;;dog\n", "line 2 of .* has the labels 'cat;;dog': a label is missing"),
+        ("file,label\na.png,cat|cat\n", r"gives a\.png the label 'cat' twice, in lines 2 and 2"),
+        ("file,cat,dog\na.png,1,0\nb.png,2,1\n", "line 3 of .* has '2' in the column 'cat', expected 0 or 1"),
+        (
+            "file,sex,cat,dog\na.png,F,0,1\n",
+            "line 2 of .* has 'F' in the column 'sex'.*remove columns that are not",
+        ),
+        ("file,cat,dog\na.png,1,0\na.png,0,1\n", r"names a\.png twice"),
         ("file,label\n,cat\n", "line 2 of .* names no file"),
         ("file,label\na.png,cat\nb.png,3\n", r"mixes numbers \('3'\) and names \('cat'\)"),
         ('file,label\n"a.png"x,cat\n', "line 2 of .* cannot be read"),

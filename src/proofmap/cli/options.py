@@ -38,7 +38,9 @@ def path_option(help: str, *, show_default: bool = True) -> Any:
 
 
 MODEL_HELP = "A net: see [bold]proofmap models[/]; or file.py:function."
-LABELS_HELP = "all, top5, p>=0.01, or names or indices separated by commas."
+LABELS_HELP = (
+    "all, top5, p>=0.01, true (the true labels of each image), or names or indices separated by commas."
+)
 METHODS_HELP = "Separated by commas; settings as name:key=value."
 
 Model = Annotated[str, typer.Option(help=MODEL_HELP)]

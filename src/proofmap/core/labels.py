@@ -99,7 +99,7 @@ def canonical_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class LabelRule:
-    """``all`` | ``top5`` | ``p>=0.01`` | a list for every image | the labels of each image: which labels are judged.
+    """``all`` | ``top5`` | ``p>=0.01`` | ``true`` | a list for every image | the labels of each image: which labels are judged.
 
     >>> f = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]])
     >>> LabelRule.parse("top2", "abc").choose(f, range(3))
@@ -110,7 +110,7 @@ class LabelRule:
             [ 2,  0,  1]])
     """
 
-    kind: Literal["all", "top", "probable", "list", "given"]
+    kind: Literal["all", "top", "probable", "true", "list", "given"]
     number: float = 0.0
     indices: tuple[int, ...] = ()
     rows: tuple[tuple[int, ...], ...] = ()
@@ -119,11 +119,13 @@ class LabelRule:
     def parse(cls, rule: Any, names: Sequence[str]) -> LabelRule:
         """The rule that a person wrote.
 
-        - A text: ``all``, ``top5``, ``p>=0.01``, or names or indices separated by commas.
+        - A text: ``all``, ``top5``, ``p>=0.01``, ``true`` (the true labels of each image), or names or indices separated by commas.
         - One label, or a list of labels, by index or name: these labels, for every image.
         - A list of lists: the labels of each image.
         - A tensor or an array is read as Captum reads its ``target``: a single number is the label of every image, ``(N,)`` has one
           label per image, and ``(N, L)`` has the labels of each, with -1 where an image has fewer.
+
+        A label whose own name is "all" or "true" is named in a list: ``["true"]``.
 
         So a list ``[0, 1]`` means two labels for every image, and ``torch.tensor([0, 1])`` one label for each of two images.
 
@@ -168,6 +170,8 @@ class LabelRule:
         text = rule.strip()
         if text == "all":
             return cls("all")
+        if text == "true":
+            return cls("true")
         if match := _TOP.match(text):
             if int(match[1]) < 1:
                 raise InputError(f"labels {rule!r}: ask for at least the top label, 'top1'")
@@ -193,11 +197,20 @@ class LabelRule:
             raise InputError(f"labels {rule!r} has an empty entry; write {','.join(written)!r}")
         return cls.parse(written, names)
 
-    def choose(self, probabilities: Tensor, label_set: Sequence[int]) -> Tensor:
-        """Labels ``(N, L)`` for probabilities ``(N, A)``, most probable first except for an explicit list.
+    def choose(
+        self,
+        probabilities: Tensor,
+        label_set: Sequence[int],
+        truth: Tensor | None = None,
+        image_names: Sequence[str] = (),
+    ) -> Tensor:
+        """Labels ``(N, L)`` for probabilities ``(N, A)``, most probable first except for an explicit list and true labels.
 
-        Images with fewer labels than others are filled up with ``NO_LABEL``; the top label is always there.
+        Images with fewer labels than others are filled up with ``NO_LABEL``; every image has one at least. ``truth``, ``(N,)`` or
+        ``(N, T)``, are the true labels, which the rule ``true`` needs for every image.
         """
+        if self.kind == "true":
+            return self._true_rows(truth, image_names).choose(probabilities, label_set)
         members = torch.tensor(list(label_set), device=probabilities.device)
         if self.kind == "given":
             return self._rows_for(len(probabilities), probabilities.shape[1], label_set).to(
@@ -219,6 +232,22 @@ class LabelRule:
         chosen = f.gather(1, order) >= self.number
         chosen[:, 0] = True
         return labels.masked_fill(~chosen, NO_LABEL)[:, : max(1, int(chosen.sum(dim=1).max()))]
+
+    @staticmethod
+    def _true_rows(truth: Tensor | None, image_names: Sequence[str]) -> LabelRule:
+        if truth is None:
+            raise InputError(
+                "labels 'true' judges the true labels of each image, but none are known here: in Python pass truth=, on the command line "
+                "use evaluate with a dataset that has labels"
+            )
+        rows = [tuple(a for a in row if a != NO_LABEL) for row in truth.reshape(len(truth), -1).tolist()]
+        unknown = [image_names[i] if image_names else str(i) for i, row in enumerate(rows) if not row]
+        if unknown:
+            raise InputError(
+                f"labels 'true' judges the true labels of each image, but none is known for {counted(len(unknown), 'image')}, "
+                f"{unknown[0]!r} first; leave them out, or give their true labels"
+            )
+        return LabelRule("given", rows=tuple(rows))
 
     def _rows_for(self, n_images: int, n_outputs: int, label_set: Sequence[int]) -> Tensor:
         if len(self.rows) != n_images:
@@ -243,7 +272,7 @@ class LabelRule:
             return f"top{int(self.number)}"
         if self.kind == "probable":
             return f"p>={self.number}"
-        return "all" if self.kind == "all" else ",".join(map(str, self.indices))
+        return self.kind if self.kind in ("all", "true") else ",".join(map(str, self.indices))
 
 
 def _is_list(entry: object) -> bool:
@@ -276,11 +305,25 @@ def _each_once(indices: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
 def is_by_probability(rule: str) -> bool:
     """Whether a rule, as text, puts labels in the order of their probability; a list has the order of whoever wrote it.
 
-    >>> [is_by_probability(rule) for rule in ("all", "top5", "p>=0.01", "tabby,topaz", "given")]
-    [True, True, True, False, False]
+    >>> [is_by_probability(rule) for rule in ("all", "top5", "p>=0.01", "tabby,topaz", "given", "true")]
+    [True, True, True, False, False, False]
     """
     text = rule.strip()
     return text == "all" or any(form.match(text) for form in (_TOP, _PROBABLE))
+
+
+def truth_table(truths: Sequence[Sequence[int]]) -> Tensor | None:
+    """The true labels of each image as a tensor: ``(N,)`` if no image has several, else ``(N, T)``. ``NO_LABEL`` fills the places of
+    what is not known. None if nothing is known of any image.
+
+    >>> truth_table([[3], []]), truth_table([[3], [4, 5]]).tolist(), truth_table([[], []])
+    (tensor([ 3, -1]), [[3, -1], [4, 5]], None)
+    """
+    most = max(map(len, truths), default=0)
+    if most == 0:
+        return None
+    table = torch.tensor([[*row, *[NO_LABEL] * (most - len(row))] for row in truths])
+    return table[:, 0] if most == 1 else table
 
 
 def check_labels(

@@ -1,7 +1,7 @@
 """Pictures to work with: datasets as people have them, the loader, the samples, and pools of distractors."""
 
 from proofmap.data.arrays import ArrayImages, array_file, cifar10, cifar100
-from proofmap.data.dataset import Dataset, choose_names, match_labels, random_choice, truths
+from proofmap.data.dataset import Dataset, choose_names, match_labels, random_choice, true_outputs, truths
 from proofmap.data.folders import ImageFiles, image_csv, image_folder
 from proofmap.data.huggingface import HuggingFaceImages, hugging_face
 from proofmap.data.imagenet_folders import IMAGENETTE, Corners, imagenet, imagenette, imagenette_corner
@@ -28,6 +28,7 @@ __all__ = [
     "list_datasets",
     "DatasetInfo",
     "Dataset",
+    "true_outputs",
     "truths",
     "match_labels",
     "pascal_voc",

@@ -18,7 +18,7 @@ class Dataset(ABC):
     """Pictures (or inputs of another kind) by number, with their names and, where known, their labels; nothing is decoded
     before it is asked for.
 
-    Any thread may call :meth:`read`, :meth:`truth` and :meth:`digest`, several at once.
+    Any thread may call :meth:`read`, :meth:`truth`, :meth:`true_labels` and :meth:`digest`, several at once.
 
     Attributes:
         kind: of the inputs it holds, as :attr:`proofmap.core.inputs.Inputs.kind` says it.
@@ -45,11 +45,20 @@ class Dataset(ABC):
 
     @abstractmethod
     def truth(self, i: int) -> int | None:
-        """The label of picture ``i``, an index into ``label_names``; None where the dataset does not know.
+        """The one true label of picture ``i``, an index into ``label_names``; None if it is not known, or if there are several.
 
         ImageNet's, Imagenette's and CIFAR's are the indices of the usual nets' outputs. For any other net, and for
         folders named by people, :func:`truths` finds the outputs by name.
         """
+
+    def true_labels(self, i: int) -> tuple[int, ...]:
+        """All true labels of picture ``i``, each once; empty if they are not known. Override it if a picture can have several."""
+        label = self.truth(i)
+        return () if label is None else (label,)
+
+    def source_of(self, i: int, k: int) -> str:
+        """Where true label ``k`` of picture ``i`` is written, for error messages."""
+        return f"{self.names[i]} in {self.title}"
 
     @abstractmethod
     def digest(self, i: int) -> str:
@@ -152,14 +161,24 @@ def _synonyms(name: str) -> list[str]:
 def truths(
     dataset: Dataset, outputs: Sequence[str], indices: Sequence[int] | None = None
 ) -> list[int | None]:
-    """The true label of each picture as an index into a classifier's outputs; None where it is not known.
+    """The one true label of each picture as an index into a classifier's outputs; None if it is not known, or if there are several."""
+    known = true_outputs(dataset, outputs, indices)
+    return [labels[0] if len(labels) == 1 else None for labels in known]
 
-    ``outputs`` are the classifier's ``names``. A dataset that knows labels, none of which the net has, is an error.
+
+def true_outputs(
+    dataset: Dataset, outputs: Sequence[str], indices: Sequence[int] | None = None, *, strict: bool = False
+) -> list[tuple[int, ...]]:
+    """The true labels of each picture as indices into a classifier's outputs, each once; empty if they are not known.
+
+    ``outputs`` are the classifier's ``names``. A dataset that knows labels, none of which the net has, is an error. A single label
+    that the net does not have is left out, or with ``strict`` an error that says where it is written.
     """
-    own = [dataset.truth(i) for i in (range(len(dataset)) if indices is None else indices)]
+    chosen = range(len(dataset)) if indices is None else indices
+    own = [dataset.true_labels(i) for i in chosen]
     places = output_places(dataset, outputs)
     if places is None:
-        highest = max((label for label in own if label is not None), default=-1)
+        highest = max((label for labels in own for label in labels), default=-1)
         if highest >= len(outputs):
             raise InputError(
                 f"{dataset.title} has the label {highest}, but the net has outputs 0 to {len(outputs) - 1}; "
@@ -172,7 +191,17 @@ def truths(
             f"({_some(outputs, 10)}); rename them as the net does, or give indices in a CSV file with the columns file and "
             "class_index; folders named by WordNet ids are read with imagenette:FOLDER or imagenet:FOLDER"
         )
-    return [None if label is None else places[label] for label in own]
+    if strict:
+        for i, labels in zip(chosen, own, strict=True):
+            for k, label in enumerate(labels):
+                if places[label] is None:
+                    name = dataset.label_names[label]
+                    raise InputError(
+                        f"{dataset.source_of(i, k)} has the label {name!r}, which is not an output of the net.{did_you_mean(name, outputs)}"
+                    )
+    return [
+        tuple(dict.fromkeys(at for label in labels if (at := places[label]) is not None)) for labels in own
+    ]
 
 
 def output_places(dataset: Dataset, outputs: Sequence[str]) -> tuple[int | None, ...] | None:

@@ -24,11 +24,12 @@ class ImageFiles(Dataset):
     Args:
         root: the folder that ``files`` are relative to.
         files: as they are found below it.
-        labels: one per file, indices into ``label_names``; None for files without one.
+        labels: those of each file, indices into ``label_names``: one, several, or None for a file without one.
         names: what the pictures are called; the files themselves when left out.
         settings: what :meth:`settings` returns.
         boxes: one JSON list of ``[x0, y0, x1, y1]`` per file, in pixels of the stored picture, of the file's label.
         objects: the boxes of each label, where files show things of several.
+        lines: of the table ``title``, in which each label of a file is written, for messages.
     """
 
     def __init__(
@@ -39,15 +40,16 @@ class ImageFiles(Dataset):
         title: str,
         settings: Mapping[str, object],
         names: Sequence[str] | None = None,
-        labels: Sequence[int | None] | None = None,
+        labels: Sequence[int | Sequence[int] | None] | None = None,
         label_names: Sequence[str] = (),
         boxes: Sequence[str] | None = None,
         objects: Sequence[Mapping[int, Sequence[Box]]] | None = None,
+        lines: Sequence[Sequence[int]] | None = None,
     ) -> None:
         self.title, self.root, self.label_names = title, str(root), tuple(label_names)
         self.names = [printable(file) for file in files] if names is None else names
         self._files, self._labels, self._boxes = files, labels, boxes
-        self._objects = objects
+        self._objects, self._lines = objects, lines
         self._settings = dict(settings)
 
     def path(self, i: int) -> Path:
@@ -59,7 +61,17 @@ class ImageFiles(Dataset):
         return decode_image(path, printable(str(path)))
 
     def truth(self, i: int) -> int | None:
-        return None if self._labels is None else self._labels[i]
+        labels = self.true_labels(i)
+        return labels[0] if len(labels) == 1 else None
+
+    def true_labels(self, i: int) -> tuple[int, ...]:
+        labels = None if self._labels is None else self._labels[i]
+        if labels is None:
+            return ()
+        return (labels,) if isinstance(labels, int) else tuple(labels)
+
+    def source_of(self, i: int, k: int) -> str:
+        return super().source_of(i, k) if self._lines is None else f"line {self._lines[i][k]} of {self.title}"
 
     def digest(self, i: int) -> str:
         path = self.path(i)
@@ -131,20 +143,23 @@ def image_csv(path: str | Path) -> ImageFiles:
     ``filename``, ``image``), relative to the table's folder. Labels are numbers in ``class_index``, or names or
     numbers in ``label`` (or ``class``); an empty one is not known. ``boxes_xyxy`` (or ``boxes``) may hold
     ``[[x0, y0, x1, y1], ...]``. Names become indices into their alphabetical list; numbers stay as they are.
+    :func:`proofmap.data.tables.read_table` says how a file gets several labels.
 
     With the columns ``x0``, ``y0``, ``x1``, ``y1`` (or ``xmin``, ``ymin``, ``xmax``, ``ymax``) a line is one thing with its label and its box,
-    and a file has as many lines as it shows things. Its label is then that of all of them, and not known where they differ.
+    and a file has as many lines as it shows things. Its labels are then those of its things.
     """
     table = Path(os.path.abspath(path))
-    numbers: list[int | None] | None
-    boxes, objects = None, None
+    boxes, objects, lines = None, None, None
     if has_things(table):
         things = read_things(table)
         files = list(things)
         numbers, label_names, objects = labelled_objects(list(things.values()), table)
     else:
-        files, labels, boxes = read_table(table)
-        numbers, label_names = numbered(labels, table)
+        found = read_table(table)
+        files, boxes = found.files, found.boxes
+        index, label_names = numbered((label for own in found.labels for label in own), table)
+        numbers = [tuple(index[label] for label in own) for own in found.labels]
+        lines = [list(own.values()) for own in found.labels]
     return ImageFiles(
         table.parent,
         files,
@@ -154,6 +169,7 @@ def image_csv(path: str | Path) -> ImageFiles:
         label_names=label_names,
         boxes=boxes,
         objects=objects,
+        lines=lines,
     )
 
 

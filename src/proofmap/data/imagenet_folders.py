@@ -184,21 +184,22 @@ def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
 
 
 def _imagenet_table(table: Path, split: str) -> ImageFiles:
-    files, written, boxes = read_table(table)
-    wrong = next((w for w in written if w and not (w.isdecimal() and int(w) < 1000)), None)
-    if wrong is not None or not any(written):
+    found = read_table(table)
+    written = [label for own in found.labels for label in own]
+    wrong = next((w for w in written if not (w.isdecimal() and int(w) < 1000)), None)
+    if wrong is not None or not written:
         raise InputError(
             f"{table} must give ImageNet labels as numbers 0 to 999 in a column class_index, not {wrong!r}; "
             f"for other labels write csv:{table}"
         )
     return ImageFiles(
         table.parent,
-        files,
+        found.files,
         title=f"imagenet[{split}]",
         settings={"dataset": "imagenet", "path": str(table), "split": split},
-        labels=[int(w) if w else None for w in written],
+        labels=[tuple(map(int, own)) for own in found.labels],
         label_names=imagenet_names(),
-        boxes=boxes,
+        boxes=found.boxes,
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from proofmap.core.errors import InputError
@@ -16,33 +18,102 @@ FILE_COLUMNS = ("file", "path", "filename", "image")
 INDEX_COLUMNS = ("class_index",)
 LABEL_COLUMNS = ("label", "class")
 BOX_COLUMNS = ("boxes_xyxy", "boxes")
+SEPARATORS = re.compile(r"[;|]")
+"""Between the labels of one cell. A comma is not one: it is a part of names such as "tench, Tinca tinca"."""
 CORNER_COLUMNS = (("x0", "y0", "x1", "y1"), ("xmin", "ymin", "xmax", "ymax"))
 
 Things = dict[str, list[Box]]
 """The boxes of each label, as it is written, in one picture."""
 
 
-def read_table(path: Path) -> tuple[list[str], list[str], list[str] | None]:
-    """Files, labels (as written; empty where there is none) and boxes of a CSV file."""
-    header, columns, rows = _opened(path)
+@dataclass(frozen=True)
+class Table:
+    """What a table says about each of its files.
 
+    Attributes:
+        files: in the order of their first lines.
+        labels: the labels of each file, as written, with the line that each is in; empty if it has none.
+        boxes: the cell of boxes of each file; None without such a column.
+    """
+
+    files: list[str]
+    labels: list[dict[str, int]]
+    boxes: list[str] | None
+
+
+def read_table(path: Path) -> Table:
+    """Files, their labels and boxes from a CSV file.
+
+    A file may have several labels: a line for each, one cell with ``;`` or ``|`` between them, or a column for each label with
+    1 if the file has it and 0 if not. A table has a column for each label if it has no column of labels and more than half of
+    the cells beside its files are 0 or 1.
+    """
+    header, columns, opened = _opened(path)
+    rows = list(opened)
     file_at, label_at = _file_column(columns, header, path), _column(columns, *INDEX_COLUMNS, *LABEL_COLUMNS)
     box_at = _column(columns, *BOX_COLUMNS)
+    marked = {at: name for at, name in enumerate(columns) if name and at not in (file_at, box_at)}
+    if label_at is not None or not _is_marked([row[at].strip() for _, row in rows for at in marked]):
+        marked = {}
     lines_of: dict[str, int] = {}
-    labels, boxes = [], []
+    labels: dict[str, dict[str, int]] = {}
+    boxes = []
     for line, row in rows:
         file = row[file_at].strip()
         if not file:
             raise InputError(f"line {line} of {path} names no file")
-        if file in lines_of:
-            raise InputError(f"{path} names {file} twice, in lines {lines_of[file]} and {line}")
-        lines_of[file] = line
-        labels.append("" if label_at is None else row[label_at].strip())
+        if label_at is None:
+            own = [name for at, name in marked.items() if _is_one(row[at].strip(), name, line, path)]
+        else:
+            own = _labels_of(row[label_at].strip(), line, path)
+        known = labels.setdefault(file, {})
+        if file in lines_of and not (known and own and box_at is None and not marked):
+            raise InputError(
+                f"{path} names {file} twice, in lines {lines_of[file]} and {line}; a file has several lines only in a table "
+                "without boxes_xyxy, and then each line has a label"
+            )
+        lines_of.setdefault(file, line)
+        for label in own:
+            if label in known:
+                raise InputError(
+                    f"{path} gives {file} the label {label!r} twice, in lines {known[label]} and {line}"
+                )
+            known[label] = line
         if box_at is not None:
+            if row[box_at].strip() not in ("", "[]") and len(own) > 1:
+                raise InputError(
+                    f"line {line} of {path} has boxes_xyxy and {len(own)} labels: it does not say which label a box belongs to; "
+                    "write a line for each thing, with the columns x0, y0, x1, y1"
+                )
             boxes.append(row[box_at])
     if not lines_of:
         raise InputError(f"{path} names no image: it has a first row and nothing below")
-    return list(lines_of), labels, boxes if box_at is not None else None
+    return Table(list(labels), list(labels.values()), boxes if box_at is not None else None)
+
+
+def _labels_of(cell: str, line: int, path: Path) -> list[str]:
+    """The labels of one cell; none if it is empty."""
+    if not cell:
+        return []
+    labels = [label.strip() for label in SEPARATORS.split(cell)]
+    if not all(labels):
+        raise InputError(
+            f"line {line} of {path} has the labels {cell!r}: a label is missing before or after a separator"
+        )
+    return labels
+
+
+def _is_marked(cells: Sequence[str]) -> bool:
+    return 2 * sum(cell in ("0", "1") for cell in cells) > len(cells)
+
+
+def _is_one(cell: str, name: str, line: int, path: Path) -> bool:
+    if cell not in ("0", "1"):
+        raise InputError(
+            f"line {line} of {path} has {cell!r} in the column {name!r}, expected 0 or 1: a table without a column label has a "
+            "column for each label; remove columns that are not labels"
+        )
+    return cell == "1"
 
 
 # ---- things -----------------------------------------------------------------------------------------------------
@@ -88,16 +159,11 @@ def read_things(path: Path) -> dict[str, Things]:
 
 def labelled_objects(
     found: Sequence[Mapping[str, Sequence[Box]]], path: Path
-) -> tuple[list[int | None], list[str], list[dict[int, Sequence[Box]]]]:
-    """Labels of pictures, names, and boxes by label, from the things of each picture.
-
-    A picture's label is that of all its things; it is not known where they have several, or where there is none.
-    """
-    written = [label for things in found for label in things]
-    numbers, names = numbered(written, path)
-    index = {label: k for label, k in zip(written, numbers or [], strict=True) if k is not None}
+) -> tuple[list[tuple[int, ...]], list[str], list[dict[int, Sequence[Box]]]]:
+    """Labels of pictures, names, and boxes by label, from the things of each picture: its labels are those of its things."""
+    index, names = numbered((label for things in found for label in things), path)
     objects = [{index[label]: boxes for label, boxes in things.items()} for things in found]
-    return [next(iter(things)) if len(things) == 1 else None for things in objects], names, objects
+    return [tuple(things) for things in objects], names, objects
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------
@@ -108,7 +174,7 @@ def _opened(path: Path) -> tuple[str, list[str], Iterator[tuple[int, list[str]]]
     text = text_of(path)
     header = text.partition("\n")[0].rstrip("\r")
     rows = _rows(text, max(",;\t", key=header.count), path)
-    columns = [name.strip().lower() for name in next(rows, (0, []))[1]]
+    columns = [name.strip() for name in next(rows, (0, []))[1]]
 
     def whole() -> Iterator[tuple[int, list[str]]]:
         for line, row in rows:
@@ -122,7 +188,8 @@ def _opened(path: Path) -> tuple[str, list[str], Iterator[tuple[int, list[str]]]
 
 
 def _column(columns: Sequence[str], *accepted: str) -> int | None:
-    return next((columns.index(name) for name in accepted if name in columns), None)
+    lower = [name.lower() for name in columns]
+    return next((lower.index(name) for name in accepted if name in lower), None)
 
 
 def _file_column(columns: Sequence[str], header: str, path: Path) -> int:
@@ -137,8 +204,9 @@ def _file_column(columns: Sequence[str], header: str, path: Path) -> int:
 
 def _corners(columns: Sequence[str]) -> list[int] | None:
     for names in CORNER_COLUMNS:
-        if set(names) <= set(columns):
-            return [columns.index(name) for name in names]
+        found = [at for name in names if (at := _column(columns, name)) is not None]
+        if len(found) == len(names):
+            return found
     return None
 
 
@@ -151,21 +219,18 @@ def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str
         raise InputError(f"line {rows.line_num} of {path} cannot be read: {error}") from None
 
 
-def numbered(labels: Sequence[str], path: Path) -> tuple[list[int | None] | None, list[str]]:
-    """Labels as numbers, and the names those stand for (none where they were numbers already)."""
-    known = {label for label in labels if label}
-    if not known:
-        return None, []
+def numbered(labels: Iterable[str], path: Path) -> tuple[dict[str, int], list[str]]:
+    """The number of each label, and the names that the numbers stand for (none if the labels are numbers already)."""
+    known = set(labels)
     numbers = {label for label in known if label.isdecimal()}
     if numbers and numbers != known:
         raise InputError(
             f"{path} mixes numbers ({min(numbers)!r}) and names ({min(known - numbers)!r}) as labels; use one"
         )
     if numbers:
-        return [int(label) if label else None for label in labels], []
+        return {label: int(label) for label in known}, []
     names = sorted(known)
-    index = {name: k for k, name in enumerate(names)}
-    return [index[label] if label else None for label in labels], names
+    return {name: k for k, name in enumerate(names)}, names
 
 
 def text_of(path: Path) -> str:

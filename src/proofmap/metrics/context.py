@@ -37,7 +37,8 @@ class Judged:
         labels: ``(N, L)``, -1 where an image has fewer.
         maps: ``(N, L, *positions)``.
         method: the method itself, to run it again: see :meth:`maps_again`. None where only its maps are known.
-        truth: the true labels ``(N,)``, -1 where the data does not know; None where it knows of no image.
+        truth: the true labels ``(N,)``, -1 where the data does not know; ``(N, T)``, filled up with -1, if an image has several; None
+            where the data knows of no image. :attr:`is_true` and :attr:`knows_truth` read both forms.
         boxes: where the true label's things are, for each image, in its own positions; empty where nobody knows.
         objects: for each image where the things of its labels are, by label, also of labels that are not the true one;
             empty where nobody knows.
@@ -125,12 +126,29 @@ class Judged:
         """Where things of this label are known to be in this image; empty where nobody knows."""
         if self.objects and label in self.objects[image]:
             return self.objects[image][label]
-        true = label != NO_LABEL and self._true_labels[image] == label
+        true = label != NO_LABEL and label in self._true_labels[image]
         return self.boxes[image] if true and len(self.boxes) else ()
 
     @cached_property
-    def _true_labels(self) -> list[int]:
-        return [NO_LABEL] * len(self.images) if self.truth is None else self.truth.tolist()
+    def _true_labels(self) -> list[list[int]]:
+        return [[]] * len(self.images) if self.truth is None else self._truth_rows.tolist()
+
+    @property
+    def _truth_rows(self) -> Tensor:
+        """The true labels as ``(N, T)``, in either form that ``truth`` has."""
+        rows = self.labels.new_full((len(self.labels), 1), NO_LABEL) if self.truth is None else self.truth
+        return rows.reshape(len(self.labels), -1)
+
+    @property
+    def is_true(self) -> Tensor:
+        """Which of the labels are true, ``(N, L)``."""
+        same = self.labels[:, :, None] == self._truth_rows[:, None, :]
+        return same.any(dim=2) & (self.labels != NO_LABEL)
+
+    @property
+    def knows_truth(self) -> Tensor:
+        """Of which images a true label is known, ``(N,)``."""
+        return (self._truth_rows != NO_LABEL).any(dim=1)
 
     @torch.no_grad()
     def read(self, what: Hashable, build: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

@@ -90,7 +90,7 @@ def expected_labels(rule: LabelRule, classifier: Classifier) -> int:
     if rule.kind == "top":
         return min(int(rule.number), most)
     given = max(map(len, rule.rows), default=0)
-    return {"all": most, "list": len(rule.indices), "given": given}.get(rule.kind, min(5, most))
+    return {"all": most, "list": len(rule.indices), "given": given, "true": 1}.get(rule.kind, min(5, most))
 
 
 # ---- time -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from proofmap.study.setup import Ready
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError
 from proofmap.study.store.maps import EXACT
-from proofmap.study.store.records import ImageRow, Registered
+from proofmap.study.store.records import ImageRow, Registered, plain_truth
 from proofmap.study.study import Study
 from proofmap.study.unit import Subject, Unit
 
@@ -113,8 +113,8 @@ def work_of(
     made_by = {method.name: digest([context, dict(method.settings)]) for method in methods.values()}
     waiting: list[Unit] = []
     for block, members in sorted(blocks.items()):
-        subjects = tuple(Subject(i.name, i.digest, i.labels, i.truth) for i in members)
-        content = digest([[s.name, s.digest, list(s.labels), s.truth] for s in subjects])
+        subjects = tuple(Subject(i.name, i.digest, i.labels, i.true_labels) for i in members)
+        content = digest([[s.name, s.digest, list(s.labels), plain_truth(s.true_labels)] for s in subjects])
         for method in ordered:
             key = digest_of(made_by[method.name], content)
             keys = {metric.name: done.get((method.id, block, metric.id)) for metric in metrics.values()}

@@ -29,7 +29,7 @@ from proofmap.study.store.checks import check_values
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
 from proofmap.study.store.records import SIGNED, ImageRow, Registered, blobs_digest, curve_values, is_digest
-from proofmap.study.survey import chosen_images, unreadable_images
+from proofmap.study.survey import chosen_images, unlabelled_images, unreadable_images
 from proofmap.study.unit import label_table
 
 if TYPE_CHECKING:
@@ -183,6 +183,12 @@ class Run:
         sanity = stored_sanity(self.store)
         if sanity is not None:
             notes += [str(sanity), *(f"suspicious: {warning}" for warning in sanity.warnings())]
+        unlabelled = len(unlabelled_images(self.store.images(), self.manifest.selection))
+        if unlabelled:
+            notes.append(
+                f"{counted(unlabelled, 'image')} without a known true label {'is' if unlabelled == 1 else 'are'} left out, since true "
+                "labels are judged"
+            )
         return notes + gaps(rows, self.unfinished(rows, metrics), self.failures(), len(self.images))
 
     def table(self) -> str:

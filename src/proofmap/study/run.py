@@ -16,7 +16,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
-from proofmap.data.dataset import Dataset, truths
+from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.methods.made_maps import taken_from
 from proofmap.methods.method import Method
 from proofmap.metrics.curves import Curves
@@ -107,10 +107,9 @@ def run_study(
         ready = setup.open()
         if existing is None and batch_size is not None:
             ready.classifier.fix_batches(batch_size, batch_size)
-        LabelRule.parse(study.labels, ready.classifier.names)  # refused before there is a folder
-        truths(
-            ready.dataset, ready.classifier.names, indices=[]
-        )  # likewise: labels that the net does not have
+        # refused before there is a folder: rules that cannot be read, and labels that the net does not have
+        strict = LabelRule.parse(study.labels, ready.classifier.names).kind == "true"
+        true_outputs(ready.dataset, ready.classifier.names, None if strict else [], strict=strict)
         with run_folder(out, wait=wait) as folder:
             run = _Run(folder, setup, ready, executor or LocalExecutor(), watchers, worker_device, later)
             return run.execute(on_sanity, on_plan, on_end, retry, command)

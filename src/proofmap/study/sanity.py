@@ -45,7 +45,7 @@ class Sanity:
     Attributes:
         images: how many were looked at, and ``of`` how many.
         noun: what they are.
-        known, right: of how many the true label is known, and how many of these the net gets right.
+        known, right: of how many a true label is known, and of how many of these the net's top label is a true one.
         chosen: whether the study takes only images that the net gets right.
         labels: how many labels there are to choose from.
         truths, tops: how many different true labels, and labels that the net puts first, there are.
@@ -146,14 +146,14 @@ def look(ready: Ready, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
     place = {name: i for i, name in enumerate(ready.dataset.names)}
     indices = [place[row.name] for row in some]
     (block,) = load_blocks(ready.dataset, classifier, indices, block_size=len(indices), ahead=0)
-    truth_of = {place[row.name]: row.truth for row in some}
+    truth_of = {place[row.name]: row.true_labels for row in some}
     truth = [truth_of[i] for i in block.indices]
     fast, pixels = classifier.frozen(), classifier.check_images(block.images)
     f = fast.probabilities(pixels)
     top = f.argmax(dim=1).tolist()
     fills = dict.fromkeys(game.fill for metric in ready.metrics.values() for game in metric.games.values())
     keys = streams.image_keys(pixels, 0, "sanity")
-    known = [(a, b) for a, b in zip(top, truth, strict=True) if b is not None]
+    known = [(a, b) for a, b in zip(top, truth, strict=True) if b]
 
     def alone(fill: ReadyFill) -> FillAlone:
         backgrounds = fill(pixels, keys)
@@ -168,10 +168,10 @@ def look(ready: Ready, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
         of=len(images),
         noun=classifier.inputs.noun,
         known=len(known),
-        right=sum(a == b for a, b in known),
+        right=sum(a in b for a, b in known),
         chosen=chosen,
         labels=len(classifier.label_set),
-        truths=len({b for _, b in known}),
+        truths=len({label for _, b in known for label in b}),
         tops=len(set(top)),
         moves=round(float((f - f.mean(dim=0)).abs().sum(dim=1).mean() / 2), 6) if len(f) else 0.0,
         fills=tuple(alone(fill) for fill in fills) if len(f) else (),

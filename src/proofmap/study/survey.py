@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from torch import Tensor
+
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
-from proofmap.data.dataset import Dataset, choose_names, random_choice, truths
+from proofmap.data.dataset import Dataset, choose_names, random_choice, true_outputs
 from proofmap.data.loader import Block, load_blocks
 from proofmap.plugins.failures import exit_as_error
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow
 from proofmap.study.study import Selection
+from proofmap.study.unit import label_table
 
 CHUNK = 64
 """Pictures looked at and stored together."""
@@ -34,11 +37,21 @@ class Survey:
     ) -> None:
         self.dataset, self.classifier, self.selection = dataset, classifier, selection
         self.rule = LabelRule.parse(labels, classifier.names)
-        self.truths = truths(dataset, classifier.names) if _knows_labels(dataset) else [None] * len(dataset)
-        if selection.correct and all(truth is None for truth in self.truths):
-            raise InputError(
-                f"images.correct needs true labels, but {dataset.title} has none; leave it out, or use data with labels"
-            )
+        strict = self.rule.kind == "true"
+        self.truths = (
+            true_outputs(dataset, classifier.names, strict=strict)
+            if _knows_labels(dataset)
+            else [()] * len(dataset)
+        )
+        if not any(self.truths):
+            if selection.correct:
+                raise InputError(
+                    f"images.correct needs true labels, but {dataset.title} has none; leave it out, or use data with labels"
+                )
+            if strict:
+                raise InputError(
+                    f"labels 'true' needs true labels, but {dataset.title} has none; use data with labels, or another rule"
+                )
 
     def order(self) -> list[int]:
         """The pictures that may be taken, in the order they are looked at."""
@@ -92,24 +105,34 @@ class Survey:
             return
         label_set, floor = self.classifier.label_set, self.selection.second
         f = self.classifier.frozen().probabilities(block.images)
-        labels = self.rule.choose(f, label_set)
+        labels = self._labels(f, block.indices)
         believed = f.gather(1, labels.clamp_min(0)).tolist()
         sorted_f, order = f[:, list(label_set)].sort(dim=1, descending=True, stable=True)
         seconds = sorted_f[:, 1].tolist() if len(label_set) > 1 else [0.0] * len(f)
         best = order[:, 0].tolist()
         for k, (index, row) in enumerate(zip(block.indices, labels.tolist(), strict=True)):
             chosen = [label for label in row if label != NO_LABEL]  # missing labels are at the end
-            truth = self.truths[index]
-            right = truth is not None and label_set[best[k]] == truth
+            right = label_set[best[k]] in self.truths[index]
+            wanted = bool(chosen) and (right or not self.selection.correct)
             yield ImageRow(
                 name=self.dataset.names[index],
                 digest=self.dataset.digest(index),
                 stamp=self.dataset.stamp(index),
-                truth=truth,
-                eligible=(right or not self.selection.correct) and (floor is None or seconds[k] >= floor),
+                true_labels=self.truths[index],
+                eligible=wanted and (floor is None or seconds[k] >= floor),
                 labels=tuple(chosen),
                 f=tuple(believed[k][: len(chosen)]),
             )
+
+    def _labels(self, f: Tensor, indices: Sequence[int]) -> Tensor:
+        """The labels ``(N, L)`` that these pictures are judged for; nothing but ``NO_LABEL`` for a picture without a true label of
+        the label set, if true labels are judged.
+        """
+        if self.rule.kind != "true":
+            return self.rule.choose(f, self.classifier.label_set)
+        members = set(self.classifier.label_set)
+        rows = [[label for label in self.truths[i] if label in members] for i in indices]
+        return label_table([row or [NO_LABEL] for row in rows]).to(f.device)
 
     def _unreadable(self, index: int, reason: str) -> ImageRow:
         try:
@@ -120,7 +143,7 @@ class Survey:
             name=self.dataset.names[index],
             digest=digest,
             stamp=self.dataset.stamp(index),
-            truth=self.truths[index],
+            true_labels=self.truths[index],
             failure=reason,
         )
 
@@ -135,10 +158,19 @@ def unreadable_images(rows: Sequence[ImageRow], selection: Selection) -> list[Im
     """The pictures that would have been taken if they could be read, or might have been: those looked at before the
     last one that the study took.
     """
+    return [row for row in _passed(rows, selection) if row.failure is not None]
+
+
+def unlabelled_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
+    """Likewise the pictures that were left out because true labels are judged and they have none."""
+    return [row for row in _passed(rows, selection) if row.failure is None and not row.labels]
+
+
+def _passed(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
     chosen = chosen_images(rows, selection)
     enough = selection.number is not None and len(chosen) >= selection.number
     last = chosen[-1].id if enough else None
-    return [row for row in rows if row.failure is not None and (last is None or row.id < last)]
+    return [row for row in rows if last is None or row.id < last]
 
 
 def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str], dict[str, str]]:
@@ -172,4 +204,4 @@ def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str
 
 
 def _knows_labels(dataset: Dataset) -> bool:
-    return any(dataset.truth(i) is not None for i in range(min(len(dataset), 1000)))
+    return any(dataset.true_labels(i) for i in range(min(len(dataset), 1000)))

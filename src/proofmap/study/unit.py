@@ -19,7 +19,7 @@ from proofmap.classifier.steadiness import FirstLook, UnsteadyNet
 from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import ProofmapError
 from proofmap.core.inputs import Box
-from proofmap.core.labels import NO_LABEL
+from proofmap.core.labels import NO_LABEL, truth_table
 from proofmap.data.dataset import Dataset, output_places
 from proofmap.data.loader import Objects, load_listed
 from proofmap.methods.made_maps import MadeMaps
@@ -34,12 +34,12 @@ from proofmap.study.watchers.status import UnitProgress
 
 @dataclass(frozen=True)
 class Subject:
-    """An image of a unit: its name, the digest it must have, the labels it is judged for, and its true label if known."""
+    """An image of a unit: its name, the digest it must have, the labels it is judged for, and its true labels if known."""
 
     name: str
     digest: str
     labels: tuple[int, ...]
-    truth: int | None = None
+    true_labels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Worker:
             subjects = Subjects(
                 loaded.images,
                 label_table([subject.labels for subject in judged]).to(self.classifier.device),
-                truth_table([subject.truth for subject in judged]),
+                truth_table([subject.true_labels for subject in judged]),
                 [_of_truth(*pair) for pair in zip(loaded.objects, judged, strict=True)],
                 loaded.objects,
             )
@@ -250,7 +250,8 @@ class Worker:
 
 
 def _of_truth(objects: Objects, subject: Subject) -> Sequence[Box]:
-    return () if subject.truth is None else objects.get(subject.truth, ())
+    """The boxes of the one true label; each of several has its own in ``objects``."""
+    return objects.get(subject.true_labels[0], ()) if len(subject.true_labels) == 1 else ()
 
 
 @dataclass(frozen=True)
@@ -260,17 +261,6 @@ class _Loaded:
     images: Tensor
     objects: Sequence[Objects]
     failures: Mapping[int, str]
-
-
-def truth_table(truths: Sequence[int | None]) -> Tensor | None:
-    """True labels ``(N,)``, ``NO_LABEL`` where they are not known; None where none is.
-
-    >>> truth_table([3, None])
-    tensor([ 3, -1])
-    """
-    if all(truth is None for truth in truths):
-        return None
-    return torch.tensor([NO_LABEL if truth is None else truth for truth in truths])
 
 
 def label_table(labels: Sequence[Sequence[int]]) -> Tensor:

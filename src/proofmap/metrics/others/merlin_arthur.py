@@ -13,7 +13,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.core.labels import NO_LABEL
 from proofmap.fills import Fill, Gray
 from proofmap.metrics import proof
 from proofmap.metrics.context import Judged
@@ -46,11 +45,9 @@ class MerlinArthur(Metric):
         return judged.play(self.game).probabilities[..., -1]
 
     def right(self, judged: Judged) -> Tensor:
-        """Which labels ``(N, L)`` are right: the true one, and the net's own answer where the truth is not known."""
-        truth = judged.top2[0][:, 0]
-        if judged.truth is not None:
-            truth = torch.where(judged.truth == NO_LABEL, truth, judged.truth)
-        return judged.labels == truth[:, None]
+        """Which labels ``(N, L)`` are right: the true ones, and the net's own answer where the truth is not known."""
+        own = judged.labels == judged.top2[0][:, :1]
+        return torch.where(judged.knows_truth[:, None], judged.is_true, own)
 
 
 @METRICS.register
@@ -58,7 +55,8 @@ class MerlinArthur(Metric):
 class MerlinArthurCompleteness(MerlinArthur):
     """1 where the net, shown only the top ``share`` of the right label's map, gives the right label; else 0.
 
-    The mean over images is the share of images on which Merlin convinces. NaN where the right label was not judged.
+    The mean over images is the share of images on which Merlin convinces. NaN where the right label was not judged. An image with
+    several true labels counts 1 if Merlin convinces of each one that was judged.
     """
 
     name: ClassVar[str] = "merlin-arthur-completeness"

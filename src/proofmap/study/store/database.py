@@ -170,15 +170,15 @@ class Store(Connection):
         for image, label, f in self.rows("SELECT image, label, f FROM image_labels ORDER BY image, place"):
             labels[image].append((label, f))
         found = self.rows(
-            "SELECT id, name, digest, stamp, truth, eligible, block, failure, seal FROM images ORDER BY id"
+            "SELECT id, name, digest, stamp, truth, true_labels, eligible, block, failure, seal FROM images ORDER BY id"
         )
         images = []
-        for id_, name, digest, stamp, truth, eligible, block, failure, seal in found:
+        for id_, name, digest, stamp, truth, several, eligible, block, failure, seal in found:
             image = ImageRow(
                 name=name,
                 digest=digest,
                 stamp=stamp,
-                truth=truth,
+                true_labels=self._true_labels(truth, several, name),
                 eligible=bool(eligible),
                 labels=tuple(label for label, _ in labels[id_]),
                 f=tuple(f for _, f in labels[id_]),
@@ -191,6 +191,14 @@ class Store(Connection):
             images.append(image)
         return images
 
+    def _true_labels(self, truth: int | None, several: str | None, name: str) -> tuple[int, ...]:
+        if several is None:
+            return () if truth is None else (truth,)
+        try:
+            return tuple(json.loads(several))
+        except (TypeError, ValueError):
+            raise damaged(self.path, f"the true labels of the picture {name} cannot be read") from None
+
     def add_images(self, images: Iterable[ImageRow]) -> None:
         with self._transaction():
             for image in images:
@@ -198,11 +206,12 @@ class Store(Connection):
                     "DELETE FROM images WHERE name = ? AND failure IS NOT NULL", (image.name,)
                 )
                 cursor = self.database.execute(
-                    "INSERT INTO images (name, digest, stamp, truth, eligible, failure, seal) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO images (name, digest, stamp, truth, true_labels, eligible, failure, seal) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     (
-                        *(image.name, image.digest, image.stamp),
-                        *(image.truth, image.eligible, image.failure),
+                        *(image.name, image.digest, image.stamp, image.truth),
+                        json.dumps(image.true_labels) if len(image.true_labels) > 1 else None,
+                        *(image.eligible, image.failure),
                         image_seal(image),
                     ),
                 )

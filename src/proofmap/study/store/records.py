@@ -21,13 +21,18 @@ class ImageRow:
     name: str
     digest: str
     stamp: str
-    truth: int | None = None
+    true_labels: tuple[int, ...] = ()
     eligible: bool = False
     labels: tuple[int, ...] = ()
     f: tuple[float, ...] = ()
     failure: str | None = None
     block: int | None = None
     id: int = 0
+
+    @property
+    def truth(self) -> int | None:
+        """The one true label; None if it is not known, or if there are several."""
+        return self.true_labels[0] if len(self.true_labels) == 1 else None
 
 
 SIGNED = "signed"
@@ -100,9 +105,26 @@ def is_digest(stored: object, digest: Callable[..., str], *values: object) -> bo
         return False
 
 
+def plain_truth(true_labels: Sequence[int]) -> int | list[int] | None:
+    """True labels as digests have them: one label is a number, as it was before pictures had several.
+
+    >>> plain_truth([3]), plain_truth([]), plain_truth([3, 5])
+    (3, None, [3, 5])
+    """
+    if len(true_labels) > 1:
+        return list(true_labels)
+    return true_labels[0] if true_labels else None
+
+
 def image_seal(image: ImageRow) -> str:
     """A digest of what the survey found; stamp and block may change later."""
-    about = (image.name, image.digest, image.truth, int(image.eligible), image.failure)
+    about = (
+        image.name,
+        image.digest,
+        plain_truth(image.true_labels),
+        int(image.eligible),
+        image.failure,
+    )
     return seal_of([*about, *image.labels, *image.f])
 
 

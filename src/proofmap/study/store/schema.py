@@ -125,7 +125,10 @@ UPDATE methods SET seal = seal_of(name, label_free, settings, kind)
     WHERE seal = seal_of(name, label_free, settings);
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+# All true labels of a picture that has several, as a JSON list; ``truth`` is then NULL.
+_FIFTH = "ALTER TABLE images ADD COLUMN true_labels TEXT;"
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 """Step k brings a database of version k to version k + 1. Steps are added, never changed."""
 
 
