@@ -100,6 +100,10 @@ def test_merlin_convinces_and_morgana_fools_where_they_can() -> None:
     assert scores(wrong) == (0.0, 1.0)
     assert scores(honest, truth=torch.tensor([1])) == (1.0, 0.0), "the truth decides who is Merlin"
     assert scores(same, truth=torch.tensor([1])) == (0.0, 0.0)
+    both = torch.tensor([[1, 0]])
+    assert scores(honest, truth=both) == (1.0, 1.0), "both halves are right, so nobody is fooled"
+    assert scores(same, truth=both) == (0.0, 1.0), "Merlin must convince of each true label"
+    assert scores(same, truth=torch.tensor([[-1, -1]])) == scores(same), "nothing is known"
 
 
 def test_gradient_times_input_adds_up_on_a_linear_net() -> None:

@@ -96,7 +96,8 @@ class Study:
         fit: what happens to photos of other proportions: ``crop``, ``pad`` or ``squash``; as the net says when left out.
         data: a dataset string, or photos and folders.
         images: which of its pictures.
-        labels: the label rule: ``all``, ``top5``, ``p>=0.01``, or labels by name or index, for every picture.
+        labels: the label rule: ``all``, ``top5``, ``p>=0.01``, ``true`` (the true labels of each picture), or labels by name or index,
+            for every picture.
         label_set, renormalise: the labels that count; empty for all outputs.
         methods, metrics: what is judged, and by what.
         controls: judge noise, the middle, and every method's maps blurred and shown for every label too.

@@ -175,12 +175,17 @@ def a_label_is_unknown_or_has_a_name(dataset: Dataset) -> None:
     names = list(dataset.label_names)
     assert all(isinstance(name, str) for name in names), "label_names must be text"
     for i in some(dataset):
-        label = dataset.truth(i)
-        if label is None:
-            continue
-        told = f"the label of {dataset.names[i]!r} is {label!r}"
-        assert type(label) is int, f"{told}, expected an int or None"
-        assert 0 <= label < (len(names) or math.inf), f"{told}, but there are {len(names)} label_names"
+        one, labels = dataset.truth(i), dataset.true_labels(i)
+        for label in labels:
+            told = f"the label of {dataset.names[i]!r} is {label!r}"
+            assert type(label) is int, f"{told}, expected an int or None"
+            assert 0 <= label < (len(names) or math.inf), f"{told}, but there are {len(names)} label_names"
+        assert len(set(labels)) == len(labels), (
+            f"true_labels of {dataset.names[i]!r} has a label twice: {labels}"
+        )
+        assert one == (labels[0] if len(labels) == 1 else None), (
+            f"the truth of {dataset.names[i]!r} is {one!r}, but its true_labels are {labels}"
+        )
 
 
 @check_dataset.promise
@@ -226,7 +231,7 @@ def its_settings_open_the_same_dataset_again(dataset: Dataset) -> None:
         same = list(getattr(dataset, attribute)) == list(getattr(other, attribute))
         assert same, f"opened again, it has other {attribute}"
     assert_alike(dataset, dataset.digest, other.digest, "opened again, the digest")
-    assert_alike(dataset, dataset.truth, other.truth, "opened again, the label")
+    assert_alike(dataset, dataset.true_labels, other.true_labels, "opened again, the label")
     assert_alike(dataset, dataset.boxes, other.boxes, "opened again, the boxes")
     assert_alike(
         dataset,
