@@ -21,6 +21,7 @@ from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index, truth_table
 from proofmap.core.named_images import names_of_files
 from proofmap.core.progress import Progress, Silent
+from proofmap.core.version import source_version
 from proofmap.data.distractors import from_images
 from proofmap.fills import names_no_pool, with_part, with_pool
 from proofmap.fills.images import OWN
@@ -174,6 +175,7 @@ def evaluate(
         "device": str(classifier.device),
         "batches": [batch.size for batch in classifier.frozen().batches],
         "threads": torch.get_num_threads(),
+        "proofmap": source_version(),
     }
     kept = len(images) if keep_maps is None else min(keep_maps, len(images))
     if boxes and len(boxes) != len(images):

@@ -11,6 +11,7 @@ import torch
 
 import proofmap as pm
 from proofmap.core.errors import InputError
+from proofmap.core.version import source_version
 from proofmap.metrics.saliency.box import SaliencyMetric
 from proofmap.reproduce import Recipe, artifacts, recipe_names, reproduce
 from proofmap.reproduce.claims import compared
@@ -144,6 +145,23 @@ def test_a_recipe_of_more_images_than_the_run_that_it_begins_with(
     monkeypatch.setattr("proofmap.reproduce.run.draw", lambda _, path: path)
     found = reproduce("cifar10-curves", tmp_path / "out", data=data, quick=True, start=learned, images=3)
     assert {n["n"] for n in found.outcome.tables[0].records} == {3}  # though other rows of the run have two
+
+
+def test_a_run_of_other_source_is_refused_and_nothing_is_left(
+    tmp_path: Path,
+    data: Path,
+    learned: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for module in ("environment", "resume"):
+        monkeypatch.setattr(f"proofmap.study.{module}.source_version", lambda: "0.1.0+src.00000000")
+    asked = ("reproduce", "cifar10-curves", "--quick", "--data", str(data), "-q", "--from")
+    assert command(monkeypatch, *asked, str(learned)) == 2
+    told = capsys.readouterr().err
+    assert f"cannot begin with {learned}: the run was made with Proofmap {source_version()}" in told
+    assert "0.1.0+src.00000000" in told and "Leave out --from" in told and not list(tmp_path.iterdir())
 
 
 def test_a_run_of_other_labels_is_refused_and_nothing_is_left(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from proofmap.core.version import source_version
+from proofmap.report.files import evaluation_record
 from proofmap.study import Run, StoreError, Study, run_study, verify_run
 from proofmap.study.preview import preview
 from proofmap.study.setup import Setup
@@ -67,6 +70,38 @@ def test_an_earlier_run_is_not_continued(change: dict[str, Any], old_run: tuple[
         run_study(replace(study, **change), folder)
     with pytest.raises(StoreError, match=refusal):
         preview(Setup(study=replace(study, **change)), folder)
+    assert ((folder / "manifest.json").read_text(), facts(folder)) == before
+
+
+def test_a_run_of_other_source_is_read_but_not_continued(
+    finished: tuple[Study, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    study, folder = finished[0], shutil.copytree(finished[1], tmp_path / "run")
+    before = (folder / "manifest.json").read_text(), facts(folder)
+    other = "0.1.0+src.00000000"
+    for module in ("environment", "resume"):
+        monkeypatch.setattr(f"proofmap.study.{module}.source_version", lambda: other)
+    refusal = rf"made with Proofmap {re.escape(source_version())}, and numbers of {re.escape(other)} may"
+    for change in ({}, {"methods": ("gradient-x-input",)}):
+        with pytest.raises(StoreError, match=refusal):
+            run_study(replace(study, **change), folder)
+    flags = ["--model", study.model, "--data", str(study.data[0]), "--labels", "top3", "--methods", "random"]
+    assert command(monkeypatch, "evaluate", *flags, "--out", str(folder)) == 2
+    told = capsys.readouterr().err
+    assert source_version() in told and other in told and "can be read (report, compare, audit" in told
+    for arguments in (
+        ["report", "--out", str(folder / "page.html")],
+        ["audit", "--min-soundness", "0", "--method", "random"],
+        ["export", "--out", str(folder / "tables")],
+    ):
+        assert command(monkeypatch, arguments[0], str(folder), *arguments[1:]) == 0, arguments
+    with Run(folder) as run:
+        evaluation = run.evaluation()
+    made = evaluation.settings["proofmap"]
+    assert evaluation_record(evaluation)["proofmap"] == made == source_version(), "not the one that reads"
     assert ((folder / "manifest.json").read_text(), facts(folder)) == before
 
 

@@ -13,7 +13,6 @@ from safetensors.torch import save
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
 from proofmap.core.pictures import SUFFIXES, own_mark
-from proofmap.core.version import source_version
 from proofmap.report import figures
 from proofmap.report.pictures import comparison_sheet, explained_sheet, pictured_images
 from proofmap.results import tables
@@ -25,7 +24,7 @@ from proofmap.results.sharing import shared
 def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
     """Everything but tensors, as plain data: settings, versions, scores, rows."""
     return {
-        "proofmap": source_version(),
+        "proofmap": evaluation.settings.get("proofmap", ""),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "device": evaluation.settings.get("device", ""),

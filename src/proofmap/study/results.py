@@ -255,6 +255,7 @@ class Run:
             "device": self._devices(),
             "batches": list(self.manifest.batches),
             "threads": self.manifest.threads,
+            "proofmap": " and ".join(sorted(self.manifest.versions)),
         }
         names = tuple(image.name for image in self.images)
         results = [self._result(self.methods[name], table, context, names) for name in methods]
