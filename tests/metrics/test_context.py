@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +18,7 @@ from proofmap.core.inputs import Box
 from proofmap.methods import Cost, Method, Random
 from proofmap.metrics import Judged, Metric, prepare_metrics
 from proofmap.metrics.block import Subjects, judge_block
+from proofmap.metrics.games import InsertionGame
 from proofmap.study import Run, Study, run_study
 from proofmap.study.cost import unit_cost
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, linear_probabilities, pixels
@@ -258,3 +259,13 @@ def test_boxes_of_a_table_reach_a_metric_of_a_study_where_they_are_painted(tmp_p
     assert result.values["unpainted"][:3].tolist() == [0, 0, 0] and bool(
         result.values["unpainted"][3].isnan()
     )
+
+
+def test_other_maps_in_a_copy_of_what_is_judged_are_judged_themselves() -> None:
+    first = judged()
+    game = InsertionGame(points=4)
+    before = first.play(game).auc
+    for given in (first, first.copy_for({})):
+        turned = replace(given, maps=-given.maps)
+        assert not torch.equal(turned.play(game).auc, before)
+        assert turned.play(game).auc.equal(replace(judged(), maps=-first.maps).play(game).auc)

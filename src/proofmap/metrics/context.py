@@ -60,15 +60,16 @@ class Judged:
     progress: Progress = field(default_factory=Silent)
     games: Mapping[Game, ReadyGame] = field(default_factory=dict)
     found: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
-    _played: dict[ReadyGame, Curves] = field(default_factory=dict, repr=False)
-    _probabilities: Tensor | None = field(default=None, repr=False)
-    _kept: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
-    _original: Judged | None = field(default=None, repr=False)
+    # what was measured on these tensors: not given on by dataclasses.replace, which may change them
+    _played: dict[ReadyGame, Curves] = field(default_factory=dict, init=False, repr=False)
+    _probabilities: Tensor | None = field(default=None, init=False, repr=False)
+    _kept: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _original: Judged | None = field(default=None, init=False, repr=False)
 
     def copy_for(self, found: dict[Hashable, Tensor]) -> Judged:
         """The same in tensors of its own, for a metric that may write into them, with what the metric has ``found`` before. Each
         game is still played once for both."""
-        return replace(
+        copy = replace(
             self,
             found=found,
             images=private_copy(self.images),
@@ -77,8 +78,9 @@ class Judged:
             truth=None if self.truth is None else private_copy(self.truth),
             boxes=deepcopy(self.boxes),
             objects=deepcopy(self.objects),
-            _original=self._original or self,
         )
+        copy._original = self._original or self
+        return copy
 
     @property
     def inputs(self) -> Inputs:
