@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,17 +14,19 @@ from proofmap.core.labels import LabelRule
 from proofmap.data.photos import load_images
 from proofmap.judging import evaluate, explain
 from proofmap.study import Run, Selection, Study, run_study, verify_run
+from proofmap.study.preview import preview
 from proofmap.study.sanity import stored_sanity
+from proofmap.study.setup import Setup
 from tests.study.studies import NAMES, Stop, classifier_of, facts, toy_study
 from tests.toys import conv_classifier, pixels
 
 
-def judged_study(folder: Path, rows: dict[str, tuple[str, ...]], **changes: object) -> Study:
+def judged_study(folder: Path, rows: dict[str, tuple[str, ...]], **changes: Any) -> Study:
     """One cheap method on pictures with these true labels, in a table beside them."""
     study = toy_study(folder, len(rows), methods=["random"], metrics=["completeness"], labels="true")
     table = folder / "photos" / "labels.csv"
     table.write_text("file,label\n" + "".join(f"{name},{';'.join(own)}\n" for name, own in rows.items()))
-    return replace(study, data=str(table), **changes)  # type: ignore[arg-type]
+    return replace(study, data=str(table), **changes)
 
 
 ROWS = {
@@ -101,6 +104,23 @@ def test_it_continues_where_it_was_stopped(tmp_path: Path) -> None:
         run_study(study, tmp_path / "run", watchers=[Stop(1)])
     assert run_study(study, tmp_path / "run").units == 1
     assert facts(tmp_path / "run") == facts(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("changes", [{}, {"labels": "top1", "images": Selection(correct=True)}])
+def test_a_run_whose_true_labels_changed_is_not_continued(tmp_path: Path, changes: dict[str, Any]) -> None:
+    rows = {"00.png": NAMES, "01.png": NAMES[:4]}
+    study = judged_study(tmp_path, rows, **changes)
+    run_study(study, tmp_path / "run")
+    judged_study(tmp_path, {**rows, "00.png": NAMES[::-1]})
+    assert run_study(study, tmp_path / "run").units == 0, "another order says the same"
+    judged_study(tmp_path, {**rows, "01.png": NAMES[1:]})
+    with pytest.raises(InputError, match=r"the true labels of 01\.png have changed\. Restore"):
+        run_study(study, tmp_path / "run")
+
+
+def test_a_dry_run_does_not_promise_pictures_without_true_labels(tmp_path: Path) -> None:
+    study = judged_study(tmp_path, ROWS)
+    assert not preview(Setup(study=study), tmp_path / "run").sure
 
 
 def test_the_net_is_right_if_its_top_label_is_a_true_one(tmp_path: Path) -> None:

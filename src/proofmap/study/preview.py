@@ -46,8 +46,8 @@ def preview(setup: Setup, out: Path) -> Preview:
             rows = chosen_images(store.images(), manifest.selection)
             done = _done(store, ready)
     selection = study.images
-    filtered = selection.correct or selection.second is not None
     survey = Survey(ready.dataset, classifier, selection, study.labels)
+    filtered = selection.correct or selection.second is not None or survey.rule.kind == "true"
     order = survey.order()
     wanted = len(order) if selection.number is None else min(selection.number, len(order))
     images = max(len(rows), wanted)

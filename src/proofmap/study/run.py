@@ -248,7 +248,9 @@ class _Run:
     def _images(self, retry: bool) -> list[ImageRow]:
         """The study's images, all surveyed and in blocks."""
         selection = self.manifest.selection
-        problems, stamps = changed_images(self.store.images(), self.ready.dataset)
+        known = self.store.images()
+        problems, stamps = changed_images(known, self.ready.dataset)
+        problems += self.survey.changed_truths(known)
         if problems:
             more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
             raise InputError(

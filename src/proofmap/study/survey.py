@@ -91,6 +91,17 @@ class Survey:
             if on_progress is not None:
                 on_progress(looked_at)
 
+    def changed_truths(self, rows: Sequence[ImageRow]) -> list[str]:
+        """A message for each picture whose true labels changed since it was looked at, if the study's pictures or labels depend on them."""
+        if self.rule.kind != "true" and not self.selection.correct:
+            return []
+        now = dict(zip(self.dataset.names, self.truths, strict=True))
+        return [
+            f"the true labels of {row.name} have changed"
+            for row in rows
+            if row.failure is None and {*now.get(row.name, row.true_labels)} != {*row.true_labels}
+        ]
+
     def look(self, indices: Sequence[int]) -> Iterator[ImageRow]:
         """Rows of these pictures, in their order."""
         (block,) = load_blocks(self.dataset, self.classifier, indices, block_size=len(indices), ahead=0)
