@@ -54,10 +54,10 @@ def truth_of(classifier: Classifier, truth: Truth | None, n: int) -> Tensor | No
     if len(given) != n:
         raise InputError(f"{len(given)} true labels were given for {n} images")
     rows = [
-        [label_index(a, classifier.names) for a in _as_list(entry) if a is not None and a != NO_LABEL]
+        {label_index(a, classifier.names): None for a in _as_list(entry) if a is not None and a != NO_LABEL}
         for entry in given
     ]
-    return truth_table(rows)
+    return truth_table([list(row) for row in rows])  # each label once
 
 
 def _as_list(entry: object) -> Sequence[Any]:

@@ -42,7 +42,7 @@ ROWS = {
 
 def test_the_true_labels_of_each_image_are_judged() -> None:
     f, x = conv_classifier(labels=3), pixels(3, 8)
-    truth = [[f.names[2], f.names[0]], f.names[1], [2, None]]
+    truth = [[f.names[2], f.names[0], 2], f.names[1], [2, None]]
     found = evaluate(f, x, methods=["random"], metrics=["completeness"], labels="true", truth=truth)
     assert found.labels.tolist() == [[2, 0], [1, -1], [2, -1]] and found.settings["labels"] == "true"
     proof = explain(f, x, method="random", labels="true", truth=torch.tensor([2, 0, 1]))
