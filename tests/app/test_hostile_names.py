@@ -1,4 +1,4 @@
-"""Hostile names in the live page, from the first photo to the saved files: nothing of them runs, hides or moves what stands beside it."""
+"""Hostile names in the live page, from the first photo to the saved files: nothing of them runs, hides or moves other text."""
 
 from __future__ import annotations
 

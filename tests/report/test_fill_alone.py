@@ -54,6 +54,16 @@ def test_the_case_is_what_it_says(gray_is_dark: pm.Proof) -> None:
     assert given_by_fill(result).tolist() == [[False, True]]
 
 
+def test_a_trace_of_a_label_is_not_given_by_the_fill(gray_is_dark: pm.Proof) -> None:
+    result = gray_is_dark.result
+    for alone, given in ((0.02, True), (0.005, False)):
+        curves = result.insertion
+        probabilities, auc, f = (x.clone() for x in (curves.probabilities, curves.auc, curves.f))
+        probabilities[:, :, 0], auc[:], f[:] = alone, 1.5 * alone, 1e-6
+        changed = replace(result, insertion=replace(curves, probabilities=probabilities, auc=auc, f=f))
+        assert given_by_fill(changed).tolist() == [[given, given]]
+
+
 def test_the_terminal_says_it_with_the_fill_that_may_help(gray_is_dark: pm.Proof) -> None:
     told = str(gray_is_dark)
     assert "† gray alone gives 'dark' f = .95 (1 image), with nothing shown" in told and "--fill blur" in told

@@ -45,7 +45,7 @@ class TimedProtocol(H11Protocol):
             self._deadline = None
 
     def _refuse(self) -> None:
-        """Close the connection; whoever sent a part of a request, and has no answer yet, is told why."""
+        """Close the connection; a client that sent part of a request and has no answer yet gets the reason."""
         began = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
         if began and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             error = f"the request was not complete after {self.seconds:g} seconds; send it again"

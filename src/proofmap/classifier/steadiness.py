@@ -56,7 +56,7 @@ def check_company(among: Tensor, alone: Tensor) -> None:
 
 
 class FirstLook:
-    """What a net says of a few images before the work, to be compared with what it says of them after a part of it."""
+    """The net's outputs for a few images before the work, to compare with its outputs for them after each part of it."""
 
     def __init__(self, classifier: Classifier, images: Tensor) -> None:
         self.classifier, self.images = classifier, private_copy(images[:_LOOKED_AT])

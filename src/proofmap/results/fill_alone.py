@@ -3,7 +3,7 @@
 f(fill, a) is where an insertion curve begins. A label is given by the fill on an image
 
     where f(fill, a) >= .9, or
-    where the map is too strong (soundness below .8) and f(fill, a) >= AUC / 2, whatever the map shows first.
+    where the map is too strong (soundness below .8), f(fill, a) >= AUC / 2, whatever the map shows first, and f(fill, a) >= .01.
 
 Completeness and soundness of such a label speak of the fill more than of the map, so they carry a mark.
 """
@@ -33,6 +33,8 @@ from proofmap.results.strength import BAR
 MARK = "†"
 GIVEN = 0.9
 """A label with at least this probability on the fill alone is given by it."""
+WORTH_NAMING = 0.01
+"""A label with less on the fill alone is not: every net gives every label a little."""
 _NAMED = 3
 
 
@@ -48,7 +50,7 @@ def given_by_fill(result: MethodResult) -> Tensor:
     curves = result.insertion
     alone, auc, f = f_of_fill(curves), curves.auc.double().cpu(), curves.f.double().cpu()
     too_strong = proof.soundness(auc, f, result.threshold("e2")) < BAR
-    found: Tensor = (alone >= GIVEN) | (too_strong & (alone > 0) & (alone >= auc / 2))
+    found: Tensor = (alone >= GIVEN) | (too_strong & (alone >= WORTH_NAMING) & (alone >= auc / 2))
     return found & (curves.labels.cpu() != NO_LABEL)
 
 

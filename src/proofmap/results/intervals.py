@@ -36,7 +36,7 @@ Limits = tuple[float, float]
 NO_LIMITS: Limits = (-math.inf, math.inf)
 
 _SHOWN = 20
-"""A sample shows what values are like within so many standard deviations of its mean; docs/how-to/statistics.md compares others."""
+"""A sample shows what values are like within this many standard deviations of its mean; docs/how-to/statistics.md compares others."""
 _EQUAL = 1e-12  # values that differ by less than this share of their size differ by rounding: their skewness is noise
 
 

@@ -22,8 +22,8 @@ MEASURED = 1.0
 WORTH_TELLING = 10.0
 """Seconds from which on the expected time is told before the work begins."""
 SLOWER = 3.0
-"""An estimate is a range up to so many times the time at the measured rates: they are measured in a moment and without what is done
-beside passes, and other work may begin on the machine later."""
+"""An estimate is a range. Its upper end is this many times the time at the measured rates: they are measured in a moment, without the work
+between passes, and other work may begin on the machine later."""
 _SHARE = 0.03  # of the work's time, for a quick measurement
 
 

@@ -160,7 +160,7 @@ def takes_baselines(kind: Any) -> bool:
 
 
 def usual_baseline(kind: Any, classifier: Classifier) -> dict[str, object]:
-    """What a record says of the baseline that a class is given if nobody gave one; nothing if it takes none."""
+    """The record of the baseline that a class gets by default; empty if the class takes none."""
     return {_BASELINES: rounded(classifier.inputs.neutral)} if takes_baselines(kind) else {}
 
 
