@@ -62,6 +62,15 @@ def data() -> Path:
     return folder
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """torch computes with one thread, however many it was given: for forked processes, which have none of the others, and for plans."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def torchvision() -> ModuleType:
     """torchvision, also where its compiled half does not fit this torch: no classifier needs that half."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,10 @@ def install(folder: Path, name: str, code: str = "", requires: str = "") -> None
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for packages. Two users of torchvision, one of them only for an extra of its own, are installed in it."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "torchvision", raising=False)
+    real = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "torchvision"}
     install(tmp_path, "imports_it", requires="torchvision>=0.13")
     install(tmp_path, "may_import_it", requires='torchvision; extra == "tutorials"')
     (tmp_path / "only_a_folder").mkdir()
@@ -39,7 +40,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         *(doctor.OptionalPackage(name, name, extra, f"use of {name}") for name, extra in packages.items()),
     ]
     monkeypatch.setattr(doctor, "OPTIONAL", optional)
-    return tmp_path
+    yield tmp_path
+    sys.modules.pop("torchvision", None)  # the one of this test: others import the real one
+    sys.modules.update(real)
 
 
 def states(found: dict[str, list[dict[str, str]]]) -> dict[str, str]:

@@ -239,6 +239,7 @@ def test_only_rows_that_were_asked_for_are_told_to_be_left_out(tmp_path: Path, d
     assert rows_for_later(replace(some, settings=settings)) == rows_for_later(job) == []
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_units_are_planned_for_rows_that_come_later(tmp_path: Path, data: Path) -> None:
     """Cheap rows first must not make units of many images for the costly ones."""
     recipe = Recipe.named("cifar10-metrics").with_variant(data)

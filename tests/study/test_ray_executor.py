@@ -53,7 +53,7 @@ def ray(running_ray: ModuleType) -> ModuleType:
 
 
 @pytest.fixture
-def forked(monkeypatch: pytest.MonkeyPatch) -> ForkedRay:
+def forked(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> ForkedRay:
     """Two cores, with actors that are forked from this process, in the place of Ray."""
     cloudpickle = pytest.importorskip("ray.cloudpickle")
     stand_in = ForkedRay(cloudpickle)
