@@ -1,7 +1,7 @@
 # Everything happens in .venv, made here with exact versions from constraints.txt.
 
 PYTHON  ?= python3
-WORKERS ?= 4
+WORKERS ?= 3
 THREADS ?= 1
 TESTS   ?= -m "not slow"
 VENV    := .venv
