@@ -1,7 +1,7 @@
 """HTTP with a deadline: a client that begins a request must send all of it within a time, or the connection is closed.
 
 uvicorn closes connections that are idle after an answer. A connection on which nothing, half of the headers or half of a body was sent would stay open
-for ever, and a thousand of them would keep everybody else out.
+forever, and a thousand of them would block the server.
 """
 
 from __future__ import annotations
