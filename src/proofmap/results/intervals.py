@@ -8,7 +8,7 @@ Student's distribution with n - 1 degrees of freedom. Two intervals are known, m
 
 Hall's (1992) removes the skewness, and goes too far where values pile up at both ends. The ends here lie halfway between
 the two. In simulations that covers between 92 and 99 % for all shapes of values that scores have from 10 images on; the bootstrap's
-percentiles from some 50 on. docs/how-to/statistics.md has the table. Nothing is drawn, so there is no seed.
+percentiles from some 50 on. docs/results/intervals.md has the table. Nothing is drawn, so there is no seed.
 
 Values can hide others that were not drawn. If a share q = 1 - ((1 - level) / 2)^(1/n) of all images had values that the sample
 does not show, n images would miss them with probability (1 - level) / 2. A sample shows what values are like within 20 standard
@@ -36,7 +36,7 @@ Limits = tuple[float, float]
 NO_LIMITS: Limits = (-math.inf, math.inf)
 
 _SHOWN = 20
-"""A sample shows what values are like within this many standard deviations of its mean; docs/how-to/statistics.md compares others."""
+"""A sample shows what values are like within this many standard deviations of its mean; docs/results/intervals.md compares others."""
 _EQUAL = 1e-12  # values that differ by less than this share of their size differ by rounding: their skewness is noise
 
 
