@@ -15,7 +15,10 @@ HELD := torch|torchvision|typer|pymdown-extensions
 # Bytecode is kept even where the environment forbids it: the tests start many processes, and each would compile anew.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) $(BIN)/python -m pytest
 
-.PHONY: help demo test test-all lint types style doctests collect format docs pictures bench constraints clean
+# The schemas are part of the package: nothing is fetched.
+SCHEMA := $(BIN)/check-jsonschema -q --builtin-schema vendor.
+
+.PHONY: help demo test test-all lint types style texts doctests collect format docs pictures bench constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -27,12 +30,12 @@ demo: $(VENV)/demo.stamp  ## explain real photographs and judge the methods; pic
 
 test: $(VENV)/test.stamp  ## what must pass before a commit: lint, types, every test, every example, the documentation
 	@$(MAKE) --no-print-directory -j $(WORKERS) lint doctests collect
-	$(PYTEST) -n $(WORKERS) --dist worksteal --processor-time build/test-times.txt $(TESTS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal --durations 15 --durations-min 1 --processor-time build/test-times.txt $(TESTS)
 
 test-all: TESTS :=
 test-all: test  ## the same, and the slow tests: what Ray itself does with errors, interrupts and clusters
 
-lint: types style  ## format, lint and strict types
+lint: types style texts  ## format, lint, strict types, spelling, and the files that other programs read
 
 types: $(VENV)/test.stamp
 	$(BIN)/mypy
@@ -41,6 +44,14 @@ style: $(VENV)/test.stamp
 	$(BIN)/ruff format --check --output-format concise .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo --no-cache
+
+texts: $(VENV)/test.stamp
+	$(BIN)/codespell src tests docs benchmarks .github *.md *.toml *.txt *.yml *.cff Makefile
+	$(BIN)/validate-pyproject pyproject.toml
+	$(SCHEMA)github-workflows .github/workflows/*.yml
+	$(SCHEMA)github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/proposal.yml
+	$(SCHEMA)github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(SCHEMA)citation-file-format CITATION.cff
 
 # The examples in docstrings run in one process: the workers then need not search every module for them.
 doctests: $(VENV)/test.stamp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -801,6 +802,7 @@ ASKED = (
 )
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_scores_are_made_in_full_float32_however_speed_was_asked_for() -> None:
     """In processes of their own: these settings are everybody's."""
     done = subprocess.run(

@@ -1,11 +1,12 @@
-"""Run the core tests with the oldest versions that pyproject.toml allows, and with the newest that can be had.
+"""Run the core tests with the oldest versions that pyproject.toml allows, and with the newest versions that pip finds.
 
-Each environment is made anew in a temporary folder and removed afterwards; the repository's own is not touched. The oldest
-takes a Python 3.11 and every lower bound of ``dependencies`` as it stands in pyproject.toml. The newest takes whatever pip finds.
-Together they need some 10 GB for a while, and half an hour on two cores.
+Each environment is created in a temporary folder and removed afterwards; the repository's own is not touched. The oldest
+environment has Python 3.11 and the lower bound of every package in ``dependencies`` of pyproject.toml.
+Both together need about 10 GB of disk for a while, and half an hour on two cores. Hosted CI runs the same command.
 
-    python benchmarks/attacks/versions.py                         # both, with python3.11 and python3.13
-    python benchmarks/attacks/versions.py --only oldest --tests tests/core
+    python benchmarks/attacks/versions.py                                   # both, with python3.11 and python3.13
+    python benchmarks/attacks/versions.py oldest --tests tests/core
+    python benchmarks/attacks/versions.py newest --python python3.12
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ORACLES = ("scipy", "scikit-learn", "scikit-image", "matplotlib", "captum")
-"""What the core tests compare with. Captum is installed without its dependencies: it would bring torchvision."""
+"""Packages that the core tests compare with. Captum is installed without its dependencies, because they include torchvision."""
+PYTHONS = {"oldest": "python3.11", "newest": "python3.13"}
 BOUNDS = {
     "scikit-image": "0.24",
     "scikit-learn": "1.5",
@@ -34,18 +36,18 @@ TESTS = ("core", "plugins", "data", "methods", "metrics", "theory", "study")
 OTHERS = ("tests/methods/test_adapters.py", "tests/study/test_ray_executor.py", "tests/test_set_up.py")
 """Tests of optional packages, and of the exact versions."""
 WARNINGS = ("default::DeprecationWarning", "default::FutureWarning", "default:Guards may run slower")
-"""What old libraries say of newer ones, and the other way round, is no failure of ours."""
+"""Warnings of old libraries about newer ones, and the reverse, are not failures."""
 
 
 def lower_bounds() -> dict[str, str]:
-    """The packages of ``dependencies`` with the oldest version that each may have."""
+    """The packages in ``dependencies`` with their oldest allowed versions."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     found = [re.fullmatch(r"([\w-]+)>=([\d.]+)", line) for line in declared]
     return {match[1]: match[2] for match in found if match}
 
 
 def wanted(which: str) -> list[str]:
-    """What pip is asked for; 2.4 alone means 2.4.0, where pip would take the newest 2.4."""
+    """Requirements for pip. A bound of 2.4 means 2.4.0; pip would read 2.4 as the newest 2.4."""
     if which == "newest":
         return [*lower_bounds(), *ORACLES, "pytest", "hypothesis"]
     bounds = {**lower_bounds(), **BOUNDS, "hypothesis": "6.112"}
@@ -55,12 +57,13 @@ def wanted(which: str) -> list[str]:
 
 def install(python: str, which: str, folder: Path) -> Path:
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "-q", "install"]
+    executable = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    pip = [str(executable), "-m", "pip", "-q", "install"]
     packages = wanted(which)
     captum = [name for name in packages if name.startswith("captum")]
     subprocess.run([*pip, *(name for name in packages if name not in captum), "tqdm"], check=True)
     subprocess.run([*pip, "--no-deps", *captum], check=True)
-    return folder / "bin" / "python"
+    return executable
 
 
 def run(python: Path, tests: list[str]) -> int:
@@ -77,20 +80,23 @@ def run(python: Path, tests: list[str]) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=("oldest", "newest"), help="one environment alone")
-    parser.add_argument("--oldest-python", default="python3.11")
-    parser.add_argument("--newest-python", default="python3.13")
+    parser.add_argument("versions", nargs="*", metavar="{oldest,newest}", help="one or both (the default)")
+    parser.add_argument("--python", help="the Python to use; by default python3.11 and python3.13")
     parser.add_argument("--tests", nargs="+", help="paths for pytest in place of the core tests")
     chosen = parser.parse_args()
-    beside = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("test_*.py"))
-    tests = chosen.tests or [*(f"tests/{name}" for name in TESTS), *(p for p in beside if p not in OTHERS)]
+    unknown = set(chosen.versions) - PYTHONS.keys()
+    if unknown:
+        parser.error(f"expected oldest or newest, got {' '.join(sorted(unknown))}")
+    top = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("test_*.py"))
+    tests = chosen.tests or [
+        *(f"tests/{name}" for name in TESTS),
+        *(path for path in top if path not in OTHERS),
+    ]
     failed = []
-    for which in ("oldest", "newest"):
-        if chosen.only not in (None, which):
-            continue
-        python = getattr(chosen, f"{which}_python")
+    for which in chosen.versions or PYTHONS:
+        python = chosen.python or PYTHONS[which]
         if shutil.which(python) is None:
-            sys.exit(f"there is no {python}; name another with --{which}-python")
+            sys.exit(f"{python} was not found; name another Python with --python")
         with tempfile.TemporaryDirectory(prefix=f"proofmap-{which}-") as folder:
             print(f"== {which}", flush=True)
             if run(install(python, which, Path(folder)), tests):

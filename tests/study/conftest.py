@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from tests.study.studies import toy_study
 @pytest.fixture(scope="session")
 def processes() -> Iterator[Processes]:
     """Real processes that run studies."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
     source = Processes()
     yield source
     source.close()

@@ -86,9 +86,9 @@ class Reliability(Tables):
 
     def tables(self) -> list[Cells]:
         """Header and rows: of the metrics, of their pairs, of the methods, of who wins."""
-        whats = ("inter-rater", "kendall-w", "inter-method")
+        columns = ("inter-rater", "kendall-w", "inter-method")
         by_metric = [
-            [name, *(str(self.find(what, name)) for what in whats), str(self.find(whats[0], name).n)]
+            [name, *(str(self.find(what, name)) for what in columns), str(self.find(columns[0], name).n)]
             for name in self.scores
         ]
         pairs = [[number.subject, str(number), str(number.n)] for number in self.consistency]
