@@ -3,6 +3,7 @@
 from proofmap.data.arrays import ArrayImages, array_file, cifar10, cifar100
 from proofmap.data.dataset import Dataset, choose_names, match_labels, random_choice, true_outputs, truths
 from proofmap.data.folders import ImageFiles, image_csv, image_folder
+from proofmap.data.given import BatchData, as_dataset
 from proofmap.data.huggingface import HuggingFaceImages, hugging_face
 from proofmap.data.imagenet_folders import IMAGENETTE, Corners, imagenet, imagenette, imagenette_corner
 from proofmap.data.loader import Block, Unreadable, load_blocks
@@ -50,6 +51,8 @@ __all__ = [
     "cifar10",
     "cifar100",
     "TensorData",
+    "BatchData",
+    "as_dataset",
     "HuggingFaceImages",
     "hugging_face",
     "sample_photos",

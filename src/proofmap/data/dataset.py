@@ -26,6 +26,7 @@ class Dataset(ABC):
         names: one per picture, all distinct, the same wherever and whenever the same data is opened.
         label_names: what :meth:`truth` points into; empty where labels are bare numbers, or unknown.
         cropped: a picture is already cut as the net shall see it, so the loader adds no margin before its crop.
+        sequential: items are read fastest in order. The loader then reads with one thread.
     """
 
     kind: str = Pictures.kind
@@ -33,14 +34,15 @@ class Dataset(ABC):
     names: Sequence[str]
     label_names: Sequence[str] = ()
     cropped: bool = False
+    sequential: bool = False
 
     def __len__(self) -> int:
         return len(self.names)
 
     @abstractmethod
     def read(self, i: int) -> Any:
-        """Item ``i`` as :meth:`proofmap.core.inputs.Inputs.prepare` takes it: a picture in RGB or RGBA, or an array; raises
-        an InputError that names the file if it cannot be read.
+        """Item ``i`` as :meth:`proofmap.core.inputs.Inputs.prepare` takes it: a picture of Pillow in RGB or RGBA, or numbers in the
+        shape and range of the net's input. Raises an InputError that names the item if it cannot be read.
         """
 
     @abstractmethod
@@ -80,9 +82,12 @@ class Dataset(ABC):
         """
         return ""
 
-    @abstractmethod
     def settings(self) -> dict[str, object]:
         """Plain data from which :func:`proofmap.data.rebuild_dataset` opens the same dataset in another process."""
+        raise InputError(
+            f"{self.title} is held in memory, so another process cannot open it by its settings; "
+            "pass the dataset itself: run_study(..., dataset=...)"
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.title}, {len(self)} {self.kind}, {counted(len(self.label_names), 'label')})"

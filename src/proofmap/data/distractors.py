@@ -116,9 +116,10 @@ def from_images(images: Tensor, inputs: Inputs) -> Distractors | None:
 def from_dataset(dataset: Dataset, inputs: Inputs) -> Distractors | None:
     """The distractors for a study of some of a dataset's images; those that cannot be read are passed over."""
     order, found = random_choice(dataset.names, len(dataset), seed=0), _Found(inputs)
+    chunk = 4 * MOST if dataset.sequential else _CHUNK  # usually one pass over a stream
     while order and not found.is_full:
-        found.read(dataset, order[:_CHUNK])
-        order = order[_CHUNK:]
+        found.read(dataset, sorted(order[:chunk]) if dataset.sequential else order[:chunk])
+        order = order[chunk:]
     return _completed(found.distractors(), inputs)
 
 

@@ -91,7 +91,8 @@ def load_listed(
         raise InputError(f"{dataset.title} holds {dataset.kind}, but the classifier takes {inputs.kind}")
     inputs.check_readable()
     reader = _Reader(dataset, inputs, torch.device(device))
-    return _in_background(reader, [list(b) for b in blocks], workers or _cores(), ahead)
+    workers = 1 if dataset.sequential else workers or _cores()
+    return _in_background(reader, [list(b) for b in blocks], workers, ahead)
 
 
 def _in_background(

@@ -1,4 +1,4 @@
-"""Series and rows of tables that are held in memory."""
+"""Inputs that are held in memory in the form that the net takes them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from proofmap.data.arrays import checked_labels
 from proofmap.data.dataset import Dataset, digest_of
 
 _FORMS = {
+    "pictures": ("(N, channels, height, width)", 4, "image"),
     "series": ("(N, channels, time steps)", 3, "series"),
     "rows": ("(N, columns)", 2, "row"),
 }
@@ -21,17 +22,17 @@ _FORMS = {
 
 
 class TensorData(Dataset):
-    """Series ``(N, C, T)`` or rows of a table ``(N, columns)``, held in memory. Pictures are
-    :class:`~proofmap.data.ArrayImages`.
+    """Series ``(N, C, T)``, rows of a table ``(N, columns)`` or pictures ``(N, C, H, W)``, held in memory.
 
-    Values are raw: the classifier's :class:`~proofmap.core.inputs.Series` or ``Rows`` normalises them. An item with NaN
+    Values are raw: the classifier's :class:`~proofmap.core.inputs.Inputs` normalise them. They reach the net unchanged, so pictures
+    must be in [0, 1] and have the net's size. :class:`~proofmap.data.ArrayImages` holds pictures that are resized. An item with NaN
     or infinity cannot be read; the others can.
 
     Args:
         values: the numbers, a tensor or an array.
         labels: integers ``(N,)``; negative ones are not known.
-        kind: ``series`` or ``rows``.
-        names: one per item, all distinct; ``series-00000`` or ``row-00000`` and so on when left out.
+        kind: ``pictures``, ``series`` or ``rows``.
+        names: one per item, all distinct; by default ``image-00000``, ``series-00000`` or ``row-00000`` and so on.
         label_names: what the labels stand for.
 
     >>> beats = TensorData([[[0.1, 0.9, 0.2]], [[0.3, 0.2, 0.1]]], [1, 0], kind="series", title="beats")
@@ -52,8 +53,7 @@ class TensorData(Dataset):
         title: str = "tensors",
     ) -> None:
         if kind not in _FORMS:
-            hint = "; pictures are held by ArrayImages" if kind == "pictures" else ""
-            raise InputError(f"kind must be series or rows, not {kind!r}{hint}")
+            raise InputError(f"kind must be one of {', '.join(_FORMS)}, not {kind!r}")
         form, axes, singular = _FORMS[kind]
         self._values = _numbers(values, kind)
         if self._values.ndim != axes or min(self._values.shape[1:]) < 1:
@@ -78,12 +78,6 @@ class TensorData(Dataset):
     def digest(self, i: int) -> str:
         item = self._values[i]
         return digest_of(f"{self.kind} {item.shape}", item.tobytes())
-
-    def settings(self) -> dict[str, object]:
-        raise InputError(
-            f"{self.title} is held in memory, so another process cannot open it by its settings; "
-            "pass the dataset itself: run_study(..., dataset=...)"
-        )
 
 
 def _array(values: Any) -> NDArray[Any]:

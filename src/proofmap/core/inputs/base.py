@@ -143,7 +143,7 @@ class Inputs(ABC):
         if not inputs.is_floating_point():
             raise InputError(f"{self.noun} must be floats{limits}, got {inputs.dtype}" + self._bytes_hint())
         if len(inputs):
-            low, high = (float(v) for v in inputs.aminmax())
+            low, high = (float(v) for v in inputs.detach().aminmax())
             found = f"got [{low:.3g}, {high:.3g}]"
             if self.limits is None:
                 if not (math.isfinite(low) and math.isfinite(high)):
@@ -165,9 +165,24 @@ class Inputs(ABC):
 
     # ---- data, records, pictures --------------------------------------------------------------------------------
 
-    @abstractmethod
     def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
-        """An item of a dataset as one input ``shape`` on the CPU; ``cropped`` items are already cut to what counts."""
+        """An item of a dataset as one float32 input ``shape`` on the CPU.
+
+        Numbers must already have the shape and the range of the input. Pictures of Pillow are resized and cropped;
+        ``cropped`` leaves out the margin before the crop.
+        """
+        try:
+            values = item.detach().clone() if isinstance(item, Tensor) else torch.tensor(np.asarray(item))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{self.noun} must be numbers: {error}") from None
+        if tuple(values.shape) != self.shape:
+            raise InputError(
+                f"{self.noun} must have the shape {self.shape}, this one has {tuple(values.shape)}"
+            )
+        values = values.to("cpu", torch.float32)
+        if not bool(values.isfinite().all()):
+            raise InputError(f"one of the {self.noun} holds NaN or infinity")
+        return values
 
     def check_readable(self) -> None:  # noqa: B027 - most kinds have nothing to refuse
         """Refuse data for a net whose inputs cannot be made from any, before the first is read."""

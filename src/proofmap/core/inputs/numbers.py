@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -35,9 +35,6 @@ class Series(Inputs):
     @property
     def positions(self) -> tuple[int, ...]:
         return (self.length,)
-
-    def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
-        return _as_tensor(item, self.shape, self.noun)
 
     def record(self) -> dict[str, object]:
         return {"inputs": self.kind, "length": self.length, "mean": list(self.mean), "std": list(self.std)}
@@ -88,9 +85,6 @@ class Rows(Inputs):
         if len(self.mean) != self.columns:
             raise InputError(f"rows of {self.columns} columns need as many means, not {len(self.mean)}")
 
-    def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
-        return _as_tensor(item, self.shape, self.noun)
-
     def record(self) -> dict[str, object]:
         return {"inputs": self.kind, "columns": self.columns, "mean": list(self.mean), "std": list(self.std)}
 
@@ -109,17 +103,3 @@ class Rows(Inputs):
             page[low : high + 1, k * wide + (wide > 3) : (k + 1) * wide] = _INK
         page[middle] = _GRID
         return page
-
-
-def _as_tensor(item: Any, shape: tuple[int, ...], noun: str) -> Tensor:
-    """The numbers of an item as a tensor of our own."""
-    try:
-        values = item.detach().clone() if isinstance(item, Tensor) else torch.tensor(np.asarray(item))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{noun} must be numbers: {error}") from None
-    if tuple(values.shape) != shape:
-        raise InputError(f"{noun} must have the shape {shape}, this one has {tuple(values.shape)}")
-    values = values.to("cpu", torch.float32)
-    if not bool(values.isfinite().all()):
-        raise InputError(f"one of the {noun} holds NaN or infinity")
-    return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import torch
@@ -81,8 +81,10 @@ class Pictures(Inputs):
     def _bytes_hint(self) -> str:
         return "; divide 8-bit pixels by 255"
 
-    def prepare(self, item: Image.Image, *, cropped: bool = False) -> Tensor:
-        """A photo brought to the size; gray-scale becomes RGB, transparency shows the neutral gray."""
+    def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
+        """A photo brought to the size; gray-scale becomes RGB, transparency shows the neutral gray. Numbers stay as they are."""
+        if not isinstance(item, Image.Image):
+            return self.check(super().prepare(item)[None])[0]
         item = in_colour(item, "the picture")
         gray = self.neutral.expand(3).tolist()
         fitted = fit(item, self.size, None if cropped else self.resize, self.interpolation, self.fit, gray)
@@ -95,9 +97,9 @@ class Pictures(Inputs):
         if self.channels not in (1, 3):
             raise InputError(f"pictures have 1 or 3 channels, but the classifier takes {self.channels}")
 
-    def moved_boxes(
-        self, boxes: Sequence[Box], item: Image.Image, *, cropped: bool = False
-    ) -> tuple[Box, ...]:
+    def moved_boxes(self, boxes: Sequence[Box], item: Any, *, cropped: bool = False) -> tuple[Box, ...]:
+        if not isinstance(item, Image.Image):
+            return tuple(boxes)
         (wide, high), (left, top) = fitted_size(
             item.size, self.size, None if cropped else self.resize, self.fit
         )

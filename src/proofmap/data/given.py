@@ -1,0 +1,336 @@
+"""Everything that may be given as images, as a dataset: tensors, arrays, photos, files, loaders, batches."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils import data as torch_data
+
+from proofmap.core.copies import private_copy
+from proofmap.core.errors import InputError
+from proofmap.core.files import distinct_names
+from proofmap.core.inputs import Box, Inputs
+from proofmap.core.labels import NO_LABEL, label_index
+from proofmap.core.named_images import names_of_files
+from proofmap.data.arrays import checked_labels
+from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.specs import open_data
+from proofmap.data.tensors import TensorData
+
+Truth = Sequence[int | str | Sequence[int | str | None] | None] | Tensor
+"""The true label of each image, or a list of its true labels, by name or index; None or -1 where not known."""
+
+
+def as_dataset(
+    given: Any,
+    inputs: Inputs,
+    names: Sequence[str] | None = None,
+    truth: Truth | None = None,
+    *,
+    outputs: Sequence[str] = (),
+) -> Dataset:
+    """What a person holds as a dataset whose items reach the net unchanged.
+
+    Images from a loader are read again whenever they are needed, so at most one batch of them is in memory.
+
+    Args:
+        given: one of
+
+            - a tensor or array ``(N, *shape)`` in the form that the net takes; an array may hold bytes and have its channels last;
+            - a picture of Pillow, or a list of pictures, tensors or arrays;
+            - a file, a folder, a dataset string, or a list of files;
+            - a dataset of Proofmap, or one of ``torch.utils.data``;
+            - a ``DataLoader``. Images are read from its dataset one by one, in the dataset's order, through its ``collate_fn``:
+              ``shuffle`` and ``drop_last`` have no effect;
+            - an iterable of batches, each a tensor or ``(images, labels)``. It must give the same batches each time it is iterated, and is read
+              once to count the images.
+        names: one per image; by default those of the files, of the dataset, or ``image-0``, ``image-1``, ...
+        truth: the true labels of each image, by name or index, in place of those that the data has. Labels in batches are indices
+            into the net's outputs; negative ones are not known.
+        outputs: the names of the net's outputs, for ``truth`` by name.
+
+    >>> from proofmap.core.inputs import Rows
+    >>> batches = [(torch.rand(3, 2), torch.tensor([0, 1, 1])), (torch.rand(1, 2), torch.tensor([0]))]
+    >>> data = as_dataset(batches, Rows(columns=2, mean=(0, 0), std=(1, 1)))
+    >>> data, data.names[3], data.true_labels(1)
+    (BatchData(rows, 4 rows, 0 labels), 'image-3', (1,))
+    """
+    found = _open(given, inputs)
+    if names is None and truth is None:
+        return found
+    if names is not None and len(names) != len(found):
+        raise InputError(f"{len(names)} names were given for {len(found)} images")
+    return _Renamed(found, names, None if truth is None else label_rows(truth, outputs, len(found)))
+
+
+def _open(given: Any, inputs: Inputs) -> Dataset:
+    if isinstance(given, Dataset):
+        return given
+    if isinstance(given, (Tensor, np.ndarray)):
+        values = private_copy(inputs.check(_as_tensor(given, inputs)))  # the caller may change theirs
+        names = names_of_files(given) or [f"image-{i}" for i in range(len(values))]
+        return TensorData(values, kind=inputs.kind, names=distinct_names(list(names)), title=inputs.noun)
+    if isinstance(given, (str, Path)):
+        return open_data(given)
+    if isinstance(given, Image.Image):
+        return BatchData([given], inputs)
+    if isinstance(given, (list, tuple)) and given and all(isinstance(item, (str, Path)) for item in given):
+        return open_data(given)
+    if isinstance(given, torch_data.Dataset) and not isinstance(given, torch_data.IterableDataset):
+        given = torch_data.DataLoader(given, collate_fn=itemgetter(0))  # samples as they are
+    if (
+        isinstance(given, torch_data.DataLoader)
+        and given.batch_sampler is not None
+        and not isinstance(given.dataset, torch_data.IterableDataset)
+    ):
+        samples = _Samples(given)
+        return BatchData(samples, inputs, names=[f"image-{key}" for key in samples.keys])
+    if isinstance(given, Iterator):
+        raise InputError(
+            f"{inputs.noun} are a {type(given).__name__}, which can be read only once, but they are read several times; "
+            "give a list of batches, a DataLoader, or an object whose __iter__ starts again"
+        )
+    if isinstance(given, Iterable) and not isinstance(given, (Mapping, bytes)):
+        return BatchData(given, inputs)
+    inputs.check(given)  # says what is wrong
+    raise AssertionError(f"{type(given)} is no tensor, but was taken for one")
+
+
+class BatchData(Dataset):
+    """Inputs that come in batches, of which one is in memory at a time.
+
+    An item that is read again must have the same values as before: all methods are judged on the same images.
+
+    Args:
+        batches: a sequence of batches, or an iterable that gives them again each time.
+        names: one per batch if every batch has one item; otherwise the batches are read once to count their items.
+    """
+
+    sequential = True
+
+    def __init__(self, batches: Iterable[Any], inputs: Inputs, names: Sequence[str] | None = None) -> None:
+        self.kind, self.title, self._inputs = inputs.kind, inputs.noun, inputs
+        self._batches = batches if isinstance(batches, Sequence) else _Stream(batches)
+        self._lock = threading.Lock()
+        self._held: tuple[int, list[Any]] = (-1, [])
+        self._facts: dict[int, tuple[str, tuple[int, ...]]] = {}  # digest and labels of items seen so far
+        self._starts: Sequence[int]
+        if names is not None:
+            self.names, self._starts = names, range(len(names) + 1)
+            return
+        self._starts = starts = [0]
+        while (count := len(self._batch(len(starts) - 1))) or self._held[0] >= 0:
+            starts.append(starts[-1] + count)
+        self.names = [f"image-{i}" for i in range(starts[-1])]
+
+    def _batch(self, k: int) -> list[Any]:
+        """The items of batch ``k``; none if there is no such batch."""
+        if self._held[0] == k:
+            return self._held[1]
+        self._held = (-1, [])  # before the next one is made
+        try:
+            batch = self._batches[k]
+        except IndexError:
+            return []
+        try:
+            items, labels = _unpack(batch, self._inputs)
+        except InputError as error:
+            raise InputError(f"batch {k}: {error}") from None
+        for i, (item, label) in enumerate(zip(items, labels, strict=True), self._starts[k]):
+            fact = (_digest(item), (label,) if label >= 0 else ())
+            if self._facts.setdefault(i, fact) != fact:
+                raise InputError(
+                    f"{self.names[i]} has other values or another label than when it was first read; turn off shuffling and random "
+                    "transforms, so that every method is judged on the same images"
+                )
+        self._held = (k, items)
+        return items
+
+    def _item(self, i: int) -> Any:
+        with self._lock:
+            k = bisect_right(self._starts, i) - 1
+            items = self._batch(k)
+            if i - self._starts[k] >= len(items):
+                raise InputError(
+                    f"{self.names[i]} is gone: there are fewer {self.title} than when they were counted"
+                )
+            return items[i - self._starts[k]]
+
+    def read(self, i: int) -> Any:
+        item = self._item(i)
+        return item.clone() if isinstance(item, Tensor) else item
+
+    def _fact(self, i: int) -> tuple[str, tuple[int, ...]]:
+        if i not in self._facts:
+            self._item(i)
+        return self._facts[i]
+
+    def truth(self, i: int) -> int | None:
+        labels = self._fact(i)[1]
+        return labels[0] if labels else None
+
+    def digest(self, i: int) -> str:
+        return self._fact(i)[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_held": (-1, [])}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+
+class _Stream:
+    """Batches of an iterable by number. The next one is read on; an earlier one starts a new iteration."""
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = batches
+        self._iterator: Iterator[Any] | None = None
+        self._next = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_iterator": None}
+
+    def __getitem__(self, k: int) -> Any:
+        if self._iterator is None or k < self._next:
+            self._iterator, self._next = iter(self._batches), 0
+        for batch in self._iterator:
+            self._next += 1
+            if self._next > k:
+                return batch
+            del batch  # before the next one is made
+        self._iterator = None
+        raise IndexError(k)
+
+
+class _Samples(Sequence[Any]):
+    """The samples of a loader's dataset, each as a batch of one: those that its sampler chooses, in the order of the dataset."""
+
+    def __init__(self, loader: torch_data.DataLoader[Any]) -> None:
+        self._dataset, self._collate = loader.dataset, loader.collate_fn
+        chosen = loader.batch_sampler
+        if isinstance(chosen, torch_data.BatchSampler):  # without drop_last
+            self.keys = sorted(set(chosen.sampler))
+        else:
+            self.keys = sorted({key for batch in chosen or () for key in batch})
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self._collate([self._dataset[self.keys[k]]])
+
+
+class _Renamed(Dataset):
+    """A dataset under other names or with other labels."""
+
+    def __init__(
+        self, data: Dataset, names: Sequence[str] | None, labels: Sequence[tuple[int, ...]] | None
+    ) -> None:
+        self._data, self._labels = data, labels
+        self.kind, self.title, self.cropped, self.sequential = (
+            data.kind,
+            data.title,
+            data.cropped,
+            data.sequential,
+        )
+        self.names = data.names if names is None else distinct_names(list(map(str, names)))
+        self.label_names = data.label_names if labels is None else ()
+
+    def read(self, i: int) -> Any:
+        return self._data.read(i)
+
+    def truth(self, i: int) -> int | None:
+        labels = self.true_labels(i)
+        return labels[0] if len(labels) == 1 else None
+
+    def true_labels(self, i: int) -> tuple[int, ...]:
+        return self._data.true_labels(i) if self._labels is None else self._labels[i]
+
+    def digest(self, i: int) -> str:
+        return self._data.digest(i)
+
+    def stamp(self, i: int) -> str:
+        return self._data.stamp(i)
+
+    def boxes(self, i: int) -> tuple[Box, ...]:
+        return self._data.boxes(i) if self._labels is None else ()
+
+    def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
+        return self._data.objects(i) if self._labels is None else {}
+
+
+def label_rows(truth: Truth, outputs: Sequence[str], n: int) -> list[tuple[int, ...]]:
+    """The true labels of ``n`` images as output indices, each once; an empty row where they are not known.
+
+    >>> label_rows(["dog", None, [0, "dog"], -1], ["cat", "dog"], 4)
+    [(1,), (), (0, 1), ()]
+    """
+    given = truth.tolist() if isinstance(truth, (Tensor, np.ndarray)) else list(truth)
+    if len(given) != n:
+        raise InputError(f"{len(given)} true labels were given for {n} images")
+    rows = ([a for a in _as_list(entry) if a is not None and a != NO_LABEL] for entry in given)
+    return [tuple(dict.fromkeys(label_index(a, outputs) for a in row)) for row in rows]
+
+
+def _as_list(entry: object) -> Sequence[Any]:
+    listed = hasattr(entry, "tolist") and entry.tolist()
+    entry = listed if isinstance(listed, list) else entry
+    return entry if isinstance(entry, (list, tuple)) else [entry]
+
+
+# ---- batches ----------------------------------------------------------------------------------------------------
+
+
+def _as_tensor(given: Tensor | np.ndarray, inputs: Inputs) -> Tensor:
+    """Arrays may hold bytes, have their channels last, and be a single input."""
+    if isinstance(given, Tensor):
+        return given.clone() if given.is_inference() else given
+    values = torch.from_numpy(np.ascontiguousarray(given))
+    if values.dtype == torch.uint8:
+        values = values.float() / 255
+    shape = inputs.shape
+    last = (*shape[1:], shape[0])
+    if len(shape) == 3 and tuple(values.shape[-3:]) == last and last != shape:
+        values = values.movedim(-1, -3)
+    return values[None] if values.ndim == len(shape) else values
+
+
+def _unpack(batch: Any, inputs: Inputs) -> tuple[list[Any], list[int]]:
+    """The items of a batch, each a picture of Pillow or a tensor ``shape``, and a label of each; -1 where not known."""
+    images, labels = batch, None
+    if isinstance(batch, (tuple, list)) and len(batch) > 1 and _are_labels(batch[1], batch[0]):
+        images, labels = batch[:2]
+    if isinstance(images, Image.Image):
+        items = [images]
+    elif isinstance(images, (tuple, list)) and labels is None:
+        found = [_unpack(image, inputs) for image in images]
+        return [item for some, _ in found for item in some], [label for _, some in found for label in some]
+    else:
+        values = _as_tensor(images, inputs) if isinstance(images, (Tensor, np.ndarray)) else images
+        if isinstance(values, Tensor) and values.ndim == len(inputs.shape):
+            values = values[None]
+        items = list(inputs.check(values).detach().to("cpu", torch.float32))
+    if labels is None:
+        return items, [NO_LABEL] * len(items)
+    given = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    return items, checked_labels(np.atleast_1d(given), len(items), ()).tolist()
+
+
+def _are_labels(second: Any, images: Any) -> bool:
+    """Whether the second element of a batch is its labels, and not another image."""
+    return not isinstance(second, Image.Image) and np.ndim(second) != np.ndim(images)
+
+
+def _digest(item: Image.Image | Tensor) -> str:
+    if isinstance(item, Image.Image):
+        return digest_of(f"{item.mode} {item.size}", item.tobytes())
+    return digest_of(f"{tuple(item.shape)}", item.numpy().tobytes())

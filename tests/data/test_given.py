@@ -1,0 +1,336 @@
+"""Whatever is given as images reaches the net with the same bits, and a loader's images are never held whole."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils import data as torch_data
+
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Pictures, Rows
+from proofmap.core.named_images import NamedImages
+from proofmap.data import Dataset, TensorData, as_dataset, load_blocks, true_outputs
+from proofmap.data.distractors import from_dataset
+from proofmap.testing import check_dataset
+from tests.data.made_up import noise, save, saved
+from tests.toys import conv_classifier
+
+CLASSIFIER = conv_classifier()
+INPUTS = CLASSIFIER.inputs
+N = 10
+IMAGES = torch.rand(N, *INPUTS.shape, generator=torch.Generator().manual_seed(0))
+LABELS = torch.arange(N) % 3
+
+
+def values(dataset: Dataset, block_size: int = 4) -> Tensor:
+    blocks = list(load_blocks(dataset, CLASSIFIER, block_size=block_size))
+    assert not any(block.failures for block in blocks), blocks[0].failures
+    return torch.cat([block.images for block in blocks])
+
+
+def photos(n: int = 3) -> list[Image.Image]:
+    return [Image.fromarray(noise(i, 9, 14)) for i in range(n)]
+
+
+class Samples(torch_data.Dataset[tuple[Tensor, int]]):
+    """Images with labels, that knows which of the tensors it made are alive."""
+
+    def __init__(self) -> None:
+        self.reads, self.alive, self.most_alive = 0, weakref.WeakSet[Any](), 0
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        gc.collect()
+        self.reads, self.most_alive = self.reads + 1, max(self.most_alive, len(self.alive) + 1)
+        image = IMAGES[i].clone()
+        self.alive.add(image)
+        return image, int(LABELS[i])
+
+
+class Batches:
+    """Batches of 4, 4 and 2 images, made anew in each iteration."""
+
+    def __init__(self, labels: bool = True) -> None:
+        self.labels, self.passes, self.most_alive = labels, 0, 0
+        self.alive = weakref.WeakSet[Any]()
+
+    def __iter__(self) -> Iterator[Any]:
+        self.passes += 1
+        for start in range(0, N, 4):
+            gc.collect()
+            self.most_alive = max(self.most_alive, len(self.alive) + 1)
+            yield self.batch(slice(start, start + 4))
+
+    def batch(self, part: slice) -> Any:
+        images = IMAGES[part].clone()
+        self.alive.add(images)
+        return (images, LABELS[part]) if self.labels else images
+
+
+class Numbers(torch_data.IterableDataset[tuple[Tensor, int]]):
+    def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+        return zip(IMAGES, LABELS.tolist(), strict=True)
+
+
+# ---- values ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        IMAGES,
+        IMAGES.double(),
+        IMAGES.clone().requires_grad_(),
+        IMAGES.numpy(),
+        IMAGES.permute(0, 2, 3, 1).numpy(),
+        list(IMAGES),
+        list(IMAGES.numpy()),
+        list(IMAGES.split(3)),
+        [IMAGES[:4], (IMAGES[4:], LABELS[4:])],
+        torch_data.DataLoader(torch_data.TensorDataset(IMAGES), batch_size=3, shuffle=True),
+        torch_data.DataLoader(Samples(), batch_size=4, shuffle=True, drop_last=True),
+        torch_data.DataLoader(Samples(), batch_size=None),
+        torch_data.DataLoader(Numbers(), batch_size=3),
+        torch_data.DataLoader(IMAGES.split(4), batch_size=None),  # type: ignore[arg-type]
+        Samples(),
+        Numbers(),
+        Batches(),
+        Batches(labels=False),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_the_net_gets_the_same_bits_in_the_same_order(given: Any) -> None:
+    dataset = as_dataset(given, INPUTS)
+    assert torch.equal(values(dataset), IMAGES)
+    assert list(dataset.names) == [f"image-{i}" for i in range(N)]
+    check_dataset(dataset)
+
+
+def test_bytes_and_a_single_array_are_images_too() -> None:
+    pixels = (IMAGES * 255).byte()
+    assert torch.equal(values(as_dataset(pixels.numpy(), INPUTS)), pixels.float() / 255)
+    assert torch.equal(values(as_dataset(IMAGES[0].numpy(), INPUTS)), IMAGES[:1])
+
+
+@pytest.mark.parametrize("given", [photos(), photos(1)[0], tuple(photos())], ids=["list", "one", "tuple"])
+def test_pictures_of_pillow_are_prepared_as_files_are(given: Any) -> None:
+    expected = [INPUTS.prepare(photo) for photo in (given if isinstance(given, (list, tuple)) else [given])]
+    dataset = as_dataset(given, INPUTS)
+    assert torch.equal(values(dataset), torch.stack(expected))
+    check_dataset(dataset)
+
+
+def test_files_folders_and_datasets(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "cat/a.png", "dog/b.png")
+    data = as_dataset(folder, INPUTS)
+    assert list(data.names) == ["cat/a.png", "dog/b.png"] and data.true_labels(1) == (1,)
+    assert as_dataset(data, INPUTS) is data
+    named = as_dataset(
+        [str(save(tmp_path, "c.png", 3)), folder / "cat" / "a.png"],
+        INPUTS,
+        truth=[2, None],
+        outputs=CLASSIFIER.names,
+    )
+    assert list(named.names) == ["c.png", "a.png"]
+    assert [named.true_labels(i) for i in (0, 1)] == [(2,), ()] and torch.equal(
+        values(named)[1], values(data)[0]
+    )
+
+
+def test_torch_datasets_of_pillow_pictures_need_no_collate_function() -> None:
+    pairs = [(photo, k) for k, photo in enumerate(photos())]
+
+    class Photos(torch_data.Dataset[Any]):
+        def __len__(self) -> int:
+            return len(pairs)
+
+        def __getitem__(self, i: int) -> Any:
+            return pairs[i]
+
+    for given in (Photos(), pairs):
+        dataset = as_dataset(given, INPUTS)
+        assert torch.equal(values(dataset), values(as_dataset(photos(), INPUTS)))
+        assert [dataset.truth(i) for i in range(3)] == [0, 1, 2]
+
+
+def test_the_caller_may_change_a_tensor_afterwards() -> None:
+    mine = IMAGES.clone()
+    dataset = as_dataset(mine, INPUTS)
+    mine.zero_()
+    assert torch.equal(values(dataset), IMAGES)
+
+
+def test_rows_and_their_labels_have_one_axis_each() -> None:
+    rows = Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4)
+    table = torch.rand(4, 4)
+    dataset = as_dataset([(table, torch.tensor([2, 1, -1, 0]))], rows)
+    assert torch.equal(torch.stack([dataset.read(i) for i in range(4)]), table)
+    assert [dataset.truth(i) for i in range(4)] == [2, 1, None, 0]
+
+
+# ---- names and labels -------------------------------------------------------------------------------------------
+
+
+def test_names_are_those_of_files_or_given_and_always_distinct() -> None:
+    named = NamedImages.of(IMAGES[:3], ["cat", "dog", "cat"])
+    assert list(as_dataset(named, INPUTS).names) == ["cat", "dog", "cat-2"]
+    assert list(as_dataset(named, INPUTS, ["a", "b", "a"]).names) == ["a", "b", "a-2"]
+    with pytest.raises(InputError, match="2 names were given for 3 images"):
+        as_dataset(named, INPUTS, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch_data.DataLoader(Samples(), batch_size=3, shuffle=True),
+        lambda: torch_data.DataLoader(Numbers(), batch_size=3),
+        Batches,
+        Samples,
+    ],
+)
+def test_labels_of_batches_are_outputs_unless_others_are_given(make: Callable[[], Any]) -> None:
+    outputs = ["cat", "dog", "cup"]
+    assert true_outputs(as_dataset(make(), INPUTS), outputs) == [(k,) for k in LABELS.tolist()]
+    truth: Any = ["cup", None, ["dog", 0, "dog"], *[-1] * (N - 3)]
+    data = as_dataset(make(), INPUTS, truth=truth, outputs=outputs)
+    assert true_outputs(data, outputs)[:4] == [(2,), (), (1, 0), ()]
+    with pytest.raises(InputError, match="3 true labels were given for 10 images"):
+        as_dataset(make(), INPUTS, truth=[0, 1, 2])
+    with pytest.raises(InputError, match="cow"):
+        as_dataset(make(), INPUTS, truth=["cow"] * N, outputs=outputs)
+
+
+def test_a_sampler_chooses_the_images_and_the_dataset_their_order() -> None:
+    loader = torch_data.DataLoader(Samples(), sampler=torch_data.SubsetRandomSampler([7, 2, 5]))
+    dataset = as_dataset(loader, INPUTS)
+    assert list(dataset.names) == ["image-2", "image-5", "image-7"]
+    assert torch.equal(values(dataset), IMAGES[[2, 5, 7]])
+    by_batches = torch_data.DataLoader(Samples(), batch_sampler=[[3, 1], [0]])
+    assert torch.equal(values(as_dataset(by_batches, INPUTS)), IMAGES[[0, 1, 3]])
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------
+
+
+def test_one_sample_of_a_dataset_is_alive_at_a_time_and_is_read_when_it_is_needed() -> None:
+    samples = Samples()
+    dataset = as_dataset(torch_data.DataLoader(samples, batch_size=5, shuffle=True), INPUTS)
+    assert len(dataset) == N and samples.reads == 0
+    for block in load_blocks(dataset, CLASSIFIER, block_size=2, ahead=0):
+        assert samples.reads == block.indices[-1] + 1
+    assert samples.most_alive == 1
+    assert dataset.digest(3) and dataset.true_labels(3) == (0,) and samples.reads == N
+
+
+def test_one_batch_of_an_iterable_is_alive_at_a_time_and_reading_in_order_is_one_pass() -> None:
+    batches = Batches()
+    dataset = as_dataset(batches, INPUTS)
+    assert batches.passes == 1
+    for k in (2, 3):
+        assert torch.equal(values(dataset, block_size=3), IMAGES)
+        assert batches.passes == k
+    assert batches.most_alive == 1
+
+
+def test_distractors_of_a_stream_are_those_of_the_same_images_in_one_pass() -> None:
+    batches = Batches()
+    streamed = from_dataset(as_dataset(batches, INPUTS), INPUTS)
+    held = from_dataset(as_dataset(IMAGES, INPUTS), INPUTS)
+    assert streamed is not None and held is not None
+    assert torch.equal(streamed.images, held.images) and batches.passes == 2
+
+
+# ---- refusals ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("once", [(b for b in Batches()), iter([IMAGES]), map(torch.clone, [IMAGES])])
+def test_what_can_be_read_only_once_is_refused(once: Any) -> None:
+    with pytest.raises(InputError, match=r"can be read only once.*a list of batches, a DataLoader"):
+        as_dataset(once, INPUTS)
+
+
+def test_batches_that_change_from_one_pass_to_the_next_are_refused() -> None:
+    class Shuffled(Batches):
+        def __iter__(self) -> Iterator[Any]:
+            yield from list(super().__iter__())[:: -1 if self.passes > 1 else 1]
+
+    class Shorter(Batches):
+        def __iter__(self) -> Iterator[Any]:
+            yield from list(super().__iter__())[: 1 if self.passes > 1 else None]
+
+    dataset = as_dataset(Shuffled(), INPUTS)
+    with pytest.raises(InputError, match=r"^image-0 has other values or another label.*turn off shuffling"):
+        dataset.read(0)
+    dataset = as_dataset(Shorter(), INPUTS)
+    assert torch.equal(dataset.read(1), IMAGES[1])
+    with pytest.raises(InputError, match=r"^image-9 is gone"):
+        dataset.read(9)
+
+
+def test_a_random_transform_is_noticed_when_an_image_is_read_again() -> None:
+    class Augmented(Samples):
+        def __getitem__(self, i: int) -> tuple[Tensor, int]:
+            image, label = super().__getitem__(i)
+            return image * (0.5 if self.reads == 1 else 1.0), label
+
+    dataset = as_dataset(Augmented(), INPUTS)
+    dataset.read(0)
+    dataset.read(1)
+    with pytest.raises(InputError, match="image-0 has other values"):
+        dataset.read(0)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (IMAGES[0], r"^images must be \(N, 3, "),
+        (2 * IMAGES, r"^images must lie in \[0, 1\] \(the classifier normalises them itself\)"),
+        ([IMAGES, 2 * IMAGES], r"^batch 1: images must lie in \[0, 1\]"),
+        ([IMAGES[:, :2]], r"^batch 0: images must be \(N, 3, "),
+        ([(IMAGES * 255).byte()], "^batch 0: images must be floats.*divide 8-bit pixels by 255"),
+        ([{"image": IMAGES}], r"^batch 0: images must be a tensor \(N, C, H, W\), not dict"),
+        ([(IMAGES, LABELS[:3])], "^batch 0: labels must be 10 integers, one per item, got int64"),
+        ([(IMAGES, LABELS.float())], "^batch 0: labels must be 10 integers"),
+        ({"image": IMAGES}, r"^images must be a tensor \(N, C, H, W\), not dict"),
+        (3, r"^images must be a tensor \(N, C, H, W\), not int; see load_images"),
+    ],
+)
+def test_what_the_net_cannot_take_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        as_dataset(given, INPUTS)
+
+
+def test_a_sample_that_the_net_cannot_take_fails_alone() -> None:
+    loader = torch_data.DataLoader(torch_data.TensorDataset(torch.stack([IMAGES[0], IMAGES[1] + 1])))
+    (block,) = load_blocks(as_dataset(loader, INPUTS), CLASSIFIER)
+    assert block.indices == (0,) and "images must lie in [0, 1]" in block.failures[0].reason
+
+
+def test_a_copy_in_another_process_reads_the_same() -> None:
+    for given in (
+        list(IMAGES.split(4)),
+        torch_data.DataLoader(Numbers(), batch_size=4),
+        torch_data.DataLoader(torch_data.TensorDataset(IMAGES)),
+    ):
+        dataset = pickle.loads(pickle.dumps(as_dataset(given, INPUTS)))
+        assert torch.equal(values(dataset), IMAGES)
+    with pytest.raises(InputError, match=r"images is held in memory"):
+        dataset.settings()
+
+
+def test_pictures_in_memory_are_a_dataset_of_their_own() -> None:
+    dataset = TensorData(np.asarray(IMAGES), LABELS, kind=Pictures.kind)
+    assert torch.equal(values(dataset), IMAGES) and dataset.names[1] == "image-00001"
+    check_dataset(dataset)
