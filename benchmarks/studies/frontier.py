@@ -7,7 +7,8 @@
 ``photos``: photos whose second label has f >= .1, the top five of 1000 labels, e = .01/.001. ``imagenette``: ten labels,
 all of them, e = .1/.1 as the paper has it. ``cifar10``: images that the net gets right, the top two labels, e = 0/.1.
 Writes OUT/frontier.md, frontier.json and frontier.png: full marks are means over gray, blur and random images, hollow
-ones over noise, black, white and a strong blur; the larger a mark, the more passes its method takes for each label.
+ones over noise, black, white and a strong blur; the larger a mark, the more passes its method takes for each label. The numbers
+beside the full marks are those of the legend.
 A method that fails is told and passed over, and the exit code is 1 in the end; a run that is stopped has the rows that were done, and Ctrl-C draws them. The same command
 goes on, and further methods are added: what OUT/frontier.json has is not judged again, unless the method has another revision by now.
 """
@@ -31,8 +32,7 @@ import proofmap as pm
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
 from proofmap.fills import Fill, with_part, with_pool
 from proofmap.methods import METHODS
-from proofmap.report.figures.scatter import write_names
-from proofmap.report.name_places import MARK
+from proofmap.report.scatter import mark_texts
 
 LEARNED = ("gray", "blur", "images")
 UNSEEN = ("noise", "gray(color=0:0:0)", "gray(color=1:1:1)", "blur(sigma=20,kernel=81)")
@@ -256,23 +256,16 @@ def draw(rows: list[Row], title: str, path: Path) -> None:
         "the larger a mark, the more passes per label",
         fontsize=9,
     )
-    figure.canvas.draw()  # places are known only now
-    figure.set_layout_engine("none")
     for axis, kind, _ in panels:
-        name_marks(axis, rows, kind)
+        places = [(row.learned[kind], row.learned[1]) for row in rows]
+        for place, text in zip(
+            places, mark_texts(places, range(1, len(rows) + 1), near=(0.02, 0.02)), strict=True
+        ):
+            axis.annotate(text, place, xytext=(4, 2), textcoords="offset points", fontsize=7)
+    names = [f"{k}  {name}" for k, name in enumerate(short_names(rows), 1)]
+    blank = plt.Line2D([], [], linestyle="none")
+    figure.legend([blank] * len(rows), names, loc="outside lower center", ncols=4, fontsize=7, handlelength=0)
     figure.savefig(path, dpi=110)
-
-
-def name_marks(axis: Any, rows: list[Row], kind: int) -> None:
-    """Each name beside its full mark, where it covers no other mark and no legend."""
-    unit, renderer = axis.figure.dpi / 72, axis.figure.canvas.get_renderer()
-    hollow = [axis.transData.transform((row.unseen[kind], row.unseen[1])) for row in rows]
-    taken = [(x - MARK * unit, y - MARK * unit, x + MARK * unit, y + MARK * unit) for x, y in hollow]
-    if axis.get_legend() is not None:
-        legend = axis.get_legend().get_window_extent(renderer)
-        taken.append((legend.x0, legend.y0, legend.x1, legend.y1))
-    marks = [(row.learned[kind], row.learned[1]) for row in rows]
-    write_names(axis, marks, short_names(rows), ["black"] * len(rows), size=7, taken=taken)
 
 
 def main() -> None:

@@ -201,26 +201,29 @@ def test_curves_by_tv_are_the_insertion_curves_of_masks_learned_so(f: pm.Classif
 # ---- scatter -----------------------------------------------------------------------------------------------
 
 
-def test_points_stand_at_their_scores_with_their_intervals_and_names(found: pm.Evaluation) -> None:
+def test_points_stand_at_their_scores_with_their_intervals_and_numbers(found: pm.Evaluation) -> None:
     figure = drawn(figures.scatter_figure(found))
     for axis, x in zip(figure.axes, ("completeness", "best-effort"), strict=True):
         marks = [line.get_xydata()[0].tolist() for line in axis.get_lines() if len(line.get_xydata()) == 1]
         expected = [[r.score(x).value, r.score("soundness").value] for r in found.results]
         assert marks == [pytest.approx(e) for e in expected]
-        assert {r.name for r in found.results} <= {t.get_text() for t in axis.texts}
+        numbers = sorted(n for t in axis.texts if t.get_text() for n in t.get_text().split(", "))
+        assert numbers == ["1", "2", "3"]
+    legend = [t.get_text() for t in figure.legends[0].get_texts()]
+    assert legend == [f"{k}  {r.name}" for k, r in enumerate(found.results, 1)]
 
 
-def test_names_of_points_do_not_cover_one_another() -> None:
+def test_marks_that_cover_one_another_share_one_text() -> None:
     points = tuple(
-        figures.Point(f"method number {k}", k % 2 == 0, (x, x - 0.1, x + 0.1), (y, y - 0.1, y + 0.1))
+        figures.Point(f"method {k}", k % 2 == 0, (x, x - 0.1, x + 0.1), (y, y - 0.1, y + 0.1))
         for k, (x, y) in enumerate(
             [(0.5, 0.5), (0.52, 0.5), (0.5, 0.53), (0.98, 0.5), (0.97, 0.97), (0.02, 0.02)]
         )
     )
     figure = drawn(figures.ScatterFigure(("completeness",), (points,), ""))
-    names = [t for t in figure.axes[0].texts if t.get_text()]
-    assert len(names) == len(points)
-    boxes = [t.get_window_extent(figure.canvas.get_renderer()) for t in names]
+    numbers = [t for t in figure.axes[0].texts if t.get_text()]
+    assert [t.get_text() for t in numbers] == ["1, 2, 3", "4", "5", "6"]
+    boxes = [t.get_window_extent(figure.canvas.get_renderer()) for t in numbers]
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
     assert all(b.x0 >= 0 and b.x1 <= figure.bbox.width for b in boxes)
 

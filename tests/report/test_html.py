@@ -489,40 +489,19 @@ def test_metrics_asked_for_twice_are_drawn_twice() -> None:
     ]
 
 
-def test_names_in_the_scatter_cover_no_mark_and_no_other_name() -> None:
+def test_every_mark_of_the_scatter_has_its_number_in_one_text() -> None:
     rng = np.random.default_rng(0)
+    places = [*rng.uniform(0, 1, (12, 2)).tolist(), [0.5, 0.5], [0.501, 0.5]]
     points = [
         {"method": m, "x": [x, None, None], "y": [y, 0.1, 0.9], "label_free": False}
-        for m, (x, y) in enumerate(rng.uniform(0, 1, (12, 2)).tolist())
-    ]
-    points.append({"method": 12, "x": [None] * 3, "y": [0.5, 0.4, 0.6], "label_free": False})
-    found = scatter.marks(points, [f"method number {m}" for m in range(13)])
-    assert len(found) == 12  # a method without a value has no place
-    boxes = []
-    for mark in found:
-        if mark.name:
-            wide = 7 * len(mark.name)
-            left = mark.name_x - {"start": 0, "middle": wide / 2, "end": wide}[mark.anchor]
-            boxes.append((left, left + wide, mark.name_y - 11, mark.name_y + 3))
-    boxes += [(m.x - 5, m.x + 5, m.y - 5, m.y + 5) for m in found]
-    assert all(m.name for m in found)
-    for k, (left, right, top, bottom) in enumerate(boxes):
-        assert all(right <= a or b <= left or bottom <= c or d <= top for a, b, c, d in boxes[:k])
-
-
-def test_names_keep_off_the_word_in_the_corner() -> None:
-    places = ((0.9, 0.83), (0.86, 0.82), (0.84, 0.84), (0.97, 0.87))
-    points = [
-        {"method": m, "x": [x, None, None], "y": [y, None, None], "label_free": False}
         for m, (x, y) in enumerate(places)
     ]
-    left, top, right, bottom = scatter.GOAL_NAME
-    assert (right, bottom - 4) == scatter.GOAL_END  # its line, and a little for what hangs below
-    for mark in scatter.marks(points, ["a", "method b", "method c", "d"]):
-        wide = 7 * len(mark.name)
-        start = mark.name_x - {"start": 0, "middle": wide / 2, "end": wide}[mark.anchor]
-        apart = start + wide <= left or right <= start
-        assert mark.name and (apart or mark.name_y + 3 <= top or bottom <= mark.name_y - 11)
+    points.append({"method": 14, "x": [None] * 3, "y": [0.5, 0.4, 0.6], "label_free": False})
+    found = scatter.marks(points)
+    assert [m.method for m in found] == list(range(14))  # a method without a value has no mark
+    assert sorted(int(n) for m in found if m.text for n in m.text.split(", ")) == list(range(1, 15))
+    assert found[12].text.endswith("13, 14") and found[13].text == ""
+    assert found[0].y_ends == (scatter.down(0.1), scatter.down(0.9)) and found[0].x_ends is None
 
 
 def test_the_worst_of_each_method_and_some_at_random_are_shown() -> None:

@@ -96,7 +96,6 @@ def write_report(
 
 def page_html(record: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
     """The page of a record and the pictures in it; the same data gives the same text."""
-    names = [method["name"] for method in record["methods"]]
     return (
         _environment()
         .get_template("report.html")
@@ -107,7 +106,7 @@ def page_html(record: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
             style=Markup("\n".join(_page_file(name) for name in _STYLES)),
             script=Markup("\n".join(_page_file(name) for name in _SCRIPTS)),
             scatter=scatter,
-            marks=[scatter.marks(panel["points"], names) for panel in record["panels"]],
+            marks=[scatter.marks(panel["points"]) for panel in record["panels"]],
         )
     )
 

@@ -145,13 +145,3 @@ def ink_on(colour: Sequence[float]) -> str:
     """
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
     return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
-
-
-def darker(colour: str) -> str:
-    """The same hue, dark enough for small letters on white.
-
-    >>> darker("#E69F00")
-    '#8a5f00'
-    """
-    parts = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
-    return "#" + "".join(f"{round(0.6 * part):02x}" for part in parts)

@@ -1,9 +1,9 @@
-"""Completeness against soundness: a point per method, with its intervals and its name beside it."""
+"""Completeness against soundness: a numbered mark per method, with its intervals, and a legend below."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,21 +14,21 @@ from proofmap.report.figures.drawing import (
     COLOURS,
     MARKERS,
     SMALL,
-    SOFT,
     WIDTH,
     Figure,
-    darker,
     draw,
     escaped,
     evaluation_settings,
+    legend_below,
 )
-from proofmap.report.name_places import Box, Place, interval_boxes, place_names
+from proofmap.report.scatter import mark_texts
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
 from proofmap.results.tables import best_effort_rule, only_the_rule_leaves_out
 
 LONGEST = 40
-"""Letters of a method's name beside its mark."""
+"""Characters of a method's name in a legend."""
+_NEAR = (0.04, 0.04)  # marks closer than this, in shares of the axes, share the text with their numbers
 _TITLES = {COMPLETENESS: "All labels", BEST_EFFORT: "Best effort"}
 _AXES = {COMPLETENESS: "completeness (worst case)", BEST_EFFORT: "completeness of the other labels"}
 
@@ -85,29 +85,29 @@ class ScatterFigure(Figure):
             else ""
         )
         return (
-            "Worst-case completeness against worst-case soundness with 95 % intervals; upper right is best."
+            "Worst-case completeness against worst-case soundness with 95 % intervals; upper right is best. Numbers beside the marks are those of the legend."
             f"{right}{hollow} {self.settings}"
         )
 
     def drawn(self, plt: Any) -> Any:
         n = len(self.panels)
+        height = 2.75 + 0.16 * -(-len(self.points[0]) // 2)
         figure, axes = plt.subplots(
-            1, n, figsize=(WIDTH if n > 1 else 0.6 * WIDTH, 2.75), sharey=True, squeeze=False
+            1, n, figsize=(WIDTH if n > 1 else 0.6 * WIDTH, height), sharey=True, squeeze=False
         )
+        handles: dict[int, Any] = {}
         for axis, x, points in zip(axes[0], self.panels, self.points, strict=True):
             axis.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), title=_TITLES[x], xlabel=_AXES[x])
             axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
             axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
             axis.grid(linewidth=0.3, color="0.88")
             axis.set_axisbelow(True)
-            for k, point in enumerate(points):
-                if _is_drawn(point):
-                    _mark(axis, point, k)
+            shown = {k: point for k, point in enumerate(points) if _is_drawn(point)}
+            handles |= {k: _mark(axis, point, k) for k, point in shown.items()}
+            _write_numbers(axis, shown)
         axes[0][0].set_ylabel("soundness (worst case)")
-        figure.canvas.draw()  # places are known only now
-        figure.set_layout_engine("none")
-        for axis, points in zip(axes[0], self.points, strict=True):
-            _name_points(axis, points)
+        names = [f"{k + 1}  {escaped(shortened(self.points[0][k].method, LONGEST))}" for k in sorted(handles)]
+        legend_below(figure, [handles[k] for k in sorted(handles)], names)
         return figure
 
 
@@ -141,10 +141,11 @@ def draw_scatter(evaluation: Evaluation, path: str | Path) -> Path:
     return draw(scatter_figure(evaluation), path)
 
 
-def _mark(axis: Any, point: Point, k: int) -> None:
+def _mark(axis: Any, point: Point, k: int) -> Any:
+    """Draw one method's mark and intervals; returns the mark."""
     colour = COLOURS[k % len(COLOURS)]
     (x, x_low, x_high), (y, y_low, y_high) = point.x, point.y
-    axis.errorbar(
+    drawn = axis.errorbar(
         x,
         y,
         xerr=None if math.isnan(x_low) else [[x - x_low], [x_high - x]],
@@ -158,93 +159,23 @@ def _mark(axis: Any, point: Point, k: int) -> None:
         elinewidth=0.9,
         linestyle="none",
     )
+    return drawn[0]
 
 
-def _name_points(axis: Any, points: Sequence[Point]) -> None:
-    """Write each name where it covers the least."""
-    drawn = [(k, p) for k, p in enumerate(points) if _is_drawn(p)]
-    unit = axis.figure.dpi / 72  # pixels per point
-    lines = [
-        box
-        for _, p in drawn
-        for box in interval_boxes(tuple(axis.transData.transform((p.x[0], p.y[0]))), *_ends(axis, p), unit)
-    ]
-    write_names(
-        axis,
-        [(p.x[0], p.y[0]) for _, p in drawn],
-        [escaped(shortened(p.method, LONGEST)) for _, p in drawn],
-        [darker(COLOURS[k % len(COLOURS)]) for k, _ in drawn],
-        over=(3 * unit, 4 * unit),
-        lines=lines,
-    )
-
-
-def write_names(
-    axis: Any,
-    marks: Sequence[Place],
-    names: Sequence[str],
-    colours: Sequence[Any],
-    *,
-    size: float = SMALL,
-    over: Place = (0.0, 0.0),
-    lines: Sequence[Box] = (),
-    taken: Sequence[Box] = (),
-) -> None:
-    """Write a name beside each mark, given by its values, where it covers the least; a thin line ties one that is far to its mark.
-
-    The figure must have been drawn, for places are known only then. ``over`` is how far names may stand out to the right and at the top, and
-    ``lines`` and ``taken`` are as in :func:`~proofmap.report.name_places.place_names`: all in pixels.
-    """
-    figure = axis.figure
-    renderer, unit = figure.canvas.get_renderer(), figure.dpi / 72
-    at = [tuple(axis.transData.transform(mark)) for mark in marks]
-    frame = axis.get_window_extent(renderer)
-    places = place_names(
-        at,
-        [_size(axis, name, size, renderer) for name in names],
-        frame=(frame.x0, frame.y0, frame.x1 + over[0], frame.y1 + over[1]),
-        lines=lines,
-        taken=taken,
-        unit=unit,
-    )
-    for mark, name, colour, place, (x, y) in zip(marks, names, colours, places, at, strict=True):
-        # in points from the mark, so that it holds at any resolution
-        shared = {"xy": mark, "textcoords": "offset points"}
+def _write_numbers(axis: Any, points: Mapping[int, Point]) -> None:
+    """Write the number of each mark beside it, to its left near the right edge."""
+    places = [(p.x[0], p.y[0]) for p in points.values()]
+    for (x, y), text in zip(places, mark_texts(places, [k + 1 for k in points], near=_NEAR), strict=True):
+        left = x > 0.85
         axis.annotate(
-            name,
-            **shared,
-            xytext=((place.box[0] - x) / unit, (place.box[1] - y) / unit),
-            fontsize=size,
-            color=colour,
-            ha="left",
-            va="bottom",
+            text,
+            (x, y),
+            xytext=(-4 if left else 4, 2),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            fontsize=SMALL,
             zorder=5,
         )
-        if place.line_end is not None:
-            axis.annotate(
-                "",
-                **shared,
-                xytext=((place.line_end[0] - x) / unit, (place.line_end[1] - y) / unit),
-                arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": SOFT, "shrinkA": 0, "shrinkB": 3},
-            )
-
-
-def _size(axis: Any, name: str, size: float, renderer: Any) -> Place:
-    """Width and height of a name in pixels."""
-    text = axis.annotate(name, (0, 0), xycoords="figure pixels", fontsize=size)
-    extent = text.get_window_extent(renderer)
-    text.remove()
-    return extent.width, extent.height
-
-
-def _ends(axis: Any, point: Point) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The ends of the intervals in pixels; the mark itself where there is none."""
-    (x, *x_ends), (y, *y_ends) = point.x, point.y
-    low, high = (
-        [x if math.isnan(a) else a, y if math.isnan(b) else b] for a, b in zip(x_ends, y_ends, strict=True)
-    )
-    (left, bottom), (right, top) = axis.transData.transform([low, high])
-    return (left, right), (bottom, top)
 
 
 def _is_drawn(point: Point) -> bool:
