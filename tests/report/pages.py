@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 import proofmap as pm
 from tests.toys import linear_classifier, normal, pixels
@@ -97,10 +98,11 @@ class PageParts(HTMLParser):
         return found
 
     def levels(self, image: int) -> np.ndarray:
-        """The levels ``(maps, H, W)`` of an image shown in full, as the page's script makes them."""
+        """The levels ``(maps, H, W)`` of an image shown in full, method by method."""
         shown = self.record["pictured"][image]
-        text = [t for a, t in self.scripts if a.get("class") == "levels"][image]
-        grid = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8)
-        grid = grid.reshape(-1, shown["height"], shown["width"])
+        sources = [str(a["src"]) for tag, a in self.elements if tag == "img" and a.get("class") == "levels"]
+        own = sources[image * len(shown["methods"]) : (image + 1) * len(shown["methods"])]
+        sheets = [np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2])))) for uri in own]
+        grid = np.concatenate(sheets).reshape(-1, shown["height"], shown["width"])
         summed: np.ndarray = grid.cumsum(axis=1, dtype=np.uint8).cumsum(axis=2, dtype=np.uint8)
         return summed

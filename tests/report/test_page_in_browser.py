@@ -7,7 +7,6 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -290,22 +289,6 @@ def _pictures_of(pdf: bytes, width: int, height: int) -> list[np.ndarray]:
         if (int(about[b"Width"]), int(about[b"Height"]), len(data)) == (width, height, 3 * width * height):
             found.append(np.frombuffer(data, np.uint8).reshape(height, width, 3))
     return found
-
-
-def test_the_page_inflates_what_zlib_deflates(browser: Any) -> None:
-    rng = np.random.default_rng(0)
-    script = (files("proofmap.report") / "page" / "inflate.js").read_text()
-    page = browser.new_page()
-    for data, level in [
-        (rng.integers(0, 256, 3000, np.uint8), 0),  # a stored block
-        (np.arange(3, dtype=np.uint8), 9),  # the fixed code
-        (np.zeros(3000, np.uint8), 9),
-        (rng.geometric(0.3, 3000).astype(np.uint8), 9),  # codes of its own
-    ]:
-        given = [list(zlib.compress(data.tobytes(), level)), len(data)]
-        call = f"([data, size]) => {{ {script}\n return [...inflated(new Uint8Array(data), size)]; }}"
-        assert page.evaluate(call, given) == data.tolist()
-    page.close()
 
 
 def test_paper_has_no_buttons(open_page: Any, report: Path) -> None:

@@ -31,7 +31,7 @@ from proofmap.results.sharing import shared, shared_settings, without_folders
 
 TITLE = "What do the heat maps prove?"
 _STYLES = ("look.css", "report.css")
-_SCRIPTS = ("shared.js", "page.js", "tables.js", "inflate.js", "pictures.js", "matrix.js")
+_SCRIPTS = ("shared.js", "page.js", "tables.js", "pictures.js", "matrix.js")
 
 
 def write_report(

@@ -1,23 +1,23 @@
 """The pictures of a page as data: for each image the photo, and for each map one small number per pixel.
 
 A slider with K steps can show K + 1 different pictures of a map, one for each count of positions. A position's *level*
-is the first step at which it is kept: ``level <= k`` exactly where ``rank < counts[k]``. One byte per pixel, the level of
-the position that it belongs to, then says all that the slider can show, half of what the ranks take. Colour is a function of the level too, since a map's value falls with
-the rank; so a heat map is the same bytes and a table of K + 1 colours.
+is the first step at which it is kept: ``level <= k`` exactly where ``rank < counts[k]``. One byte per pixel, the level of its
+position, therefore holds everything that the slider can show. Colour is a function of the level too, because a map's value
+falls with the rank: a heat map is the same bytes with a table of K + 1 colours. The bytes of a method's maps are the gray
+values of one PNG picture, which the browser decompresses before the page counts as loaded; so it can be printed at once.
 """
 
 from __future__ import annotations
 
 import base64
-import io
 import math
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from proofmap.core import streams
@@ -26,7 +26,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
 from proofmap.report.heat import displayed
 from proofmap.report.originals import Original
-from proofmap.report.pictures import per_pixel, photo
+from proofmap.report.pictures import data_uri, per_pixel, photo
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import proof_values, strength
@@ -38,12 +38,12 @@ _LOSSLESS = 128  # pixels: smaller photos are drawn enlarged, where a JPEG would
 
 @dataclass(frozen=True)
 class Picture:
-    """One image in full: a plain record, the photo as a data URI, the maps' levels (deflated bytes in base64), and the
-    original where the photo is a part of it."""
+    """One image in full: a plain record, the photo as a data URI, the levels of each method's maps as a data URI, and the
+    original if the net sees only a part of it."""
 
     record: dict[str, Any]
     photo: str
-    levels: str
+    levels: list[str]
     original: Original | None = None
 
 
@@ -98,8 +98,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
     image, inputs = evaluation.image_of(index), evaluation.inputs
     height, width = inputs.picture_size()
     order = evaluation.f[index].nan_to_num(-1).argsort(descending=True).tolist()
-    levels: list[np.ndarray] = []
-    methods = []
+    levels, methods = [], []
     for result in evaluation.results:
         own = places[:1] if result.label_free else places
         maps = torch.stack([evaluation.map_of(result, index, j) for j in own]).to(image.device)
@@ -107,22 +106,21 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         found = levels_of(ranks, counts)
         methods.append(
             {
-                "maps": [len(levels) + (0 if result.label_free else k) for k in range(len(places))],
+                "maps": [0 if result.label_free else k for k in range(len(places))],
                 "heat": [
-                    _text(bytes(heat_table(m, v, len(counts) - 1, signed=result.signed)))
+                    base64.b64encode(bytes(heat_table(m, v, len(counts) - 1, signed=result.signed))).decode()
                     for m, v in zip(maps, found, strict=True)
                 ],
                 "labels": [_label_record(evaluation, result, index, j) for j in places],
                 "curve": _curves(result, index, places, counts),
             }
         )
-        levels.extend(found)
+        levels.append(levels_uri(np.stack([per_pixel(level, inputs) for level in found])))
     record = {
         "index": index,
         "name": evaluation.image_names[index],
         "height": height,
         "width": width,
-        "maps": len(levels),
         "labels": [
             {
                 "name": evaluation.label_names[int(evaluation.labels[index, j])],
@@ -136,8 +134,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         "methods": methods,
         "matrix": _matrices(evaluation, index, places),
     }
-    drawn = np.stack([per_pixel(level, inputs) for level in levels])
-    return Picture(record, photo_uri(image, inputs), levels_text(drawn))
+    return Picture(record, photo_uri(image, inputs), levels)
 
 
 def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:
@@ -195,26 +192,20 @@ def _tie_keys(evaluation: Evaluation, result: MethodResult, image: Tensor, n: in
     return streams.image_keys(image[None], seed, "ties").expand(n)
 
 
-def levels_text(levels: np.ndarray) -> str:
-    """Levels ``(maps, h, w)`` as text: each minus what its left and upper neighbours predict, modulo 256, deflated.
+def levels_uri(levels: np.ndarray) -> str:
+    """Levels ``(maps, h, w)`` as the gray values of a picture in text, one map below the other.
 
-    Smooth maps shrink to a fifth or less, noise not at all.
+    Each is stored minus what its left and upper neighbours predict, modulo 256: smooth maps shrink to a fifth or less, noise
+    not at all.
     """
     grid = np.diff(levels, axis=1, prepend=np.zeros_like(levels[:, :1]))
     grid = np.diff(grid, axis=2, prepend=np.zeros_like(grid[:, :, :1]))
-    return _text(zlib.compress(grid.tobytes(), 6))
+    return data_uri(Image.fromarray(grid.reshape(-1, grid.shape[-1])), "PNG")
 
 
 def photo_uri(image: Tensor, inputs: Inputs) -> str:
     """The picture as text that an ``img`` shows: exact where it is small or drawn, a JPEG where it is a larger photo."""
-    file = io.BytesIO()
     picture = photo(image, inputs)
     if max(picture.size) <= _LOSSLESS or not isinstance(inputs, Pictures):
-        picture.save(file, "PNG", optimize=True)
-        return f"data:image/png;base64,{_text(file.getvalue())}"
-    picture.save(file, "JPEG", quality=90, subsampling=0)
-    return f"data:image/jpeg;base64,{_text(file.getvalue())}"
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
+        return data_uri(picture, "PNG", optimize=True)
+    return data_uri(picture, "JPEG", quality=90, subsampling=0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -74,6 +77,19 @@ def picture_ratio(inputs: Inputs) -> float:
     """The room for the height of a picture, in shares of its width: photos have a square, whatever their shape."""
     height, width = inputs.picture_size()
     return 1.0 if isinstance(inputs, Pictures) else min(1.0, height / width)
+
+
+def picture_bytes(picture: Image.Image, format: str, **options: Any) -> bytes:
+    """A picture as the content of a file; ``options`` as Pillow's ``save`` takes them."""
+    file = io.BytesIO()
+    picture.save(file, format, **options)
+    return file.getvalue()
+
+
+def data_uri(picture: Image.Image, format: str, **options: Any) -> str:
+    """A picture as text that an ``img`` element shows."""
+    content = base64.b64encode(picture_bytes(picture, format, **options)).decode()
+    return f"data:image/{format.lower()};base64,{content}"
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,17 @@
 // The images in full. One slider says how many positions (pixels, say) are shown; every picture and every curve follows it.
 //
-// A map travels as levels, one byte per pixel: the first step of the slider at which its position is kept. So the pixels
-// shown at step k are exactly those with level <= k, which are those whose rank is below counts[k].
+// A map travels as levels, one byte per pixel: the first step of the slider at which its position is kept. The pixels
+// shown at step k are exactly those with level <= k, which are those whose rank is below counts[k]. The levels of a method's
+// maps are the gray values of a picture, one map below the other, as differences from their left and upper neighbours.
 
-/** The levels of all maps of one image: inflated, then summed up from left to right and from top to bottom. */
-function levelsOf(text, maps, height, width) {
-  const levels = inflated(bytesOf(text), maps * height * width);
+/** The levels of one map. */
+function levelsOf(picture, map, { width, height }) {
+  const { context } = scratch({ width, height }, "levels");
+  context.drawImage(picture, 0, map * height, width, height, 0, 0, width, height);
+  const { data } = context.getImageData(0, 0, width, height);
+  const levels = Uint8Array.from({ length: width * height }, (_, i) => data[4 * i]);
   for (let i = 0; i < levels.length; i++) if (i % width) levels[i] += levels[i - 1];
-  for (let i = width; i < levels.length; i++) if (Math.floor(i / width) % height) levels[i] += levels[i - width];
+  for (let i = width; i < levels.length; i++) levels[i] += levels[i - width];
   return levels;
 }
 
@@ -20,6 +24,7 @@ class Cell {
     const { name, signed } = record.methods[method];
     const label = image.labels[place];
     this.card = card;
+    this.method = method;
     this.map = own.maps[place];
     this.table = bytesOf(own.heat[own.heat.length === 1 ? 0 : place]);
     this.stops = signed ? record.diverging : INFERNO;
@@ -58,9 +63,8 @@ class Cell {
 
   /** The map as pixels, each coloured by its level. */
   put(pixels, colours) {
-    const { levels } = this.card;
-    const from = this.map * pixels.length;
-    for (let i = 0; i < pixels.length; i++) pixels[i] = colours[levels[from + i]];
+    this.levels ??= levelsOf(this.card.levels[this.method], this.map, this.card.image);
+    for (let i = 0; i < pixels.length; i++) pixels[i] = colours[this.levels[i]];
   }
 
   /** Follow the slider. */
@@ -135,6 +139,7 @@ class Card {
     this.node = node;
     this.image = image;
     this.photo = node.querySelector("img.photo");
+    this.levels = node.querySelectorAll("img.levels");
     this.chips = [...node.querySelectorAll(".chip")];
     const values = (place) => image.methods.flatMap((m) => m.curve[place]).filter((p) => p !== null);
     this.tops = image.labels.map((label, place) => Math.max(label.f ?? 0, ...values(place), 1e-6));
@@ -155,16 +160,6 @@ class Card {
     this.chips[place].setAttribute("aria-pressed", String(on));
     for (const node of this.labelNodes[place]) node.hidden = !on;
   }
-
-  /** The levels, inflated once. */
-  get levels() {
-    if (!this.inflated) {
-      const store = this.node.querySelector("script.levels");
-      this.inflated = levelsOf(store.textContent, this.image.maps, this.image.height, this.image.width);
-      store.remove();
-    }
-    return this.inflated;
-  }
 }
 
 /** All images in full, and the tools that rule them. */
@@ -180,7 +175,7 @@ class Gallery {
     beforePrint(() => this.rowOf.forEach((row) => row.show(this.step)));
     this.setUpTools();
     this.follow();
-    this.loadAll();
+    document.documentElement.dataset.ready = "true";
   }
 
   get step() {
@@ -212,16 +207,6 @@ class Gallery {
     }
     const current = this.cards.find((card) => card.node.getBoundingClientRect().bottom > 120);
     if (current) byId("jump").value = current.image.index;
-  }
-
-  /** Inflate the rest when there is time, so that scrolling and printing find everything ready. */
-  async loadAll() {
-    const pause = () => new Promise((go) => (globalThis.requestIdleCallback ?? setTimeout)(go));
-    for (const card of this.cards) {
-      await pause();
-      card.levels;
-    }
-    document.documentElement.dataset.ready = "true";
   }
 
   setUpTools() {
