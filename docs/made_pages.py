@@ -76,7 +76,7 @@ def command_line() -> str:
     from proofmap.cli import make_app
 
     group: Any = typer.main.get_command(make_app())
-    commands: dict[str, Any] = group.commands
+    commands = {name: command for name, command in group.commands.items() if not command.hidden}
     rows = [f"| [`proofmap {name}`](#proofmap-{name}) | {_first(c)} |" for name, c in commands.items()]
     parts = [
         "# Command line",

@@ -241,14 +241,14 @@ def test_a_label_set_makes_its_probabilities_sum_to_one(
 def test_the_lists_name_every_method_and_model(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "methods", "--json") == 0
+    assert run(monkeypatch, "list", "methods", "--json") == 0
     methods = json.loads(capsys.readouterr().out)
     assert {"learned-mask", "grad-cam", "gradient", "gradient-x-input", "random", "centered-gaussian"} <= {
         m["name"] for m in methods
     }
-    assert run(monkeypatch, "models", "--json") == 0
+    assert run(monkeypatch, "list", "models", "--json") == 0
     assert "efficientnet-lite0" in {m["name"] for m in json.loads(capsys.readouterr().out)}
-    assert run(monkeypatch, "models") == 0 and run(monkeypatch, "methods") == 0
+    assert run(monkeypatch, "list", "models") == 0 and run(monkeypatch, "list", "methods") == 0
     assert "None" not in capsys.readouterr().out
 
 
@@ -359,9 +359,9 @@ def test_a_method_that_gave_nothing_can_be_corrected_left_out_and_forgotten(
     (folder / "mine.py").write_text("def mine(classifier, images, labels):\n    return images[:, :1]\n")
     assert run(monkeypatch, *command, "--methods", "mine.py:mine,random") == 0
     assert "mine" in capsys.readouterr().out
-    assert run(monkeypatch, "forget", "run", "grad-cam") == 2
+    assert run(monkeypatch, "verify", "run", "--forget", "grad-cam") == 2
     assert "has no method 'grad-cam'; it has random, mine" in capsys.readouterr().err
-    assert run(monkeypatch, "forget", "run", "mine") == 0
+    assert run(monkeypatch, "verify", "run", "--forget", "mine") == 0
     assert run(monkeypatch, "verify", "run") in (0, 1)  # its maps are unused now, which the next run clears
     capsys.readouterr()
     assert run(monkeypatch, *command, "--methods", "random", "--format", "json") == 0
@@ -372,12 +372,12 @@ def test_a_method_that_gave_nothing_can_be_corrected_left_out_and_forgotten(
 def test_runs_lists_what_is_there(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "runs") == 0
+    assert run(monkeypatch, "list", "runs") == 0
     assert "there is no run directory" in capsys.readouterr().err
     command = ("evaluate", "--data", "photos", *MODEL, "--labels", "top1", "--no-pictures")
     assert run(monkeypatch, *command, "--methods", "random", "--out", "runs/first", "--quiet") == 0
     (folder / "runs" / "manifest.json").write_text("{}")  # of another program
     capsys.readouterr()
-    assert run(monkeypatch, "runs", "--json") == 0
+    assert run(monkeypatch, "list", "runs", "--json") == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["run"], found["state"], found["methods"]) == ("runs/first", "finished", "random")

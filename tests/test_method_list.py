@@ -1,4 +1,4 @@
-"""The list of methods: what ``proofmap methods`` and the documentation say of each."""
+"""The list of methods: what ``proofmap list methods`` and the documentation say of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, get_args
 
 import pytest
 
-from proofmap.cli.method_list import method_list, settings_table
+from proofmap.cli.plugin_list import method_list, settings_table
 from proofmap.methods import METHODS, Cost, Gradient, GradientInput, Method, Random, TopLabel
 from proofmap.methods.facts import FAMILIES, Passes, by_family, facts_of
 from proofmap.methods.method import Family
@@ -74,14 +74,14 @@ def test_the_command_says_it_to_people_and_machines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert run(monkeypatch, "methods", "--json") == 0
+    assert run(monkeypatch, "list", "methods", "--json") == 0
     records = {record["name"]: record for record in json.loads(capsys.readouterr().out)}
     assert records["gradient"]["passes"] == {"fixed": 0, "per_label": 1, "wraps": False}
     assert records["gradient-x-input"]["signed"] and records["random"]["label_free"]
     assert records["grad-cam"]["family"] == "cam" and records["grad-cam"]["needs"] == ["gradients", "layer"]
-    assert run(monkeypatch, "methods") == 0
+    assert run(monkeypatch, "list", "methods") == 0
     assert "Class activation maps\n  eigen-cam " in capsys.readouterr().out
-    assert run(monkeypatch, "methods", "learned-mask") == 0
+    assert run(monkeypatch, "list", "methods", "learned-mask") == 0
     shown = capsys.readouterr().out
     assert "family: optimised masks" in shown and "passes: 200 per label" in shown
     assert "preset    stands for" in shown and max(map(len, shown.splitlines()[1:])) <= 80

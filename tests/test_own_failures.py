@@ -111,7 +111,10 @@ ASKED = ("photo.png", *MODEL, "--labels", "top1", "--quiet", "--out", "out")
     [
         (("explain", *ASKED, "--method", "mine.py:bad"), f"{PLACE}, while the method bad made maps"),
         (("sanity", *ASKED, "--methods", "random,mine.py:bad"), f"{PLACE}, while the method bad made maps"),
-        (("axioms", "mine.py:bad", "--device", "cpu"), f"{PLACE}, while the method bad made maps"),
+        (
+            ("sanity", "--axioms", "--methods", "mine.py:bad", "--device", "cpu"),
+            f"{PLACE}, while the method bad made maps",
+        ),
         (
             ("explain", *ASKED, "--method", "top-label:mine.py:bad"),
             "while the method bad made maps, while the method top-label:bad made maps",

@@ -75,7 +75,7 @@ def sanity_checks(
     """
     chosen = [make_method(m) for m in methods]
     if not chosen:
-        raise InputError("there are no methods to check; see: proofmap methods")
+        raise InputError("there are no methods to check; see: proofmap list methods")
     for order in orders:
         if order not in ORDERS:
             raise InputError(f"an order is one of {', '.join(ORDERS)}, not {order!r}")

@@ -141,7 +141,7 @@ def evaluate(
         raise InputError("there are no images to evaluate on")
     chosen = [make_method(m) for m in methods]
     if not chosen:
-        raise InputError("there are no methods to evaluate; see: proofmap methods")
+        raise InputError("there are no methods to evaluate; see: proofmap list methods")
     if controls:
         chosen += control_rows(chosen, classifier.inputs)
     asked = [make_metric(m) for m in metrics] if metrics is not None else default_metrics()

@@ -46,7 +46,7 @@ def test_the_package_on_the_page_adds_its_method_where_it_is_installed(tmp_path:
         "from proofmap.testing import check_method\n"
         "check_method(make_method('bright-maps:power=2'))\n"
         "from proofmap.cli import make_app\n"
-        "make_app()(['methods', 'bright-maps'])\n"
+        "make_app()(['list', 'methods', 'bright-maps'])\n"
     )
     paths = os.pathsep.join([str(ROOT / "src"), str(tmp_path)])
     done = subprocess.run(

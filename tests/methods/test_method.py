@@ -86,7 +86,10 @@ def test_a_method_stays_what_it_is() -> None:
     [
         ("grad-camm", r"no method is named 'grad-camm'\. Did you mean 'grad-cam'"),
         ("", "no method is named ''"),
-        ("saliency-9000", r"Known are: real-time-saliency, .*, and \d+ more; proofmap methods lists them"),
+        (
+            "saliency-9000",
+            r"Known are: real-time-saliency, .*, and \d+ more; proofmap list methods lists them",
+        ),
         (
             "learned-mask:tvv=0.1",
             "'learned-mask' has no setting 'tvv'. Did you mean 'tv'\\? Its settings are: preset, steps, distractors",

@@ -113,16 +113,19 @@ def test_the_same_seed_gives_the_same_report() -> None:
 def test_the_command_prints_a_report_for_each_method_or_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "axioms", "edges,gradient", "--device", "cpu") == 0
+    assert run(monkeypatch, "sanity", "--axioms", "--methods", "edges,gradient", "--device", "cpu") == 0
     printed = capsys.readouterr().out
     assert "edges\n  broken  sensitivity (a)" in printed and "\ngradient\n  kept" in printed
-    assert run(monkeypatch, "axioms", "edges", "--device", "cpu", "--json") == 0
+    assert (
+        run(monkeypatch, "sanity", "--axioms", "--methods", "edges", "--device", "cpu", "--format", "json")
+        == 0
+    )
     (report,) = json.loads(capsys.readouterr().out)
     assert report["method"] == "edges" and len(report["findings"]) == 8
-    assert run(monkeypatch, "axioms", "edgy") == 2
+    assert run(monkeypatch, "sanity", "--axioms", "--methods", "edgy") == 2
 
 
 def test_targets_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(monkeypatch, "targets") == 0
+    assert run(monkeypatch, "list", "targets") == 0
     listed = capsys.readouterr().out
-    assert "decision\n" in listed and "All about one: proofmap targets NAME" in listed
+    assert "decision\n" in listed and "All about one: proofmap list targets NAME" in listed

@@ -157,7 +157,15 @@ def test_the_command_prints_the_frontier_of_a_run(
     run_study(toy_study(tmp_path), tmp_path / "run")
     capsys.readouterr()
     text = told(
-        monkeypatch, capsys, "frontier", str(tmp_path / "run"), "--metrics", "soundness", "--format", "json"
+        monkeypatch,
+        capsys,
+        "analyse",
+        "frontier",
+        str(tmp_path / "run"),
+        "--metrics",
+        "soundness",
+        "--format",
+        "json",
     )
     assert json.loads(text)["scores"] == ["soundness"]
 
@@ -169,24 +177,24 @@ def test_every_metric_is_told_in_full(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in METRICS:
-        text = told(monkeypatch, capsys, "metrics", name)
+        text = told(monkeypatch, capsys, "list", "metrics", name)
         assert "is better" in text and "trinsic" in text and "for an image" in text
 
 
 def test_thresholds_show_what_a_metric_has_of_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = told(monkeypatch, capsys, "metrics", "soundness")
+    text = told(monkeypatch, capsys, "list", "metrics", "soundness")
     assert "e2=0.1" in text and "e1=" not in text
 
 
 def test_the_list_tells_direction_range_cost_and_reference(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = told(monkeypatch, capsys, "metrics")
+    text = told(monkeypatch, capsys, "list", "metrics")
     assert "0 to 1" in text and "31 passes for an image of a label" in text
     assert "after Petsiuk et al. 2018" in text and "100 x the method for an image of a label" in text
-    records = {r["name"]: r for r in json.loads(told(monkeypatch, capsys, "metrics", "--json"))}
+    records = {r["name"]: r for r in json.loads(told(monkeypatch, capsys, "list", "metrics", "--json"))}
     assert records["soft-stability"]["cost"] == "151 passes"
     assert records["conformal-bound"]["cost"] == "no passes"
     assert records["roughness"]["limits"] == [0.0, None]

@@ -77,7 +77,7 @@ def test_a_method_is_what_its_spec_says(spec: Any, method: Method) -> None:
     "spec, told",
     [
         ("grad-cm", r"no method is named 'grad-cm'\. Did you mean 'grad-cam'"),
-        ("zzz", r"no method is named 'zzz'\. Known are: .*, and \d+ more; proofmap methods lists them"),
+        ("zzz", r"no method is named 'zzz'\. Known are: .*, and \d+ more; proofmap list methods lists them"),
         (
             "random:seed_ofset=3",
             r"method 'random' has no setting 'seed_ofset'\. Did you mean 'seed_offset'\?",
@@ -202,7 +202,7 @@ def test_lists_of_other_things_name_them() -> None:
         "insertion:fill=blur(sigma=3,kernel=5),points=4",
         "deletion(points=3)",
     ]
-    with pytest.raises(InputError, match="no metric was named; see: proofmap metrics"):
+    with pytest.raises(InputError, match="no metric was named; see: proofmap list metrics"):
         split_specs("", "metric")
     with pytest.raises(InputError, match=r"'points=3' in 'points=3' is a setting without a metric before it"):
         split_specs("points=3", "metric")

@@ -204,20 +204,23 @@ def test_the_commands_of_statistics_read_runs(
     runs = [str(tmp_path / f"run-{seed}") for seed in range(2)]
     for seed, folder in enumerate(runs):
         run_study(dataclasses.replace(asked, seed=seed), folder)
-    assert run(monkeypatch, "reliability", runs[0], "--metrics", "soundness") == 0
+    assert run(monkeypatch, "analyse", "reliability", runs[0], "--metrics", "soundness") == 0
     told = capsys.readouterr().out
     assert "inter-rater alpha" in told and "insertion" not in told
-    assert run(monkeypatch, "reliability", runs[0], "--method", "gradient") == 2
-    assert run(monkeypatch, "label-matrix", runs[0], "--method", "gradient", "--format", "csv") == 0
+    assert run(monkeypatch, "analyse", "reliability", runs[0], "--method", "gradient") == 2
+    assert (
+        run(monkeypatch, "analyse", "label-matrix", runs[0], "--method", "gradient", "--format", "csv") == 0
+    )
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "method,map_of,probability_of,auc,f" and {line.split(",")[0] for line in told[1:]} == {
         "gradient"
     }
-    assert run(monkeypatch, "label-matrix", runs[0], "--method", "none") == 2
+    assert run(monkeypatch, "analyse", "label-matrix", runs[0], "--method", "none") == 2
     assert "no method 'none' was judged" in capsys.readouterr().err
-    assert run(monkeypatch, "seeds", *runs) == 0 and "sd of seeds" in capsys.readouterr().out
+    assert run(monkeypatch, "analyse", "seeds", *runs) == 0 and "sd of seeds" in capsys.readouterr().out
     assert (
-        run(monkeypatch, "seeds", runs[0]) == 2 and "each with a seed of its own" in capsys.readouterr().err
+        run(monkeypatch, "analyse", "seeds", runs[0]) == 2
+        and "each with a seed of its own" in capsys.readouterr().err
     )
     assert run(monkeypatch, "compare", runs[0], "--detect", "0.1") == 0
     told = capsys.readouterr().out

@@ -259,7 +259,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     [
         ({"data": ()}, "no data was named"),
         ({"data": "nowhere"}, "there is no file or folder nowhere"),
-        ({"methods": ()}, "names no methods; see: proofmap methods"),
+        ({"methods": ()}, "names no methods; see: proofmap list methods"),
         ({"labels": "topp"}, "topp"),
         ({"labels": ("cow",)}, "cow"),
         ({"label_set": ("cow",)}, "cow"),

@@ -103,7 +103,7 @@ def test_an_engineer_with_an_own_net(net: Path, here: Path, proofmap: Proofmap) 
     answer = proofmap("compare", "run", "--baseline", "random")
     answer.works()
     assert "grad-cam" in answer.out and "difference" in answer.out
-    proofmap("compare", "run", "edited").refuses("--anyway")
-    answer = proofmap("compare", "run", "edited", "--anyway", "--baseline", "run/gradient")
+    proofmap("compare", "run", "edited").refuses("--allow-mismatch")
+    answer = proofmap("compare", "run", "edited", "--allow-mismatch", "--baseline", "run/gradient")
     answer.works()
     assert "edited/gradient" in answer.out

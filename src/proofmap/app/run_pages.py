@@ -151,7 +151,7 @@ async def _compare_page(desk: RunDesk, asked: Asked) -> Response:
             found, drops, notes = await desk.draw(work)
             content |= {"found": found, "drops": [line.cells() for line in drops], "drop_notes": notes}
         except ProofmapError as error:
-            content["message"] = told(str(error)).replace("--anyway", "“also where settings differ”")
+            content["message"] = told(str(error)).replace("--allow-mismatch", "“also where settings differ”")
     status = 400 if content["message"] else 200
     return page(
         "compare.html",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from traceback import format_exception
 from typing import Annotated
@@ -15,124 +16,108 @@ import typer
 
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.allocator import keep_memory
-from proofmap.core.errors import BatchSizeWarning, ProofmapError
+from proofmap.core.errors import BatchSizeWarning, InputError, ProofmapError
 from proofmap.core.version import source_version
 from proofmap.plugins.failures import place_of, reason_of
 
 COMMANDS = {
-    "explain": (
-        "explain.explain",
-        "A heat map for each of several labels of a photo, and what each map proves.",
-    ),
-    "serve": (
-        "serve.serve",
-        "A web page on this machine: drop a photo, watch the proofs of its labels being found, and play with them.",
-    ),
-    "evaluate": (
-        "evaluate.evaluate",
-        "Judge methods over many images; if stopped, the same command continues where it left off.",
-    ),
-    "runs": ("runs.runs", "The run directories below a folder: what they are of, and how far they are."),
-    "compare": (
-        "runs.compare",
-        "Paired differences between methods, image by image: 95 % intervals, p-values corrected for their number.",
-    ),
-    "seeds": ("runs.seeds", "How far scores move from seed to seed: for methods and fills that draw."),
-    "reliability": (
-        "reliability.reliability",
-        "Do images rank the methods alike, do metrics agree, and which method comes first by all of them?",
-    ),
-    "label-matrix": (
-        "label_matrix.label_matrix",
-        "The label x label matrix of a run: the mean AUC of every label under the map of every label, beside f.",
-    ),
-    "bounds": (
-        "runs.bounds",
-        "How much of each method's overshoot and shortfall was its choice: areas against the weakest and strongest proofs.",
-    ),
-    "frontier": (
-        "runs.frontier",
-        "Which methods or settings no other one beats in every score, and by which the others are dominated.",
-    ),
-    "sanity": (
-        "sanity.sanity",
-        "Sanity checks: how alike are maps before and after layers of the net are drawn anew? The net itself is not changed.",
-    ),
-    "audit": (
-        "audit.audit",
-        "Hold a run's scores against bars or another run: exit code 1 below one or where noise passes too, 0 when all pass.",
-    ),
-    "axioms": (
-        "axioms.axioms",
-        "Which axioms methods keep on small made nets: sensitivity (a) and (b), implementation invariance.",
-    ),
-    "report": (
-        "runs.report",
-        "One HTML file with everything: verdict, table, pictures with a slider; needs no network and no server.",
-    ),
-    "figures": (
-        "figures.figures",
-        "Figures for papers (PDF and PNG, with captions): curves, scatter, mask grids, and those that need photos.",
-    ),
-    "export": (
-        "runs.export",
-        "Every number for other programs: scores with intervals, values per image and per label.",
-    ),
-    "verify": (
-        "runs.verify",
-        "Check every stored number and map against its digest: exit code 1 if something is damaged.",
-    ),
-    "forget": (
-        "runs.forget",
-        "Remove a method and all its results from a run; the next evaluate that names it computes it again.",
-    ),
-    "demo": (
-        "demo.demo",
-        "Everything at once on real photographs and a real ImageNet net: pictures, curves, table, report.",
-    ),
-    "reproduce": (
-        "reproduce.reproduce",
-        "The paper's tables and figures, beside what it printed: without a NAME, a list of them and what each lacks.",
-    ),
-    "train-masker": (
-        "train.train_masker",
-        "Train a masker for a net; if stopped, the same command goes on from its last checkpoint.",
-    ),
-    "methods": (
-        "lists.methods",
-        "The methods by family, what they cost and need; of one by NAME everything, settings and presets included.",
-    ),
-    "metrics": (
-        "lists.metrics",
-        "The metrics: which way is better, range, cost, reference and settings; of one by NAME everything.",
-    ),
-    "fills": ("lists.fills", "What hidden pixels can show, and the settings; of one by NAME everything."),
-    "games": (
-        "lists.games",
-        "The games that maps are judged by, and the settings; of one by NAME everything.",
-    ),
-    "targets": (
-        "lists.targets",
-        "What games can read off the net, and the settings; of one by NAME everything.",
-    ),
-    "models": ("lists.models", "The nets that have a name here, and how to name any other."),
-    "datasets": (
-        "lists.datasets",
-        "The kinds of data, and how to write them after --data or in a study file.",
-    ),
-    "doctor": (
-        "doctor.doctor",
-        "Versions, devices, threads, memory, optional packages that are missing or broken, and the time of one pass.",
-    ),
+    "First steps": {
+        "demo": (
+            "demo.demo",
+            "Judge seven methods on sample photos: pictures, curves, a table and a report.",
+        ),
+        "explain": (
+            "explain.explain",
+            "Make a heat map for each label of a photo, and show what each map proves.",
+        ),
+        "serve": ("serve.serve", "Open a web page on this machine that explains your photos."),
+        "list": (
+            "lists.list_kind",
+            "List methods, metrics, models, datasets, runs and everything else that has a name.",
+        ),
+        "doctor": (
+            "doctor.doctor",
+            "Show versions, devices, memory, the time of one pass, and optional packages that are missing or broken.",
+        ),
+    },
+    "Studies of many images": {
+        "evaluate": (
+            "evaluate.evaluate",
+            "Judge methods on many images. If it is stopped, the same command continues.",
+        ),
+        "compare": (
+            "runs.compare",
+            "Compare methods image by image: paired differences, 95 % intervals and corrected p-values.",
+        ),
+        "analyse": ("runs.analyse", "Analyse runs: seeds, reliability, frontier, bounds or label-matrix."),
+        "audit": (
+            "audit.audit",
+            "Check a run's scores against bars or against another run. Exit code 1 if a check fails or noise passes too.",
+        ),
+        "report": (
+            "runs.report",
+            "Write one HTML file with the verdict, the table and the pictures of a run.",
+        ),
+        "figures": (
+            "figures.figures",
+            "Draw figures for papers, with captions, from a run or from your photos.",
+        ),
+        "export": (
+            "runs.export",
+            "Write the scores and the values per image and per label for other programs.",
+        ),
+        "verify": (
+            "runs.verify",
+            "Check every stored number and map of a run against its digest. Exit code 1 if something is damaged.",
+        ),
+    },
+    "Methods and the paper": {
+        "sanity": (
+            "sanity.sanity",
+            "Check whether maps change when layers of the net are drawn anew, or which axioms methods satisfy.",
+        ),
+        "train-masker": (
+            "train.train_masker",
+            "Train a masker for a net. If it is stopped, the same command continues from its last checkpoint.",
+        ),
+        "reproduce": (
+            "reproduce.reproduce",
+            "Reproduce a table or figure of the paper, next to its printed numbers.",
+        ),
+    },
 }
-"""Every command in the order of the help: its function in this folder, and the first line of its help.
+"""Every command by the groups of the help: its function in this folder, and its help.
 
-The lines stand here so that ``proofmap --help`` imports no command: most of them import torch, which takes seconds.
+The help is here and not in docstrings so that ``proofmap --help`` imports no command: most of them import torch, which takes
+seconds.
 """
+
+RENAMED = {
+    "methods": "list methods {}",
+    "metrics": "list metrics {}",
+    "fills": "list fills {}",
+    "games": "list games {}",
+    "targets": "list targets {}",
+    "models": "list models {}",
+    "datasets": "list datasets {}",
+    "runs": "list runs {}",
+    "seeds": "analyse seeds {}",
+    "reliability": "analyse reliability {}",
+    "frontier": "analyse frontier {}",
+    "bounds": "analyse bounds {}",
+    "label-matrix": "analyse label-matrix {}",
+    "axioms": "sanity --axioms --methods {}",
+    "forget": "verify RUN --forget METHOD",
+}
+"""Earlier names of commands, and what to type now; {} stands for the arguments."""
 
 
 def make_app(command: str | None = None) -> typer.Typer:
-    """The command line with all commands, or with one that works and the others for the help alone."""
+    """The command line with all commands, or with only this one imported and the others listed for the help.
+
+    >>> [c.name for c in make_app("").registered_commands][:2]
+    ['demo', 'explain']
+    """
     app = typer.Typer(
         name="proofmap",
         help="Saliency maps that prove the label, and cannot prove the wrong one.",
@@ -141,25 +126,36 @@ def make_app(command: str | None = None) -> typer.Typer:
         rich_markup_mode="rich",
     )
     app.callback()(_root)
-    for name, (function, summary) in COMMANDS.items():
-        if command in (None, name):
-            module, _, attribute = function.partition(".")
-            app.command(name)(getattr(import_module(f"proofmap.cli.{module}"), attribute))
-        else:
-            app.command(name, help=summary)(_not_imported)
+    for group, commands in COMMANDS.items():
+        for name, (function, summary) in commands.items():
+            run = _import(function) if command in (None, name) else _not_imported
+            app.command(name, help=summary, rich_help_panel=group)(run)
+    for name in RENAMED:
+        anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+        app.command(name, hidden=True, add_help_option=False, context_settings=anything)(_renamed)
     return app
+
+
+def _import(function: str) -> Callable[..., None]:
+    module, _, attribute = function.partition(".")
+    found: Callable[..., None] = getattr(import_module(f"proofmap.cli.{module}"), attribute)
+    return found
 
 
 def _not_imported() -> None:
     """Stands for a command that is only listed."""
 
 
-def asked_app(arguments: Sequence[str]) -> typer.Typer:
-    """The command line with the command that arguments name, which is imported here; the options before it take no values.
+def _renamed(context: typer.Context) -> None:
+    """Refuse an earlier name of a command with the command to type now."""
+    name = str(context.info_name)
+    raise InputError(
+        f"proofmap {name} is now: proofmap {RENAMED[name].format(shlex.join(context.args)).strip()}"
+    )
 
-    >>> [c.name for c in asked_app(["--help"]).registered_commands][:2]
-    ['explain', 'serve']
-    """
+
+def asked_app(arguments: Sequence[str]) -> typer.Typer:
+    """The command line with the command that the arguments name; the options before it take no values."""
     return make_app(next((argument for argument in arguments if not argument.startswith("-")), ""))
 
 

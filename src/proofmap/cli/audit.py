@@ -14,7 +14,6 @@ from proofmap.cli.options import (
     Device,
     Format,
     RunFolder,
-    check_format,
     device_named,
     path_option,
     print_as,
@@ -72,8 +71,6 @@ def audit(
     ] = None,
     format: Format = "table",
 ) -> None:
-    """Hold a run's scores against bars or another run: exit code 1 below one or where noise passes too, 0 when all pass."""
-    check_format(format)
     bars = dict(_metric_and_number("--bar", text) for text in bar or [])
     if (against is None) == bool(max_drop):
         raise InputError(

@@ -59,7 +59,6 @@ def demo(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Everything at once on real photographs and a real ImageNet net: pictures, curves, table, report."""
     if math.isnan(minutes):
         raise pm.InputError("--minutes must be a number, such as 4")
     dataset = photographs([f"sample:{name}" for name in split_list(photos)])

@@ -68,10 +68,6 @@ _WIDTH = 80
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Versions, devices, threads, memory, optional packages that are missing or broken, and the time of one pass.
-
-    Only torchvision is imported, to see whether it fits torch. The exit code is 0 whatever is found.
-    """
     found = diagnosis()
     print_result(json.dumps(found, indent=2) if as_json else as_text(found))
 

@@ -22,10 +22,9 @@ from proofmap.cli.options import (
     BatchSizeOption,
     Device,
     FitOption,
-    Format,
     Quiet,
     Renormalise,
-    check_format,
+    choice_option,
     command_line,
     device_named,
     names_after,
@@ -57,7 +56,7 @@ def evaluate(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="A dataset, or photos and folders; see [bold]proofmap datasets[/]. May be repeated."
+            help="A dataset, or photos and folders; see [bold]proofmap list datasets[/]. May be repeated."
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
@@ -108,12 +107,10 @@ def evaluate(
     tracker: Annotated[
         list[str] | None, typer.Option(help="tensorboard, mlflow or wandb, with :WHERE; may be repeated.")
     ] = None,
-    format: Format = "table",
+    format: Annotated[str, choice_option((*FORMATS, "latex"), "Format of the scores on stdout.")] = "table",
     pictures: Annotated[bool, typer.Option(help="Write sheets and charts.")] = True,
     quiet: Quiet = False,
 ) -> None:
-    """Judge methods over many images; if stopped, the same command continues where it left off."""
-    check_format(format, (*FORMATS, "latex"))
     config = Study.from_toml(study) if study is not None else Study()
     changes: dict[str, Any] = {
         "data": data,

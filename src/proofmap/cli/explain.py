@@ -24,7 +24,6 @@ from proofmap.cli.options import (
     Seed,
     ThresholdsOption,
     Weights,
-    check_fit,
     command_line,
     device_named,
     names_after,
@@ -61,7 +60,9 @@ def explain(
     labels: LabelsOption = "top5",
     method: Annotated[
         str,
-        typer.Option(help="See [bold]proofmap methods[/]; several, separated by commas, stand side by side."),
+        typer.Option(
+            help="See [bold]proofmap list methods[/]; several, separated by commas, stand side by side."
+        ),
     ] = "belief-mask",
     label_set: LabelSet = None,
     renormalise: Renormalise = None,
@@ -69,7 +70,7 @@ def explain(
     curve: CurveOption = "paper",
     fill: Annotated[
         str | None,
-        typer.Option(help="What hidden pixels show when maps are judged; see [bold]proofmap fills[/]."),
+        typer.Option(help="What hidden pixels show when maps are judged; see [bold]proofmap list fills[/]."),
     ] = None,
     fit: FitOption = None,
     out: Annotated[
@@ -84,7 +85,6 @@ def explain(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """A heat map for each of several labels of a photo, and what each map proves."""
     folder = _free_folder(out, force)
     chosen = [pm.make_method(spec) for spec in split_specs(method)]
     drawn = curve if fill is None else make_game("insertion", curve=curve, fill=fill).curve()
@@ -93,7 +93,7 @@ def explain(
         model, weights=weights, device=device_named(device), batch_size=batch_size
     )
     if fit is not None:
-        classifier = classifier.fitting(check_fit(fit))
+        classifier = classifier.fitting(fit)
     among = names_after("--label-set", label_set)
     if among is not None:
         classifier = classifier.restricted(among, renormalise=renormalise)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import proofmap as pm
-from proofmap.cli.console import print_result, progress_for, stderr
+from proofmap.cli.console import progress_for, stderr
 from proofmap.cli.options import (
     LABELS_HELP,
     Device,
@@ -30,7 +30,6 @@ from proofmap.data.specs import open_data
 from proofmap.models import DEFAULT_MODEL
 from proofmap.report.figures import FIGURES, draw_figure, figures_of
 from proofmap.report.runs import shown
-from proofmap.results import tables
 from proofmap.study import Run
 
 
@@ -57,13 +56,7 @@ def figures(
     device: Device = None,
     seed: Seed = 0,
     quiet: Quiet = False,
-    show: Annotated[bool, typer.Option("--list", help="Only list the figures and what they need.")] = False,
 ) -> None:
-    """Figures for papers (PDF and PNG, with captions): curves, scatter, mask grids, and those that need photos."""
-    if show:
-        rows = [[info.name, info.needs, info.description] for info in FIGURES.values()]
-        print_result(tables.aligned(["figure", "needs", "what it shows"], rows))
-        return
     check_output(out)
     found: dict[str, Any] = {}
     if run is not None:
@@ -105,7 +98,7 @@ def _choices(name: str, labels: str | None, method: str | None) -> dict[str, Any
 def _wanted(names: str | None, found: dict[str, Any]) -> list[str]:
     if names is None:
         if not found:
-            raise InputError("name a run, or figures with --names; see: proofmap figures --list")
+            raise InputError("name a run, or figures with --names; see: proofmap list figures")
         return figures_of(found["evaluation"])
     wanted = split_list(names)
     unknown = [name for name in wanted if name not in FIGURES]

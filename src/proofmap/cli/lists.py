@@ -1,207 +1,183 @@
-"""The lists: methods, metrics, fills, games and targets with their settings; models and datasets."""
+"""``list``: everything that the command line takes by name, and the runs below a folder."""
 
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 import typer
 
 import proofmap as pm
-from proofmap.cli.console import print_result
-from proofmap.cli.method_list import fact_words, method_list, settings_table
-from proofmap.cli.options import AsJson
+from proofmap.cli.console import print_result, stderr
+from proofmap.cli.options import AsJson, one_of
+from proofmap.cli.plugin_list import method_list, plugin_list, plugin_record, plugin_text, terminal_width
+from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.text import did_you_mean
 from proofmap.data import list_datasets
 from proofmap.fills import FILLS
-from proofmap.methods import METHODS, Method
-from proofmap.methods.facts import FAMILIES, facts_of
-from proofmap.methods.method import Cost
-from proofmap.metrics import GAMES, METRICS, TARGETS, Metric, RunMetric
+from proofmap.methods import METHODS
+from proofmap.metrics import GAMES, METRICS, TARGETS
 from proofmap.plugins.registry import Registry
-from proofmap.plugins.settings import Plugin, Setting, settings_of
+from proofmap.report.figures import FIGURES
+from proofmap.reproduce import Recipe, recipe_names
+from proofmap.reproduce.run import DATA
 from proofmap.results import tables
-
-Name = Annotated[str | None, typer.Argument(help="Only this one, with all its settings.", show_default=False)]
-
-_PICTURE = 224 * 224
-"""Positions of the input that costs are told for."""
+from proofmap.study import Run
+from proofmap.study.manifest import FILE as MANIFEST
+from proofmap.study.manifest import HOW_TO_RUN
 
 
-def methods(name: Name = None, as_json: AsJson = False) -> None:
-    """The methods by family, what they cost and need; of one by NAME everything, settings and presets included."""
-    if name is None and not as_json:
-        print_result(method_list(_width()))
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Named)
+
+
+class Listing(NamedTuple):
+    """Records of one kind, the columns of their table (title and key of a record), and a note below it."""
+
+    records: Sequence[Mapping[str, Any]]
+    columns: Mapping[str, str]
+    note: str = ""
+
+
+def list_kind(
+    kind: Annotated[str, typer.Argument(help=KIND_HELP, parser=one_of(LISTS), metavar="KIND")],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Show only this entry, with all its settings. For runs: the folder to search.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[Path, typer.Option(help="Folder with the data and weights that recipes need.")] = DATA,
+    as_json: AsJson = False,
+) -> None:
+    listed = LISTS[kind]
+    if isinstance(listed, Registry):
+        print_result(_plugins_json(listed, name) if as_json else _plugins_text(listed, name))
         return
-    _list(METHODS, name, as_json, "")
-
-
-def metrics(name: Name = None, as_json: AsJson = False) -> None:
-    """The metrics: which way is better, range, cost, reference and settings; of one by NAME everything."""
-    _list(METRICS, name, as_json, "soundness:thresholds=released,curve=rise")
-
-
-def fills(name: Name = None, as_json: AsJson = False) -> None:
-    """What hidden pixels can show, and the settings; of one by NAME everything."""
-    _list(FILLS, name, as_json, "blur:sigma=3, or inside another's: insertion:fill=blur(sigma=3)")
-
-
-def games(name: Name = None, as_json: AsJson = False) -> None:
-    """The games that maps are judged by, and the settings; of one by NAME everything."""
-    _list(GAMES, name, as_json, "insertion:fill=blur,points=16")
-
-
-def targets(name: Name = None, as_json: AsJson = False) -> None:
-    """What games can read off the net, and the settings; of one by NAME everything."""
-    _list(TARGETS, name, as_json, "decision:k=5, or inside another's: completeness:target=decision(k=5)")
-
-
-def _list(registry: Registry[Any], name: str | None, as_json: bool, example: str) -> None:
-    kinds: list[type[Plugin]] = [registry[key] for key in (registry if name is None else [name])]
+    found = listed(name, data)
     if as_json:
-        print_result(json.dumps([_record(kind) for kind in kinds], indent=1))
-        return
-    if name is not None:
-        print_result(_in_full(kinds[0]))
-    for kind in kinds if name is None else []:
-        record = _record(kind)
-        facts = "".join(f"; {fact}" for fact in _facts(record))
-        print_result(f"{kind.name}\n    {kind.description}{facts}")
-        if kind.reference and "cost" in record:
-            print_result(f"    after {kind.reference}")
-        known = [*kind.shortcuts, *(setting["name"] for setting in record["settings"])]
-        if known:
-            print_result(f"    settings: {', '.join(known)}")
-    if name is None:
-        print_result(f"\nSettings follow a colon: {example}\nAll about one: proofmap {registry.kind}s NAME")
-
-
-def _width() -> int:
-    """Of the terminal; 80 where there is none."""
-    return shutil.get_terminal_size((80, 24)).columns
-
-
-def _record(kind: type[Plugin]) -> dict[str, Any]:
-    """A plug-in as plain data: what it states about itself, its shortcuts and its settings."""
-    needs = getattr(kind, "needs", ())
-    stated = {
-        "needs": [] if isinstance(needs, property) else sorted(needs),
-        "kind": getattr(kind, "kind", "") or None,
-        "per": getattr(kind, "per", None),
-        "better": {True: "higher", False: "lower"}.get(getattr(kind, "higher_is_better", None)),  # type: ignore[arg-type]
-        "limits": [limit if abs(limit) < float("inf") else None for limit in getattr(kind, "limits", ())],
-        "intrinsic": getattr(kind, "intrinsic", None),
-        "cost": _cost(kind),
-        "random": getattr(kind, "random", None),
-        "reference": kind.reference,
-    }
-    return {
-        "name": kind.name,
-        "description": kind.description,
-        # what an instance says depends on its settings
-        **{
-            key: value
-            for key, value in stated.items()
-            if value not in (None, "", []) and not isinstance(value, property)
-        },
-        **(facts_of(kind).record() if issubclass(kind, Method) else {}),
-        "shortcuts": {
-            key: {value: _texts(kind, given) for value, given in values.items()}
-            for key, values in kind.shortcuts.items()
-        },
-        "settings": [
-            {
-                "name": info.name,
-                "type": info.type_text(),
-                "default": info.default_text(),
-                "help": info.help,
-            }
-            for info in settings_of(kind)
-        ],
-    }
-
-
-def _cost(kind: type[Plugin]) -> str | None:
-    """What a metric costs for one image and label beyond the maps, in words; None for other kinds, and where nobody can tell."""
-    if not issubclass(kind, Metric):
-        return None
-    if issubclass(kind, RunMetric):
-        return "no passes"
-    metric, method = kind(), Cost(gradient=1)
-    games = sum(game.passes(_PICTURE) for game in metric.games())
-    own, without = (metric.cost(1, given) for given in (method, Cost()))
-    if own is None or without is None:
-        return "depends on the input"
-    runs, passes = own.passes - without.passes, games + without.passes
-    words = [f"{passes} passes"] * (passes > 0) + [f"{runs} x the method"] * (runs > 0)
-    return " and ".join(words) or "no passes"
-
-
-def _texts(kind: type[Plugin], given: Any) -> dict[str, str]:
-    """Settings of a shortcut as they would be written."""
-    infos = {info.name: info for info in settings_of(kind)}
-    known = {
-        name: value for name, value in given.items() if name in infos
-    }  # thresholds name two, a metric has one
-    return {name: Setting(name, infos[name].types, value).default_text() for name, value in known.items()}
-
-
-def _facts(record: dict[str, Any]) -> list[str]:
-    facts = [f"{record['better']} is better"] if "better" in record else []
-    if "limits" in record:
-        low, high = ("any" if limit is None else f"{limit:g}" for limit in record["limits"])
-        facts.append("any value" if low == high == "any" else f"{low} to {high}")
-    if "intrinsic" in record:
-        facts.append(
-            "intrinsic" if record["intrinsic"] else "extrinsic: uses more than the net and the image"
-        )
-    if "cost" in record:
-        facts.append(f"{record['cost']} for an image" + " of a label" * (record.get("per") != "run"))
-    if record.get("needs"):
-        facts.append(f"needs {', '.join(record['needs'])}")
-    return facts
-
-
-def _in_full(kind: type[Plugin]) -> str:
-    """Everything about one plug-in."""
-    record = _record(kind)
-    lines = [f"{kind.name}: {kind.description}"]
-    if issubclass(kind, Method):
-        found = facts_of(kind)
-        facts = [f"family: {FAMILIES[found.family].lower()}", *fact_words(found)]
-    else:
-        facts = [*_facts(record), *([kind.reference] if kind.reference else [])]
-    lines += [f"    {fact}" for fact in facts]
-    for key, values in record["shortcuts"].items():
-        lines += ["", f"{key}=NAME sets several settings at once:"]
+        print_result(json.dumps(found.records, indent=1))
+    elif found.records:
         rows = [
-            [value, ", ".join(f"{k}={v}" for k, v in given.items()) or "the defaults"]
-            for value, given in values.items()
+            ["any" if record[key] is None else str(record[key]) for key in found.columns.values()]
+            for record in found.records
         ]
-        table = settings_table([key, "stands for"], rows, _width() - 4)
-        lines += [f"    {line}" for line in table.splitlines()]
-    if record["settings"]:
-        rows = [[s["name"], s["default"], s["type"], s["help"]] for s in record["settings"]]
-        lines += ["", settings_table(["setting", "default", "is", "what it does"], rows, _width())]
-    return "\n".join(lines)
+        print_result(tables.aligned(list(found.columns), rows))
+        if found.note:
+            print_result(f"\n{found.note}")
+    else:
+        stderr.print(found.note)
 
 
-def models(as_json: AsJson = False) -> None:
-    """The nets that have a name here, and how to name any other."""
-    infos = pm.list_models()
-    if as_json:
-        print_result(json.dumps([asdict(info) for info in infos], indent=1))
-        return
-    rows = [[i.name, str(i.size or "any"), i.weights, i.description] for i in infos]
-    print_result(tables.aligned(["model", "input", "weights", "what it is"], rows))
+def _plugins_json(registry: Registry[Any], name: str | None) -> str:
+    names = registry if name is None else [name]
+    return json.dumps([plugin_record(registry[key]) for key in names], indent=1)
 
 
-def datasets(as_json: AsJson = False) -> None:
-    """The kinds of data, and how to write them after --data or in a study file."""
-    infos = list_datasets()
-    if as_json:
-        print_result(json.dumps([asdict(info) for info in infos], indent=1))
-        return
-    print_result(tables.aligned(["write", "what it is"], [[i.form, i.description] for i in infos]))
-    print_result("\nCapitals stand for something of yours; what follows them may be left out.")
+def _plugins_text(registry: Registry[Any], name: str | None) -> str:
+    if name is not None:
+        return plugin_text(registry[name])
+    return method_list(terminal_width()) if registry is METHODS else plugin_list(registry)
+
+
+def _models(name: str | None, _: Path) -> Listing:
+    records = [asdict(info) for info in _chosen("model", pm.list_models(), name)]
+    columns = {"model": "name", "input": "size", "weights": "weights", "what it is": "description"}
+    return Listing(records, columns)
+
+
+def _datasets(name: str | None, _: Path) -> Listing:
+    records = [asdict(info) for info in _chosen("dataset", list_datasets(), name)]
+    note = "Words in capitals stand for your own values; what follows them is optional."
+    return Listing(records, {"write": "form", "what it is": "description"}, note)
+
+
+def _figures(name: str | None, _: Path) -> Listing:
+    infos = _chosen("figure", FIGURES.values(), name)
+    records = [{"name": i.name, "needs": i.needs, "description": i.description} for i in infos]
+    return Listing(records, {"figure": "name", "needs": "needs", "what it shows": "description"})
+
+
+def _chosen(kind: str, infos: Iterable[T], name: str | None) -> list[T]:
+    """The entry with this name, or all of them if no name is given."""
+    known = {info.name: info for info in infos}
+    if name is not None and name not in known:
+        raise InputError(
+            f"no {kind} is named {name!r}.{did_you_mean(name, known)} Known are: {', '.join(known)}"
+        )
+    return list(known.values()) if name is None else [known[name]]
+
+
+def _recipes(name: str | None, data: Path) -> Listing:
+    records: list[dict[str, Any]] = []
+    missing_in: dict[str, list[str]] = {}  # what is missing, and the recipes that need it
+    for recipe in map(Recipe.named, recipe_names() if name is None else [name]):
+        state, missing = _recipe_state(recipe, data)
+        described = f"{recipe.title} ({recipe.paper})"
+        records.append({"name": recipe.name, "state": state, "description": described, "missing": missing})
+        for words in missing:
+            missing_in.setdefault(words, []).append(recipe.name)
+    lines = [f"  {', '.join(names)}: {words}" for words, names in missing_in.items()]
+    note = "\n".join(["Missing (--data names another folder):", *lines]) if lines else ""
+    return Listing(records, {"recipe": "name", "state": "state", "what it is": "description"}, note)
+
+
+def _recipe_state(recipe: Recipe, data: Path) -> tuple[str, list[str]]:
+    """Whether a recipe can be run, and what is missing: for the recipe, and for each variant up to the first that can be run."""
+    missing = [need.words(data) for need in recipe.missing(data)]
+    required, ready = bool(recipe.lacks(data)), recipe.ready_variant(data)
+    for variant in (v for v in recipe.variants if not v.by_name):
+        if variant is ready:
+            optional = [need for need in variant.needs if not need.is_there(data)]
+            missing += [f"({variant.name}) {need.words(data)}" for need in optional]
+            break
+        missing += [f"({variant.name}) {need.words(data)}" for need in variant.lacks(data)]
+    if required or (recipe.variants and ready is None):
+        return "data missing", missing
+    if ready is not None and ready is not recipe.variants[0]:
+        return f"with {ready.name}", missing
+    return "in part" if missing else "ready", missing
+
+
+def _runs(name: str | None, _: Path) -> Listing:
+    folder = Path("." if name is None else name)
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder} to look for runs in")
+    records = [_run_record(path.parent, folder) for path in sorted(folder.rglob(MANIFEST))]
+    found = [record for record in records if record is not None]
+    note = "" if found else f"there is no run directory below {folder}; {HOW_TO_RUN}"
+    return Listing(found, {key: key for key in ("run", "model", "images", "methods", "state")}, note)
+
+
+def _run_record(path: Path, root: Path) -> dict[str, Any] | None:
+    """One run as plain data; None if the manifest belongs to another program or the run cannot be read."""
+    try:
+        with Run(path) as run:
+            return {
+                "run": str(path.relative_to(root)) if path != root else str(path),
+                "model": str(run.manifest.identity.get("model")),
+                "images": len(run.images),
+                "methods": ", ".join(run.methods),
+                "state": run.state,
+            }
+    except ProofmapError:
+        return None
+
+
+LISTS: dict[str, Registry[Any] | Callable[[str | None, Path], Listing]] = {
+    **{f"{registry.kind}s": registry for registry in (METHODS, METRICS, FILLS, GAMES, TARGETS)},
+    "models": _models,
+    "datasets": _datasets,
+    "figures": _figures,
+    "recipes": _recipes,
+    "runs": _runs,
+}
+KIND_HELP = f"What to list: {', '.join(LISTS)}."

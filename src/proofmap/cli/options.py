@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, get_args
 
 import torch
 import typer
@@ -14,6 +14,7 @@ import typer
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.pictures import Fit
+from proofmap.core.text import did_you_mean
 from proofmap.study import Run
 
 FAILED = 3
@@ -32,12 +33,28 @@ def named_path(text: str | Path) -> Path:
     return Path(text)
 
 
+def one_of(names: Collection[str]) -> Callable[[str], str]:
+    """A parser for an option or argument that takes one of these names."""
+
+    def name(text: str) -> str:  # typer shows what the parser is called
+        if text not in names:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(names)}.{did_you_mean(text, names)}")
+        return text
+
+    return name
+
+
+def choice_option(names: Collection[str], help: str) -> Any:
+    """An option that takes one of these names; the help shows them."""
+    return typer.Option(help=help, parser=one_of(names), metavar=f"<{'|'.join(names)}>")
+
+
 def path_option(help: str, *, show_default: bool = True) -> Any:
     """An option that names a file or folder."""
     return typer.Option(help=help, parser=named_path, metavar="<path>", show_default=show_default)
 
 
-MODEL_HELP = "A net: see [bold]proofmap models[/]; or file.py:function."
+MODEL_HELP = "A net: see [bold]proofmap list models[/]; or file.py:function."
 LABELS_HELP = (
     "all, top5, p>=0.01, true (the true labels of each image), or names or indices separated by commas."
 )
@@ -56,7 +73,7 @@ Renormalise = Annotated[
 ThresholdsOption = Annotated[str, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")]
 CurveOption = Annotated[str, typer.Option(help="paper, released, rise or restricted.")]
 FitOption = Annotated[
-    str | None, typer.Option(help="Photos of other proportions: crop, pad or squash; as the net says.")
+    Fit | None, choice_option(get_args(Fit), "How photos of other proportions are fitted; as the net says.")
 ]
 Out = Annotated[Path, path_option("Folder for what is written.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; a GPU is used when there is one.")]
@@ -66,10 +83,11 @@ BatchSizeOption = Annotated[
 Seed = Annotated[int, typer.Option(help="Same seed, same numbers.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
-Format = Annotated[str, typer.Option(help="What stdout gets: table, md, csv, json (or latex, for scores).")]
-RunFolder = Annotated[Path, typer.Argument(help="A run directory, made by evaluate.", show_default=False)]
-
 FORMATS = ("table", "md", "csv", "json")
+Format = Annotated[str, choice_option(FORMATS, "Format of the result on stdout.")]
+RunFolder = Annotated[Path, typer.Argument(help="A run directory, made by evaluate.", show_default=False)]
+ONLY_METHOD = "Only this method. May be repeated."
+ONLY_METRICS = "Only these metrics, separated by commas."
 
 
 def split_list(text: str) -> list[str]:
@@ -91,18 +109,6 @@ def names_after(option: str, text: str | None) -> list[str] | None:
     if names == []:
         raise InputError(f"{option} names nothing; write names separated by commas, or leave it out")
     return names
-
-
-def check_format(format: str, known: Sequence[str] = FORMATS) -> None:
-    if format not in known:
-        raise InputError(f"--format must be {', '.join(known[:-1])} or {known[-1]}, not {format!r}")
-
-
-def check_fit(name: str) -> Fit:
-    """The way to fit photos, if there is one of that name."""
-    if name not in get_args(Fit):
-        raise InputError(f"--fit must be {', '.join(get_args(Fit))}, not {name!r}")
-    return cast(Fit, name)
 
 
 def device_named(name: str | None) -> str:

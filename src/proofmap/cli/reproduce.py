@@ -18,17 +18,16 @@ from proofmap.cli.options import (
     path_option,
     print_written,
 )
-from proofmap.reproduce import Recipe, recipe_names
 from proofmap.reproduce import reproduce as run_recipe
 from proofmap.reproduce.run import DATA
-from proofmap.results import tables
 from proofmap.study.watchers.views import watcher_for
 
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(help="Which table or figure; all are listed when left out.")
-    ] = None,
+        str,
+        typer.Argument(help="Which table or figure; see [bold]proofmap list recipes[/].", show_default=False),
+    ],
     data: Annotated[Path, typer.Option(help="Folder with the data and weights that it needs.")] = DATA,
     out: Annotated[
         Path | None,
@@ -57,10 +56,6 @@ def reproduce(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """The paper's tables and figures, beside what it printed: without a NAME, a list of them and what each lacks."""
-    if name is None:
-        print_result(recipe_list(data))
-        return
     found = run_recipe(
         name,
         out or Path("reproduced") / (f"{name}-quick" if quick else name),
@@ -84,36 +79,3 @@ def reproduce(
         raise typer.Exit(1)
     if found.outcome.failed:
         raise typer.Exit(FAILED)
-
-
-def recipe_list(data: Path) -> str:
-    """All recipes, and what to supply for each."""
-    rows: list[list[str]] = []
-    lacking: dict[str, list[str]] = {}  # what is not here, and the recipes that lack it
-    for recipe in map(Recipe.named, recipe_names()):
-        state, missing = _state(recipe, data)
-        rows.append([recipe.name, state, f"{recipe.title} ({recipe.paper})"])
-        for words in missing:
-            lacking.setdefault(words, []).append(recipe.name)
-    shown = [tables.aligned(["recipe", "", "what it is"], rows)]
-    if lacking:
-        told = [f"  {', '.join(names)}: {words}" for words, names in lacking.items()]
-        shown.append("\n".join(["What is not here (name another folder with --data):", *told]))
-    return "\n\n".join(shown)
-
-
-def _state(recipe: Recipe, data: Path) -> tuple[str, list[str]]:
-    """Whether it can be run, and what is not here: of the recipe itself, and of each variant up to the first that is."""
-    missing = [need.words(data) for need in recipe.missing(data)]
-    required, ready = bool(recipe.lacks(data)), recipe.ready_variant(data)
-    for variant in (v for v in recipe.variants if not v.by_name):
-        if variant is ready:
-            optional = [need for need in variant.needs if not need.is_there(data)]
-            missing += [f"({variant.name}) {need.words(data)}" for need in optional]
-            break
-        missing += [f"({variant.name}) {need.words(data)}" for need in variant.lacks(data)]
-    if required or (recipe.variants and ready is None):
-        return "lacks data", missing
-    if ready is not None and ready is not recipe.variants[0]:
-        return f"with {ready.name}", missing
-    return "in part" if missing else "ready", missing

@@ -1,7 +1,9 @@
-"""``sanity``: do a method's maps change when the net forgets what it has learned?"""
+"""``sanity``: do maps change when the net forgets what it has learned, and which axioms do methods satisfy?"""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -9,8 +11,9 @@ import typer
 
 import proofmap as pm
 from proofmap.checking import ORDERS
-from proofmap.cli.console import progress_for, stderr
+from proofmap.cli.console import print_result, progress_for, stderr
 from proofmap.cli.options import (
+    FAILED,
     LABELS_HELP,
     METHODS_HELP,
     BatchSizeOption,
@@ -20,7 +23,6 @@ from proofmap.cli.options import (
     Quiet,
     Seed,
     Weights,
-    check_format,
     device_named,
     path_option,
     print_as,
@@ -31,6 +33,7 @@ from proofmap.core.errors import MissingExtra
 from proofmap.core.files import check_output, output_folder, write_text
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
+from proofmap.metrics import check_axioms
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
 from proofmap.report.figures import draw, sanity_figure
@@ -39,28 +42,43 @@ from proofmap.results.randomisation import Order
 
 def sanity(
     data: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            help="Photos, folders or a dataset; sample:cat is one that ships along.", show_default=False
+            help="Photos, folders or a dataset; sample:cat is a sample photo.", show_default=False
         ),
-    ],
+    ] = None,
     model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     methods: Annotated[str, typer.Option(help=METHODS_HELP)] = "gradient,gradient-x-input,grad-cam,edges",
     labels: Annotated[str, typer.Option(help=LABELS_HELP)] = "top1",
-    number: Annotated[int, typer.Option(min=1, help="So many images, spread evenly over the data.")] = 20,
+    number: Annotated[int, typer.Option(min=1, help="Number of images, spread evenly over the data.")] = 20,
     orders: Annotated[
-        str, typer.Option(help=f"How layers are taken: {', '.join(ORDERS)}; separated by commas.")
+        str,
+        typer.Option(
+            help=f"Orders in which layers are drawn anew, separated by commas: {', '.join(ORDERS)}."
+        ),
     ] = "cascading",
-    groups: Annotated[int, typer.Option(min=1, help="Layers are taken in so many groups.")] = 6,
+    groups: Annotated[int, typer.Option(min=1, help="Number of groups that the layers are split into.")] = 6,
     samples: Annotated[
-        int, typer.Option(min=1, help="Noisy copies that maps are averaged over; 50 is the smooth variant.")
+        int,
+        typer.Option(
+            min=1, help="Number of noisy copies that maps are averaged over; the smooth variant uses 50."
+        ),
     ] = 1,
-    noise: Annotated[float, typer.Option(min=0, help="Of the copies, a share of the image's range.")] = 0.1,
+    noise: Annotated[
+        float, typer.Option(min=0, help="Standard deviation of their noise, as a share of the image's range.")
+    ] = 0.1,
     relabelled: Annotated[
-        str | None, typer.Option(help="A net trained on shuffled labels, named as --model is.")
+        str | None, typer.Option(help="A net trained on shuffled labels, named as in --model.")
     ] = None,
-    relabelled_weights: Annotated[Path | None, typer.Option(help="Its weights file.")] = None,
+    relabelled_weights: Annotated[Path | None, typer.Option(help="Weights file of that net.")] = None,
+    axioms: Annotated[
+        bool,
+        typer.Option(
+            "--axioms",
+            help="Instead check which axioms the methods satisfy on small generated nets: sensitivity (a) and (b), implementation invariance. Needs no data.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None,
         path_option("Folder for sanity.csv, sanity.json and a figure.", show_default=False),
@@ -71,8 +89,18 @@ def sanity(
     format: Format = "table",
     quiet: Quiet = False,
 ) -> None:
-    """Sanity checks: how alike are maps before and after layers of the net are drawn anew? The net itself is not changed."""
-    check_format(format)
+    made = [pm.make_method(name) for name in split_specs(methods)]
+    if axioms:
+        if format not in ("table", "json"):
+            raise pm.InputError(f"--axioms prints a table or json, not {format}")
+        reports = [check_axioms(method, seed=seed, device=device_named(device)) for method in made]
+        records = [asdict(report) for report in reports]
+        print_result(json.dumps(records, indent=1) if format == "json" else "\n".join(map(str, reports)))
+        return
+    if not data:
+        raise pm.InputError(
+            "no data was named: give photos, folders or a dataset, or --axioms, which needs none"
+        )
     if out is not None:
         check_output(out)
     chosen = split_list(orders)
@@ -80,7 +108,6 @@ def sanity(
         raise pm.InputError(f"--orders must be of {', '.join(ORDERS)}, not {unknown[0]!r}")
     if relabelled_weights is not None and relabelled is None:
         raise pm.InputError("--relabelled-weights belong to a net; name it with --relabelled")
-    made = [pm.make_method(name) for name in split_specs(methods)]
     dataset = open_data(data)
 
     def load(name: str, file: Path | None) -> pm.Classifier:
@@ -120,4 +147,4 @@ def sanity(
     for failure in block.failures:
         stderr.print(f"failed: {failure.reason}")
     if block.failures:
-        raise typer.Exit(3)
+        raise typer.Exit(FAILED)

@@ -53,7 +53,6 @@ def serve(
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
 ) -> None:
-    """A web page on this machine: drop a photo, watch the proofs of its labels being found, and play with them."""
     for package in ("fastapi", "uvicorn"):
         require(package, extra="app", purpose="proofmap serve")
     from proofmap.app.application import create_app

@@ -23,7 +23,6 @@ from proofmap.cli.options import (
     Quiet,
     Seed,
     Weights,
-    check_fit,
     command_line,
     device_named,
     names_after,
@@ -48,7 +47,7 @@ def train_masker(
     data: Annotated[
         list[str],
         typer.Option(
-            help="A dataset, or photos and folders; see [bold]proofmap datasets[/]. May be repeated."
+            help="A dataset, or photos and folders; see [bold]proofmap list datasets[/]. May be repeated."
         ),
     ],
     out: Annotated[Path, path_option("The masker's file, NAME.safetensors.")],
@@ -80,12 +79,11 @@ def train_masker(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Train a masker for a net; if stopped, the same command goes on from its last checkpoint."""
     check_masker(kind, out, minutes)  # before images are read, which may take long
     dataset = open_data(data)
     classifier = pm.load_classifier(model, weights=weights, device=device_named(device))
     if fit is not None:
-        classifier = classifier.fitting(check_fit(fit))
+        classifier = classifier.fitting(fit)
     existed = out.exists() and not force
     images, truth = _load(dataset, classifier, number, seed)
     warnings.simplefilter("always", MaskerWarning)

@@ -149,7 +149,7 @@ def open_data(data: str | Path | Sequence[str | Path]) -> Dataset:
     """A dataset from one dataset string, or from photos and folders of photos."""
     places = [data] if isinstance(data, (str, Path)) else list(data)
     if not places:
-        raise InputError("no data was named; write a folder, photos, or one of 'proofmap datasets'")
+        raise InputError("no data was named; write a folder, photos, or one of 'proofmap list datasets'")
     first = str(places[0])
     if os.path.exists(first):
         is_photo = os.path.isfile(first) and not _is_table(first)
@@ -170,7 +170,9 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
     if text == "samples":
         return "samples", "", {}
     if not text:
-        raise InputError("no dataset was named; write a folder, or one of the forms of 'proofmap datasets'")
+        raise InputError(
+            "no dataset was named; write a folder, or one of the forms of 'proofmap list datasets'"
+        )
     match = None if os.path.exists(text) else _WITH_KIND.fullmatch(text)
     kind, rest = (match["kind"], match["rest"]) if match else ("", text)
     if kind and kind not in _KINDS:

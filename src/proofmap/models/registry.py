@@ -122,7 +122,7 @@ def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
         elsewhere = ", ".join(info.name for info in _ELSEWHERE[:-1])
         raise ModelError(
             f"{unknown_name(spec.name, _OWN, 'Proofmap has no model')} Nets of hubs are written {elsewhere}, yours "
-            f"{_ELSEWHERE[-1].name}; see: proofmap models"
+            f"{_ELSEWHERE[-1].name}; see: proofmap list models"
         )
     model = _OWN[spec.name]
     if spec.weights is None and spec.pretrained and model.packaged is None:

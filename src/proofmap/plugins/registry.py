@@ -59,7 +59,7 @@ class Registry(Generic[T]):
         hint = did_you_mean(name, self._known)
         nearest = sorted(self, key=lambda known: _unlike(name, known))[:_SHOWN]
         left = len(self._known) - len(nearest)
-        more = f", and {left} more; proofmap {self.kind}s lists them" if left else ""
+        more = f", and {left} more; proofmap list {self.kind}s lists them" if left else ""
         return f"no {self.kind} is named {name!r}.{hint} Known are: {', '.join(nearest)}{more}"
 
     def __iter__(self) -> Iterator[str]:

@@ -128,7 +128,7 @@ def split_specs(text: str, noun: str = "method") -> list[str]:
         else:
             specs.append(part)
     if not specs:
-        raise InputError(f"no {noun} was named; see: proofmap {noun}s")
+        raise InputError(f"no {noun} was named; see: proofmap list {noun}s")
     return specs
 
 

@@ -169,7 +169,7 @@ def compare(
         if complaints and not anyway:
             raise InputError(
                 f"{method.name} and {against.name} do not compare: {'; '.join(complaints)}. "
-                "Judge both alike, or compare them nevertheless with --anyway (anyway=True)"
+                "Judge both alike, or compare them nevertheless with --allow-mismatch (anyway=True)"
             )
         notes += [f"{method.name} and {against.name} differ: {c}" for c in complaints]
         notes += _image_notes(method, against)

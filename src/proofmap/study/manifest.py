@@ -348,7 +348,9 @@ def same_settings(
     content cannot be seen, because they may be others than in the run."""
     hidden = unseen_in(old) | unseen_in(new)
     forget = (
-        f"; the old one goes with: proofmap forget {folder} {shlex.quote(name)}" if kind == "method" else ""
+        f"; remove the old one with: proofmap verify {folder} --forget {shlex.quote(name)}"
+        if kind == "method"
+        else ""
     )
     if hidden:
         which = " and ".join(f"{value} ({type_})" for value, type_ in hidden.items())

@@ -196,7 +196,7 @@ class Study:
         """The methods under the names that the study knows them by; with the controls for a net with these inputs."""
         made = [_named_or_not(entry, make_method) for entry in self.methods]
         if not made:
-            raise InputError("the study names no methods; see: proofmap methods")
+            raise InputError("the study names no methods; see: proofmap list methods")
         if self.controls and inputs is not None:
             made += [("", control) for control in control_rows([method for _, method in made], inputs)]
         return dict(_named("methods", made, lambda method: method.title()))

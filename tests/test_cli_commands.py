@@ -1,0 +1,58 @@
+"""The set of commands: few, known wherever one is named, and reachable from their earlier names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from proofmap import cli
+from proofmap.cli.lists import LISTS
+from proofmap.cli.runs import ANALYSES
+from tests.command import run
+
+ROOT = Path(__file__).parents[1]
+KINDS = {"list": LISTS, "analyse": ANALYSES}
+COMMANDS = {name for group in cli.COMMANDS.values() for name in group}
+
+
+def test_there_are_at_most_16_commands_and_each_has_a_line_of_help() -> None:
+    shown = [command for command in cli.make_app().registered_commands if not command.hidden]
+    assert len(shown) <= 16 and {command.name for command in shown} == COMMANDS
+    assert all(str(command.help).endswith(".") and "\n" not in str(command.help) for command in shown)
+
+
+@pytest.mark.parametrize("name", cli.RENAMED)
+def test_an_earlier_name_is_answered_with_a_command_that_exists(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, name, "a b", "--help") == 2
+    told = capsys.readouterr().err.strip()
+    start = f"error: proofmap {name} is now: proofmap "
+    assert told.startswith(start)
+    new, *words = shlex.split(told.removeprefix(start))
+    commands: Any = typer.main.get_command(cli.make_app(new))
+    assert words[0] in KINDS.get(new, words)
+    if name == "forget":  # its arguments change places
+        assert words == ["RUN", "--forget", "METHOD"]
+    else:
+        assert words[-2:] == ["a b", "--help"]
+    options = [word for word in words[:-1] if word.startswith("--")]
+    assert {*options} <= {name for parameter in commands.commands[new].params for name in parameter.opts}
+
+
+def test_every_command_that_a_text_names_exists() -> None:
+    """Docstrings, messages, recipes, pages: ``proofmap WORD`` names a command, and its kind is one."""
+    texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*")]
+    read = [path for path in texts if path.suffix in (".py", ".md", ".toml", ".html")]
+    for path in read:
+        text = path.read_text(encoding="utf-8")
+        found = re.findall(r"(?<!import )(?<!importing )proofmap ([a-z][a-z-]*)(?: ([a-z-]+))?", text)
+        for command, kind in found:
+            assert command in COMMANDS, (path, command)
+            assert kind in KINDS.get(command, [kind]) or not kind, (path, command, kind)
+    assert len(read) > 300
