@@ -16,7 +16,7 @@ from _timing import timed
 import proofmap as pm
 from proofmap.classifier.frozen import Frozen, _optimised
 from proofmap.classifier.kernels import steady_kernels
-from proofmap.classifier.view import copied
+from proofmap.classifier.view import copy_net
 
 ROUNDS = 6
 
@@ -45,7 +45,7 @@ def main() -> None:
         with torch.no_grad(), steady_kernels(tf32=False):
             nets = {"as it is": f.net}
             for layout in (torch.contiguous_format, torch.channels_last):
-                folded = _optimised(copied(f.net).eval(), x[:1], torch.float32, layout)  # type: ignore[arg-type]
+                folded = _optimised(copy_net(f.net).eval(), x[:1], torch.float32, layout)  # type: ignore[arg-type]
                 nets[str(layout).removeprefix("torch.")] = Frozen(folded, layout)
             nets["frozen()"] = f.frozen().net
             rates = {way: rate(functools.partial(net, x), batch, args.rounds) for way, net in nets.items()}

@@ -17,7 +17,7 @@ from pathlib import Path
 from PIL import Image
 
 from docs.serve_pictures import served
-from proofmap.data.samples import SAMPLES, sample_path
+from proofmap.data.photos import SAMPLES, sample_path
 from tests.browser import chromium
 
 _WARM = 8.0  # seconds that a server has to load its net

@@ -55,7 +55,7 @@ BACKWARD = (
 
 def test_random_numbers_are_the_same_on_both_devices() -> None:
     keys = torch.tensor([streams.key_of("a"), streams.key_of("b")])
-    assert torch.equal(streams.words(keys, 999), streams.words(keys.cuda(), 999).cpu())
+    assert torch.equal(streams.random_words(keys, 999), streams.random_words(keys.cuda(), 999).cpu())
     images = pixels(2, 16)
     assert torch.equal(streams.image_keys(images, 0), streams.image_keys(images.cuda(), 0).cpu())
 

@@ -13,13 +13,12 @@ import pytest
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.core.version import code_of, number_files, source_digest, source_version
+from proofmap.core.version import code_of, number_files, package_digest, source_version
 from proofmap.fills import Gray
 from proofmap.methods.controls import Random
 from proofmap.metrics import Soundness, make_metric
 from proofmap.models import load_classifier
-from proofmap.plugins.code import code_digest
-from proofmap.plugins.provenance import provenance
+from proofmap.plugins.code import code_digest, provenance
 from proofmap.plugins.source import is_installed, source_files, source_of
 from proofmap.study.manifest import Manifest
 from proofmap.study.store.errors import StoreError
@@ -257,18 +256,18 @@ def test_a_version_counts_code_and_not_comments_or_docstrings(tmp_path: Path) ->
     shutil.copytree(
         package, tmp_path / "p", ignore=lambda _, names: [n for n in names if "." in n and n[-3:] != ".py"]
     )
-    first = source_digest(tmp_path / "p")
+    first = package_digest(tmp_path / "p")
     assert source_version() == f"{pm.__version__}+src.{first}", "the package itself"
     with open(tmp_path / "p" / "metrics" / "proof.py", "a") as file:
         file.write('\n# a comment\n"""A docstring."""\n')
     edit(tmp_path / "p" / "report" / "html.py", "def ", "def not_")
     edit(tmp_path / "p" / "judging.py", '"""Judge ', '"""Words that say it better: judge ')
-    assert source_digest(tmp_path / "p") == first
+    assert package_digest(tmp_path / "p") == first
     digests = [first]
     for name in ("metrics/proof.py", "judging.py", "checking.py", "study/survey.py"):
         with open(tmp_path / "p" / name, "a") as file:
             file.write("NUMBER = 1\n")
-        digests.append(source_digest(tmp_path / "p"))
+        digests.append(package_digest(tmp_path / "p"))
     assert len(set(digests)) == 5
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, fx, nn
 from proofmap.classifier import Classifier, frozen
 from proofmap.classifier.frozen import Affine, FreezeWarning, PointwiseConv2d, _optimised, freeze
 from proofmap.classifier.frozen_conv import FrozenConv2d
-from proofmap.classifier.view import copied
+from proofmap.classifier.view import copy_net
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.models import load_classifier
 from proofmap.models.efficientnet_lite import VARIANTS, packaged_file
@@ -127,7 +127,7 @@ def test_freezing_a_net_we_ship_is_exact_but_for_rounding(name: str) -> None:
     size = 64 + int(name[-1]) if name.startswith("efficientnet") else 32  # even and odd: it pads differently
     x = torch.randn(1, 3, size, size, dtype=torch.float64)
     net = lively(f.net.double(), like=x)
-    fast = _optimised(copied(net), x, torch.float32, torch.channels_last)
+    fast = _optimised(copy_net(net), x, torch.float32, torch.channels_last)
     assert FrozenConv2d in kinds(fast)
     (out, gradient), (expected, exact) = outputs_and_gradient(fast, x), outputs_and_gradient(net, x)
     assert (out - expected).abs().max() <= 1e-10 * expected.abs().max()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier, memory
-from proofmap.classifier.memory import device_memory, probe_batch_sizes, whole
+from proofmap.classifier.memory import device_memory, probe_batch_sizes, round_to_full
 from proofmap.core.batching import BatchSize
 from proofmap.methods.masks.engine import MaskEngine
 
@@ -129,7 +129,7 @@ def test_a_batch_size_of_ones_own_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize("found", [400, 950, 2000, 4096])
 def test_all_mask_methods_meet_the_same_eight_shapes_on_a_gpu(found: int) -> None:
-    batch = whole(found)
+    batch = round_to_full(found)
     assert abs(batch - found) <= 240 + 16 and batch <= 4096
 
     def shape(pairs: int, cost: int) -> int:

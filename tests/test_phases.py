@@ -109,9 +109,9 @@ def test_phases_are_used_where_they_pay(
     monkeypatch: pytest.MonkeyPatch, conv: nn.Conv2d, with_avx: bool, without: bool
 ) -> None:
     capability(monkeypatch, "AVX2")
-    assert Phases.pay(conv) == (FrozenConv2d(conv).phases is not None) == with_avx
+    assert Phases.is_faster(conv) == (FrozenConv2d(conv).phases is not None) == with_avx
     capability(monkeypatch, "DEFAULT")
-    assert Phases.pay(conv) == (FrozenConv2d(conv).phases is not None) == without
+    assert Phases.is_faster(conv) == (FrozenConv2d(conv).phases is not None) == without
 
 
 class Counted(Phases):

@@ -59,29 +59,34 @@ def test_the_oracle_gives_the_known_answers_of_random123(
 
 def test_few_and_many_numbers_are_computed_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = torch.tensor([0, -1, 2**62 + 12345, -(2**63)])
-    few = streams.words(keys, 50, start=3)
+    few = streams.random_words(keys, 50, start=3)
     monkeypatch.setattr(streams, "_FEW", 0)
-    many = streams.words(keys, 50, start=3)
+    many = streams.random_words(keys, 50, start=3)
     assert torch.equal(few, many)
     assert many.tolist() == [expected_words(key, 3, 50) for key in keys.tolist()]
 
 
 def test_the_first_words_of_stream_zero_are_the_published_ones() -> None:
-    assert streams.words(torch.tensor(0), 4).tolist() == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    assert streams.random_words(torch.tensor(0), 4).tolist() == [
+        0x6627E8D5,
+        0xE169C58D,
+        0xBC57AC4C,
+        0x9B00DBD8,
+    ]
 
 
 @given(key=KEYS, start=st.integers(0, 2**40), n=st.integers(1, 9))
 def test_words_are_philox_of_key_and_counter(key: int, start: int, n: int) -> None:
-    assert streams.words(torch.tensor(key), n, start).tolist() == expected_words(key, start, n)
+    assert streams.random_words(torch.tensor(key), n, start).tolist() == expected_words(key, start, n)
 
 
 @given(keys=st.lists(KEYS, min_size=1, max_size=5), start=st.integers(0, 50), n=st.integers(1, 30))
 def test_a_draw_depends_neither_on_its_batch_nor_on_where_reading_began(
     keys: list[int], start: int, n: int
 ) -> None:
-    together = streams.words(torch.tensor(keys), start + n)
+    together = streams.random_words(torch.tensor(keys), start + n)
     for key, row in zip(keys, together, strict=True):
-        assert torch.equal(streams.words(torch.tensor(key), n, start), row[start:])
+        assert torch.equal(streams.random_words(torch.tensor(key), n, start), row[start:])
 
 
 @settings(max_examples=40)
@@ -206,5 +211,5 @@ def test_pairs_have_a_key_for_each_image_and_label() -> None:
 def test_no_images_have_no_keys_and_no_draws() -> None:
     keys = streams.image_keys(torch.zeros(0, 3, 2, 2), 0)
     assert keys.shape == (0,)
-    assert streams.words(keys, 3).shape == (0, 3)
-    assert streams.words(torch.tensor([1, 2]), 0).shape == (2, 0)
+    assert streams.random_words(keys, 3).shape == (0, 3)
+    assert streams.random_words(torch.tensor([1, 2]), 0).shape == (2, 0)

@@ -14,13 +14,12 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.classifier.steadiness import FirstLook
-from proofmap.core.copies import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index, truth_table
-from proofmap.core.named_images import names_of_files
 from proofmap.core.progress import Progress, Silent
+from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.version import source_version
 from proofmap.data.distractors import from_images
 from proofmap.fills import names_no_pool, with_part, with_pool
@@ -33,8 +32,8 @@ from proofmap.metrics.block import BlockResult, Subjects, join_blocks, judge_blo
 from proofmap.metrics.metric import Metric, make_metric, prepare_metrics, split_metrics
 from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
+from proofmap.plugins.code import provenance
 from proofmap.plugins.failures import exit_as_error
-from proofmap.plugins.provenance import provenance
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
 from proofmap.results.records import method_result, run_scores

@@ -18,7 +18,7 @@ from torch.utils import data as torch_data
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures, Rows
-from proofmap.core.named_images import NamedImages
+from proofmap.core.tensors import NamedImages
 from proofmap.data import Dataset, TensorData, as_dataset, load_blocks, true_outputs
 from proofmap.data.distractors import from_dataset
 from proofmap.testing import check_dataset

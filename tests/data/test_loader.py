@@ -21,7 +21,7 @@ from PIL import Image
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.data import Block, Dataset, Unreadable, image_folder, load_blocks, load_dataset
+from proofmap.data import Dataset, ImageBlock, Unreadable, image_folder, load_blocks, load_dataset
 from proofmap.data.photos import load_images
 from tests.data.made_up import Scripted, bomb, jpeg, noise, save
 
@@ -45,7 +45,7 @@ def no_thread_is_left() -> Iterator[None]:
     assert loader_threads() == []
 
 
-def brightness(block: Block) -> list[int]:
+def brightness(block: ImageBlock) -> list[int]:
     return (block.images[:, 0, 0, 0] * 255).round().int().tolist()
 
 
@@ -323,7 +323,7 @@ def test_the_warning_filters_of_the_process_are_left_alone(tmp_path: Path) -> No
 # ---- ends -----------------------------------------------------------------------------------------------------
 
 
-def endless(**arguments: Any) -> Iterator[Block]:
+def endless(**arguments: Any) -> Iterator[ImageBlock]:
     return load_blocks(Scripted(10_000), classifier(), block_size=2, workers=3, **arguments)
 
 

@@ -30,7 +30,7 @@ from proofmap.methods.masks.engine import MaskEngine, Slots
 from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
 from proofmap.methods.method import Cost
 from proofmap.metrics.roughness import roughness
-from proofmap.plugins.provenance import provenance
+from proofmap.plugins.code import provenance
 from tests.mask_toys import unnormalised
 from tests.toys import MEAN, STD, drawn, normal, pixels
 

@@ -132,7 +132,7 @@ def test_presets_are_the_sources() -> None:
 
 
 def test_noise_is_normal_and_belongs_to_its_key() -> None:
-    keys = streams.words(torch.tensor(streams.key_of("noise")), 40)
+    keys = streams.random_words(torch.tensor(streams.key_of("noise")), 40)
     noise = noise_like(torch.zeros(40, 3, 50, 50), keys)
     assert abs(noise.mean().item()) < 0.01 and noise.std().item() == pytest.approx(1, abs=0.01)
     assert torch.equal(noise_like(torch.zeros(1, 3, 50, 50), keys[7:8])[0], noise[7])

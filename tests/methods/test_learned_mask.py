@@ -23,7 +23,7 @@ from proofmap.methods.masks.engine import Slots, adam_step
 from proofmap.methods.masks.learned import LearnedMaskProblem
 from proofmap.methods.masks.terms import enlarged
 from tests.mask_toys import unnormalised
-from tests.toys import MEAN, STD, Linear, Tally, conv_net, drawn, normal, pixels
+from tests.toys import MEAN, STD, Linear, PassCounter, conv_net, drawn, normal, pixels
 
 SIZE = (8, 10)
 LABELS = torch.tensor([[0, 2], [3, 1]])
@@ -283,7 +283,7 @@ def test_no_l1_means_one_over_the_number_of_pixels() -> None:
 
 
 def test_passes_are_counted_as_they_happen() -> None:
-    tally = Tally()
+    tally = PassCounter()
 
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -561,9 +561,9 @@ def test_bfloat16_learns_nearly_the_same() -> None:
 
 
 @pytest.fixture
-def interrupted() -> tuple[nn.Module, Classifier, Tally]:
+def interrupted() -> tuple[nn.Module, Classifier, PassCounter]:
     """A net in training mode, inside a classifier, that is interrupted at its 30th pass."""
-    tally = Tally()
+    tally = PassCounter()
 
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -585,7 +585,7 @@ def interrupted() -> tuple[nn.Module, Classifier, Tally]:
 
 
 def test_ctrl_c_ends_the_learning_and_leaves_the_net_untouched(
-    interrupted: tuple[nn.Module, Classifier, Tally],
+    interrupted: tuple[nn.Module, Classifier, PassCounter],
 ) -> None:
     net, f, tally = interrupted
     before = copy.deepcopy(net.state_dict())

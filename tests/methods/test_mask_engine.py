@@ -153,7 +153,7 @@ def test_step_keys_are_the_words_of_the_stream_at_that_step() -> None:
     keys, n = torch.tensor([streams.key_of("a"), streams.key_of("b")]), 3
     found = streams.step_keys(keys, torch.tensor([0, 17]), n)
     for row, step in enumerate((0, 17)):
-        words = streams.words(keys[row], 2 * n, start=2 * n * step + 4)
+        words = streams.random_words(keys[row], 2 * n, start=2 * n * step + 4)
         assert torch.equal(found[row], (words[:n] << 32) | words[n:])
 
 

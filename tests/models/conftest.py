@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from proofmap.core.errors import MissingExtra
-from proofmap.models.efficientnet_lite import VARIANTS, Variant, packaged_file
+from proofmap.models.efficientnet_lite import VARIANTS, LiteVariant, packaged_file
 
 
 @pytest.fixture(params=sorted(VARIANTS))
-def packaged_variant(request: pytest.FixtureRequest) -> Variant:
+def packaged_variant(request: pytest.FixtureRequest) -> LiteVariant:
     """Each EfficientNet-Lite whose weights package is installed."""
     variant = VARIANTS[request.param]
     try:

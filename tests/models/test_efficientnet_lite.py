@@ -14,7 +14,14 @@ from torch import Tensor, fx, nn
 from proofmap.core.errors import MissingExtra, ModelError
 from proofmap.data.photos import load_images
 from proofmap.models import efficientnet_lite, load_classifier
-from proofmap.models.efficientnet_lite import VARIANTS, ConvUnit, EfficientNetLite, SamePad, Variant, renamed
+from proofmap.models.efficientnet_lite import (
+    VARIANTS,
+    ConvUnit,
+    EfficientNetLite,
+    LiteVariant,
+    SamePad,
+    renamed,
+)
 from proofmap.models.weights import load_state
 
 
@@ -92,7 +99,7 @@ def test_the_net_agrees_with_timm(timm: ModuleType, number: int, side: int) -> N
         torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
 
 
-def test_the_packaged_weights_fill_the_net_strictly(packaged_variant: Variant) -> None:
+def test_the_packaged_weights_fill_the_net_strictly(packaged_variant: LiteVariant) -> None:
     path = efficientnet_lite.packaged_file(packaged_variant)
     assert path.name == f"efficientnet-lite{packaged_variant.number}-{packaged_variant.sha256[:8]}.pth"
     state = renamed(load_state(path, sha256=packaged_variant.sha256))
@@ -104,7 +111,7 @@ def test_the_packaged_weights_fill_the_net_strictly(packaged_variant: Variant) -
 
 
 @pytest.mark.parametrize("packaged_variant", [0], indirect=True)
-def test_two_known_photos_get_their_known_probabilities(packaged_variant: Variant) -> None:
+def test_two_known_photos_get_their_known_probabilities(packaged_variant: LiteVariant) -> None:
     skimage = pytest.importorskip("skimage")
     f = load_classifier("efficientnet-lite0", batch_size=2)
     folder = Path(skimage.__file__).parent / "data"
@@ -119,7 +126,7 @@ def test_two_known_photos_get_their_known_probabilities(packaged_variant: Varian
     assert rocket == pytest.approx([0.272, 0.189, 0.058], abs=0.01)
 
 
-def test_photos_of_imagenet_are_mostly_recognised(packaged_variant: Variant, data: Path) -> None:
+def test_photos_of_imagenet_are_mostly_recognised(packaged_variant: LiteVariant, data: Path) -> None:
     f = load_classifier(f"efficientnet-lite{packaged_variant.number}", batch_size=10)
     labels = torch.arange(0, 1000, 100)  # photo NNNN.jpg shows class NNNN
     photos = load_images([data / "imagenet_val" / f"{label:04d}.jpg" for label in labels], f)

@@ -19,8 +19,7 @@ from torch import nn
 
 import proofmap as pm
 from proofmap.methods.method import FromFunction
-from proofmap.plugins.code import code_digest, code_record, unseen_in, value_digest
-from proofmap.plugins.provenance import provenance
+from proofmap.plugins.code import code_digest, code_record, provenance, unseen_in, value_digest
 from tests.toys import linear_classifier
 
 

@@ -34,7 +34,7 @@ from proofmap.study.store.maps import read_maps, write_maps
 from proofmap.study.watchers.status import Status
 from tests.data.made_up import save
 from tests.study.studies import METHODS, classifier_of, facts, photos, toy_study, values
-from tests.toys import MEAN, STD, Counted, Tally, conv_classifier, conv_net, counted_classifier, pixels
+from tests.toys import MEAN, STD, Counted, PassCounter, conv_classifier, conv_net, counted_classifier, pixels
 
 
 @pytest.fixture(autouse=True)
@@ -243,13 +243,15 @@ def test_a_folder_that_grows_adds_its_new_pictures(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def counted(tmp_path: Path) -> tuple[Study, Classifier, Tally]:
+def counted(tmp_path: Path) -> tuple[Study, Classifier, PassCounter]:
     """A study of four pictures and a live net that counts its passes."""
     classifier, tally = counted_classifier(conv_net(5))
     return toy_study(tmp_path, 4, model="toy"), classifier, tally
 
 
-def test_a_finished_study_makes_no_pass(counted: tuple[Study, Classifier, Tally], tmp_path: Path) -> None:
+def test_a_finished_study_makes_no_pass(
+    counted: tuple[Study, Classifier, PassCounter], tmp_path: Path
+) -> None:
     study, f, tally = counted
     run_study(study, tmp_path / "run", classifier=f)
     tally.reset()
@@ -258,7 +260,9 @@ def test_a_finished_study_makes_no_pass(counted: tuple[Study, Classifier, Tally]
     assert outcome.plan.cost is not None and outcome.plan.cost.passes == 0
 
 
-def test_a_new_method_computes_only_itself(counted: tuple[Study, Classifier, Tally], tmp_path: Path) -> None:
+def test_a_new_method_computes_only_itself(
+    counted: tuple[Study, Classifier, PassCounter], tmp_path: Path
+) -> None:
     study, f, tally = counted
     run_study(replace(study, methods=("gradient",)), tmp_path / "run", classifier=f)
     before = facts(tmp_path / "run")["per_image"]
@@ -749,7 +753,9 @@ def _forget(registry: Any, name: str) -> None:
             holder.pop(name, None)
 
 
-def test_a_net_that_counts_is_counted_right(counted: tuple[Study, Classifier, Tally], tmp_path: Path) -> None:
+def test_a_net_that_counts_is_counted_right(
+    counted: tuple[Study, Classifier, PassCounter], tmp_path: Path
+) -> None:
     """The passes of a unit are told by the net's own count."""
     study, f, tally = counted
     assert isinstance(f.net, nn.Module) and any(isinstance(m, Counted) for m in f.net.modules())

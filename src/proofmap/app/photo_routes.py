@@ -20,7 +20,7 @@ from proofmap.app.photos import PIXELS, UPLOAD_BYTES
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from proofmap.core.version import __version__
-from proofmap.data.samples import SAMPLES
+from proofmap.data.photos import SAMPLES
 
 _FIRST_LABELS = 4
 _PNG: dict[int | str, dict[str, Any]] = {

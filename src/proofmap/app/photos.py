@@ -15,7 +15,7 @@ from PIL import Image
 from proofmap.core.errors import InputError
 from proofmap.core.pictures import FORMATS, decode_image
 from proofmap.core.text import one_line
-from proofmap.data.samples import SAMPLE, sample_path
+from proofmap.data.photos import SAMPLE, sample_path
 
 UPLOAD_BYTES = 20_000_000
 PIXELS = 40_000_000

@@ -10,24 +10,24 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from proofmap.classifier.fingerprint import fingerprint_of
-from proofmap.classifier.first_look import labels_of, on_noise
 from proofmap.classifier.frozen import freeze
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
-from proofmap.classifier.label_set import chosen_labels, outside_of
 from proofmap.classifier.memory import probe_batch_sizes
-from proofmap.classifier.module import LogitsModule
 from proofmap.classifier.outputs import (
     Outputs,
     as_logits,
     check_declaration,
     check_finite,
     check_outputs,
+    chosen_labels,
     is_independent,
     names_of,
+    outside_of,
 )
+from proofmap.classifier.steadiness import count_labels, on_noise
 from proofmap.classifier.view import (
-    copied,
+    LogitsModule,
+    copy_net,
     counted_tensors,
     device_of,
     dtype_of,
@@ -42,6 +42,7 @@ from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import LabelRule, Labels, is_by_probability
 from proofmap.core.pictures import Fit, Interpolation
 from proofmap.core.text import counted
+from proofmap.plugins.code import Digest
 
 
 class Classifier:
@@ -137,7 +138,7 @@ class Classifier:
         self._fixed_batches = None if batch_size is None else (batch_size, batch_size)
         self._batches: tuple[BatchSize, BatchSize] | None = None
 
-        width = labels_of(self, self.inputs, self.device, self.outputs, self.dtype)
+        width = count_labels(self, self.inputs, self.device, self.outputs, self.dtype)
         self.names: tuple[str, ...] = names_of(names, width, one_output=self.one_output)
         if isinstance(label_set, str) and label_set != "all":
             raise InputError(f"label_set must be 'all' or a list of names or indices, not {label_set!r}")
@@ -261,7 +262,10 @@ class Classifier:
         every module that is not torch's. Files of your own count as a whole: see :mod:`proofmap.plugins.code`.
         """
         self.refresh()
-        return fingerprint_of(self.net, self.settings())
+        digest = Digest(16)
+        digest.update(repr(sorted(self.settings().items())).encode())
+        digest.add_function(self.net)
+        return digest.hexdigest()
 
     # ---- one batch, differentiable --------------------------------------------------------------------------
 
@@ -398,7 +402,7 @@ class Classifier:
         if dtype not in (None, self.dtype) and not isinstance(self.net, nn.Module):
             raise InputError("another precision needs a torch module; this classifier wraps a function")
         return LogitsModule(
-            copied(self.net).to(dtype) if isinstance(self.net, nn.Module) else self.net,
+            copy_net(self.net).to(dtype) if isinstance(self.net, nn.Module) else self.net,
             mean=self._mean,
             std=self._std,
             dtype=dtype or self.dtype,

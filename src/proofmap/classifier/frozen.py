@@ -21,7 +21,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from proofmap.classifier.frozen_conv import FrozenConv2d
 from proofmap.classifier.kernels import steady_kernels
-from proofmap.classifier.view import copied, tensors_of
+from proofmap.classifier.view import copy_net, tensors_of
 
 _RECTIFIERS: dict[object, tuple[float, float]] = {
     nn.ReLU: (0.0, math.inf),
@@ -54,7 +54,7 @@ class Frozen(nn.Module):
 
 
 def layout_of(net: object) -> torch.memory_format:
-    """How a net wants its inputs to lie in memory: what lies otherwise is copied there first.
+    """How a net wants its inputs to lie in memory: what lies otherwise is copy_net there first.
 
     >>> layout_of(nn.Identity())
     torch.contiguous_format
@@ -65,12 +65,12 @@ def layout_of(net: object) -> torch.memory_format:
 def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
     """A folded copy of a net in evaluation mode, for inputs shaped like ``example`` (but for their number).
 
-    Nets that ``torch.fx`` cannot trace are changed layer by layer. A net with hooks is only copied, since a hook
+    Nets that ``torch.fx`` cannot trace are changed layer by layer. A net with hooks is only copy_net, since a hook
     may change what its layer gives or the gradient through it. What is fast but does not agree with the net, in
     output or gradient, is not used: some nets need the usual layout, and a few their own layers. If anything fails
     on the way, the net is used as it is, and a :class:`FreezeWarning` says what failed.
     """
-    net = copied(net).eval()
+    net = copy_net(net).eval()
     for weight in net.parameters():  # a TorchScript module has no requires_grad_ of its own
         weight.requires_grad_(False)
     frozen = Frozen(net, torch.contiguous_format)
@@ -91,7 +91,7 @@ def _first_that_agrees(plain: Frozen, net: nn.Module, example: Tensor, dtype: to
     """The fastest copy that agrees with the plain one; the plain one if none does."""
     expected = _output_and_gradient(plain, example)
     for layout in _layouts(net, example, dtype):
-        fast = Frozen(_optimised(copied(net), example, dtype, layout), layout)
+        fast = Frozen(_optimised(copy_net(net), example, dtype, layout), layout)
         if _agree(fast, expected, example):
             return fast
     return plain

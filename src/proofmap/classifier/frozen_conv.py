@@ -45,7 +45,7 @@ class FrozenConv2d(nn.Module):
         left, right, top, bottom = pad
         weight = conv.weight.detach()
         self.phases = None
-        if Phases.pay(conv):
+        if Phases.is_faster(conv):
             before = (conv.padding[0] + top, conv.padding[1] + left)
             self.phases = Phases(weight, stride=conv.stride, before=before, groups=conv.groups)
         # Uneven padding equals even padding with zero rows and columns added to the kernel on the thinner side.

@@ -37,7 +37,9 @@ def probe_batch_sizes(
     limit = most_images(largest, values, image.device.type)
     with_gradient, forward_only = int(budget / (2 * total)), int(budget / (total / 2))
     size = _clamp(with_gradient, limit)
-    return BatchSize(_clamp(forward_only, limit)), BatchSize(whole(size, limit) if image.is_cuda else size)
+    return BatchSize(_clamp(forward_only, limit)), BatchSize(
+        round_to_full(size, limit) if image.is_cuda else size
+    )
 
 
 def most_images(largest: int, values: int, device: str) -> int:
@@ -56,10 +58,16 @@ def most_images(largest: int, values: int, device: str) -> int:
     return max(1, min(_LIMIT, most))
 
 
-def whole(size: int, limit: int = _LIMIT) -> int:
+def round_to_full(size: int, limit: int = _LIMIT) -> int:
     """The nearest multiple of 480 up to a limit; sizes that are too small for one stay.
 
-    >>> whole(950), whole(4096), whole(500), whole(300), whole(1783, 1783)
+    >>> (
+    ...     round_to_full(950),
+    ...     round_to_full(4096),
+    ...     round_to_full(500),
+    ...     round_to_full(300),
+    ...     round_to_full(1783, 1783),
+    ... )
     (960, 3840, 480, 300, 1440)
     """
     if size < 3 * _WHOLE // 4:

@@ -44,7 +44,7 @@ class Phases(nn.Module):
         self.register_buffer("kernel", kernel.contiguous())
 
     @staticmethod
-    def pay(conv: nn.Conv2d) -> bool:
+    def is_faster(conv: nn.Conv2d) -> bool:
         """Whether phases are faster than the transposed convolution of PyTorch on this CPU.
 
         They are where x has few channels, as photos have. Small groups count as few channels only without AVX: with

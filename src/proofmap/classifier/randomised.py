@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier.classifier import Classifier
-from proofmap.classifier.view import copied
+from proofmap.classifier.view import copy_net
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 
@@ -78,7 +78,7 @@ def grouped(layers: Sequence[Layer], groups: int) -> list[Layer]:
 def randomised(classifier: Classifier, modules: Sequence[str], *, seed: int = 0) -> Classifier:
     """The classifier with the weights of these modules drawn anew, on a copy of the net."""
     source = _source(classifier)
-    net = copied(_module_of(source))
+    net = copy_net(_module_of(source))
     with torch.no_grad():
         for name in modules:
             _draw(net.get_submodule(name), name, seed)

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from proofmap.core.copies import private_copy
+from proofmap.classifier.outputs import Outputs
 from proofmap.core.errors import ModelError
+from proofmap.core.inputs import Inputs
+from proofmap.core.tensors import private_copy
+from proofmap.plugins.failures import exit_as_error, reason_of
 
 if TYPE_CHECKING:
     from proofmap.classifier import Classifier
@@ -53,6 +56,47 @@ def check_company(among: Tensor, alone: Tensor) -> None:
             "f(x, a) is not defined. Look for a batch-norm in training mode or without running statistics "
             "(track_running_stats=False)."
         )
+
+
+def count_labels(
+    logits: Callable[[Tensor], Tensor],
+    inputs: Inputs,
+    device: torch.device,
+    outputs: Outputs,
+    dtype: torch.dtype,
+) -> int:
+    """How many labels a net has, seen on two inputs. Refuses one that fails on them, gives other outputs in another call, or
+    whose images look at each other."""
+
+    @exit_as_error()
+    def look(x: Tensor) -> Tensor:
+        return comparable(logits(x), outputs)
+
+    with torch.no_grad():
+        try:
+            ramp = inputs.probe().to(device)
+            pair = look(torch.cat([inputs.blank(1).to(device), ramp]))
+            alone = look(ramp)
+            check_repeated(look, ramp, alone, dtype)
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"the net fails on two {inputs.noun} of shape ({', '.join(map(str, inputs.shape))}): "
+                f"{reason_of(error)}. {inputs.shape_hint()}"
+            ) from error
+    check_company(pair[1:], alone)
+    return pair.shape[1]
+
+
+def on_noise(
+    net: Callable[[Tensor], Tensor], inputs: Inputs, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """What a net returns for four inputs of loud noise, with its graph."""
+    noise = torch.randn(4, *inputs.shape, generator=torch.Generator().manual_seed(0))
+    with torch.enable_grad():
+        x = (10 * noise).to(device, dtype).requires_grad_(True)
+        return net(x.clone()).float()  # a net may work on its input in place, which a leaf does not allow
 
 
 class FirstLook:

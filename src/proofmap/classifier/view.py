@@ -1,13 +1,14 @@
-"""A private view of the user's net, so that the net itself is never touched."""
+"""Private copies of the user's net, so that the net itself is never touched."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from proofmap.classifier.outputs import Outputs, as_logits
 from proofmap.core.errors import ModelError
 
 
@@ -26,7 +27,7 @@ def view_of(net: nn.Module, device: torch.device) -> nn.Module:
         )
         for weight in sharing
     }
-    view = copied(net, shared).eval()
+    view = copy_net(net, shared).eval()
     for weight in view.parameters():  # a TorchScript module has no requires_grad_ of its own
         weight.requires_grad_(False)
     return view.to(device)
@@ -66,7 +67,7 @@ def _tensor_state(tensor: Tensor) -> tuple[int, int]:
     return place, 0 if tensor.is_inference() else tensor._version
 
 
-def copied(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Module:
+def copy_net(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Module:
     """A deep copy, with other tensors ``instead`` of those with the given ids.
 
     Activations that the net has kept from an earlier pass are cut off from their history, which torch cannot copy.
@@ -102,3 +103,42 @@ def dtype_of(net: object) -> torch.dtype:
             if weight.is_floating_point():
                 return weight.dtype
     return torch.float32
+
+
+class LogitsModule(nn.Module):
+    """Images as the classifier takes them, in; logits ``(N, A)`` in float32, out; the softmax of these is f(x, .).
+
+    Minus infinity stands outside a label set that the softmax is renormalised over. The layers are those of the net below
+    ``net``: ``module.net.features[3]``, or by name ``"net.features.3"``.
+
+    Weights require no gradient, so where gradients are asked for, the image does: a library finds the gradient of
+    every layer, and none gathers in the weights.
+    """
+
+    mean: Tensor
+    std: Tensor
+    outside: Tensor | None
+
+    def __init__(
+        self,
+        net: nn.Module | Callable[[Tensor], Tensor],
+        *,
+        mean: Tensor,
+        std: Tensor,
+        dtype: torch.dtype,
+        outputs: Outputs,
+        outside: Tensor | None,
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.dtype, self.outputs = dtype, outputs
+        self.register_buffer("mean", mean.clone(), persistent=False)
+        self.register_buffer("std", std.clone(), persistent=False)
+        self.register_buffer("outside", None if outside is None else outside.clone(), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and not images.requires_grad:
+            images = images.detach().requires_grad_(True)
+        out: Tensor = self.net(((images - self.mean) / self.std).to(self.dtype))
+        logits = as_logits(out.to(torch.float32, copy=True), self.outputs)
+        return logits if self.outside is None else logits + self.outside

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, also when the power is cut, and names for them."""
+"""Files that are written completely or not at all, names for them, and suggestions for a path that does not exist."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 
 from proofmap.core.errors import DiskFull, InputError, NotWritable
+from proofmap.core.text import one_line, suggest_names
 
 _LONGEST_PART = 255  # bytes of one name in a path
 _LONGEST = (
@@ -240,3 +243,46 @@ def distinct_names(names: list[str]) -> list[str]:
         taken.add(new)
         result.append(new)
     return result
+
+
+# ---- paths that do not exist --------------------------------------------------------------------------------------
+
+_MOST_LISTED = 20_000  # names of a folder
+
+
+def suggest_path(path: str | Path) -> str:
+    """The question " Did you mean ...?" for a path that does not exist; empty if no name nearby is similar.
+
+    >>> suggest_path("nowhere/at/all.png")
+    ''
+    """
+    missing = Path(path)  # the first part of the path that does not exist
+    while not os.path.isdir(missing.parent) and missing != missing.parent:
+        missing = missing.parent
+    if missing.is_symlink():
+        return (
+            f" {one_line(str(missing))} is a link to {one_line(os.readlink(missing))}, which does not exist."
+        )
+    called = {name.lower(): name for name in _names_in(missing.parent)}
+    names = get_close_matches(missing.name.lower(), called, n=2, cutoff=0.7)
+    found = [missing.parent / called[name] for name in names]
+    rest = Path(path).relative_to(missing)
+    found = [whole if os.path.exists(whole := place / rest) else place for place in found]
+    return suggest_names([one_line(str(place)) for place in found])
+
+
+def list_nearby(path: str | Path, suffixes: Collection[str]) -> str:
+    """A sentence that names up to three files with these suffixes in the folder of a path; empty if there are none."""
+    folder = Path(path).parent
+    found = [name for name in _names_in(folder) if Path(name).suffix.lower() in suffixes]
+    shown = ", ".join(one_line(str(folder / name)) for name in found[:3])
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return f" Near it: {shown}{more}." if found else ""
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(e.name for e in islice(entries, _MOST_LISTED) if not e.name.startswith("."))
+    except (OSError, ValueError):
+        return []

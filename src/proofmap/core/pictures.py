@@ -16,8 +16,7 @@ from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends
-from proofmap.core.near import alike, beside
+from proofmap.core.files import check_ends, list_nearby, suggest_path
 from proofmap.core.text import counted, one_line
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
@@ -96,7 +95,9 @@ def find_images(places: Iterable[str | Path]) -> list[Path]:
             check_ends(place)
             found.append(place)
         else:
-            raise InputError(f"there is no file or folder {place}.{alike(place) or beside(place, SUFFIXES)}")
+            raise InputError(
+                f"there is no file or folder {place}.{suggest_path(place) or list_nearby(place, SUFFIXES)}"
+            )
     if not found:
         raise InputError("no image was given; name at least one file or folder")
     return found

@@ -57,7 +57,7 @@ def content_marks(images: Tensor, levels: int | None = None) -> Tensor:
 
 @cache
 def _mark_weights(n: int, device: torch.device) -> Tensor:
-    return words(torch.tensor(key_of("mark"), device=device), n)
+    return random_words(torch.tensor(key_of("mark"), device=device), n)
 
 
 def image_keys(images: Tensor, *parts: object, contents: Sequence[bytes] | None = None) -> Tensor:
@@ -102,7 +102,7 @@ def _rounds(keys: _Whole, counters: _Whole) -> tuple[_Whole, _Whole, _Whole, _Wh
     return c0, c1, c2, c3
 
 
-def words(keys: Tensor, n: int, start: int = 0) -> Tensor:
+def random_words(keys: Tensor, n: int, start: int = 0) -> Tensor:
     """The 32-bit words number ``start .. start + n - 1`` of each stream: int64 ``(*keys.shape, n)`` in [0, 2^32)."""
     first, last = start // 4, -(-(start + n) // 4)
     counters = torch.arange(first, last, device=keys.device)
@@ -120,12 +120,12 @@ def step_keys(keys: Tensor, step: Tensor, n: int) -> Tensor:
 
 def uniform(keys: Tensor, n: int, start: int = 0) -> Tensor:
     """Float32 ``(*keys.shape, n)`` in [0, 1), with 24 random bits each."""
-    return (words(keys, n, start) >> 8).to(torch.float32) * 2.0**-24
+    return (random_words(keys, n, start) >> 8).to(torch.float32) * 2.0**-24
 
 
 def integers(keys: Tensor, n: int, high: int, start: int = 0) -> Tensor:
     """Integers ``(*keys.shape, n)`` in [0, high), by multiplication: bias below high / 2^32."""
-    return (words(keys, n, start) * high) >> 32
+    return (random_words(keys, n, start) * high) >> 32
 
 
 def normal(keys: Tensor, n: int) -> Tensor:
@@ -147,6 +147,6 @@ def permutations(keys: Tensor, n: int) -> Tensor:
 
     32-bit words may collide; two words make collisions (which a stable sort settles by index) negligible.
     """
-    pairs = words(keys, 2 * n)
+    pairs = random_words(keys, 2 * n)
     wide = (pairs[..., :n] << 31) ^ pairs[..., n:]
     return torch.argsort(wide, dim=-1, stable=True)

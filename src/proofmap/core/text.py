@@ -125,13 +125,13 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 2, before: str = "
     >>> did_you_mean("grad-cm", ["grad-cam", "edges"]), did_you_mean("xyz", ["random"])
     (" Did you mean 'grad-cam'?", '')
     """
-    return asked_for([before + one for one in difflib.get_close_matches(name, list(known), n=most)])
+    return suggest_names([before + one for one in difflib.get_close_matches(name, list(known), n=most)])
 
 
-def asked_for(names: Sequence[str]) -> str:
+def suggest_names(names: Sequence[str]) -> str:
     """The question whether one of these was meant, with a space in front; empty where there are none.
 
-    >>> asked_for(["cat.png", "car.png"])
+    >>> suggest_names(["cat.png", "car.png"])
     " Did you mean 'cat.png' or 'car.png'?"
     """
     return f" Did you mean {' or '.join(map(repr, names))}?" if names else ""

@@ -24,10 +24,10 @@ def source_version() -> str:
 
     It is computed once in a process, when a run is begun or continued.
     """
-    return f"{__version__}+src.{source_digest(_PACKAGE)}"
+    return f"{__version__}+src.{package_digest(_PACKAGE)}"
 
 
-def source_digest(package: Path) -> str:
+def package_digest(package: Path) -> str:
     """A digest of the code in the files that make numbers: docstrings and comments do not count."""
     digest = hashlib.blake2b(digest_size=4)
     for file in number_files(package):

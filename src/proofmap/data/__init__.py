@@ -6,9 +6,9 @@ from proofmap.data.folders import ImageFiles, image_csv, image_folder
 from proofmap.data.given import BatchData, as_dataset
 from proofmap.data.huggingface import HuggingFaceImages, hugging_face
 from proofmap.data.imagenet_folders import IMAGENETTE, Corners, imagenet, imagenette, imagenette_corner
-from proofmap.data.loader import Block, Unreadable, load_blocks
+from proofmap.data.loader import ImageBlock, Unreadable, load_blocks
+from proofmap.data.photos import SAMPLES, load_sample, sample_path
 from proofmap.data.pool import build_pool
-from proofmap.data.samples import SAMPLES, load_sample, sample_path
 from proofmap.data.specs import (
     DatasetInfo,
     list_datasets,
@@ -36,7 +36,7 @@ __all__ = [
     "random_choice",
     "choose_names",
     "load_blocks",
-    "Block",
+    "ImageBlock",
     "Unreadable",
     "ImageFiles",
     "image_folder",

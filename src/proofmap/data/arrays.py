@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends
-from proofmap.core.near import alike
+from proofmap.core.files import check_ends, suggest_path
 from proofmap.data.cifar import read_cifar
 from proofmap.data.dataset import Dataset, digest_of
 from proofmap.data.folders import existing_folder
@@ -213,7 +212,7 @@ def _arrays_in(path: Path) -> dict[str, Array]:
                     return {key: archive[key] for key in wanted or archive.files}
         return {IMAGE_KEYS[0]: np.load(path, mmap_mode="r", allow_pickle=False)}
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}.{alike(path)}") from None
+        raise InputError(f"there is no file {path}.{suggest_path(path)}") from None
     except InputError:
         raise
     except Exception as error:  # a damaged file raises almost anything

@@ -29,8 +29,8 @@ from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, random_choice
 from proofmap.data.loader import load_listed
+from proofmap.data.photos import SAMPLES, load_sample
 from proofmap.data.pool import LEVELS, Part, Pool, build_pool, can_be_halved, in_part, mark
-from proofmap.data.samples import SAMPLES, load_sample
 
 MOST = 256
 """Own images in a half, at most."""
@@ -152,7 +152,7 @@ def from_record(record: Mapping[str, Any], dataset: Dataset, inputs: Inputs) -> 
     return again
 
 
-def words(pool: Pool, source: object, noun: str) -> str:
+def describe_pool(pool: Pool, source: object, noun: str) -> str:
     """Which images a pool has, for people: ``41 of your own images``."""
     sources = len(pool.marks)
     if not isinstance(source, Distractors):

@@ -10,9 +10,8 @@ from pathlib import Path
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends
+from proofmap.core.files import check_ends, suggest_path
 from proofmap.core.inputs import Box
-from proofmap.core.near import alike
 from proofmap.core.pictures import SUFFIXES, decode_image, files_below
 from proofmap.data.dataset import Dataset, digest_of
 from proofmap.data.tables import has_things, labelled_objects, numbered, read_table, read_things
@@ -181,7 +180,8 @@ def existing_folder(path: str | Path) -> Path:
     folder = Path(os.path.abspath(path))
     if not folder.is_dir():
         raise InputError(
-            f"there is no folder {path}" + (" (it is a file)" if folder.exists() else f".{alike(path)}")
+            f"there is no folder {path}"
+            + (" (it is a file)" if folder.exists() else f".{suggest_path(path)}")
         )
     return folder
 

@@ -15,12 +15,11 @@ from PIL import Image
 from torch import Tensor
 from torch.utils import data as torch_data
 
-from proofmap.core.copies import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box, Inputs
 from proofmap.core.labels import NO_LABEL, label_index
-from proofmap.core.named_images import names_of_files
+from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.data.arrays import checked_labels
 from proofmap.data.dataset import Dataset, digest_of
 from proofmap.data.specs import open_data

@@ -31,7 +31,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
-class Block:
+class ImageBlock:
     """Consecutive pictures of those asked for: every one is either an image here or one of the failures.
 
     Attributes:
@@ -55,7 +55,7 @@ def load_blocks(
     block_size: int = 32,
     workers: int | None = None,
     ahead: int = 2,
-) -> Generator[Block, None, None]:
+) -> Generator[ImageBlock, None, None]:
     """Blocks of ``block_size`` pictures, prepared as the classifier wants them, in the order of ``indices``.
 
     ``workers`` threads (one per core, at most 8, when left out) decode up to ``ahead`` blocks beyond the one in
@@ -82,7 +82,7 @@ def load_listed(
     device: torch.device | str = "cpu",
     workers: int | None = None,
     ahead: int = 2,
-) -> Generator[Block, None, None]:
+) -> Generator[ImageBlock, None, None]:
     """As :func:`load_blocks`, for blocks given as lists of indices."""
     outside = [i for members in blocks for i in members if not 0 <= i < len(dataset)]
     if outside:
@@ -97,7 +97,7 @@ def load_listed(
 
 def _in_background(
     reader: _Reader, blocks: list[list[int]], workers: int, ahead: int
-) -> Generator[Block, None, None]:
+) -> Generator[ImageBlock, None, None]:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="proofmap-loader")
     started: deque[_Reading] = deque()
     try:
@@ -151,7 +151,7 @@ class _Reading:
             for index, place in zip(members, self.images.numpy(), strict=True)
         ]
 
-    def finish(self) -> Block:
+    def finish(self) -> ImageBlock:
         outcomes = [task.result() for task in self.tasks]
         failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Unreadable))
         images = self.images
@@ -162,7 +162,7 @@ class _Reading:
             for i, outcome in zip(self.members, outcomes, strict=True)
             if not isinstance(outcome, Unreadable)
         ]
-        return Block(
+        return ImageBlock(
             tuple(i for i, _ in read),
             images.to(self.reader.device, non_blocking=True),
             failures,

@@ -1,21 +1,104 @@
-"""Photos by name, as a classifier takes them."""
+"""Photos by name, as a classifier takes them; those that ship inside scikit-image's wheel need no download."""
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import torch
 from PIL import Image
 
 from proofmap.classifier import Classifier
-from proofmap.core.errors import InputError
+from proofmap.core.errors import InputError, require
+from proofmap.core.files import list_nearby, suggest_path
 from proofmap.core.inputs import Pictures
-from proofmap.core.named_images import NamedImages
-from proofmap.core.pictures import read_image
+from proofmap.core.pictures import SUFFIXES, find_images, read_image
+from proofmap.core.tensors import NamedImages
+from proofmap.core.text import did_you_mean
 from proofmap.data.folders import printable
-from proofmap.data.samples import find_photos
+
+SAMPLES: dict[str, str] = {
+    "astronaut": "astronaut.png",
+    "brick": "brick.png",
+    "camera": "camera.png",
+    "cat": "chelsea.png",
+    "clock": "clock_motion.png",
+    "coffee": "coffee.png",
+    "coins": "coins.png",
+    "grass": "grass.png",
+    "gravel": "gravel.png",
+    "hubble": "hubble_deep_field.jpg",
+    "moon": "moon.png",
+    "motorcycle": "motorcycle_left.png",
+    "page": "page.png",
+    "retina": "retina.jpg",
+    "rocket": "rocket.jpg",
+    "tissue": "ihc.png",
+}
+"""Short names of the photographs, and the files they are."""
+
+SAMPLE = "sample:"
+"""What stands before the name of one, where files are named too."""
+
+
+def sample_path(name: str) -> Path:
+    """The file of a sample photograph on this machine."""
+    if name not in SAMPLES:
+        raise InputError(
+            f"no sample is named {name!r}.{did_you_mean(name, SAMPLES, most=1)} Known are: {', '.join(SAMPLES)}"
+        )
+    package = require(
+        "skimage",
+        extra="demo",
+        purpose=f"the sample photograph {name!r} (distractors may also be a folder: fill=images:FOLDER)",
+    )
+    assert package.__file__ is not None
+    path = Path(package.__file__).parent / "data" / SAMPLES[name]
+    if not path.is_file():
+        raise InputError(
+            f"scikit-image is installed, but its file {SAMPLES[name]} is not; reinstall scikit-image"
+        )
+    return path
+
+
+def find_photos(places: Iterable[str | Path]) -> list[Path]:
+    """The image files among files, folders and samples (``sample:cat``), in a fixed order; one that is not there is answered
+    with what lies near it, or with the samples."""
+    return find_images([_file(str(place)) for place in places])
+
+
+def _file(place: str) -> Path:
+    if place.startswith(SAMPLE):
+        return sample_path(place[len(SAMPLE) :])
+    if os.path.exists(place):
+        return Path(place)
+    if not place.strip():
+        raise InputError("a photo without a name was given; name a file or folder")
+    if "://" in place:
+        raise InputError(f"{place} is an address; photos are read from files, so download it first")
+    raise InputError(no_such_place(place))
+
+
+def no_such_place(place: str, suffixes: Collection[str] = SUFFIXES) -> str:
+    """That there is no file or folder here, and what there is: a name like it, the sample of that name, or files beside it
+    of these suffixes."""
+    hint = (
+        suggest_path(place)
+        or did_you_mean(Path(place).stem.lower(), SAMPLES, most=1, before=SAMPLE)
+        or list_nearby(place, suffixes)
+        or f" Photographs that ship along are named as in {SAMPLE}rocket."
+    )
+    return f"there is no file or folder {place}.{hint}"
+
+
+def load_sample(name: str) -> Image.Image:
+    """A sample photograph as RGB."""
+    return read_image(sample_path(name)).convert("RGB")
+
+
+# ---- as tensors -------------------------------------------------------------------------------------------------
 
 LEAST_SHARE = 0.4
 """A photo of 3 : 2, cut as nets for ImageNet cut it, keeps half of its area; below this the crop is worth a word."""
@@ -30,7 +113,7 @@ def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier
 
     Gray-scale becomes RGB; transparency shows the classifier's gray; a folder stands for all images inside it, and
     ``sample:cat`` for a photograph that ships along. The tensor has ``file_names``, which tables, pages and pictures made from it
-    use; so does every part of it (``photos[:2]``), see :class:`proofmap.core.named_images.NamedImages`.
+    use; so does every part of it (``photos[:2]``), see :class:`proofmap.core.tensors.NamedImages`.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if not isinstance(classifier.inputs, Pictures):

@@ -18,7 +18,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.pictures import find_images, fit, read_image
 from proofmap.data.dataset import Dataset
-from proofmap.data.samples import SAMPLES, load_sample
+from proofmap.data.photos import SAMPLES, load_sample
 from proofmap.data.specs import is_dataset, load_dataset
 
 Opener = Callable[[], Image.Image]
@@ -55,7 +55,7 @@ def in_part(marks: Tensor, part: Part) -> Tensor:
     """
     if part == "all":
         return torch.ones_like(marks, dtype=torch.bool)
-    return (streams.words(marks, 1)[:, 0] & 1).bool() == (part == "learn")
+    return (streams.random_words(marks, 1)[:, 0] & 1).bool() == (part == "learn")
 
 
 def can_be_halved(marks: Tensor) -> bool:

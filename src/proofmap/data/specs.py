@@ -28,7 +28,7 @@ from proofmap.data.dataset import Dataset
 from proofmap.data.folders import ImageFiles, image_csv, image_folder, printable
 from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
-from proofmap.data.samples import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
+from proofmap.data.photos import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
 from proofmap.data.voc import pascal_voc
 
 _WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive

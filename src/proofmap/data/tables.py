@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends
+from proofmap.core.files import check_ends, suggest_path
 from proofmap.core.inputs import Box
-from proofmap.core.near import alike
 
 FILE_COLUMNS = ("file", "path", "filename", "image")
 INDEX_COLUMNS = ("class_index",)
@@ -27,7 +26,7 @@ Things = dict[str, list[Box]]
 
 
 @dataclass(frozen=True)
-class Table:
+class LabelTable:
     """What a table says about each of its files.
 
     Attributes:
@@ -41,7 +40,7 @@ class Table:
     boxes: list[str] | None
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> LabelTable:
     """Files, their labels and boxes from a CSV file.
 
     A file may have several labels: a line for each, one cell with ``;`` or ``|`` between them, or a column for each label with
@@ -88,7 +87,7 @@ def read_table(path: Path) -> Table:
             boxes.append(row[box_at])
     if not lines_of:
         raise InputError(f"{path} names no image: it has a first row and nothing below")
-    return Table(list(labels), list(labels.values()), boxes if box_at is not None else None)
+    return LabelTable(list(labels), list(labels.values()), boxes if box_at is not None else None)
 
 
 def _labels_of(cell: str, line: int, path: Path) -> list[str]:
@@ -239,6 +238,6 @@ def text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}.{alike(path)}") from None
+        raise InputError(f"there is no file {path}.{suggest_path(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as text in UTF-8: {error}") from None

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.core.copies import private_copy
 from proofmap.core.inputs import Inputs
+from proofmap.core.tensors import private_copy
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready
 from proofmap.plugins.specs import make_plugin

@@ -82,7 +82,7 @@ class Images(Fill):
         pool = self._pool(inputs)
         digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
         noise = f"{counted(len(pool.marks), 'picture')} of noise, as there are no other {inputs.noun}"
-        told = noise if self._is_noise(inputs) else distractors.words(pool, self.source, inputs.noun)
+        told = noise if self._is_noise(inputs) else distractors.describe_pool(pool, self.source, inputs.noun)
         if pool.part != self._asked_part:
             told += ", too few to learn on one half and judge on the other"
         made = ReadyImages(
@@ -177,7 +177,7 @@ class ReadyImages(ReadyFill):
     part: Part
 
     def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        drawn = self.pool[self._drawn(images, streams.words(keys, 1)[:, 0])].to(images.dtype)
+        drawn = self.pool[self._drawn(images, streams.random_words(keys, 1)[:, 0])].to(images.dtype)
         return drawn / 255.0 if self.pool.dtype == torch.uint8 else drawn
 
     def _drawn(self, images: Tensor, words: Tensor) -> Tensor:

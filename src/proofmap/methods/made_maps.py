@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from torch import Tensor
 
 from proofmap.core import streams
-from proofmap.core.copies import private_copy
 from proofmap.core.progress import Progress
+from proofmap.core.tensors import private_copy
 from proofmap.methods.method import ReadyMethod
 
 

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
-from proofmap.core.copies import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, Labels, check_labels
 from proofmap.core.progress import Progress, Silent
+from proofmap.core.tensors import private_copy
 from proofmap.core.text import counted
 from proofmap.fills import Fill, names_no_pool, with_part, with_pool
 from proofmap.methods.given_maps import as_tensor, given_maps
 from proofmap.plugins.code import code_record
-from proofmap.plugins.failures import check_call, noted
+from proofmap.plugins.failures import check_call, note_errors
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, required, setting
 from proofmap.plugins.specs import make_plugin
@@ -181,7 +181,7 @@ class ReadyMethod(Ready):
         )
         computed = labels[:, :1] if self.label_free else labels
         with (
-            noted(f"while the method {self.method.title()} made maps"),
+            note_errors(f"while the method {self.method.title()} made maps"),
             steady_kernels(tf32=False),  # one that can do with less, such as learning, says so itself
         ):
             # copies, since a method may write into what it is given, and others read the images and labels after it

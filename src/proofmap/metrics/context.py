@@ -13,11 +13,11 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core.batching import in_batches
-from proofmap.core.copies import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Silent
+from proofmap.core.tensors import private_copy
 from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.board import Board
 from proofmap.metrics.curves import Curves, play_on

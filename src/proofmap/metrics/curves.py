@@ -18,11 +18,11 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.frozen import layout_of
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core.batching import in_batches
-from proofmap.core.copies import private_copy, unrepeated
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.ranking import Ties
+from proofmap.core.tensors import drop_repeats, private_copy
 from proofmap.fills import Fill, with_part
 from proofmap.metrics.board import Board
 from proofmap.metrics.games import Game, ReadyGame, make_game
@@ -166,7 +166,7 @@ class _Runner:
         self.fixed = (
             None
             if moving
-            else self._prepared(unrepeated(private_copy(self.fill(board.images, self.keys[:, 0]))))
+            else self._prepared(drop_repeats(private_copy(self.fill(board.images, self.keys[:, 0]))))
         )
 
     def run(self, progress: Progress) -> Curves:

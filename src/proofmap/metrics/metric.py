@@ -18,7 +18,7 @@ from proofmap.core.errors import InputError
 from proofmap.methods.method import Cost
 from proofmap.metrics.context import Judged
 from proofmap.metrics.games import Game, ReadyGame
-from proofmap.plugins.provenance import provenance
+from proofmap.plugins.code import provenance
 from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin
 from proofmap.plugins.specs import make_plugin

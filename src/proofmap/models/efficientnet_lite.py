@@ -29,7 +29,7 @@ _EPS = 1e-3  # of batch-norm, as in training
 
 
 @dataclass(frozen=True)
-class Variant:
+class LiteVariant:
     """One member of the family: scaling of width and depth, native input size, and its weights file."""
 
     number: int
@@ -45,13 +45,13 @@ class Variant:
 
 
 VARIANTS = {
-    0: Variant(0, 1.0, 1.0, 224, "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"),
-    1: Variant(1, 1.0, 1.1, 240, "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850"),
-    2: Variant(2, 1.1, 1.2, 260, "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"),
+    0: LiteVariant(0, 1.0, 1.0, 224, "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"),
+    1: LiteVariant(1, 1.0, 1.1, 240, "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850"),
+    2: LiteVariant(2, 1.1, 1.2, 260, "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"),
 }
 
 
-class Stage(NamedTuple):
+class BlockStage(NamedTuple):
     """Blocks in a row, before scaling; the stride belongs to the first block."""
 
     repeats: int
@@ -62,13 +62,13 @@ class Stage(NamedTuple):
 
 
 STAGES = (
-    Stage(1, 3, 1, 1, 16),
-    Stage(2, 3, 2, 6, 24),
-    Stage(2, 5, 2, 6, 40),
-    Stage(3, 3, 2, 6, 80),
-    Stage(3, 5, 1, 6, 112),
-    Stage(4, 5, 2, 6, 192),
-    Stage(1, 3, 1, 6, 320),
+    BlockStage(1, 3, 1, 1, 16),
+    BlockStage(2, 3, 2, 6, 24),
+    BlockStage(2, 5, 2, 6, 40),
+    BlockStage(3, 3, 2, 6, 80),
+    BlockStage(3, 5, 1, 6, 112),
+    BlockStage(4, 5, 2, 6, 192),
+    BlockStage(1, 3, 1, 6, 320),
 )
 STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
 
@@ -147,7 +147,7 @@ class EfficientNetLite(nn.Module):
     torch.Size([1, 1000])
     """
 
-    def __init__(self, variant: Variant, num_classes: int = 1000) -> None:
+    def __init__(self, variant: LiteVariant, num_classes: int = 1000) -> None:
         super().__init__()
         self.stem = ConvUnit(3, STEM_CHANNELS, kernel=3, stride=2)
         blocks, inputs = [], STEM_CHANNELS
@@ -182,7 +182,7 @@ def scaled_channels(channels: int, width: float) -> int:
     return rounded if rounded >= 0.9 * wanted else rounded + 8
 
 
-def classifier_arguments(variant: Variant) -> dict[str, Any]:
+def classifier_arguments(variant: LiteVariant) -> dict[str, Any]:
     """What a Classifier must know besides the net.
 
     Pixels 0..255 enter as ``(pixel - 127) / 128``. Photos are read as the published nets were
@@ -198,14 +198,14 @@ def classifier_arguments(variant: Variant) -> dict[str, Any]:
     }
 
 
-def load_packaged(net: EfficientNetLite, variant: Variant) -> None:
+def load_packaged(net: EfficientNetLite, variant: LiteVariant) -> None:
     """Fill the net with the weights of the installed package, after checking the file's digest."""
     path = packaged_file(variant)
     state = load_state(path, sha256=variant.sha256)
     load_into(net, renamed(state), source=path.name)
 
 
-def packaged_file(variant: Variant) -> Path:
+def packaged_file(variant: LiteVariant) -> Path:
     """The weights file inside the installed package; the package's own code is not run."""
     found = importlib.util.find_spec(variant.package)
     folders = found.submodule_search_locations if found else None

@@ -15,7 +15,7 @@ from torch import nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import ModelError, ProofmapError
-from proofmap.core.near import alike
+from proofmap.core.files import suggest_path
 from proofmap.plugins.failures import reason_of
 from proofmap.plugins.python_file import importable, run_file
 
@@ -43,7 +43,7 @@ def call_function_file(
     path = Path(path)
     where = f"{path.name}:{function}"  # without the folder, since it becomes the name in records of results
     if not path.is_file():
-        raise ModelError(f"there is no file {str(path)!r} to take the model from.{alike(path)}")
+        raise ModelError(f"there is no file {str(path)!r} to take the model from.{suggest_path(path)}")
     with _model_errors(where), importable(path.parent):
         module = _run(path)
         make = getattr(module, function, None)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from proofmap.core.errors import ModelError, require
-from proofmap.core.near import alike
+from proofmap.core.files import suggest_path
 from proofmap.models.weights import first_line
 
 TIMEOUT = 5.0
@@ -65,7 +65,7 @@ def folder_or_repository(scheme: str, name: str) -> dict[str, Any]:
     except ModelError as error:
         raise ModelError(
             f"{scheme}:{name} cannot be loaded: there is no folder {name!r}, and {error}. Write {scheme}:FOLDER for a folder that "
-            f"save_pretrained() wrote, or {scheme}:ORG/NAME for a net of the hub.{alike(name)}"
+            f"save_pretrained() wrote, or {scheme}:ORG/NAME for a net of the hub.{suggest_path(name)}"
         ) from error
 
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from proofmap.core.errors import ModelError
-from proofmap.core.near import alike
+from proofmap.core.files import suggest_path
 
 State = dict[str, Tensor]
 
@@ -46,7 +46,7 @@ def load_state(path: str | Path, *, sha256: str | None = None) -> State:
     """
     path = Path(path)
     if not path.is_file():
-        hint = " It is a folder." if path.is_dir() else alike(path)
+        hint = " It is a folder." if path.is_dir() else suggest_path(path)
         raise ModelError(f"there is no weights file {str(path)!r}.{hint}")
     if sha256 is not None:
         _check_digest(path, sha256)

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.plugins.reads import values_read
+from proofmap.plugins.settings import Plugin
 from proofmap.plugins.source import NOT_FOLLOWED, is_built_in, is_installed, module_file, source_of
 
 UNSEEN = "unseen"
@@ -85,6 +86,32 @@ def class_record(kind: type) -> dict[str, object]:
     digest = Digest(8)
     digest.add_class(kind)
     return {"code": digest.hexdigest(), **digest.named()}
+
+
+def provenance(plugin: Plugin, *others: Plugin) -> dict[str, object]:
+    """The ``revisions`` of a plug-in, of those it has as settings and of ``others`` it uses, where they are not the
+    first; and the ``code`` of those that are not ours, with the values that it reads (:func:`proofmap.plugins.code.code_record`).
+
+    Records stay as short as they are because a revision that is not stated is the first.
+    """
+    members = list(dict.fromkeys(inner for one in (plugin, *others) for inner in _with_inner(one)))
+    revisions = {f"{one.noun} {one.name}": one.revision for one in members if one.revision != 1}
+    records = [record for one in members if (record := foreign_code(one))]
+    found: dict[str, object] = {"revisions": revisions} if revisions else {}
+    for record in records:
+        for key in ("reads", UNSEEN):
+            if key in record:
+                found[key] = {**found.get(key, {}), **record[key]}  # type: ignore[dict-item]
+    if records:
+        codes = [record["code"] for record in records]
+        found["code"] = codes[0] if len(codes) == 1 else value_digest(codes)
+    return found
+
+
+def _with_inner(plugin: Plugin) -> Iterator[Plugin]:
+    yield plugin
+    for one in plugin._members():
+        yield from _with_inner(one)
 
 
 def value_digest(value: object) -> str:

@@ -74,7 +74,7 @@ def check_call(function: Callable[..., Any], who: str, form: str, *given: object
 
 
 @contextmanager
-def noted(what: str) -> Iterator[None]:
+def note_errors(what: str) -> Iterator[None]:
     """Exceptions that are raised meanwhile stay what they are, and have a note that says during what; ours need none.
 
     A call of ``sys.exit()`` becomes an error of ours, see :func:`exit_as_error`.

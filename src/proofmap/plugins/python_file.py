@@ -13,7 +13,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.near import alike
+from proofmap.core.files import suggest_path
 from proofmap.plugins.failures import belong_to_user, reason_of
 from proofmap.plugins.source import module_file, source_files
 
@@ -48,7 +48,7 @@ def from_python_file(file: str | Path, name: str, what: str) -> Any:
     """
     path = Path(file)
     if not path.is_file():
-        raise InputError(f"there is no file {str(path)!r} to take the {what} from.{alike(path)}")
+        raise InputError(f"there is no file {str(path)!r} to take the {what} from.{suggest_path(path)}")
     stamp = {file: _stamp(file) for file in source_files(path)}
     key = f"_proofmap_file_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()}"
     module = sys.modules.get(key)

@@ -31,7 +31,7 @@ from proofmap.plugins.values import (
     READERS,
     alternatives,
     fits,
-    number,
+    parse_number,
     split_outside_brackets,
     typed,
     without_library,
@@ -273,7 +273,7 @@ class Setting:
                         raise InputError(f"{self.name} must be {self.type_text()}, not {text!r}") from None
         if any(get_origin(kind) is tuple for kind in self.types):
             try:
-                return tuple(number(part) for part in text.split(":"))
+                return tuple(parse_number(part) for part in text.split(":"))
             except ValueError:
                 raise InputError(f"{self.name} must be numbers such as 0.2:0.6, not {text!r}") from None
         return text

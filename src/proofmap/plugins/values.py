@@ -7,7 +7,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """A number as it is written: whole ones stay whole."""
     try:
         return int(text)

@@ -13,7 +13,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import LabelRule
 from proofmap.core.version import source_version
 from proofmap.methods.method import Method, ReadyMethod
-from proofmap.plugins.provenance import provenance
+from proofmap.plugins.code import provenance
 from proofmap.study.blocks import block_size
 from proofmap.study.cost import expected_labels, unit_cost
 from proofmap.study.manifest import FILE as MANIFEST

@@ -31,9 +31,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import distinct_names
+from proofmap.core.files import distinct_names, suggest_path
 from proofmap.core.inputs import Inputs
-from proofmap.core.near import alike
 from proofmap.core.pictures import SUFFIXES, Fit
 from proofmap.core.text import did_you_mean
 from proofmap.methods.control_rows import control_rows
@@ -165,7 +164,7 @@ class Study:
         try:
             text = path.read_text(encoding="utf-8-sig")
         except FileNotFoundError:
-            raise InputError(f"there is no study file {path}.{alike(path)}") from None
+            raise InputError(f"there is no study file {path}.{suggest_path(path)}") from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read: {error}") from None
         try:

@@ -14,7 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.data.dataset import Dataset, choose_names, random_choice, true_outputs
-from proofmap.data.loader import Block, load_blocks
+from proofmap.data.loader import ImageBlock, load_blocks
 from proofmap.plugins.failures import exit_as_error
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow
@@ -111,7 +111,7 @@ class Survey:
             name = self.dataset.names[i]
             yield read[name] if name in read else self._unreadable(i, unread[name])
 
-    def _read(self, block: Block) -> Iterator[ImageRow]:
+    def _read(self, block: ImageBlock) -> Iterator[ImageRow]:
         if not block.indices:
             return
         label_set, floor = self.classifier.label_set, self.selection.second

@@ -52,7 +52,9 @@ def read_some(dataset: Dataset) -> tuple[dict[int, Any], dict[int, str]]:
     return items, messages
 
 
-def assert_alike(dataset: Dataset, what: Callable[[int], T], again: Callable[[int], T], told: str) -> None:
+def assert_same_answers(
+    dataset: Dataset, what: Callable[[int], T], again: Callable[[int], T], told: str
+) -> None:
     """Both answers are the same for each item, or fail with the same message."""
     for i in some(dataset):
         one, other = answer(what, i), answer(again, i)
@@ -118,7 +120,9 @@ def an_item_that_cannot_be_read_is_an_input_error_that_names_it(dataset: Dataset
 
 @check_dataset.promise
 def reading_again_gives_the_same(dataset: Dataset) -> None:
-    assert_alike(dataset, lambda i: content(dataset.read(i)), lambda i: content(dataset.read(i)), "two reads")
+    assert_same_answers(
+        dataset, lambda i: content(dataset.read(i)), lambda i: content(dataset.read(i)), "two reads"
+    )
 
 
 @check_dataset.promise
@@ -156,7 +160,7 @@ def a_digest_is_32_hexadecimal_digits_and_stays(dataset: Dataset) -> None:
         assert len(digest) == 32 and not set(digest) - set("0123456789abcdef"), (
             f"the digest of {dataset.names[i]!r} is {digest!r}, expected 32 digits of 0-9a-f"
         )
-    assert_alike(dataset, dataset.digest, dataset.digest, "two digests")
+    assert_same_answers(dataset, dataset.digest, dataset.digest, "two digests")
 
 
 @check_dataset.promise
@@ -207,7 +211,7 @@ def a_stamp_is_text_and_stays(dataset: Dataset) -> None:
     for i in some(dataset):
         stamp = dataset.stamp(i)
         assert isinstance(stamp, str), f"the stamp of {dataset.names[i]!r} is {stamp!r}, expected text"
-    assert_alike(dataset, dataset.stamp, dataset.stamp, "two stamps")
+    assert_same_answers(dataset, dataset.stamp, dataset.stamp, "two stamps")
 
 
 # ---- another process ------------------------------------------------------------------------------------------------
@@ -230,10 +234,10 @@ def its_settings_open_the_same_dataset_again(dataset: Dataset) -> None:
     for attribute in ("names", "label_names"):
         same = list(getattr(dataset, attribute)) == list(getattr(other, attribute))
         assert same, f"opened again, it has other {attribute}"
-    assert_alike(dataset, dataset.digest, other.digest, "opened again, the digest")
-    assert_alike(dataset, dataset.true_labels, other.true_labels, "opened again, the label")
-    assert_alike(dataset, dataset.boxes, other.boxes, "opened again, the boxes")
-    assert_alike(
+    assert_same_answers(dataset, dataset.digest, other.digest, "opened again, the digest")
+    assert_same_answers(dataset, dataset.true_labels, other.true_labels, "opened again, the label")
+    assert_same_answers(dataset, dataset.boxes, other.boxes, "opened again, the boxes")
+    assert_same_answers(
         dataset,
         lambda i: content(dataset.read(i)),
         lambda i: content(other.read(i)),

@@ -16,7 +16,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.fills import Fill
 from proofmap.testing.nets import KINDS, values
 from proofmap.testing.plugins import (
-    assert_alike,
+    assert_close,
     assert_global_randomness_is_not_used,
     may_be_refused,
     plugin_contract,
@@ -149,8 +149,8 @@ def a_background_depends_on_its_image_and_key_alone(fill: Fill) -> None:
         together, what = ready(x, keys), f"backgrounds of {tried.noun}"
         assert torch.equal(ready(x, keys), together), "the same image and key give two different backgrounds"
         turned = torch.tensor([2, 0, 3, 1])
-        assert_alike(ready(x[turned], keys[turned]), together[turned], what, "with the order")
-        assert_alike(ready(x[1:2], keys[1:2]), together[1:2], what, "when one is alone")
+        assert_close(ready(x[turned], keys[turned]), together[turned], what, "with the order")
+        assert_close(ready(x[1:2], keys[1:2]), together[1:2], what, "when one is alone")
 
 
 @check_fill.promise

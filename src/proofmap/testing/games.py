@@ -20,7 +20,7 @@ from proofmap.metrics.curves import play
 from proofmap.metrics.quadrature import Rule
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, counted_classifier, normal, values
 from proofmap.testing.plugins import (
-    assert_alike,
+    assert_close,
     assert_global_randomness_is_not_used,
     may_be_refused,
     plugin_contract,
@@ -53,8 +53,8 @@ def usual(game: Game) -> Curves:
 
 def assert_same_curves(found: Curves, expected: Curves, when: str, order: Tensor | None = None) -> None:
     order = torch.arange(N) if order is None else order
-    assert_alike(found.probabilities, expected.probabilities[order], "values of the curves", when)
-    assert_alike(found.auc, expected.auc[order], "areas", when)
+    assert_close(found.probabilities, expected.probabilities[order], "values of the curves", when)
+    assert_close(found.auc, expected.auc[order], "areas", when)
 
 
 # ---- what it is --------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def one_map_for_all_labels_is_read_for_each_as_if_alone(game: Game) -> None:
     together = play(ready, f, x, shared, LABELS)
     for j in range(LABELS.shape[1]):
         alone = play(ready, f, x, shared[:, j : j + 1], LABELS[:, j : j + 1])
-        assert_alike(together.auc[:, j], alone.auc[:, 0], "areas", "when a map is shared by several labels")
+        assert_close(together.auc[:, j], alone.auc[:, 0], "areas", "when a map is shared by several labels")
 
 
 @check_game.promise
@@ -184,7 +184,7 @@ def places_without_a_label_are_nan_and_disturb_no_other(game: Game) -> None:
     found = play(game.prepare(f), f, values(PICTURES, N), maps(), padded)
     there = padded >= 0
     assert bool(found.auc[~there].isnan().all()), "the area of the label -1 is not NaN"
-    assert_alike(found.auc[there], expected.auc[there], "areas", "where another place has the label -1")
+    assert_close(found.auc[there], expected.auc[there], "areas", "where another place has the label -1")
 
 
 @check_game.promise

@@ -25,7 +25,7 @@ from proofmap.testing.nets import (
     values,
 )
 from proofmap.testing.plugins import (
-    assert_alike,
+    assert_close,
     assert_global_randomness_is_not_used,
     assert_net_stays_as_it_is,
     hooks,
@@ -132,7 +132,7 @@ def places_without_a_label_are_zero_and_disturb_no_other(method: Method) -> None
     padded[1, 1:], padded[2, 1] = -1, -1
     maps = method(classifier(method), images(), padded)
     assert maps[padded < 0].count_nonzero() == 0, "a map for the label -1 is not zero"
-    assert_alike(maps[padded >= 0], expected[padded >= 0], "maps", "where another place has the label -1")
+    assert_close(maps[padded >= 0], expected[padded >= 0], "maps", "where another place has the label -1")
 
 
 @check_method.promise
@@ -146,7 +146,7 @@ def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
             assert maps.shape == expected, f"{inputs.noun} get maps {tuple(maps.shape)}, expected {expected}"
             assert bool(maps.isfinite().all()), f"a map of {inputs.noun} has NaN or infinity"
             alone = method(f, x[1:2], LABELS[1:2])
-            assert_alike(alone, maps[1:2], f"maps of {inputs.noun}", "when one is alone")
+            assert_close(alone, maps[1:2], f"maps of {inputs.noun}", "when one is alone")
 
 
 @check_method.promise
@@ -219,7 +219,7 @@ def the_batch_size_changes_nothing(method: Method) -> None:
     expected = usual(method)
     for batch_size, n in ((1, 1), (5, N)):  # one image is as many batches of one as it has passes
         maps = method(classifier(method, batch_size), images()[:n], LABELS[:n])
-        assert_alike(maps, expected[:n], "maps", f"with batches of {batch_size}")
+        assert_close(maps, expected[:n], "maps", f"with batches of {batch_size}")
 
 
 @check_method.promise
@@ -227,14 +227,14 @@ def the_order_of_images_and_labels_changes_nothing(method: Method) -> None:
     expected = usual(method)
     turned, shuffled = torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])
     maps = method(classifier(method), images()[turned], LABELS[turned][:, shuffled])
-    assert_alike(maps, expected[turned][:, shuffled], "maps", "with the order")
+    assert_close(maps, expected[turned][:, shuffled], "maps", "with the order")
 
 
 @check_method.promise
 def an_image_alone_gets_the_map_it_gets_among_others(method: Method) -> None:
     together = usual(method)
     alone = method(classifier(method), images()[1:2], LABELS[1:2])
-    assert_alike(alone, together[1:2], "maps", "when an image is alone")
+    assert_close(alone, together[1:2], "maps", "when an image is alone")
 
 
 @check_method.promise
@@ -246,7 +246,7 @@ def it_works_where_gradients_are_switched_off(method: Method) -> None:
             f = classifier_of(PICTURES, attention=attends(method))
             maps = method(f, images()[:1], labels)
             assert not torch.is_grad_enabled(), "gradients are left switched on"
-        assert_alike(maps, expected, "maps", f"inside torch.{off.__name__}()")
+        assert_close(maps, expected, "maps", f"inside torch.{off.__name__}()")
 
 
 # ---- what it leaves alone ----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from proofmap.metrics import Curves, Game, Judged, Metric, ReadyGame, RunMetric,
 from proofmap.metrics.metric import Per
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, counted_classifier, normal, values
 from proofmap.testing.plugins import (
-    assert_alike,
+    assert_close,
     assert_global_randomness_is_not_used,
     assert_net_stays_as_it_is,
     is_plain_name,
@@ -192,20 +192,20 @@ def the_same_maps_get_the_same_values(metric: Metric) -> None:
 @per_image
 def the_batch_size_changes_nothing(metric: Metric) -> None:
     found = metric(judged(shared_classifier(PICTURES, batch_size=5)))
-    assert_alike(found, usual(metric), "values", "with batches of 5")
+    assert_close(found, usual(metric), "values", "with batches of 5")
 
 
 @per_image
 def the_order_of_images_changes_nothing(metric: Metric) -> None:
     turned = [2, 0, 3, 1]
-    assert_alike(metric(judged(order=turned)), usual(metric)[turned], "values", "with the order")
+    assert_close(metric(judged(order=turned)), usual(metric)[turned], "values", "with the order")
 
 
 @per_image
 def an_image_alone_gets_the_value_it_gets_among_others(metric: Metric) -> None:
     together = usual(metric)
     for i in (0, 2):
-        assert_alike(metric(judged(order=[i])), together[i : i + 1], "values", "when an image is alone")
+        assert_close(metric(judged(order=[i])), together[i : i + 1], "values", "when an image is alone")
 
 
 @per_image
@@ -213,11 +213,11 @@ def places_without_a_label_do_not_count(metric: Metric) -> None:
     padded = LABELS.clone()
     padded[:, 2] = -1
     long, short = judged(labels=padded), judged(labels=LABELS[:, :2])
-    assert_alike(metric(long), metric(short), "values", "where the label -1 is added")
+    assert_close(metric(long), metric(short), "values", "where the label -1 is added")
     found, expected = metric.pairs(long), metric.pairs(short)
     if found is not None and expected is not None:
         assert bool(found[:, 2].isnan().all()), "the pair of the label -1 has a value, expected NaN"
-        assert_alike(found[:, :2], expected, "pairs", "where the label -1 is added")
+        assert_close(found[:, :2], expected, "pairs", "where the label -1 is added")
 
 
 @per_image
@@ -229,7 +229,7 @@ def series_and_rows_are_judged_or_refused(metric: Metric) -> None:
             found = metric(together)
             assert found.shape == (N,), f"values of {inputs.noun} are {tuple(found.shape)}, expected {(N,)}"
             _assert_inside(found, metric, f"value of {inputs.noun}")
-            assert_alike(metric(alone), found[1:2], f"values of {inputs.noun}", "when one is alone")
+            assert_close(metric(alone), found[1:2], f"values of {inputs.noun}", "when one is alone")
 
 
 # ---- what it costs, and leaves alone -----------------------------------------------------------------------------

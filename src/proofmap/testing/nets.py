@@ -128,13 +128,13 @@ def drawn(net: Net, seed: int = 0) -> Net:
     return net.eval()
 
 
-class Tally:
+class PassCounter:
     """Counts the batches and images that a net has seen; copies of the net share it."""
 
     def __init__(self) -> None:
         self.passes, self.images = 0, 0
 
-    def __deepcopy__(self, memo: object) -> Tally:
+    def __deepcopy__(self, memo: object) -> PassCounter:
         return self
 
     def reset(self) -> None:
@@ -146,7 +146,7 @@ class Counted(nn.Module):
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
-        self.net, self.tally = net, Tally()
+        self.net, self.tally = net, PassCounter()
 
     def forward(self, x: Tensor) -> Tensor:
         self.tally.images += len(x)
@@ -157,7 +157,7 @@ class Counted(nn.Module):
 
 def counted_classifier(
     net: nn.Module | None = None, *, size: int | tuple[int, int] = 8, **options: Any
-) -> tuple[Classifier, Tally]:
+) -> tuple[Classifier, PassCounter]:
     """A classifier over a net (:func:`conv_net` when left out) and the tally of its passes, at zero."""
     inner = Counted(net or conv_net())
     f = Classifier(inner, size=size, **{"mean": MEAN, "std": STD, "batch_size": 64, **options})

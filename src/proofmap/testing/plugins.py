@@ -132,7 +132,7 @@ def _state(classifier: Classifier) -> dict[str, Tensor]:
 # ---- results ----------------------------------------------------------------------------------------------------
 
 
-def assert_alike(found: Tensor, expected: Tensor, what: str, when: str) -> None:
+def assert_close(found: Tensor, expected: Tensor, what: str, when: str) -> None:
     """Equal up to the rounding of another batch; NaN equals NaN."""
     assert found.shape == expected.shape, (
         f"{what} {when} are {tuple(found.shape)}, not {tuple(expected.shape)}"

@@ -59,7 +59,7 @@ def planted_images(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     noise = 0.05 * (2 * streams.uniform(keys, SIDE * SIDE).view(n, 1, SIDE, SIDE) - 1)
     images, evidence = 0.5 + noise, torch.zeros(n, 2, SIDE, SIDE, dtype=torch.bool)
     half = SIDE // 2
-    for i, drawn in enumerate(streams.words(keys, 6, start=SIDE * SIDE).tolist()):
+    for i, drawn in enumerate(streams.random_words(keys, 6, start=SIDE * SIDE).tolist()):
         rows = drawn[0] % 2  # the square is in the left half and the patch in the right one, or turned round
         for k, side in enumerate((OBJECT, PATCH)):
             left = (half if (k == 0) == (rows == 0) else 0) + drawn[1 + k] % (half - side + 1)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.named_images import plain
+from proofmap.core.tensors import plain
 
 _TOLERANCE = 1e-3
 _MERGED: Mapping[str, Callable[..., Tensor]] = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}

@@ -177,7 +177,7 @@ class Training:
 
     def _batch(self, step: int, place: int) -> Batch:
         n, device = self.recipe.batch, self.classifier.device
-        halves = streams.words(
+        halves = streams.random_words(
             torch.tensor(streams.key_of(self.recipe.seed, "masker", step), device=device), 2 * n
         )
         keys = (halves[:n] << 32) | halves[n:]

@@ -69,7 +69,7 @@ from proofmap.methods.masks.ready import (
 )
 from proofmap.methods.masks.terms import enlarged, shrunk, total_variation
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
-from proofmap.plugins.provenance import provenance
+from proofmap.plugins.code import provenance
 from proofmap.plugins.settings import setting
 
 Target = Literal["f", "strongest", "weakest"]
@@ -233,7 +233,7 @@ class BeliefProblem(Problem):
         low = shrunk(maps.float(), self.up)
         low = low - low.mean(self.axes, keepdim=True)
         low = low / low.std(self.axes, keepdim=True).nan_to_num().clamp_min(1e-12)  # one cell has no spread
-        noise = streams.normal(~streams.words(keys, 1)[:, 0], low[0].numel()).view_as(low)
+        noise = streams.normal(~streams.random_words(keys, 1)[:, 0], low[0].numel()).view_as(low)
         first = (_SPREAD * low + 1e-3 * noise)[:, None]  # noise, for maps with equal places
         brought = {
             **self.stage.enter(slots),

@@ -165,7 +165,9 @@ class LearnedMaskProblem(Problem):
         shape = (len(images), planes, *(matrix.shape[1] for matrix in self.up))
         brought = {**self.stage.enter(slots), "weights": images.new_zeros(shape)}
         if s.masks > 1:
-            keys = streams.words(slots["keys"], 1)[:, 0]  # a stream of its own, apart from the distractors'
+            keys = streams.random_words(slots["keys"], 1)[
+                :, 0
+            ]  # a stream of its own, apart from the distractors'
             brought["weights"] = s.init_noise * streams.normal(~keys, math.prod(shape[1:])).view(shape)
         return brought
 

@@ -44,7 +44,7 @@ def _drawn(values: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     """A piece of the line for each key, shaped as its values, and its sign."""
     shape = values.shape[keys.ndim :]
     pieces = _line(shape.numel(), values.device, values.dtype).unfold(0, shape.numel(), 1)
-    drawn = streams.words(keys, 2)
+    drawn = streams.random_words(keys, 2)
     signs = (1 - 2 * (drawn[..., 1] & 1)).to(values.dtype)
     places = (drawn[..., 0] * _PLACES) >> 32
     return pieces[places].view(values.shape), signs.view(*keys.shape, *[1] * len(shape))

@@ -17,10 +17,10 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
-from proofmap.core.copies import private_copy
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Task
+from proofmap.core.tensors import private_copy
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.methods.method import Cost, Family, Method, ReadyMethod
 from proofmap.plugins.settings import setting

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from proofmap.core.errors import InputError, MissingExtra
-from proofmap.data.samples import SAMPLES, find_photos, load_sample, sample_path
+from proofmap.data.photos import SAMPLES, find_photos, load_sample, sample_path
 from proofmap.data.specs import open_data, photographs
 
 

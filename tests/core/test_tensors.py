@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.named_images import NamedImages, names_of_files
+from proofmap.core.tensors import NamedImages, names_of_files
 from tests.toys import conv_classifier, pixels
 
 NAMES = ("ant", "bee", "cat", "dog")
