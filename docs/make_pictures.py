@@ -22,7 +22,11 @@ import proofmap as pm
 from proofmap.core.ranking import keep_top
 from proofmap.data import load_blocks, photographs
 from proofmap.report import pictures
-from proofmap.report.figures import Line, Panel, Point, ScatterFigure, TheoremFigure, TVCurves, draw
+from proofmap.report.figures import draw
+from proofmap.report.figures.curves import Line, Panel
+from proofmap.report.figures.learned import TVCurves
+from proofmap.report.figures.scatter import Point, ScatterFigure, scatter_figure
+from proofmap.report.figures.theorem import TheoremFigure
 from proofmap.report.pictures import Cell, Text
 from proofmap.reproduce import Recipe
 from proofmap.reproduce.linear_case import curves_of
@@ -132,7 +136,6 @@ def artifacts() -> Image.Image:
 
 def scatter(plt: Any) -> Any:
     """The demo's seven methods and the paper's: completeness and best effort against soundness."""
-    from proofmap.report.figures import scatter_figure
 
     return scatter_figure(judged(DEMO, COMPARED, "top3")).drawn(plt)
 

@@ -17,7 +17,7 @@ from proofmap.classifier.randomised import randomised
 from proofmap.core.errors import InputError
 from proofmap.metrics.randomisation import complexity_rise
 from proofmap.metrics.similarity import similarity
-from proofmap.report.figures import sanity_figure
+from proofmap.report.figures.sanity import sanity_figure
 from proofmap.results.randomisation import SanityChecks, SanityLine
 from proofmap.testing.nets import ROWS, classifier_of, values
 from tests.command import run

@@ -34,7 +34,7 @@ from proofmap.metrics import (
     soundness,
     worst_case,
 )
-from proofmap.report import files
+from proofmap.report import display
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
 from tests.toys import Linear, conv_classifier, conv_net, pixels
@@ -434,7 +434,7 @@ def test_all_files_are_written_or_none(
     def disk_full(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files, "save", disk_full)
+    monkeypatch.setattr(display, "save", disk_full)
     with pytest.raises(DiskFull, match=r"cannot be written: No space left on device\. Make room"):
         explain(f, images, method="random", labels="top1").save(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -18,8 +18,9 @@ told = {}
 import proofmap.models
 told["hubs"] = sorted({"torchvision", "timm", "transformers"} & sys.modules.keys())
 
+from proofmap.report.figures.desk import desk
 from proofmap.report import figures
-told["caption"] = figures.desk().caption()
+told["caption"] = desk().caption()
 told["matplotlib"] = "matplotlib" in sys.modules
 
 from proofmap.data import TensorData

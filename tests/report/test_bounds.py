@@ -16,6 +16,7 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.report import figures
+from proofmap.report.figures.bounds import bounds_figure
 from proofmap.results.bounds import bounds, has_bounds, reach
 from proofmap.study import run_study
 from tests.command import run as command
@@ -248,7 +249,7 @@ def test_what_is_missing_is_named(targets: tuple[str, ...], message: str) -> Non
     with pytest.raises(InputError, match=message):
         bounds(evaluation)
     with pytest.raises(InputError, match=message):
-        figures.bounds_figure(evaluation)
+        bounds_figure(evaluation)
 
 
 def test_areas_of_different_curves_and_bounds_of_no_pair_are_refused() -> None:

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.report import figures
 from proofmap.report.figures import bounds as drawing_of_bounds
+from proofmap.report.figures.bounds import bounds_figure
 from tests.report.test_bounds import NAN, by_hand, with_areas
 from tests.report.test_figures import drawn, words
 
@@ -27,7 +27,7 @@ def many(n: int, methods: int = 2) -> pm.Evaluation:
 
 
 def test_few_pairs_stand_alone_by_growing_f() -> None:
-    figure = figures.bounds_figure(by_hand())
+    figure = bounds_figure(by_hand())
     assert not figure.is_grouped and figure.pairs == 5
     assert figure.f == pytest.approx((1e-4, 0.005, 0.1, 0.8, 0.8))
     assert figure.low == pytest.approx((5e-4, 1e-4, 0.2, 0.1, 0.1))
@@ -39,7 +39,7 @@ def test_few_pairs_stand_alone_by_growing_f() -> None:
 
 def test_many_pairs_are_medians_of_columns_with_their_middle_half() -> None:
     evaluation = many(100)
-    figure = figures.bounds_figure(evaluation)
+    figure = bounds_figure(evaluation)
     assert figure.is_grouped and figure.pairs == 400 and len(figure.f) == drawing_of_bounds.MOST_COLUMNS
     assert "400 pairs in 30 columns" in figure.caption() and list(figure.f) == sorted(figure.f)
     areas = evaluation["method 1"].insertion.auc.flatten().tolist()
@@ -52,7 +52,7 @@ def test_many_pairs_are_medians_of_columns_with_their_middle_half() -> None:
 
 
 def test_the_drawing_shows_the_record_and_cuts_at_the_floor() -> None:
-    record = figures.bounds_figure(by_hand())
+    record = bounds_figure(by_hand())
     assert record.floor == pytest.approx(5e-4)
     assert "Values below 5e-4 stand at the lower edge." in record.caption()
     figure = drawn(record)
@@ -67,18 +67,18 @@ def test_the_drawing_shows_the_record_and_cuts_at_the_floor() -> None:
     dashes = [segment[0][1] for segment in axis.collections[0].get_segments()]
     assert dashes == pytest.approx([5e-4, *record.f[1:]])
     assert "mine" in words(figure)
-    assert "lower edge" not in figures.bounds_figure(many(2)).caption()
+    assert "lower edge" not in bounds_figure(many(2)).caption()
 
 
 @pytest.mark.parametrize("thresholds, floor", [("restricted", 0.005), ("appendix", 1e-4)])
 def test_the_floor_lies_below_both_thresholds(thresholds: str, floor: float) -> None:
     metrics = pm.default_metrics(thresholds)
     evaluation = with_areas([[0.5]], [[0.1]], [[0.9]], {"mine": [[0.5]]}, metrics=metrics)
-    assert figures.bounds_figure(evaluation).floor == pytest.approx(floor)
+    assert bounds_figure(evaluation).floor == pytest.approx(floor)
 
 
 def test_marks_of_a_column_stand_side_by_side_and_within_it() -> None:
-    figure = drawn(figures.bounds_figure(many(50, methods=7)))
+    figure = drawn(bounds_figure(many(50, methods=7)))
     places = [line.get_xdata()[3] for line in figure.axes[0].get_lines()]
     assert places == sorted(places) and len(set(places)) == 7
     assert places[0] > 2.5 and places[-1] < 3.5
@@ -87,13 +87,11 @@ def test_marks_of_a_column_stand_side_by_side_and_within_it() -> None:
 
 def test_more_methods_than_colours_are_said_and_missing_areas_left_out() -> None:
     evaluation = many(3, methods=9)
-    caption = figures.bounds_figure(evaluation).caption()
+    caption = bounds_figure(evaluation).caption()
     assert "Shown: 7 of 9 methods." in caption
     first, second, third, *others = evaluation.results
     nothing = torch.full_like(third.insertion.auc, NAN)
     gone = dataclasses.replace(third, insertion=dataclasses.replace(third.insertion, auc=nothing))
-    record = figures.bounds_figure(
-        dataclasses.replace(evaluation, results=(first, second, gone, *others[:1]))
-    )
+    record = bounds_figure(dataclasses.replace(evaluation, results=(first, second, gone, *others[:1])))
     assert all(map(math.isnan, record.marks[0].areas)) and not any(map(math.isnan, record.marks[1].areas))
     assert drawn(record).axes

@@ -19,6 +19,12 @@ from proofmap.core.ranking import keep_top
 from proofmap.metrics.proof import completeness
 from proofmap.report import figures
 from proofmap.report.figures import drawing, grid, learned
+from proofmap.report.figures.curves import CurvesFigure, Line, Panel, curves_figure
+from proofmap.report.figures.desk import desk, desk_of, desk_of_photo
+from proofmap.report.figures.label_matrix import LabelMatrix, Matrix, label_matrix
+from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
+from proofmap.report.figures.masks import mask_grid, two_objects, two_objects_of, wrong_mask_grid
+from proofmap.report.figures.scatter import Point, ScatterFigure, scatter_figure
 from proofmap.report.pictures import kept
 from proofmap.results.records import BEST_EFFORT, MethodResult
 from proofmap.results.strength import strength
@@ -119,7 +125,7 @@ def test_every_figure_becomes_a_pdf_a_png_and_a_caption(
 def test_the_same_record_gives_the_same_bytes(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for kind in ("pdf", "png", "svg"):
-        a, b = (figures.draw(figures.desk(), tmp_path / f"{k}.{kind}").read_bytes() for k in "ab")
+        a, b = (figures.draw(desk(), tmp_path / f"{k}.{kind}").read_bytes() for k in "ab")
         assert a == b
 
 
@@ -127,7 +133,7 @@ def test_draw_figure_writes_what_was_asked_for(found: pm.Evaluation, tmp_path: P
     pytest.importorskip("matplotlib")
     written = figures.draw_figure("curves", evaluation=found, out=tmp_path / "new", formats=("pdf",))
     assert [p.name for p in written] == ["curves.pdf", "curves.txt"]
-    assert written[1].read_text() == figures.curves_figure(found).caption() + "\n"
+    assert written[1].read_text() == curves_figure(found).caption() + "\n"
     assert figures.figures_of(found) == ["curves", "scatter", "mask-grid", "mask-grid-wrong", "label-matrix"]
 
 
@@ -152,7 +158,7 @@ def test_what_is_missing_is_said_before_anything_is_written(
 
 
 def test_the_drawn_lines_are_the_mean_curves(found: pm.Evaluation) -> None:
-    figure = drawn(figures.curves_figure(found))
+    figure = drawn(curves_figure(found))
     for place, axis in enumerate(figure.axes):
         for line, result in zip(axis.get_lines(), found.results, strict=False):
             expected = [
@@ -166,19 +172,19 @@ def test_the_drawn_lines_are_the_mean_curves(found: pm.Evaluation) -> None:
 
 
 def test_one_map_for_all_labels_is_dashed_and_hollow(found: pm.Evaluation) -> None:
-    lines = drawn(figures.curves_figure(found)).axes[0].get_lines()[:3]
+    lines = drawn(curves_figure(found)).axes[0].get_lines()[:3]
     assert [line.get_linestyle() for line in lines] == ["-", "-", "--"]
-    assert "Dashed: one map for all labels." in figures.curves_figure(found).caption()
-    line = figures.Line("m", (0.0, 1.0), (0.0, 0.9), 0.9, 0.5)
+    assert "Dashed: one map for all labels." in curves_figure(found).caption()
+    line = Line("m", (0.0, 1.0), (0.0, 0.9), 0.9, 0.5)
     low = dataclasses.replace(line, probabilities=(0.0, 0.15))
-    panels = (figures.Panel("one", (line,)), figures.Panel("two", (low,)))
-    assert "The vertical axes end at 1.00 and .20." in figures.CurvesFigure((panels,), "").caption()
-    assert "vertical axes" not in figures.CurvesFigure((panels[:1] * 2,), "").caption()
-    assert "Hollow: one map for all labels." in figures.scatter_figure(found).caption()
+    panels = (Panel("one", (line,)), Panel("two", (low,)))
+    assert "The vertical axes end at 1.00 and .20." in CurvesFigure(panels, "").caption()
+    assert "vertical axes" not in CurvesFigure(panels[:1] * 2, "").caption()
+    assert "Hollow: one map for all labels." in scatter_figure(found).caption()
 
 
 def test_curves_by_tv_are_the_insertion_curves_of_masks_learned_so(f: pm.Classifier, images: Tensor) -> None:
-    record = figures.tv_curves(f, images, tvs=(0.0, 1.0), method=QUICK, fills=("gray", "noise"))
+    record = tv_curves(f, images, tvs=(0.0, 1.0), method=QUICK, fills=("gray", "noise"))
     labels = f.probabilities(images).topk(2, dim=1).indices
     for k, tv in enumerate((0.0, 1.0)):
         maps = dataclasses.replace(QUICK, tv=tv)(f, images, labels)
@@ -202,7 +208,7 @@ def test_curves_by_tv_are_the_insertion_curves_of_masks_learned_so(f: pm.Classif
 
 
 def test_points_stand_at_their_scores_with_their_intervals_and_numbers(found: pm.Evaluation) -> None:
-    figure = drawn(figures.scatter_figure(found))
+    figure = drawn(scatter_figure(found))
     for axis, x in zip(figure.axes, ("completeness", "best-effort"), strict=True):
         marks = [line.get_xydata()[0].tolist() for line in axis.get_lines() if len(line.get_xydata()) == 1]
         expected = [[r.score(x).value, r.score("soundness").value] for r in found.results]
@@ -215,12 +221,12 @@ def test_points_stand_at_their_scores_with_their_intervals_and_numbers(found: pm
 
 def test_marks_that_cover_one_another_share_one_text() -> None:
     points = tuple(
-        figures.Point(f"method {k}", k % 2 == 0, (x, x - 0.1, x + 0.1), (y, y - 0.1, y + 0.1))
+        Point(f"method {k}", k % 2 == 0, (x, x - 0.1, x + 0.1), (y, y - 0.1, y + 0.1))
         for k, (x, y) in enumerate(
             [(0.5, 0.5), (0.52, 0.5), (0.5, 0.53), (0.98, 0.5), (0.97, 0.97), (0.02, 0.02)]
         )
     )
-    figure = drawn(figures.ScatterFigure(("completeness",), (points,), ""))
+    figure = drawn(ScatterFigure(("completeness",), (points,), ""))
     numbers = [t for t in figure.axes[0].texts if t.get_text()]
     assert [t.get_text() for t in numbers] == ["1, 2, 3", "4", "5", "6"]
     boxes = [t.get_window_extent(figure.canvas.get_renderer()) for t in numbers]
@@ -260,7 +266,7 @@ def test_the_caption_says_which_images_best_effort_counts(found: pm.Evaluation, 
 
     def caption(least: int) -> str:
         results = [counting(r, least if k == 0 else 2) for k, r in enumerate(found.results)]
-        return figures.scatter_figure(dataclasses.replace(found, results=results)).caption()
+        return scatter_figure(dataclasses.replace(found, results=results)).caption()
 
     assert len(found) > 2
     assert f"over the 2 of {len(found)} images {rule}: was every label tried?" in caption(2)
@@ -272,7 +278,7 @@ def test_the_caption_gives_no_rule_where_images_are_missing_otherwise(found: pm.
         dataclasses.replace(r, scores=tuple(dataclasses.replace(s, n=2) for s in r.scores))
         for r in found.results
     ]
-    caption = figures.scatter_figure(dataclasses.replace(found, results=results)).caption()
+    caption = scatter_figure(dataclasses.replace(found, results=results)).caption()
     assert f"over the 2 of {len(found)} images that it counts: was" in caption
 
 
@@ -287,7 +293,7 @@ def test_a_score_that_counts_no_image_has_no_panel(found: pm.Evaluation) -> None
         )
         for r in found.results
     )
-    record = figures.scatter_figure(dataclasses.replace(found, results=results))
+    record = scatter_figure(dataclasses.replace(found, results=results))
     assert record.panels == ("completeness",) and "Right" not in record.caption()
 
 
@@ -302,7 +308,7 @@ def gray_bytes(f: pm.Classifier) -> tuple[int, int, int]:
 
 def test_the_grid_shows_thirty_percent_of_each_methods_map(f: pm.Classifier, found: pm.Evaluation) -> None:
     hidden = gray_bytes(f)
-    for place, make in enumerate((figures.mask_grid, figures.wrong_mask_grid)):
+    for place, make in enumerate((mask_grid, wrong_mask_grid)):
         record = make(found)
         assert record.headings == ("photo", "gradient-x-input", "grad-cam", "random*")
         for i, row in enumerate(record.rows):
@@ -336,7 +342,7 @@ def test_signs_agree_with_the_scores() -> None:
 
 
 def test_all_words_of_a_grid_are_drawn_and_dollars_stay_dollars(found: pm.Evaluation) -> None:
-    shown = words(drawn(figures.mask_grid(found)))
+    shown = words(drawn(mask_grid(found)))
     assert {"photo", "grad-cam", "random*"} <= set(shown)
     labels = {found.label_names[a].replace("$", r"\$") for a in found.labels[:, 0].tolist()}
     assert labels <= set(shown)
@@ -355,9 +361,9 @@ def test_signs_are_those_of_the_scores_not_of_the_drawn_curve(found: pm.Evaluati
         pairs = {"completeness": complete * ones, "soundness": sound * ones, "soundness-2": ones}
         result = dataclasses.replace(first, insertion=insertion, pairs=pairs)
         judged = dataclasses.replace(found, results=(result,))
-        cell = figures.mask_grid(judged).rows[0][1]
+        cell = mask_grid(judged).rows[0][1]
         assert cell is not None and cell.below == f"{grid.tiny(float(found.f[0, 0]))} {sign}"
-        assert words in drawn_words(figures.desk_of(judged))
+        assert words in drawn_words(desk_of(judged))
 
 
 def drawn_words(figure: figures.Figure) -> list[str]:
@@ -373,7 +379,7 @@ def test_names_with_line_breaks_and_controls_are_drawn_in_one_line(
         found, results=results, label_names=tuple(f"{n}\n{k}" for k, n in enumerate(found.label_names))
     )
     made = [figures.make_figure(name, evaluation=renamed) for name in figures.figures_of(renamed)]
-    for figure in [*made, figures.desk_of(renamed), figures.two_objects(renamed)]:
+    for figure in [*made, desk_of(renamed), two_objects(renamed)]:
         assert "\n" not in figure.caption()
         shown = drawn_words(figure)
         assert not any(c in text for text in shown for c in "\t\x07"), figure.name
@@ -382,17 +388,17 @@ def test_names_with_line_breaks_and_controls_are_drawn_in_one_line(
 
 def test_a_place_without_labels_is_refused(found: pm.Evaluation) -> None:
     with pytest.raises(InputError, match="has a label in place 9"):
-        figures.mask_grid(found, place=9)
+        mask_grid(found, place=9)
 
 
 def test_two_objects_are_the_same_for_every_image(f: pm.Classifier, images: Tensor) -> None:
     labels = torch.tensor([[0, 1], [0, 1], [1, 2]])
     with pytest.raises(InputError, match="same two labels or more"):
-        figures.two_objects(pm.evaluate(f, images, methods=["gradient"], labels=labels))
+        two_objects(pm.evaluate(f, images, methods=["gradient"], labels=labels))
 
 
 def test_two_objects_show_each_thing_for_each_method(f: pm.Classifier, images: Tensor) -> None:
-    record = figures.two_objects_of(f, images, ["dog", "cat"], methods=["gradient", "random"])
+    record = two_objects_of(f, images, ["dog", "cat"], methods=["gradient", "random"])
     first = record.rows[0][0]
     assert first is not None and [line.split(" ")[0] for line in first.below.split("\n")] == ["dog", "cat"]
     assert record.headings == ("photo", "dog", "cat", "dog", "cat")
@@ -404,7 +410,7 @@ def test_two_objects_show_each_thing_for_each_method(f: pm.Classifier, images: T
 
 
 def test_artifacts_are_photos_blended_with_gray_as_the_mask_says(f: pm.Classifier, images: Tensor) -> None:
-    record = figures.artifacts(f, images[:2], tvs=(0.0, 1.0), method=QUICK)
+    record = artifacts(f, images[:2], tvs=(0.0, 1.0), method=QUICK)
     assert record.headings == ("photo", *f.names) and len(record.rows) == 4
     assert record.titles == ("TV 0", "TV 0", "TV 1", "TV 1") and record.breaks == (2,)
     labels = torch.arange(4).expand(2, 4)
@@ -417,7 +423,7 @@ def test_artifacts_are_photos_blended_with_gray_as_the_mask_says(f: pm.Classifie
 
 
 def test_masks_by_k_shows_every_mask_alone(f: pm.Classifier, images: Tensor) -> None:
-    record = figures.masks_by_k(f, images, ks=(1, 3), method=QUICK)
+    record = masks_by_k(f, images, ks=(1, 3), method=QUICK)
     assert len(record.headings) == 1 + 1 + 3 and [s[2] for s in record.spans] == ["K = 1", "K = 3"]
     top = f.probabilities(images).argmax(dim=1, keepdim=True)
     masks = (
@@ -437,7 +443,7 @@ def test_masks_by_k_shows_every_mask_alone(f: pm.Classifier, images: Tensor) -> 
 
 
 def test_the_matrix_is_by_label_when_all_images_have_the_same(found: pm.Evaluation) -> None:
-    record = figures.label_matrix(found)
+    record = label_matrix(found)
     assert record.labels == tuple(found.label_names) and not record.by_place
     result, areas = found.results[0], record.matrices[0].areas
     expected = np.zeros((4, 4))
@@ -454,9 +460,7 @@ def test_the_matrix_is_by_label_when_all_images_have_the_same(found: pm.Evaluati
 def test_numbers_in_the_matrix_contrast_with_their_cells() -> None:
     """By the colour below them, whatever value it stands for: the brightest cell may hold a small number."""
     areas = ((0.0, 0.09), (0.01, 0.05))
-    record = figures.LabelMatrix(
-        ("a", "b"), (0.1, 0.05), (figures.Matrix("m", False, areas),), False, "", "Settings."
-    )
+    record = LabelMatrix(("a", "b"), (0.1, 0.05), (Matrix("m", False, areas),), False, "", "Settings.")
     axis = drawn(record).axes[0]
     (picture,) = axis.get_images()
     for text in axis.texts:
@@ -472,7 +476,7 @@ def test_the_matrix_is_by_order_when_images_have_labels_of_their_own(
     f: pm.Classifier, images: Tensor
 ) -> None:
     top2 = pm.evaluate(f, images, methods=["gradient"], labels=torch.tensor([[0, 1], [2, 3], [1, 2]]))
-    record = figures.label_matrix(top2)
+    record = label_matrix(top2)
     assert record.by_place and record.labels == ("1", "2")
     matrix = top2.results[0].insertion.matrix
     assert matrix is not None
@@ -480,7 +484,7 @@ def test_the_matrix_is_by_order_when_images_have_labels_of_their_own(
 
 
 def test_the_desk_says_the_papers_numbers() -> None:
-    shown = words(drawn(figures.desk()))
+    shown = words(drawn(desk()))
     assert {
         "f = .67",
         "f = .13",
@@ -493,7 +497,7 @@ def test_the_desk_says_the_papers_numbers() -> None:
 
 
 def test_the_desk_of_a_photo_says_what_was_measured(f: pm.Classifier, images: Tensor) -> None:
-    record = figures.desk_of_photo(f, images, methods=["gradient", "random"])
+    record = desk_of_photo(f, images, methods=["gradient", "random"])
     top2 = f.probabilities(images[:1]).topk(2)
     assert record.example.labels == tuple(f.names[a] for a in top2.indices[0].tolist())
     assert [b.f for b in record.example.cases[0].beliefs] == pytest.approx(top2.values[0].tolist(), abs=1e-5)

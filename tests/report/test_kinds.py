@@ -13,8 +13,9 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.metrics import BestEffort, Completeness, Soundness
-from proofmap.report import figures, page_data
+from proofmap.report import page_data
 from proofmap.report.choice import choose_pictured, values_of
+from proofmap.report.figures.scatter import scatter_figure, scatter_kinds
 from proofmap.report.html import write_report
 from proofmap.results import tables
 from proofmap.results.audit import audit
@@ -74,8 +75,8 @@ def test_scores_under_other_names_give_the_same_verdict_panels_and_pictures(
     ours, theirs = page_data.scatter_panels(renamed), page_data.scatter_panels(usual)
     assert [(p["x"], p["y"]) for p in ours] == [("reaches", "stays-below"), ("tries", "stays-below")]
     assert [p["points"] for p in ours] == [p["points"] for p in theirs]
-    assert figures.scatter_figure(renamed) == figures.scatter_figure(usual)
-    assert figures.scatter_panels(renamed) == ["completeness", "best-effort"]
+    assert scatter_figure(renamed) == scatter_figure(usual)
+    assert scatter_kinds(renamed) == ["completeness", "best-effort"]
     for a, b in zip(renamed.results, usual.results, strict=True):
         for i in range(4):
             assert proof_values(renamed, a, i, 1) == proof_values(usual, b, i, 1)
@@ -119,7 +120,7 @@ def test_the_rule_of_best_effort_goes_by_kind(renamed: pm.Evaluation) -> None:
 
 def test_a_famous_name_alone_is_no_kind() -> None:
     found = judged(2, labels="top2", methods=METHODS, metrics=[Completeness(), Impostor()])
-    assert page_data.scatter_panels(found) == [] and figures.scatter_panels(found) == []
+    assert page_data.scatter_panels(found) == [] and scatter_kinds(found) == []
     assert "not both judged" in page_data.verdict_words(found)["detail"]
     result = found.results[0]
     assert result.first_score("soundness") is None and result.pairs_of_kind("soundness") is None

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import proofmap as pm
-from proofmap.report import notebook
+from proofmap.report import display
 from proofmap.results import html_tables
 from proofmap.results.audit import audit
 from proofmap.results.compare import compare
@@ -68,8 +68,8 @@ def test_an_evaluation_shows_its_scores_notes_and_first_pictures() -> None:
     page = Page(found._repr_html_())
     assert [row[0] for row in page.rows] == ["method", "gradient-x-input", "random*"]
     assert "5 images" in page.text and "3 of 5 images" in page.text
-    assert len(page.pictures) == notebook.MOST_PICTURES
-    assert all(Image.open(io.BytesIO(p)).width <= notebook.WIDEST for p in page.pictures)
+    assert len(page.pictures) == display.MOST_PICTURES
+    assert all(Image.open(io.BytesIO(p)).width <= display.WIDEST for p in page.pictures)
     assert set(page.tags) <= {"table", "tr", "th", "td", "b", "div", "br", "img"}
 
 
@@ -86,7 +86,7 @@ def test_a_proof_shows_its_sheets_and_rows_as_html_and_as_png() -> None:
 
 
 def test_pictures_stop_where_they_grow_too_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notebook, "MOST_BYTES", 1)
+    monkeypatch.setattr(display, "MOST_BYTES", 1)
     assert len(Page(nasty()._repr_html_()).pictures) == 1
 
 

@@ -19,6 +19,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.ranking import keep_top, rank
 from proofmap.report import figures, page_pictures, pictures
 from proofmap.report.choice import choose_pictured, values_of
+from proofmap.report.figures.desk import desk_of
 from proofmap.report.html import write_report
 from proofmap.results.compare import compare
 from proofmap.study.store.maps import read_maps, write_maps
@@ -120,7 +121,7 @@ def test_every_figure_of_an_evaluation_is_drawn_and_captioned_in_the_inputs_word
         "mask-grid-wrong",
         "label-matrix",
     }
-    for figure in [*made, figures.desk_of(found[inputs])]:
+    for figure in [*made, desk_of(found[inputs])]:
         caption = figure.caption().lower()
         assert "pixel" not in caption and "photo" not in caption
         assert figure.name == "scatter" or inputs.position_noun in caption

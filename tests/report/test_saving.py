@@ -18,8 +18,10 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.metrics import BestEffort, Completeness, Judged, Metric, Soundness
-from proofmap.report import figures, pictures
-from proofmap.report.files import evaluation_json
+from proofmap.report import pictures
+from proofmap.report.display import evaluation_json
+from proofmap.report.figures.curves import curves_figure
+from proofmap.report.figures.scatter import scatter_kinds
 from tests.toys import linear_classifier, pixels
 
 SIZE = 4
@@ -130,7 +132,7 @@ def test_only_charts_whose_scores_exist_are_drawn(
 ) -> None:
     pytest.importorskip("matplotlib")
     evaluation = judged(metrics=metrics)
-    assert figures.scatter_panels(evaluation) == panels
+    assert scatter_kinds(evaluation) == panels
     written = saved(evaluation, tmp_path)
     assert "curves" in written
     assert ("completeness-soundness" in written) == bool(panels)
@@ -147,11 +149,14 @@ def test_only_charts_whose_scores_exist_are_drawn(
     ],
 )
 def test_a_chart_calls_a_label_the_top_one_only_if_it_is(labels: Any, title: str) -> None:
-    assert figures.curve_titles(judged(labels=labels)) == [title, "the second label"]
+    assert [panel.title for panel in curves_figure(judged(labels=labels)).panels] == [
+        title,
+        "the second label",
+    ]
 
 
 def test_one_label_has_one_chart() -> None:
-    assert figures.curve_titles(judged(labels=[1])) == ["the first label"]
+    assert [panel.title for panel in curves_figure(judged(labels=[1])).panels] == ["the first label"]
 
 
 # ---- names -------------------------------------------------------------------------------------------------

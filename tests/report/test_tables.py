@@ -15,8 +15,9 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.report import figures
-from proofmap.report.files import evaluation_json
+from proofmap.report.display import evaluation_json
+from proofmap.report.figures.curves import curves_figure
+from proofmap.report.figures.scatter import scatter_figure
 from proofmap.results import tables
 from proofmap.results.audit import audit
 from proofmap.results.compare import compare
@@ -79,7 +80,7 @@ def test_numbers_are_printed_as_papers_print_them() -> None:
 
 
 def test_the_drawn_lines_are_the_curves_means(evaluation: pm.Evaluation) -> None:
-    line = figures.insertion_lines(evaluation, 0)[0]
+    line = curves_figure(evaluation).panels[0].lines[0]
     curves = evaluation.results[0].insertion
     assert line.probabilities == pytest.approx(curves.probabilities[:, 0].mean(dim=0).tolist())
     assert line.probabilities[-1] == pytest.approx(line.believed, abs=1e-6)  # all pixels shown: f itself
@@ -243,7 +244,7 @@ def test_any_name_keeps_its_line_in_text_and_latex_and_comes_back_from_csv(evalu
 )
 def test_soundness_says_over_how_many_labels_it_is(options: dict[str, Any], words: str) -> None:
     found = page_judged(2, 8, methods=["gradient"], **options)
-    for text in (found.table(), tables.latex(found).lower(), figures.scatter_figure(found).caption()):
+    for text in (found.table(), tables.latex(found).lower(), scatter_figure(found).caption()):
         assert words in text
     assert "optimistic" not in found.table()
 
@@ -266,7 +267,7 @@ def test_labels_outside_the_label_set_do_not_count_as_left_out() -> None:
 
 def test_captions_print_the_thresholds_of_each_score() -> None:
     metrics = [pm.metrics.Completeness(), pm.metrics.Soundness(e2=0.1), pm.metrics.Soundness(e2=0.2)]
-    caption = figures.scatter_figure(page_judged(1, 8, methods=["gradient"], metrics=metrics)).caption()
+    caption = scatter_figure(page_judged(1, 8, methods=["gradient"], metrics=metrics)).caption()
     assert (
         "e1 = 0.01" in caption and "e2 = 0.1 (soundness)" in caption and "e2 = 0.2 (soundness-2)" in caption
     )

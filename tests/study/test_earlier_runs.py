@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from proofmap.core.version import source_version
-from proofmap.report.files import evaluation_record
+from proofmap.report.display import evaluation_record
 from proofmap.study import Run, StoreError, Study, run_study, verify_run
 from proofmap.study.preview import preview
 from proofmap.study.setup import Setup

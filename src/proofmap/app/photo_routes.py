@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from functools import partial
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from proofmap.core.version import __version__
 from proofmap.data.photos import SAMPLES
+from proofmap.report.pictures import picture_bytes
 
 _FIRST_LABELS = 4
 _PNG: dict[int | str, dict[str, Any]] = {
@@ -132,6 +132,4 @@ def photos_router(server: Server) -> APIRouter:
 
 
 def _png(pixels: np.ndarray) -> Response:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
-    return Response(file.getvalue(), media_type="image/png")
+    return Response(picture_bytes(Image.fromarray(pixels), "PNG"), media_type="image/png")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import io
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from safetensors.torch import save
 
 from proofmap.app.jobs import Job
 from proofmap.app.photos import Unknown
 from proofmap.core.inputs import Inputs
-from proofmap.core.pictures import own_mark
+from proofmap.report.display import map_tensors, maps_safetensors, sheet_png
 from proofmap.report.html import write_report
 from proofmap.report.originals import original_of
 from proofmap.report.pictures import explained_sheet
@@ -47,29 +45,17 @@ def saved(job: Job, file: str, inputs: Inputs) -> bytes:
 
 
 def _made(job: Job, evaluation: Evaluation, file: str, inputs: Inputs) -> bytes:
-    if file == "sheet.png":
-        return _sheet(evaluation)
-    if file == "page.html":
-        return _page(job, evaluation, inputs)
-    tensors = {
-        "maps" if len(evaluation.results) == 1 else f"maps.{result.name}": evaluation.maps_of(
-            result
-        ).contiguous()
-        for result in evaluation.results
-    }
-    tensors["labels"] = evaluation.labels.cpu().contiguous()
-    if file == "maps.safetensors":
-        return save(tensors, metadata={"images": json.dumps(list(evaluation.image_names))})
+    match file:
+        case "sheet.png":
+            return sheet_png(explained_sheet(evaluation, 0))
+        case "page.html":
+            return _page(job, evaluation, inputs)
+        case "maps.safetensors":
+            return maps_safetensors(evaluation)
     archive = io.BytesIO()
-    arrays = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+    arrays = {name: tensor.numpy() for name, tensor in map_tensors(evaluation).items()}
     np.savez_compressed(archive, allow_pickle=False, **arrays)
     return archive.getvalue()
-
-
-def _sheet(evaluation: Evaluation) -> bytes:
-    picture = io.BytesIO()
-    explained_sheet(evaluation, 0).save(picture, "PNG", optimize=True, pnginfo=own_mark())
-    return picture.getvalue()
 
 
 def _page(job: Job, evaluation: Evaluation, inputs: Inputs) -> bytes:

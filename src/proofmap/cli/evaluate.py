@@ -35,7 +35,7 @@ from proofmap.core.files import check_output
 from proofmap.core.inputs import inputs_of
 from proofmap.core.text import counted
 from proofmap.plugins.specs import split_specs
-from proofmap.report.files import evaluation_json
+from proofmap.report.display import evaluation_json
 from proofmap.report.runs import SavedRun
 from proofmap.results import tables
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study

@@ -1,6 +1,214 @@
-"""What results need of drawing: see :mod:`proofmap.results.display`."""
+"""How results are saved and shown in a notebook: what :mod:`proofmap.results.display` asks for.
 
-from proofmap.report.files import save_evaluation, save_proof
-from proofmap.report.notebook import evaluation_html, proof_html, proof_png
+``save`` writes tables, a full record, maps and pictures: all files, complete, or none. A notebook gets plain HTML with pictures
+inside, without scripts or extensions.
+"""
 
-__all__ = ["evaluation_html", "proof_html", "proof_png", "save_evaluation", "save_proof"]
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from PIL import Image
+from safetensors.torch import save
+from torch import Tensor
+
+from proofmap.core.errors import MissingExtra
+from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
+from proofmap.core.pictures import SUFFIXES, own_mark
+from proofmap.core.text import counted
+from proofmap.report.figures.curves import curves_figure
+from proofmap.report.figures.drawing import draw
+from proofmap.report.figures.scatter import scatter_figure, scatter_kinds
+from proofmap.report.pictures import (
+    comparison_sheet,
+    data_uri,
+    explained_sheet,
+    picture_bytes,
+    pictured_images,
+)
+from proofmap.results import tables
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.fill_alone import fill_records
+from proofmap.results.html_tables import pairs_html, table_html
+from proofmap.results.sharing import shared
+
+MOST_PICTURES = 3
+"""Pictures of one result in a notebook."""
+WIDEST = 1200
+"""Width in pixels to which a notebook's pictures are shrunk."""
+MOST_BYTES = 1_500_000
+"""The most that the pictures of one result take together, so that a saved notebook stays small."""
+
+# ---- files --------------------------------------------------------------------------------------------------
+
+
+def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
+    """Everything but tensors, as plain data: settings, versions, scores, rows."""
+    return {
+        "proofmap": evaluation.settings.get("proofmap", ""),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": evaluation.settings.get("device", ""),
+        "settings": dict(evaluation.settings),
+        "images": list(evaluation.image_names),
+        "methods": [
+            {
+                "name": r.name,
+                "settings": dict(r.settings),
+                "label_free": r.label_free,
+                "signed": r.signed,
+                "seconds": round(r.seconds, 2),
+                "scores": [s.record() for s in r.scores],
+                "values": {k: v.tolist() for k, v in r.values.items()},
+                "pairs": [dict(row) for row in r.rows],
+                "given_by_fill": fill_records(r),
+            }
+            for r in evaluation.results
+        ],
+    }
+
+
+def evaluation_json(evaluation: Evaluation) -> str:
+    """The record as JSON text; NaN becomes null, and a setting that JSON does not know becomes its text."""
+    return tables.json_text(evaluation_record(evaluation))
+
+
+def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: bool = True) -> list[Path]:
+    """Write ``scores.csv``, ``pairs.csv``, ``evaluation.json``, and unless ``pictures`` is False a sheet for each of the
+    first images and the charts; returns the paths."""
+    evaluation = shared(evaluation)
+    with written_together(folder) as out:
+        written = _save_numbers(evaluation, out)
+        if pictures:
+            written += save_pictures(evaluation, out)
+    return [Path(folder, path.name) for path in written]
+
+
+def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
+    """Write a sheet for each of the first pictured images, and the charts if matplotlib is installed."""
+    written = _save_sheets(evaluation, out, compare=True)
+    try:
+        written.append(draw(curves_figure(evaluation), out / "curves.png"))
+        if scatter_kinds(evaluation):
+            written.append(draw(scatter_figure(evaluation), out / "completeness-soundness.png"))
+    except MissingExtra:
+        pass  # charts are a bonus of the extra; the command line says so
+    return written
+
+
+def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
+    """Write a sheet for each of the first images, ``maps.safetensors``, and the numbers; returns the paths."""
+    evaluation = shared(evaluation)
+    with written_together(folder) as out:
+        written = _save_numbers(evaluation, out)
+        with atomic_write(out / "maps.safetensors") as part:
+            part.write_bytes(maps_safetensors(evaluation))
+        written += [out / "maps.safetensors", *_save_sheets(evaluation, out, compare=False)]
+    return [Path(folder, path.name) for path in written]
+
+
+def map_tensors(evaluation: Evaluation) -> dict[str, Tensor]:
+    """The maps and the labels on the CPU. The maps are called ``maps``, or ``maps.METHOD`` if there are several methods."""
+    several = len(evaluation.results) > 1
+    return {
+        **{
+            f"maps.{result.name}" if several else "maps": evaluation.maps_of(result).cpu().contiguous()
+            for result in evaluation.results
+        },
+        "labels": evaluation.labels.cpu().contiguous(),
+    }
+
+
+def maps_safetensors(evaluation: Evaluation) -> bytes:
+    """:func:`map_tensors` as the content of a safetensors file, with the names of the images."""
+    return save(map_tensors(evaluation), metadata={"images": json.dumps(list(evaluation.image_names))})
+
+
+def sheet_png(sheet: Image.Image) -> bytes:
+    """A sheet as the content of a PNG file that carries Proofmap's mark."""
+    return picture_bytes(sheet, "PNG", optimize=True, pnginfo=own_mark())
+
+
+def _save_sheets(evaluation: Evaluation, out: Path, *, compare: bool) -> list[Path]:
+    """A sheet for each pictured image, called ``IMAGE.METHOD.png``, or ``IMAGE.compared.png`` if there are several methods.
+
+    IMAGE is the image's name without the suffix of its file; names that are equal get numbers.
+    """
+    shown = evaluation.results[0].name if len(evaluation.results) == 1 else "compared"
+    indices = pictured_images(evaluation)
+    images = [Path(evaluation.image_names[i]) for i in indices]
+    bare = [image.with_suffix("") if image.suffix.lower() in SUFFIXES else image for image in images]
+    names = distinct_names([file_name(str(name)) for name in bare])
+    paths = [out / f"{file_name(name, shown)}.png" for name in names]
+    make = comparison_sheet if compare else explained_sheet
+    for i, path in zip(indices, paths, strict=True):
+        with atomic_write(path) as part:
+            part.write_bytes(sheet_png(make(evaluation, i)))
+    return paths
+
+
+def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
+    texts = {
+        "scores.csv": tables.scores_csv(evaluation),
+        "pairs.csv": tables.pairs_csv(evaluation),
+        "evaluation.json": evaluation_json(evaluation) + "\n",
+    }
+    for name, text in texts.items():
+        write_text(out / name, text)
+    return [out / name for name in texts]
+
+
+# ---- notebooks ----------------------------------------------------------------------------------------------
+
+
+def evaluation_html(evaluation: Evaluation) -> str:
+    """The scores, what they depend on, and the sheets of the first images."""
+    header, rows = tables.score_cells(evaluation)
+    bold = tables.best_two(evaluation)
+    table = table_html(header, rows, tables.score_notes(evaluation), bold=bold)
+    shown = pictured_images(evaluation)[:MOST_PICTURES]
+    return table + _sheets_html([comparison_sheet(evaluation, i) for i in shown], len(evaluation))
+
+
+def proof_html(evaluation: Evaluation) -> str:
+    """The sheets of the first images, then what each map proves."""
+    shown = pictured_images(evaluation)[:MOST_PICTURES]
+    sheets = _sheets_html([explained_sheet(evaluation, i) for i in shown], len(evaluation))
+    return sheets + pairs_html(evaluation)
+
+
+def proof_png(evaluation: Evaluation) -> bytes | None:
+    """The sheet of the first image whose maps were kept; None if none were."""
+    shown = pictured_images(evaluation)
+    return (
+        picture_bytes(_shrunk(explained_sheet(evaluation, shown[0])), "PNG", optimize=True) if shown else None
+    )
+
+
+def _sheets_html(sheets: Sequence[Image.Image], images: int) -> str:
+    """Sheets as inline pictures: the first one, and more up to ``MOST_BYTES`` in total."""
+    parts: list[str] = []
+    weight = 0
+    for sheet in sheets:
+        uri = data_uri(_shrunk(sheet), "PNG", optimize=True)
+        weight += len(uri) * 3 // 4
+        if parts and weight > MOST_BYTES:
+            break
+        parts.append(f'<img src="{uri}" alt="heat maps" style="max-width:100%;display:block">')
+    if parts and len(parts) < images:
+        parts.append(
+            f'<div style="font-size:small;color:#666">{len(parts)} of {counted(images, "image")}</div>'
+        )
+    return "".join(parts)
+
+
+def _shrunk(sheet: Image.Image) -> Image.Image:
+    """A sheet no wider than ``WIDEST``."""
+    if sheet.width <= WIDEST:
+        return sheet
+    height = max(1, round(sheet.height * WIDEST / sheet.width))
+    return sheet.resize((WIDEST, height), Image.Resampling.LANCZOS)

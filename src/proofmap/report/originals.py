@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from dataclasses import dataclass
 
 from PIL import Image, ImageDraw
 
 from proofmap.core.inputs import Inputs, Pictures
+from proofmap.report.pictures import data_uri
 
 LOST = 0.03
 """The share of a photo's area that may be lost without a word."""
@@ -39,14 +38,11 @@ def original_of(photo: Image.Image, inputs: Inputs, *, cropped: bool = False) ->
     if share > 1 - LOST:
         return None
     small = framed(photo, inputs.seen_part(photo, cropped=cropped))
-    file = io.BytesIO()
-    small.save(file, "JPEG", quality=85)
-    uri = f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
     words = (
         f"The original, {photo.width} x {photo.height}. The net sees {_percent(share)} of it, the part inside the frame: that is "
         "the photo that everything here is about."
     )
-    return Original(uri, small.width, small.height, words)
+    return Original(data_uri(small, "JPEG", quality=85), small.width, small.height, words)
 
 
 def framed(photo: Image.Image, part: tuple[float, float, float, float]) -> Image.Image:

@@ -17,7 +17,7 @@ from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
 from proofmap.data.specs import rebuild_dataset
 from proofmap.report.choice import Choice, choose_pictured, values_of
-from proofmap.report.files import save_pictures
+from proofmap.report.display import save_pictures
 from proofmap.report.html import TITLE, write_report
 from proofmap.report.originals import Original, original_of
 from proofmap.results import tables

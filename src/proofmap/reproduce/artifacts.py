@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from proofmap.metrics.roughness import Roughness
-from proofmap.report.figures.learned import Artifacts, artifacts_of, blended
+from proofmap.report.figures.grid import GridFigure
+from proofmap.report.figures.learned import artifacts_of, blended
 from proofmap.reproduce import judged
 from proofmap.reproduce.claims import compared
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
@@ -142,7 +143,7 @@ def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator
         )
 
 
-def _figure(stored: Stored, tvs: Mapping[str, float], job: Job) -> Artifacts:
+def _figure(stored: Stored, tvs: Mapping[str, float], job: Job) -> GridFigure:
     """The figure of the first images; a column is a label where all images have the same ones."""
     some = slice(job.settings["pictured"])
     labels, order = stored.labels[some].sort(dim=1)

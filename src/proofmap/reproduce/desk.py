@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proofmap.report.figures import desk as desk_figure
+from proofmap.report.figures.desk import desk as desk_figure
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
 from proofmap.results.tables import number
 from proofmap.theory.desk import DESK

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from proofmap.report.figures import Figure, make_figure, two_objects
+from proofmap.report.figures import Figure, make_figure
+from proofmap.report.figures.masks import two_objects
 from proofmap.reproduce.rows import by_epsilons
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared

@@ -24,8 +24,7 @@ from proofmap.classifier.randomised import layers_of, randomised
 from proofmap.core.files import distinct_names
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.roughness import Roughness, roughness
-from proofmap.report.figures.randomised import randomised_maps
-from proofmap.report.figures.sanity import sanity_figure
+from proofmap.report.figures.sanity import randomised_maps, sanity_figure
 from proofmap.reproduce.opened import Opened, opened
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table, Work
 from proofmap.results.compare import signed

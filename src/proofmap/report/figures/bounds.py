@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -18,6 +18,7 @@ from proofmap.report.figures.drawing import (
     escaped,
     evaluation_settings,
     legend_below,
+    legend_height,
 )
 from proofmap.report.figures.scatter import LONGEST
 from proofmap.results.bounds import reach
@@ -45,7 +46,7 @@ class Marks:
 class BoundsFigure(Figure):
     """Columns by growing f, each of one pair or of the medians of many; areas below ``floor`` stand at the floor."""
 
-    name: ClassVar[str] = "bounds"
+    name = "bounds"
     f: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -76,7 +77,7 @@ class BoundsFigure(Figure):
         )
 
     def drawn(self, plt: Any) -> Any:
-        figure, axis = plt.subplots(figsize=(WIDTH, 2.6 + 0.16 * -(-(2 + len(self.marks)) // 2)))
+        figure, axis = plt.subplots(figsize=(WIDTH, 2.6 + legend_height(2 + len(self.marks))))
         x = np.arange(len(self.f))
         low, high = self._shown(self.low), self._shown(self.high)
         reached = axis.bar(x, high - low, bottom=low, width=_WIDE, color="0.91")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
-from proofmap.core.labels import is_by_probability
 from proofmap.metrics.curves import Curves
 from proofmap.report.figures.drawing import (
     COLOURS,
@@ -17,10 +15,11 @@ from proofmap.report.figures.drawing import (
     SOFT,
     WIDTH,
     Figure,
-    draw,
     escaped,
     evaluation_settings,
     legend_below,
+    legend_height,
+    place_title,
 )
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.tables import number
@@ -61,78 +60,55 @@ def mean_line(name: str, curves: Curves, place: int, *, label_free: bool = False
     )
 
 
-def insertion_lines(evaluation: Evaluation, place: int) -> list[Line]:
-    """Mean insertion curves of the label in this place of the label table (0: the first, 1: the second)."""
-    return [mean_line(r.name, r.insertion, place, label_free=r.label_free) for r in evaluation.results]
-
-
-def curve_titles(evaluation: Evaluation) -> list[str]:
-    """What the first two places of the label table hold; labels that a person listed are in that person's order."""
-    by_probability = is_by_probability(str(evaluation.settings["labels"]))
-    titles = ["the top label" if by_probability else "the first label", "the second label"]
-    return titles[: evaluation.labels.shape[1]]
-
-
 @dataclass(frozen=True)
 class CurvesFigure(Figure):
-    """Rows of panels; every panel has a line per method, in the same order. Rows share their vertical axis."""
+    """A row of panels; every panel has a line per method, in the same order."""
 
-    name: ClassVar[str] = "curves"
-    rows: tuple[tuple[Panel, ...], ...]
+    name = "curves"
+    panels: tuple[Panel, ...]
     settings: str
     positions: str = "pixels"
 
     def caption(self) -> str:
-        panels = [panel for row in self.rows for panel in row]
-        titles = " and of ".join(panel.title for panel in panels)
-        dashed = (
-            "Dashed: one map for all labels. " if any(line.label_free for line in panels[0].lines) else ""
-        )
+        titles = " and of ".join(panel.title for panel in self.panels)
+        dashed = "Dashed: one map for all labels. " if any(x.label_free for x in self.panels[0].lines) else ""
+        tops = [number(panel_top(panel)) for panel in self.panels]
+        scales = f"The vertical axes end at {' and '.join(tops)}. " if len(set(tops)) > 1 else ""
         return (
             f"Mean probability of {titles} while the {self.positions} of that label's map are shown, best first. Dotted: f on "
             "the whole image. The area under a curve (AUC, in brackets) should match f: less is incomplete, more is "
-            f"unsound. {dashed}{self._scales(panels)}{self.settings}"
+            f"unsound. {dashed}{scales}{self.settings}"
         )
 
-    def _scales(self, panels: Sequence[Panel]) -> str:
-        """That the vertical axes differ, where they do."""
-        tops = [number(panel_top(panel)) for panel in panels]
-        return f"The vertical axes end at {' and '.join(tops)}. " if len(set(tops)) > 1 else ""
-
     def drawn(self, plt: Any) -> Any:
-        lines = self.rows[0][0].lines
+        lines = self.panels[0].lines
         styles = [line_style(k, line) for k, line in enumerate(lines)]
-        rows_of_names = -(-len(lines) // 2)
-        figure, axes = plt.subplots(1, len(self.rows[0]), figsize=self._size(rows_of_names), squeeze=False)
-        for axis, panel in zip(axes[0], self.rows[0], strict=True):
+        size = (WIDTH if len(self.panels) > 1 else 0.6 * WIDTH, 2.15 + legend_height(len(lines)))
+        figure, axes = plt.subplots(1, len(self.panels), figsize=size, squeeze=False)
+        for axis, panel in zip(axes[0], self.panels, strict=True):
             draw_panel(axis, panel, styles, panel_top(panel), self.positions)
             axis.set_title(f"Maps of {panel.title}")
         axes[0][0].set_ylabel("mean probability")
         names = [
-            f"{escaped(line.method)} ({', '.join(number(panel.lines[k].auc) for panel in self.rows[0])})"
+            f"{escaped(line.method)} ({', '.join(number(panel.lines[k].auc) for panel in self.panels)})"
             for k, line in enumerate(lines)
         ]
         handles = axes[0][0].get_lines()[: len(lines)]
         legend_below(figure, handles, names)
         return figure
 
-    def _size(self, rows_of_names: int) -> tuple[float, float]:
-        return (WIDTH if len(self.rows[0]) > 1 else 0.6 * WIDTH, 2.15 + 0.16 * rows_of_names)
-
 
 def curves_figure(evaluation: Evaluation) -> CurvesFigure:
     """Mean insertion curves of all methods, the first label beside the second one."""
     panels = [
-        Panel(title, tuple(insertion_lines(evaluation, place)))
-        for place, title in enumerate(curve_titles(evaluation))
+        Panel(
+            place_title(evaluation, place),
+            tuple(mean_line(r.name, r.insertion, place, label_free=r.label_free) for r in evaluation.results),
+        )
+        for place in range(min(2, evaluation.labels.shape[1]))
     ]
     settings = evaluation_settings(evaluation, thresholds=False)
-    return CurvesFigure((tuple(panels),), settings, evaluation.inputs.position_noun)
-
-
-def draw_curves(evaluation: Evaluation, path: str | Path) -> Path:
-    """Write :func:`curves_figure`."""
-    return draw(curves_figure(evaluation), path)
+    return CurvesFigure(tuple(panels), settings, evaluation.inputs.position_noun)
 
 
 def panel_top(*panels: Panel) -> float:

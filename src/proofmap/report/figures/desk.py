@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -45,7 +45,7 @@ class Desk(Figure):
     out from f and AUC.
     """
 
-    name: ClassVar[str] = "desk"
+    name = "desk"
     example: Example
     e1: float
     e2: float

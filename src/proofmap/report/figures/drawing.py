@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from proofmap.classifier.outputs import in_words
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write
+from proofmap.core.labels import is_by_probability
 from proofmap.core.pictures import OWN_SOFTWARE
 from proofmap.core.text import counted, one_line, wrapped
 from proofmap.results.evaluation import Evaluation
@@ -65,9 +67,9 @@ _STYLE = {
 
 
 class Figure(ABC):
-    """A record of what is to be seen. It knows its caption and how it is drawn; making it needs no matplotlib."""
+    """A record of what a figure shows, with its caption and how it is drawn. Making the record needs no matplotlib."""
 
-    name: ClassVar[str]
+    name: str
 
     @abstractmethod
     def caption(self) -> str:
@@ -116,6 +118,11 @@ def legend_below(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> N
     figure.legend(handles, names, loc="outside lower center", ncols=2, columnspacing=1.5, handlelength=2.2)
 
 
+def legend_height(names: int) -> float:
+    """Inches that :func:`legend_below` needs."""
+    return 0.16 * math.ceil(names / 2)
+
+
 def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> str:
     """What an evaluation's figures depend on, as one sentence for their captions."""
     settings, curve, n = evaluation.settings, evaluation.results[0].insertion.settings, len(evaluation)
@@ -128,6 +135,14 @@ def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> s
         f"seed {settings['seed']}",
     ]
     return one_line("Settings: " + "; ".join(parts) + ".")
+
+
+def place_title(evaluation: Evaluation, place: int) -> str:
+    """What a place of the label table holds. Labels that a person listed are in that person's order."""
+    if place == 0:
+        by_probability = is_by_probability(str(evaluation.settings["labels"]))
+        return "the top label" if by_probability else "the first label"
+    return f"the {({1: 'second', 2: 'third'}).get(place, f'{place + 1}th')} label"
 
 
 def _proof_settings(evaluation: Evaluation) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,10 +75,17 @@ def tiny(value: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class GridFigure(Figure):
-    """Rows of pictures under headings. ``gaps`` are columns with a wider space before them, ``breaks`` such rows;
-    ``spans`` are headings above several columns: (first, last, text). ``noun`` is what captions call one input, and
-    ``positions`` what it is made of."""
+    """Rows of pictures under headings.
 
+    Attributes:
+        about: what is shown, the beginning of the caption.
+        titles: the title of each row, written beside it.
+        gaps, breaks: columns and rows with a wider space before them.
+        spans: headings above several columns: (first, last, text).
+    """
+
+    name: str
+    about: str
     headings: tuple[str, ...]
     rows: tuple[tuple[Shown | None, ...], ...]
     settings: str
@@ -87,15 +93,9 @@ class GridFigure(Figure):
     gaps: tuple[int, ...] = ()
     breaks: tuple[int, ...] = ()
     spans: tuple[tuple[int, int, str], ...] = ()
-    noun: str = "photo"
-    positions: str = "pixels"
-
-    @abstractmethod
-    def about(self) -> str:
-        """What is shown, in a sentence or two."""
 
     def caption(self) -> str:
-        return f"{self.about()} {self.settings}"
+        return f"{self.about} {self.settings}"
 
     def drawn(self, plt: Any) -> Any:
         return _Page(self).drawn(plt)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Matrix:
 class LabelMatrix(Figure):
     """A matrix per method, all on one scale, and what the net believes of each label."""
 
-    name: ClassVar[str] = "label-matrix"
+    name = "label-matrix"
     labels: tuple[str, ...]
     believed: tuple[float, ...]
     matrices: tuple[Matrix, ...]

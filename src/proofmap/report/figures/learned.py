@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ _PLACES = ("Top label", "Second label")
 class TVCurves(Figure):
     """A row per label, a panel per fill, a line per weight of the total variation."""
 
-    name: ClassVar[str] = "tv-curves"
+    name = "tv-curves"
     rows: tuple[tuple[Panel, ...], ...]
     settings: str
     positions: str = "pixels"
@@ -128,22 +128,6 @@ def panels_by_fill(found: Mapping[str, Mapping[str, Curves]]) -> tuple[tuple[Pan
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Artifacts(GridFigure):
-    """A row per image and weight, a column per label."""
-
-    name: ClassVar[str] = "artifact"
-    tvs: tuple[float, ...] = ()
-
-    def about(self) -> str:
-        weights = " and ".join(f"{tv:g}" for tv in self.tvs)
-        return (
-            "Artifacts: masks learned for every label, without much regularisation, show labels that are not there. Each "
-            f"{self.noun} is blended with gray as its mask says, for total variation {weights}. Above each picture: "
-            f"f of the label on the whole {self.noun}. {READING}"
-        )
-
-
 def artifacts(
     classifier: Classifier,
     images: Tensor,
@@ -154,7 +138,7 @@ def artifacts(
     thresholds: str | tuple[float, float] | proof.Thresholds = "paper",
     seed: int = 0,
     progress: Progress | None = None,
-) -> Artifacts:
+) -> GridFigure:
     """Learn a mask for every label of each image at each weight, and blend each photo with gray as its masks say.
 
     Args:
@@ -184,7 +168,7 @@ def artifacts_of(
     thresholds: str | tuple[float, float] | proof.Thresholds = "paper",
     seed: int = 0,
     progress: Progress | None = None,
-) -> Artifacts:
+) -> GridFigure:
     """The figure from masks ``(N, L, *positions)`` that are there, by their weight of the total variation.
 
     Args:
@@ -208,37 +192,24 @@ def artifacts_of(
                 row.append(replace(cell, above=f"{name}f {tiny(f[i][j])}"))
             rows.append(tuple(row))
     names = [classifier.names[a] if alike else "" for a in table[0].tolist()]
-    return Artifacts(
-        headings=(input_word(inputs), *names),
+    noun, weights = input_word(inputs), " and ".join(f"{tv:g}" for tv in maps)
+    return GridFigure(
+        name="artifact",
+        about="Artifacts: masks learned for every label, without much regularisation, show labels that are not there. Each "
+        f"{noun} is blended with gray as its mask says, for total variation {weights}. Above each picture: "
+        f"f of the label on the whole {noun}. {READING}",
+        headings=(noun, *names),
         rows=tuple(rows),
         settings=f"{settings} e1 = {at.e1:g}, e2 = {at.e2:g}.",
         titles=tuple(f"TV {tv:g}" for tv in maps for _ in images),
         gaps=(1,),
         breaks=tuple(len(images) * k for k in range(1, len(maps))),
-        tvs=tuple(maps),
-        noun=input_word(inputs),
-        positions=inputs.position_noun,
     )
 
 
 def blended(classifier: Classifier, images: Tensor, masks: Tensor) -> Tensor:
     """Images ``(N, *shape)`` hidden in part: M x + (1 - M) gray for masks M ``(N, L, *positions)``; ``(N, L, *shape)``."""
     return classifier.inputs.composite(masks, images[:, None], classifier.blank(1)[None])
-
-
-@dataclass(frozen=True, eq=False)
-class MasksByK(GridFigure):
-    """A row per image; for each K its masks side by side."""
-
-    name: ClassVar[str] = "masks-by-k"
-    share: float = 0.3
-
-    def about(self) -> str:
-        return (
-            f"K masks learned together share out the {self.noun}; each must show the label by itself. Each picture keeps the top "
-            f"{100 * self.share:.0f} % of {self.positions} of one mask. Below each {self.noun}: its top label and f; below each picture: the label's "
-            f"probability when only these {self.positions} are shown on gray."
-        )
 
 
 def masks_by_k(
@@ -250,7 +221,7 @@ def masks_by_k(
     method: LearnedMask | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> MasksByK:
+) -> GridFigure:
     """Learn K masks for the top label of each image, for several K."""
     images = classifier.check_images(images)
     inputs, labels = classifier.inputs, _chosen("top1", classifier, images)
@@ -275,15 +246,17 @@ def masks_by_k(
         gaps.append(column)
         spans.append((column, column + k - 1, f"K = {k}"))
         column += k
-    return MasksByK(
-        headings=(input_word(inputs), *([""] * (column - 1))),
+    noun, positions = input_word(inputs), inputs.position_noun
+    return GridFigure(
+        name="masks-by-k",
+        about=f"K masks learned together share out the {noun}; each must show the label by itself. Each picture keeps the top "
+        f"{100 * share:.0f} % of {positions} of one mask. Below each {noun}: its top label and f; below each picture: the label's "
+        f"probability when only these {positions} are shown on gray.",
+        headings=(noun, *([""] * (column - 1))),
         rows=tuple(tuple(row) for row in rows),
         settings=learned_settings(classifier, base, len(images), seed, varied=("masks",)),
         gaps=tuple(gaps),
         spans=tuple(spans),
-        share=share,
-        noun=input_word(inputs),
-        positions=inputs.position_noun,
     )
 
 

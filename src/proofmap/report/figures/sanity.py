@@ -1,13 +1,28 @@
-"""What is left of maps when layers are drawn anew: similarity against layers, a line for each method."""
+"""What is left of maps when layers are drawn anew: their similarity, a line for each method, and the maps themselves."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
+from torch import Tensor
+
+from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.text import one_line
-from proofmap.report.figures.drawing import COLOURS, MARKERS, SOFT, WIDTH, Figure, escaped, legend_below
+from proofmap.report.figures.drawing import (
+    COLOURS,
+    MARKERS,
+    SOFT,
+    WIDTH,
+    Figure,
+    escaped,
+    legend_below,
+    legend_height,
+)
+from proofmap.report.figures.grid import GridFigure, shown, shown_photo
+from proofmap.report.pictures import input_word, overlay
 from proofmap.results.randomisation import BAR, SanityChecks
 
 
@@ -27,7 +42,7 @@ class SanityCurve:
 class SanityFigure(Figure):
     """A panel for each order."""
 
-    name: ClassVar[str] = "sanity"
+    name = "sanity"
     measure: str
     of: int
     curves: tuple[SanityCurve, ...]
@@ -47,7 +62,7 @@ class SanityFigure(Figure):
 
     def drawn(self, plt: Any) -> Any:
         methods = list(dict.fromkeys(curve.method for curve in self.curves))
-        height = 2.3 + 0.16 * -(-len(methods) // 2)
+        height = 2.3 + legend_height(len(methods))
         figure, axes = plt.subplots(1, len(self.orders), figsize=(WIDTH, height), sharey=True, squeeze=False)
         handles: dict[str, Any] = {}
         for axis, order in zip(axes[0], self.orders, strict=True):
@@ -93,3 +108,38 @@ def sanity_figure(checks: SanityChecks, *, measure: str = "rank") -> SanityFigur
             )
         )
     return SanityFigure(measure, own[0].of, tuple(curves), one_line(f"Settings: {checks.notes[0]}."))
+
+
+def randomised_maps(
+    classifier: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    maps: Mapping[str, tuple[Tensor, Tensor]],
+    *,
+    layers: str,
+    settings: str,
+) -> GridFigure:
+    """The figure of maps that were made already.
+
+    Args:
+        labels: the label of each image, ``(N,)``.
+        maps: for each method its maps ``(N, *positions)`` before and after.
+        layers: what was drawn anew, in words.
+    """
+    inputs = classifier.inputs
+    f = classifier.frozen().probabilities(images).gather(1, labels[:, None])[:, 0].tolist()
+    rows = []
+    for i, (label, p) in enumerate(zip(labels.tolist(), f, strict=True)):
+        pictures = [shown(overlay(images[i], both[k][i], inputs)) for both in maps.values() for k in (0, 1)]
+        rows.append((shown_photo(images[i], inputs, classifier.names[label], p), *pictures))
+    first, noun = tuple(1 + 2 * k for k in range(len(maps))), input_word(inputs)
+    return GridFigure(
+        name="randomised-maps",
+        about=f"Maps of the top label of each {noun}: of the net as it is, and after {layers} was drawn anew. Maps that come from "
+        f"what the net has learned fall apart. Below each {noun}: its top label and f.",
+        headings=(noun, *(["trained", "drawn anew"] * len(maps))),
+        rows=tuple(rows),
+        settings=settings,
+        gaps=first,
+        spans=tuple((column, column + 1, name) for column, name in zip(first, maps, strict=True)),
+    )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted, shortened
@@ -16,10 +15,10 @@ from proofmap.report.figures.drawing import (
     SMALL,
     WIDTH,
     Figure,
-    draw,
     escaped,
     evaluation_settings,
     legend_below,
+    legend_height,
 )
 from proofmap.report.scatter import mark_texts
 from proofmap.results.evaluation import Evaluation
@@ -54,7 +53,7 @@ def proof_points(evaluation: Evaluation, x: str = COMPLETENESS, y: str = SOUNDNE
     return points
 
 
-def scatter_panels(evaluation: Evaluation) -> list[str]:
+def scatter_kinds(evaluation: Evaluation) -> list[str]:
     """The kinds of score that can be drawn against soundness; none unless both halves of a proof were judged."""
     judged = {score.kind for score in evaluation.results[0].scores}
     if not {COMPLETENESS, SOUNDNESS} <= judged:
@@ -66,7 +65,7 @@ def scatter_panels(evaluation: Evaluation) -> list[str]:
 class ScatterFigure(Figure):
     """A panel per score on the horizontal axis; the points of all panels are the same methods in the same order."""
 
-    name: ClassVar[str] = "scatter"
+    name = "scatter"
     panels: tuple[str, ...]
     points: tuple[tuple[Point, ...], ...]
     settings: str
@@ -91,7 +90,7 @@ class ScatterFigure(Figure):
 
     def drawn(self, plt: Any) -> Any:
         n = len(self.panels)
-        height = 2.75 + 0.16 * -(-len(self.points[0]) // 2)
+        height = 2.75 + legend_height(len(self.points[0]))
         figure, axes = plt.subplots(
             1, n, figsize=(WIDTH if n > 1 else 0.6 * WIDTH, height), sharey=True, squeeze=False
         )
@@ -113,7 +112,7 @@ class ScatterFigure(Figure):
 
 def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
     """Completeness, and where it was judged best effort, against soundness."""
-    points = {x: tuple(proof_points(evaluation, x)) for x in scatter_panels(evaluation)}
+    points = {x: tuple(proof_points(evaluation, x)) for x in scatter_kinds(evaluation)}
     points = {x: some for x, some in points.items() if any(_is_drawn(p) for p in some)}
     if not points:
         raise InputError("a scatter needs completeness and soundness, each counted for at least one image")
@@ -134,11 +133,6 @@ def _tried(evaluation: Evaluation) -> str:
         return f"{fewest:,} to {most:,} of {images}, by method"
     rule = best_effort_rule(scores[0]) if only_the_rule_leaves_out(evaluation) else ""
     return f"the {most:,} of {images} {rule or 'that it counts'}"
-
-
-def draw_scatter(evaluation: Evaluation, path: str | Path) -> Path:
-    """Write :func:`scatter_figure`."""
-    return draw(scatter_figure(evaluation), path)
 
 
 def _mark(axis: Any, point: Point, k: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from proofmap.report.figures.drawing import COLOURS, SOFT, WIDTH, Figure, escaped, legend_below
 from proofmap.results.tables import number
@@ -19,7 +19,7 @@ BLUE, ORANGE = COLOURS[:2]
 class TheoremFigure(Figure):
     """Curves of simulated probabilities, and the least that the bounds allow."""
 
-    name: ClassVar[str] = "theorem"
+    name = "theorem"
     curves: tuple[Curve, ...]
 
     def caption(self) -> str:
