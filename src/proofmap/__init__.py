@@ -32,11 +32,14 @@ if TYPE_CHECKING:
         make_metric,
     )
     from proofmap.models import list_models, load_classifier
+    from proofmap.report.figures import draw_figure, figures_of
     from proofmap.report.html import write_report
     from proofmap.results.audit import audit
+    from proofmap.results.bounds import bounds
     from proofmap.results.compare import compare
     from proofmap.results.evaluation import Evaluation
     from proofmap.results.explanation import Proof
+    from proofmap.results.frontier import frontier
     from proofmap.results.label_matrix import label_matrices
     from proofmap.results.records import MethodResult
     from proofmap.results.reliability import reliability
@@ -80,11 +83,15 @@ _MODULES = {
     "make_metric": "proofmap.metrics",
     "list_models": "proofmap.models",
     "load_classifier": "proofmap.models",
+    "draw_figure": "proofmap.report.figures",
+    "figures_of": "proofmap.report.figures",
     "write_report": "proofmap.report.html",
     "audit": "proofmap.results.audit",
+    "bounds": "proofmap.results.bounds",
     "compare": "proofmap.results.compare",
     "Evaluation": "proofmap.results.evaluation",
     "Proof": "proofmap.results.explanation",
+    "frontier": "proofmap.results.frontier",
     "label_matrices": "proofmap.results.label_matrix",
     "MethodResult": "proofmap.results.records",
     "reliability": "proofmap.results.reliability",
@@ -136,11 +143,15 @@ __all__ = [
     "Study",
     "TopLabel",
     "audit",
+    "bounds",
     "compare",
     "default_metrics",
     "deletion",
+    "draw_figure",
     "evaluate",
     "explain",
+    "figures_of",
+    "frontier",
     "insertion",
     "keep_memory",
     "list_models",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import importlib.util
 import os
 import re
@@ -13,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.docs.pages import DOCS, ROOT
+from tests.docs.pages import DOCS, PAGES, ROOT, blocks
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("mkdocs") is None, reason="the extra docs is not installed"
@@ -111,6 +113,41 @@ def test_the_command_line_page_has_every_command(site: Path) -> None:
     text = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
     for command in make_app("").registered_commands:
         assert (f'id="proofmap-{command.name}"' in text) != command.hidden
+
+
+def test_the_page_of_the_public_api_has_every_public_name_with_a_line(site: Path) -> None:
+    found = public_names(site)
+    assert {"proofmap", "proofmap.methods", "proofmap.testing", "proofmap.core.streams"} <= found.keys()
+    for module, names in found.items():
+        assert sorted(names) == sorted(importlib.import_module(module).__all__), module
+        assert all(len(line) > 3 for line in names.values()), module
+
+
+def test_examples_import_public_names_only(site: Path) -> None:
+    public = public_names(site)
+    others = set()
+    for page in PAGES:
+        for block in (b for b in blocks(page) if b.language == "python"):
+            for node in ast.walk(ast.parse(block.code)):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "proofmap":
+                    assert node.module is not None
+                    names = {f"{node.module}.{name.name}" for name in node.names}
+                    if not names <= public.keys():  # a module itself may be imported, too
+                        names = {name.name for name in node.names} - public.get(node.module, {}).keys()
+                        others |= {f"{node.module}.{name}" for name in names}
+    unpromised = ("proofmap.theory.", "proofmap.methods.maskers.file.")
+    assert [name for name in sorted(others) if not name.startswith(unpromised)] == []
+
+
+def public_names(site: Path) -> dict[str, dict[str, str]]:
+    """The page's tables: names and their lines, by module."""
+    text = (site / "reference" / "public-api.html").read_text(encoding="utf-8")
+    text = text[: text.index("</article>")]
+    sections = re.split(r'<h2 id="[^"]*">(proofmap[\w.]*)<', text)[1:]
+    row = re.compile(r"<tr>\s*<td>.*?<code>(\w+)</code>.*?</td>\s*<td>(.*?)</td>", re.DOTALL)
+    return {
+        module: dict(row.findall(part)) for module, part in zip(sections[::2], sections[1::2], strict=True)
+    }
 
 
 def test_docstrings_arrive_as_text(pages: dict[Path, Page]) -> None:

@@ -12,6 +12,8 @@ import torch
 
 from proofmap.core.errors import BatchSizeWarning, ProofmapError
 
+__all__ = ["BatchSize", "OutOfMemory", "in_batches", "is_out_of_memory"]
+
 T = TypeVar("T")
 
 

@@ -5,6 +5,17 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
+__all__ = [
+    "BatchSizeWarning",
+    "DiskFull",
+    "InputError",
+    "MissingExtra",
+    "ModelError",
+    "NotWritable",
+    "ProofmapError",
+    "require",
+]
+
 
 class ProofmapError(Exception):
     """Anything the caller can fix; the command line prints it and exits with code 2."""

@@ -16,6 +16,8 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted, shortened
 
+__all__ = ["NO_LABEL", "LabelRule", "Labels", "check_labels", "label_index"]
+
 NO_LABEL = -1
 """Fills the places of an image that has fewer labels than another one in the same batch."""
 

@@ -16,7 +16,10 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 
+__all__ = ["Ties", "center_distance", "keep_top", "rank"]
+
 Ties = Literal["index", "random", "center"]
+"""Which of two equally salient positions comes first."""
 
 
 def rank(maps: Tensor, *, ties: Ties = "index", keys: Tensor | None = None) -> Tensor:

@@ -20,6 +20,18 @@ from torch import Tensor
 
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
+__all__ = [
+    "content_keys",
+    "image_keys",
+    "integers",
+    "key_of",
+    "normal",
+    "pair_keys",
+    "permutations",
+    "step_keys",
+    "uniform",
+]
+
 _LOW = 0xFFFFFFFF
 _FEW = 8192  # numbers up to which NumPy is faster
 _Whole = TypeVar("_Whole", Tensor, NDArray[np.int64])

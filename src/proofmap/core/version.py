@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 __version__ = "0.1.0"
+"""The version of this package, as text."""
 
 _PACKAGE = Path(__file__).parents[1]
 _OF_STUDIES = ("blocks", "controls", "cost", "plan", "rows", "sanity", "setup", "study", "survey", "unit")

@@ -48,6 +48,7 @@ class Fill(Plugin):
 
 
 FILLS: Registry[Fill] = Registry("fill", "proofmap.fills")
+"""The registered fills, by name."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -242,9 +242,11 @@ class ReadyMethod(Ready):
 
 
 METHODS: Registry[Method] = Registry("method", "proofmap.methods")
+"""The registered methods, by name."""
 
 MapFunction = Callable[[Classifier, Tensor, Tensor], Any]
 MethodLike = str | Method | MapFunction
+"""A method, its spec as text, or a function ``(classifier, images, labels) -> maps``."""
 
 
 @dataclass(frozen=True, kw_only=True)

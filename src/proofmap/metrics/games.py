@@ -104,6 +104,7 @@ class Game(CurveSettings):
 
 
 GAMES: Registry[Game] = Registry("game", "proofmap.games")
+"""The registered games, by name."""
 
 
 @GAMES.register

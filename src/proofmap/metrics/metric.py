@@ -125,6 +125,7 @@ class RunMetric(Metric):
 
 
 METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics")
+"""The registered metrics, by name."""
 
 
 def make_metric(spec: Any, defaults: Mapping[str, Any] | None = None) -> Metric:

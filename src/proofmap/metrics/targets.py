@@ -43,6 +43,7 @@ class Target(Plugin):
 
 
 TARGETS: Registry[Target] = Registry("target", "proofmap.targets")
+"""The registered targets, by name."""
 
 
 @TARGETS.register

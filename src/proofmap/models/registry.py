@@ -24,6 +24,7 @@ from proofmap.models.spec import SCHEMES, ModelSpec
 from proofmap.models.weights import State, load_into, load_state
 
 DEFAULT_MODEL = "efficientnet-lite0"
+"""The net that commands use if none is named."""
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ from proofmap.plugins.values import (
     without_library,
 )
 
+__all__ = ["Plugin", "Ready", "required", "setting"]
+
 T = TypeVar("T")
 
 

@@ -1,6 +1,7 @@
 """Studies: thousands of images, dozens of labels, any methods; resumable, reproducible, on one machine or many."""
 
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
+from proofmap.study.executors.ray_executor import RayExecutor
 from proofmap.study.export import export_run
 from proofmap.study.outcome import Outcome
 from proofmap.study.plan import Plan
@@ -21,6 +22,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "Problem",
+    "RayExecutor",
     "Run",
     "RunBusy",
     "Selection",

@@ -24,6 +24,7 @@ from proofmap.testing.contract import Contract
 T = TypeVar("T")
 
 check_dataset: Contract[Dataset] = Contract("dataset")
+"""Checks a dataset: raises one AssertionError that names every broken promise."""
 
 MOST = 16  # items that are read; more of a larger dataset would take its time
 THREADS = 4

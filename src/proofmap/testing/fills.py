@@ -24,6 +24,7 @@ from proofmap.testing.plugins import (
 )
 
 check_fill = plugin_contract(Fill)
+"""Checks a fill: raises one AssertionError that names every broken promise."""
 
 N = 4
 

@@ -29,6 +29,7 @@ from proofmap.testing.plugins import (
 )
 
 check_game = plugin_contract(Game)
+"""Checks a game: raises one AssertionError that names every broken promise."""
 
 N = 3
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])

@@ -36,6 +36,7 @@ from proofmap.testing.plugins import (
 )
 
 check_method = plugin_contract(Method)
+"""Checks a method: raises one AssertionError that names every broken promise."""
 
 N, SIZE = 3, PICTURES.size
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])

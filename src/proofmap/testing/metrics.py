@@ -35,6 +35,7 @@ from proofmap.testing.plugins import (
 )
 
 check_metric = plugin_contract(Metric)
+"""Checks a metric: raises one AssertionError that names every broken promise."""
 
 N = 4
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3], [3, 1, 2]])

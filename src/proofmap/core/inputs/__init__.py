@@ -20,6 +20,7 @@ from proofmap.core.inputs.pictures import Pictures
 __all__ = ["KINDS", "Box", "Inputs", "Pictures", "Rows", "Series", "inputs_of"]
 
 KINDS: Mapping[str, type[Inputs]] = {kind.kind: kind for kind in (Pictures, Series, Rows)}
+"""The kinds of inputs, by their names in records."""
 
 
 def inputs_of(record: Mapping[str, Any]) -> Inputs:
