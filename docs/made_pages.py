@@ -119,6 +119,8 @@ def _names(option: Any) -> str:
 def _default(option: Any) -> str:
     if option.is_flag and not option.secondary_opts:
         return ""
+    if isinstance(option.show_default, str):
+        return option.show_default
     value = option.default
     if value is None or callable(value) or value in ("", ()) or "UNSET" in str(value).upper():
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -13,6 +14,9 @@ import typer
 from proofmap import cli
 from proofmap.cli.lists import LISTS
 from proofmap.cli.runs import ANALYSES
+from proofmap.methods.maskers.kinds import KINDS as KINDS_OF_MASKERS
+from proofmap.metrics import CURVES, THRESHOLDS
+from proofmap.study.watchers.trackers import TRACKERS
 from tests.command import run
 
 ROOT = Path(__file__).parents[1]
@@ -56,3 +60,52 @@ def test_every_command_that_a_text_names_exists() -> None:
             assert command in COMMANDS, (path, command)
             assert kind in KINDS.get(command, [kind]) or not kind, (path, command, kind)
     assert len(read) > 300
+
+
+def test_the_help_of_an_option_names_every_choice() -> None:
+    commands: Any = typer.main.get_command(cli.make_app())
+
+    def help_of(command: str, option: str) -> str:
+        (found,) = [p for p in commands.commands[command].params if option in p.opts]
+        return str(found.help)
+
+    for command in ("explain", "evaluate"):
+        assert help_of(command, "--curve").endswith(f": {', '.join(CURVES)}.")
+        assert all(name in help_of(command, "--thresholds") for name in THRESHOLDS)
+    assert help_of("train-masker", "--kind").endswith(f": {', '.join(KINDS_OF_MASKERS)}.")
+    assert help_of("evaluate", "--tracker").startswith(", ".join(TRACKERS))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("analyse", "seeds", "a", "--method", "random"), "--method does not apply to analyse seeds"),
+        (("analyse", "frontier", "a", "b"), "analyse frontier takes one run directory, not 2"),
+        (("analyse", "seed", "a"), "Did you mean 'seeds'?"),
+        (("list", "method"), "Did you mean 'methods'?"),
+        (("list", "models", "efficientnet"), "no model is named 'efficientnet'. Did you mean"),
+        (("list", "recipes", "desc"), "Did you mean 'desk'?"),
+        (("sanity",), "no data was named"),
+        (("sanity", "--axioms", "--format", "csv"), "--axioms prints a table or json, not csv"),
+    ],
+)
+def test_a_kind_refuses_what_it_cannot_take(
+    arguments: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(monkeypatch, *arguments) == 2
+    assert message in " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
+
+
+def test_every_kind_can_be_listed_by_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kind in ("fills", "games", "datasets", "figures", "recipes"):
+        assert run(monkeypatch, "list", kind, "--json") == 0
+        names = [record["name"] for record in json.loads(capsys.readouterr().out)]
+        assert run(monkeypatch, "list", kind, names[0], "--json") == 0
+        assert [record["name"] for record in json.loads(capsys.readouterr().out)] == names[:1]
+        assert run(monkeypatch, "list", kind) == 0
+        assert "None" not in capsys.readouterr().out

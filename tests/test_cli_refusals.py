@@ -151,7 +151,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("sanity", "texts", *MODEL), "it is damaged, or no picture of a kind that is read (.bmp"),
         ((*SANITY, "--relabelled-weights", "w.pth"), "name it with --relabelled"),
         ((*SANITY, "--noise", "inf"), "noise a number above 0"),
-        ((*SANITY, "--orders", "upwards"), "--orders must be of cascading"),
+        ((*SANITY, "--orders", "upwards"), "--orders must be among cascading"),
         (("sanity", "photos", "--model", "nosuch"), "Nets of hubs are written torchvision:NAME, timm:NAME"),
         ((*MASKER, "texts"), "no image of texts could be read: "),
         ((*MASKER, "photos", "--learning-rate", "inf"), "learning_rate must be a number above 0, not inf"),

@@ -126,7 +126,7 @@ def test_whoever_stops_a_training_is_told_how_to_go_on(
         monkeypatch.setenv("DIE", how)
         assert run(monkeypatch, *options) == 130
         told = capsys.readouterr().err
-        kept = "stopped; 2 of 4 steps are kept in dying.checkpoint.safetensors; go on with: proofmap "
+        kept = "stopped; 2 of 4 steps are kept in dying.checkpoint.safetensors; continue with: proofmap "
         assert told == f"{kept}{shlex.join(options)}\n"
         monkeypatch.delenv("DIE")
         assert run(monkeypatch, *shlex.split(told.split("proofmap ", 1)[1])) == 0
@@ -141,7 +141,7 @@ def test_a_training_that_is_stopped_at_once_begins_again(
 ) -> None:
     monkeypatch.setattr("proofmap.cli.train.train", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
     assert run(monkeypatch, *TRAIN, "--out", "m.safetensors") == 130
-    assert "no checkpoint was due yet; begin again with: proofmap train-masker" in capsys.readouterr().err
+    assert "no checkpoint was due yet; start again with: proofmap train-masker" in capsys.readouterr().err
 
 
 def test_a_limit_of_time_still_gives_a_masker(
@@ -171,7 +171,7 @@ def test_a_wrong_kind_or_name_is_told_before_images_are_read(
 @pytest.mark.parametrize(
     "changes, told",
     [
-        (["--kind", "phang"], "kind must be one of dabkowski, phang-fix, phang-ca, belief"),
+        (["--kind", "phang"], "'phang' is not one of dabkowski"),
         (["--out", "m.pth"], "is named NAME.safetensors"),
         (["--data", "nowhere"], "nowhere"),
         (["--learning-rate", "-1"], "learning_rate must be a number above 0"),

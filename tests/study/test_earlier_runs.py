@@ -122,7 +122,7 @@ def test_damage_to_an_earlier_run_can_be_removed_but_not_computed_again(
     next((folder / "maps").iterdir()).write_bytes(b"damaged")
     assert command(monkeypatch, "verify", str(folder)) == 1
     assert command(monkeypatch, "verify", str(folder), "--repair") == 0
-    after = "cannot compute it again, since an earlier Proofmap made this run"
+    after = "cannot compute it again, because an earlier Proofmap made this run"
     assert capsys.readouterr().err.count(after) == 2
     assert verify_run(folder) == []
 

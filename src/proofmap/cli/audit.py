@@ -1,4 +1,4 @@
-"""``audit``: a run's scores against bars and against another run, answered with the exit code."""
+"""``audit``: checks a run's scores against bars and against another run; the exit code says whether all checks pass."""
 
 from __future__ import annotations
 
@@ -9,16 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from proofmap.cli.console import stderr
-from proofmap.cli.options import (
-    Device,
-    Format,
-    RunFolder,
-    device_named,
-    path_option,
-    print_as,
-    print_notes,
-)
+from proofmap.cli import options
+from proofmap.cli.console import print_as, print_notes, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.core.text import counted
@@ -30,12 +22,12 @@ from proofmap.study.results import Run
 
 
 def audit(
-    run: RunFolder,
-    min_completeness: Annotated[float | None, typer.Option(help="Least mean completeness.")] = None,
-    min_soundness: Annotated[float | None, typer.Option(help="Least mean soundness.")] = None,
-    min_best_effort: Annotated[float | None, typer.Option(help="Least mean best effort.")] = None,
+    run: Annotated[Path, options.RUN],
+    min_completeness: Annotated[float | None, typer.Option(help="Minimum mean completeness.")] = None,
+    min_soundness: Annotated[float | None, typer.Option(help="Minimum mean soundness.")] = None,
+    min_best_effort: Annotated[float | None, typer.Option(help="Minimum mean best effort.")] = None,
     bar: Annotated[
-        list[str] | None, typer.Option(help="Any other metric: METRIC=VALUE; may be given several times.")
+        list[str] | None, typer.Option(help="A bar for any metric: METRIC=NUMBER. May be repeated.")
     ] = None,
     against: Annotated[
         Path | None, typer.Option(help="Another run of the same images, such as that of yesterday's net.")
@@ -43,33 +35,32 @@ def audit(
     max_drop: Annotated[
         list[str] | None,
         typer.Option(
-            help="How much any score may get worse against it; or METRIC=NUMBER, several times, for these only."
+            help="How much worse than in that run any score may be; or METRIC=NUMBER for only this metric. May be repeated."
         ),
     ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
+    method: Annotated[list[str] | None, options.METHOD] = None,
     interval: Annotated[
         bool, typer.Option("--interval", help="The whole 95 % interval must pass, not only the mean.")
     ] = False,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", help="Fail where net, code, pictures or Proofmap changed since the run."),
+        typer.Option("--fresh", help="Fail if net, code, pictures or Proofmap changed since the run."),
     ] = False,
     controls: Annotated[
         bool,
         typer.Option(
             "--controls/--no-controls",
-            help="First judge the controls that the run lacks: noise, the middle, and each method's maps blurred and shown for every label. Runs the net.",
+            help="First judge the controls that the run does not have: noise, the middle, and each method's maps blurred and used for every label. Runs the net.",
         ),
     ] = False,
-    device: Device = None,
+    device: Annotated[str | None, options.DEVICE] = None,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Also of a run that is not finished.")
+        bool, typer.Option("--unfinished", help="Accept runs that are not finished.")
     ] = False,
     junit: Annotated[
-        Path | None,
-        path_option("Write the verdicts to this file too, as JUnit XML.", show_default=False),
+        Path | None, options.path_option("Also write the verdicts to this file, as JUnit XML.")
     ] = None,
-    format: Format = "table",
+    format: Annotated[str, options.FORMAT] = "table",
 ) -> None:
     bars = dict(_metric_and_number("--bar", text) for text in bar or [])
     if (against is None) == bool(max_drop):
@@ -87,7 +78,7 @@ def audit(
         "min_best_effort": min_best_effort,
     }
     if controls:
-        with Run(run) as opened:  # what cannot be asked adds nothing to the run
+        with Run(run) as opened:  # a bar that is refused must not add controls to the run
             audit_scores(opened.evaluation(), **least, bars=bars)
         _judge_controls(run, device)
     with ExitStack() as stack:
@@ -110,7 +101,7 @@ def audit(
             failed = "" if method else _failed(opened, evaluation)
             demands["is finished"] = _unfinished(opened, "the run") or failed
         if not unfinished and other is not None:
-            demands["is held against a finished run"] = _unfinished(other, "the other run")
+            demands["is compared with a finished run"] = _unfinished(other, "the other run")
         if fresh:
             demands["is fresh"] = _stale(opened)
         if junit is not None:
@@ -119,7 +110,7 @@ def audit(
                 junit_text(result, run=opened.folder.name, also=demands),
             )
         print_notes(opened)
-        for note in result.notes if format in ("md", "csv") else ():  # the other forms have them
+        for note in result.notes if format in ("md", "csv") else ():  # the other formats contain them
             stderr.print(f"note: {note}")
     print_as(result, format)
     for reason in filter(None, demands.values()):
@@ -129,10 +120,9 @@ def audit(
 
 
 def _judge_controls(run: Path, device: str | None) -> None:
-    """Judge the controls that a run lacks and store them in it. If that fails, the audit goes on and says why."""
-    from proofmap.report.runs import (
-        save_run,  # only here: an audit that only reads loads no net and draws nothing
-    )
+    """Judge the controls that a run does not have and store them in it. If that fails, the audit continues and says why."""
+    # imported here, because an audit without --controls neither loads a net nor draws
+    from proofmap.report.runs import save_run
     from proofmap.study.controls import add_controls
 
     def write(outcome: Outcome) -> list[Path]:
@@ -141,7 +131,7 @@ def _judge_controls(run: Path, device: str | None) -> None:
 
     reason = add_controls(
         run,
-        device=device_named(device),
+        device=options.check_device(device),
         on_start=lambda names: stderr.print(f"judging {counted(len(names), 'control')}: {', '.join(names)}"),
         on_end=write,
     )
@@ -161,7 +151,7 @@ def _metric_and_number(option: str, text: str) -> tuple[str, float]:
 
 
 def _limits(texts: Sequence[str]) -> float | dict[str, float]:
-    """One number for all scores, or one for each that is named."""
+    """One number for all scores, or one number for each metric named."""
     if len(texts) == 1 and "=" not in texts[0]:
         try:
             return float(texts[0])
@@ -171,35 +161,35 @@ def _limits(texts: Sequence[str]) -> float | dict[str, float]:
 
 
 def _unfinished(run: Run, which: str) -> str:
-    """Why a run is not finished; empty where it is."""
+    """Why a run is not finished; empty if it is."""
     lacking = [f"{method} lacks {counted(n, 'image')}" for method, n in run.unfinished().items()]
-    told = f"{which} is not finished, so it does not pass: {', '.join(lacking)}. Continue it, or accept it with --unfinished"
-    return told if lacking else ""
+    reason = f"{which} is not finished, so it does not pass: {', '.join(lacking)}. Continue it, or accept it with --unfinished"
+    return reason if lacking else ""
 
 
 def _failed(run: Run, evaluation: Evaluation) -> str:
-    """Which methods failed on every image; empty where none did."""
+    """Which methods failed on every image; empty if none did."""
     lacking = {*run.methods} - {*run.unfinished()} - {result.name for result in evaluation.results}
-    told = f"no image has a result of {', '.join(sorted(lacking))}, so the run does not pass; see its report, or name others with --method"
-    return told if lacking else ""
+    reason = f"no image has a result of {', '.join(sorted(lacking))}, so the run does not pass; see its report, or name others with --method"
+    return reason if lacking else ""
 
 
 def _stale(run: Run) -> str:
-    """Why a run is not of the present state; empty where it is."""
-    from proofmap.study.fresh import what_changed  # it opens the net and the data
+    """What changed since the run; empty if nothing did."""
+    from proofmap.study.fresh import what_changed  # imports what opens nets and data
 
-    changed = what_changed(run, device_named(None))
+    changed = what_changed(run, options.check_device(None))
     more = f" (and {len(changed) - 5} more)" if len(changed) > 5 else ""
-    told = f"the run is not fresh, so it does not pass: {'; '.join(changed[:5])}{more}. Evaluate into another --out"
-    return told if changed else ""
+    reason = f"the run is not fresh, so it does not pass: {'; '.join(changed[:5])}{more}. Evaluate into another --out"
+    return reason if changed else ""
 
 
 def _check_same_pictures(run: Run, other: Run) -> None:
-    """Images are matched by name, and what has one name must be one picture."""
+    """Images are matched by name, so images with the same name must be the same picture."""
     digests = {image.name: image.digest for image in other.images}
     for image in run.images:
         if digests.get(image.name, image.digest) != image.digest:
             raise InputError(
-                f"{image.name} is not the same picture in {run.folder} and {other.folder}, so they do not compare; "
+                f"{image.name} is not the same picture in {run.folder} and {other.folder}, so the runs cannot be compared; "
                 "judge both on the same pictures"
             )

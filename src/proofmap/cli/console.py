@@ -1,9 +1,11 @@
-"""What the command line prints, as text that a terminal only shows; progress with Rich there, plain lines elsewhere."""
+"""What the command line prints: results on stdout, messages and progress on stderr, without terminal escapes from others."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -14,9 +16,12 @@ from rich.text import Text
 from proofmap.core.progress import Lines, Progress, Silent, Task, seconds_between_lines
 from proofmap.core.text import one_line, terminal_text
 
+if TYPE_CHECKING:
+    from proofmap.study import Run
+
 
 class SafeConsole(Console):
-    """A console that prints texts as they are read: no escapes of others, no emoji codes, no markup unless asked for."""
+    """A console that prints text as it is: without escape sequences, emoji codes or markup in it."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(highlight=False, soft_wrap=True, emoji=False, markup=False, **settings)
@@ -29,12 +34,28 @@ stderr = SafeConsole(stderr=True)
 
 
 def print_result(*texts: object, end: str = "\n") -> None:
-    """Print a result on stdout, as text that a terminal only shows."""
+    """Print a result on stdout, without terminal escapes."""
     print(*(terminal_text(str(text)) for text in texts), end=end)
 
 
+def print_as(result: object, format: str) -> None:
+    """Print a result on stdout in one of the formats that it has: table, md, csv or json."""
+    text = getattr(result, "markdown" if format == "md" else format)()
+    print_result(text.rstrip("\n"))
+
+
+def print_written(paths: Sequence[Path]) -> None:
+    stderr.print(f"\nwritten to {paths[0].parent}/: {', '.join(path.name for path in paths)}")
+
+
+def print_notes(run: Run) -> None:
+    """Print what a reader of a run's numbers should know."""
+    for note in run.notes():
+        stderr.print(f"note: {run.folder.name}: {note}")
+
+
 def progress_for(console: Console, quiet: bool) -> Progress:
-    """A live bar on a terminal, lines in a log, nothing when quiet."""
+    """A live bar on a terminal, lines in a log, nothing if quiet."""
     if quiet:
         return Silent()
     return Bars(console) if console.is_terminal else Lines(console.file, seconds_between_lines())
@@ -47,7 +68,7 @@ class _Rate(ProgressColumn):
 
 
 class Bars:
-    """One live bar at a time: done, passes per second, time left, latest note."""
+    """A live progress bar for one task at a time: share done, passes per second, time left, latest note."""
 
     def __init__(self, console: Console) -> None:
         self.console = console

@@ -1,4 +1,4 @@
-"""``demo``: everything at once on real photographs, in a few minutes on any machine."""
+"""``demo``: methods judged on sample photos, cut so that it takes a few minutes on any machine."""
 
 from __future__ import annotations
 
@@ -11,20 +11,8 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap.cli.console import print_result, progress_for, stderr
-from proofmap.cli.options import (
-    COMPARED,
-    Device,
-    LabelsOption,
-    Out,
-    Quiet,
-    Seed,
-    command_line,
-    device_named,
-    print_written,
-    split_list,
-    warn_if_no_charts,
-)
+from proofmap.cli import options
+from proofmap.cli.console import print_result, print_written, progress_for, stderr
 from proofmap.core.files import check_output
 from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
@@ -41,28 +29,28 @@ from proofmap.results import tables
 from proofmap.study.cost import SLOWER, expected_cost, expected_labels, measure_speed
 from proofmap.study.watchers.status import duration_range
 
-BESIDE_THE_NET = 1.1
-"""Ranking, composing and drawing take a tenth of the passes' time; measured with four photos of the demo on two cores."""
+OVERHEAD = 1.1
+"""Ranking, composing and drawing take a tenth of the time of the passes (measured with four photos on two cores)."""
 
 
 def demo(
-    out: Out = Path("demo"),
+    out: Annotated[Path, options.OUT] = Path("demo"),
     photos: Annotated[
-        str, typer.Option(help="Which of the sample photographs.")
+        str, typer.Option(help="Sample photos, separated by commas.")
     ] = "cat,rocket,coffee,motorcycle,astronaut",
-    labels: LabelsOption = "top3",
-    methods: Annotated[str, typer.Option(help="Methods to compare.")] = COMPARED,
+    labels: Annotated[str, options.LABELS] = "top3",
+    methods: Annotated[str, options.METHODS] = options.DEFAULT_METHODS,
     minutes: Annotated[
-        float, typer.Option(min=0.1, help="Photos, labels or steps are cut to fit into so many.")
+        float, typer.Option(min=0.1, help="Time limit; photos, labels or steps are cut to keep it.")
     ] = 4,
-    device: Device = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
+    device: Annotated[str | None, options.DEVICE] = None,
+    seed: Annotated[int, options.SEED] = 0,
+    quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
     if math.isnan(minutes):
         raise pm.InputError("--minutes must be a number, such as 4")
-    dataset = photographs([f"sample:{name}" for name in split_list(photos)])
-    classifier = pm.load_classifier(DEFAULT_MODEL, device=device_named(device))
+    dataset = photographs([f"sample:{name}" for name in options.split_list(photos)])
+    classifier = pm.load_classifier(DEFAULT_MODEL, device=options.check_device(device))
     chosen = [pm.make_method(spec) for spec in split_specs(methods)]
     rule = LabelRule.parse(labels, classifier.names)
     check_output(out)
@@ -81,22 +69,23 @@ def demo(
     print_result(f"what the maps of {found.results[0].name} prove\n\n{tables.pair_table(found, methods=1)}\n")
     print_result(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
     written = found.save(out)
-    report = write_report(found, out / "report.html", command=command_line())
+    report = write_report(found, out / "report.html", command=options.command_line())
     print_written([*written, report])
-    warn_if_no_charts(out)
+    if not (out / "curves.png").is_file():
+        stderr.print("no charts were drawn: pip install 'proofmap[figures]' installs matplotlib")
     stderr.print(f"open {report} in a browser: every picture, with a slider")
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of the demo is done: photos, labels of each, and the share of the steps of methods that learn."""
+    """Size of the demo: photos, labels per photo, and the share of the steps of methods that learn."""
 
     photos: int
     labels: int
     steps: float = 1.0
 
     def cuts(self, full: Scale) -> str:
-        """What is less than it was, in words.
+        """What is smaller than in ``full``, in words.
 
         >>> Scale(3, 2).cuts(Scale(5, 3))
         '3 of 5 photos, 2 of 3 labels'
@@ -110,7 +99,7 @@ class Scale:
 
 
 def smaller_scales(full: Scale, *, cut_labels: bool = True, cut_steps: bool = True) -> Iterator[Scale]:
-    """The full scale, then ever smaller ones: first photos down to three, then labels down to two, then steps, then photos.
+    """The full scale, then smaller and smaller ones: photos down to three, then labels down to two, then steps, then photos.
 
     >>> [(s.photos, s.labels, s.steps) for s in smaller_scales(Scale(4, 3))]
     [(4, 3, 1.0), (3, 3, 1.0), (3, 2, 1.0), (3, 2, 0.5), (3, 2, 0.25), (2, 2, 0.25), (1, 2, 0.25)]
@@ -128,24 +117,22 @@ def smaller_scales(full: Scale, *, cut_labels: bool = True, cut_steps: bool = Tr
 
 
 def fitted(full: Scale, seconds: Callable[[Scale], float], budget: float, **cuts: bool) -> Scale:
-    """The largest scale that takes no more than ``budget`` seconds, or the smallest there is."""
+    """The largest scale that takes at most ``budget`` seconds, or the smallest scale."""
     scales = list(smaller_scales(full, **cuts))
     return next((scale for scale in scales if seconds(scale) <= budget), scales[-1])
 
 
 def with_fewer_steps(method: Method, share: float) -> Method:
-    """The method with this share of its ``steps`` or ``passes``, if it has such a setting; also of a method inside it."""
-    return _with_share(method, share) if share < 1 else method
-
-
-def _with_share(method: Method, share: float) -> Method:
+    """The method with this share of its ``steps`` or ``passes``, if it has such a setting; methods inside it change too."""
+    if share == 1:
+        return method
     changes: dict[str, object] = {}
     for name in setting_names(type(method)):
         value = getattr(method, name)
         if name in ("steps", "passes") and isinstance(value, int):
             changes[name] = max(1, round(share * value))
         elif isinstance(value, Method):
-            changes[name] = _with_share(value, share)
+            changes[name] = with_fewer_steps(value, share)
     return method.changed(**changes) if changes else method
 
 
@@ -157,7 +144,7 @@ def _scale_for(
     budget: float,
     quiet: bool,
 ) -> Scale:
-    """What fits into the budget at the rate of this machine, measured now; says what was cut."""
+    """The scale that fits into the budget at the measured speed of this machine. What is cut is printed."""
     metrics = prepare_metrics(default_metrics(), classifier)
 
     def cost(scale: Scale) -> Cost:
@@ -168,14 +155,14 @@ def _scale_for(
     learning = any(with_fewer_steps(method, 0.5) != method for method in methods)
 
     def seconds(scale: Scale) -> float:
-        return BESIDE_THE_NET * speed.seconds(cost(scale))
+        return OVERHEAD * speed.seconds(cost(scale))
 
     scale = fitted(full, seconds, budget, cut_labels=cut_labels, cut_steps=learning)
     before, after = (duration_range(taken, SLOWER * taken) for taken in (seconds(full), seconds(scale)))
     if scale != full:
         stderr.print(
-            f"all of it would take about {before} here ({speed}), so this is {scale.cuts(full)}: about {after}. "
-            f"For all of it: proofmap demo --minutes {seconds(full) / 60 + 1:.0f}",
+            f"the whole demo would take about {before} here ({speed}), so this one has {scale.cuts(full)}: about {after}. "
+            f"For the whole demo: proofmap demo --minutes {seconds(full) / 60 + 1:.0f}",
         )
     elif not quiet:
         stderr.print(f"about {after} ({speed})")

@@ -1,4 +1,4 @@
-"""``doctor``: what this installation has and lacks, and how fast a small net is here."""
+"""``doctor``: what is installed, missing or broken here, and how fast a small net runs. The exit code is always 0."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 
 from proofmap.classifier.memory import device_memory
+from proofmap.cli import options
 from proofmap.cli.console import print_result
-from proofmap.cli.options import AsJson, device_named
 from proofmap.core.errors import import_advice
 from proofmap.core.text import one_line
 from proofmap.models.cifar_resnet import CifarResNet
@@ -24,7 +24,7 @@ from proofmap.study.environment import environment
 
 
 class OptionalPackage(NamedTuple):
-    """A package that some feature needs: its module, its name for pip, the extra that brings it."""
+    """A package that some feature needs: its module, its name for pip, the extra that installs it, and the feature."""
 
     module: str
     package: str
@@ -67,14 +67,14 @@ _REQUIRED = ("numpy", "pillow", "safetensors")
 _WIDTH = 80
 
 
-def doctor(as_json: AsJson = False) -> None:
+def doctor(as_json: Annotated[bool, options.AS_JSON] = False) -> None:
     found = diagnosis()
     print_result(json.dumps(found, indent=2) if as_json else as_text(found))
 
 
 def diagnosis(clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
     """Everything that ``doctor`` reports, as plain data."""
-    device = torch.device(device_named(None))
+    device = torch.device(options.check_device(None))
     optional = {wanted.package: _looked_up(wanted) for wanted in OPTIONAL}
     problems = list(_torchvision_problems(optional))
     return {
@@ -104,7 +104,7 @@ def _looked_up(wanted: OptionalPackage) -> dict[str, Any]:
 
 
 def _torchvision_problems(optional: Mapping[str, dict[str, Any]]) -> Iterator[str]:
-    """Import torchvision. If that fails, mark it and the packages that import it as broken, and say so once."""
+    """Import torchvision, to see whether it fits torch. If that fails, mark it and the packages that import it as broken."""
     users = [name for name, entry in optional.items() if entry["state"] == "installed" and _needs(name)]
     imported_by = f" Packages that import torchvision fail with it: {', '.join(users)}." if users else ""
     torchvision = optional["torchvision"]
@@ -125,7 +125,7 @@ def _torchvision_problems(optional: Mapping[str, dict[str, Any]]) -> Iterator[st
 
 
 def _needs(package: str) -> bool:
-    """Whether a package requires torchvision, by its metadata; what its own extras require does not count."""
+    """Whether a package requires torchvision, by its metadata. Requirements of its extras do not count."""
     try:
         required = metadata.requires(package) or []
     except metadata.PackageNotFoundError:
@@ -141,7 +141,7 @@ def _version(package: str) -> str | None:
 
 
 def _pass_time(device: torch.device, clock: Callable[[], float], problems: list[str]) -> float | None:
-    """Milliseconds of one pass of a ResNet-20 on 16 images of 32 x 32 pixels. An earlier pass is not counted.
+    """Milliseconds of one pass of a ResNet-20 on 16 images of 32 x 32 pixels, after a warm-up pass.
 
     None if the net does not run on the device; the error is added to ``problems``.
     """
@@ -155,12 +155,9 @@ def _pass_time(device: torch.device, clock: Callable[[], float], problems: list[
     except RuntimeError as error:
         problems.append(
             f"A small net does not run on the device {device}: {one_line(str(error)).rstrip('.')}. "
-            "Install a torch built for this device, or work with --device cpu."
+            "Install a torch built for this device, or use --device cpu."
         )
         return None
-
-
-# ---- in words ---------------------------------------------------------------------------------------------------
 
 
 def as_text(found: Mapping[str, Any]) -> str:
@@ -197,6 +194,6 @@ def as_text(found: Mapping[str, Any]) -> str:
 
 
 def _row(start: str, text: str) -> list[str]:
-    """A text after the start of a line; it continues in the same column below."""
+    """A text after the start of a line, wrapped to the same column."""
     indent = " " * len(start)
     return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)

@@ -1,38 +1,22 @@
-"""``evaluate``: a study from a file or from flags, into a run directory that can be continued and extended."""
+"""``evaluate``: runs a study from a file or from options, in a run directory that can be continued and extended."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import torch
 import typer
 
 import proofmap as pm
+from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
-from proofmap.cli.options import (
-    COMPARED,
-    FAILED,
-    FORMATS,
-    LABELS_HELP,
-    METHODS_HELP,
-    MODEL_HELP,
-    BatchSizeOption,
-    Device,
-    FitOption,
-    Quiet,
-    Renormalise,
-    choice_option,
-    command_line,
-    device_named,
-    names_after,
-    path_option,
-)
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.core.inputs import inputs_of
+from proofmap.core.pictures import Fit
 from proofmap.core.text import counted
 from proofmap.plugins.specs import split_specs
 from proofmap.report.display import evaluation_json
@@ -45,71 +29,86 @@ from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
 from proofmap.study.sanity import Sanity
 from proofmap.study.setup import Setup
-from proofmap.study.watchers.trackers import make_tracker
+from proofmap.study.study import KeptMaps
+from proofmap.study.watchers.trackers import TRACKERS, make_tracker
 from proofmap.study.watchers.views import ProgressFile, watcher_for
 
 
 def evaluate(
     study: Annotated[
-        Path | None, typer.Argument(help="A study file (TOML); flags change what it says.")
+        Path | None, typer.Argument(help="A study file (TOML). Options override its settings.")
     ] = None,
-    data: Annotated[
-        list[str] | None,
+    data: Annotated[list[str] | None, options.DATA] = None,
+    model: Annotated[str | None, options.MODEL] = None,
+    weights: Annotated[str | None, typer.Option(help="Weights file.")] = None,
+    methods: Annotated[str | None, options.METHODS] = None,
+    metrics: Annotated[
+        str | None,
         typer.Option(
-            help="A dataset, or photos and folders; see [bold]proofmap list datasets[/]. May be repeated."
+            help="Metrics separated by commas, with settings as name:key=value; see [bold]proofmap list metrics[/].",
+            show_default=", ".join(metric.name for metric in pm.default_metrics()),
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
-    weights: Annotated[str | None, typer.Option(help="Weights file.")] = None,
-    methods: Annotated[str | None, typer.Option(help=METHODS_HELP)] = None,
-    metrics: Annotated[str | None, typer.Option(help="As methods; the usual five when left out.")] = None,
     controls: Annotated[
         bool | None,
         typer.Option(
             "--controls/--no-controls",
-            help="Judge noise, the middle, and each method's maps blurred and shown for every label too.",
+            help="Also judge controls: noise, the middle, and each method's maps blurred and used for every label.",
         ),
     ] = None,
-    labels: Annotated[str | None, typer.Option(help=LABELS_HELP)] = None,
-    number: Annotated[int | None, typer.Option(min=1, help="So many images, at random.")] = None,
-    correct: Annotated[bool | None, typer.Option(help="Only images that the net gets right.")] = None,
+    labels: Annotated[str | None, options.LABELS] = None,
+    number: Annotated[int | None, options.NUMBER] = None,
+    correct: Annotated[
+        bool | None, typer.Option(help="Only images that the net classifies correctly.")
+    ] = None,
     second: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Only images whose second label has this f.")
+        float | None,
+        typer.Option(min=0, max=1, help="Only images whose second label has at least this probability."),
     ] = None,
-    label_set: Annotated[str | None, typer.Option(help="Only these labels count.")] = None,
-    fit: FitOption = None,
-    renormalise: Renormalise = None,
-    thresholds: Annotated[
-        str | None, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")
+    label_set: Annotated[str | None, options.LABEL_SET] = None,
+    fit: Annotated[Fit | None, options.FIT] = None,
+    renormalise: Annotated[bool | None, options.RENORMALISE] = None,
+    thresholds: Annotated[str | None, options.THRESHOLDS] = None,
+    curve: Annotated[str | None, options.CURVE] = None,
+    maps: Annotated[
+        str | None,
+        options.choice_option((*get_args(KeptMaps), "keep"), "How maps are stored (keep is float16)"),
     ] = None,
-    curve: Annotated[str | None, typer.Option(help="paper, released, rise or restricted.")] = None,
-    maps: Annotated[str | None, typer.Option(help="none, keep (float16) or float32.")] = None,
-    block: Annotated[int | None, typer.Option(min=1, help="Images in one unit of work.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.")] = None,
+    block: Annotated[int | None, typer.Option(min=1, help="Number of images in one unit of work.")] = None,
+    seed: Annotated[int | None, options.SEED] = None,
     out: Annotated[
         Path | None,
-        path_option("Run directory; the study file's name, or evaluation."),
+        options.path_option("Run directory.", show_default="the study file's name, or evaluation"),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and its cost; do nothing.")
+        bool, typer.Option("--dry-run", help="Only show the plan and its estimated cost.")
     ] = False,
-    executor: Annotated[str, typer.Option(help="local, or ray (extra ray).")] = "local",
-    address: Annotated[str | None, typer.Option(help="Of a running Ray cluster.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Ray workers; as many as fit.")] = None,
-    gpus: Annotated[float, typer.Option(min=0, help="GPUs for each Ray worker; .5 shares one.")] = 0,
+    executor: Annotated[
+        str, options.choice_option(("local", "ray"), "What runs the units (ray needs the extra ray)")
+    ] = "local",
+    address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of Ray workers.", show_default="as many as fit")
+    ] = None,
+    gpus: Annotated[float, typer.Option(min=0, help="GPUs for each Ray worker; 0.5 shares one.")] = 0,
     threads: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Threads of each worker on a CPU.")
     ] = None,
-    batch_size: BatchSizeOption = None,
-    device: Device = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for another process on this directory.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Do again what failed before.")] = False,
+    batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
+    device: Annotated[str | None, options.DEVICE] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for another process that uses the run directory.")
+    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Repeat what failed before.")] = False,
     tracker: Annotated[
-        list[str] | None, typer.Option(help="tensorboard, mlflow or wandb, with :WHERE; may be repeated.")
+        list[str] | None,
+        typer.Option(help=f"{', '.join(TRACKERS)}, or one of them with :WHERE. May be repeated."),
     ] = None,
-    format: Annotated[str, choice_option((*FORMATS, "latex"), "Format of the scores on stdout.")] = "table",
+    format: Annotated[
+        str, options.choice_option((*options.FORMATS, "latex"), "Format of the scores on stdout")
+    ] = "table",
     pictures: Annotated[bool, typer.Option(help="Write sheets and charts.")] = True,
-    quiet: Quiet = False,
+    quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
     config = Study.from_toml(study) if study is not None else Study()
     changes: dict[str, Any] = {
@@ -127,7 +126,7 @@ def evaluate(
         "seed": seed,
         "methods": None if methods is None else split_specs(methods),
         "metrics": None if metrics is None else split_specs(metrics, "metric"),
-        "label_set": names_after("--label-set", label_set),
+        "label_set": options.names_after("--label-set", label_set),
     }
     selection: dict[str, Any] = {"number": number, "correct": correct, "second": second}
     config = replace(
@@ -136,7 +135,7 @@ def evaluate(
         **{k: v for k, v in changes.items() if v is not None},
     )
     if not config.methods:
-        config = replace(config, methods=tuple(split_specs(COMPARED)))
+        config = replace(config, methods=tuple(split_specs(options.DEFAULT_METHODS)))
     if not config.data:
         raise InputError("no data was named: give --data, or a study file with data = ...")
     folder = out or Path(study.stem if study is not None else "evaluation")
@@ -167,7 +166,7 @@ def evaluate(
         on_end=saved,
         wait=wait,
         retry=retry,
-        command=command_line(),
+        command=options.command_line(),
     )
     if saved.evaluation is not None:
         print_scores(saved.evaluation, format)
@@ -175,16 +174,16 @@ def evaluate(
 
 
 def _names(config: Study, folder: Path) -> Collection[str]:
-    """The methods that this command was about, with the controls that it added."""
+    """The methods that this command named, with the controls that it added."""
     if not config.controls:
         return config.named_methods()
     return config.named_methods(inputs_of(Manifest.read(folder).identity))
 
 
 def _devices(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:
-    """Where the net runs here and in Ray's workers, which see the GPUs that they ask for and no other."""
+    """The device of the net in this process, and in Ray's workers, which see only the GPUs that they ask for."""
     if executor != "ray":
-        return device_named(device), None
+        return options.check_device(device), None
     worker_device = device or ("cuda" if gpus else "cpu")
     if worker_device == "cpu" or torch.cuda.is_available():
         return worker_device, worker_device
@@ -204,22 +203,20 @@ def _executor(
             threads = Manifest.read(folder).threads
         assert threads is not None
         return RayExecutor(workers=workers, address=address, cpus_per_worker=threads, gpus_per_worker=gpus)
-    if name != "local":
-        raise InputError(f"--executor must be local or ray, not {name!r}")
     if address is not None or workers is not None or gpus:
         raise InputError("--address, --workers and --gpus belong to --executor ray")
     return LocalExecutor()
 
 
 def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
-    """What a person should know; exit code 3 where one of these methods failed on an image, or one cannot be read."""
+    """Print files, notes and failures. Exit code 3 if one of these methods failed on an image, or an image cannot be read."""
     with Run(outcome.folder) as run:
         for note in run.notes():
             stderr.print(note)
         failures = [failure for failure in run.failures() if not failure.method or failure.method in methods]
         none = not run.has_results
     if none:
-        stderr.print("no method gave a result, so there are no scores; see why below")
+        stderr.print("no method gave a result, so there are no scores; the reasons are below")
     else:
         stderr.print(f"\nwritten: {', '.join(map(str, outcome.files))}")
     for failure in failures[:10]:
@@ -232,11 +229,11 @@ def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
     if failures:
         more = f" ({len(failures) - 10} more are in the report)" if len(failures) > 10 else ""
         stderr.print(f"{len(failures)} failed{more}; the same command with --retry tries them again")
-        raise typer.Exit(FAILED)
+        raise typer.Exit(options.FAILED)
 
 
 def print_scores(found: pm.Evaluation, format: str) -> None:
-    """The scores on stdout."""
+    """Print the scores on stdout."""
     if format == "json":
         print_result(evaluation_json(found))
     elif format == "csv":
@@ -250,7 +247,7 @@ def print_scores(found: pm.Evaluation, format: str) -> None:
 
 
 def _print_sanity(found: Sanity, quiet: bool) -> None:
-    """What the net does with some of the images; what is suspicious about it also in a quiet run."""
+    """Print what the net does with some of the images. What is suspicious is printed even if quiet."""
     for line in ([] if quiet else [str(found)]) + [f"suspicious: {text}" for text in found.warnings()]:
         stderr.print(line)
 

@@ -1,4 +1,4 @@
-"""``explain``: pictures of what maps prove, of one method or of several side by side."""
+"""``explain``: pictures of what maps prove, for one method or several methods side by side."""
 
 from __future__ import annotations
 
@@ -10,30 +10,12 @@ from typing import Annotated
 import typer
 
 import proofmap as pm
-from proofmap.cli.console import print_result, progress_for, stderr
-from proofmap.cli.options import (
-    BatchSizeOption,
-    CurveOption,
-    Device,
-    FitOption,
-    LabelSet,
-    LabelsOption,
-    Model,
-    Quiet,
-    Renormalise,
-    Seed,
-    ThresholdsOption,
-    Weights,
-    command_line,
-    device_named,
-    names_after,
-    path_option,
-    print_written,
-)
+from proofmap.cli import options
+from proofmap.cli.console import print_result, print_written, progress_for, stderr
 from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
 from proofmap.core.labels import LabelRule
-from proofmap.core.pictures import RESULTS
+from proofmap.core.pictures import RESULTS, Fit
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
 from proofmap.data.specs import photographs
@@ -52,49 +34,48 @@ from proofmap.study.cost import expected_cost, expected_labels, worth_telling
 
 def explain(
     images: Annotated[
-        list[str],
-        typer.Argument(help="Photos or folders; sample:cat is one that ships along.", show_default=False),
+        list[str], typer.Argument(help="Photos or folders; sample:cat is a sample photo.", show_default=False)
     ],
-    model: Model = DEFAULT_MODEL,
-    weights: Weights = None,
-    labels: LabelsOption = "top5",
-    method: Annotated[
-        str,
-        typer.Option(
-            help="See [bold]proofmap list methods[/]; several, separated by commas, stand side by side."
-        ),
-    ] = "belief-mask",
-    label_set: LabelSet = None,
-    renormalise: Renormalise = None,
-    thresholds: ThresholdsOption = "paper",
-    curve: CurveOption = "paper",
+    model: Annotated[str, options.MODEL] = DEFAULT_MODEL,
+    weights: Annotated[Path | None, options.WEIGHTS] = None,
+    labels: Annotated[str, options.LABELS] = "top5",
+    method: Annotated[str, options.METHODS] = "belief-mask",
+    label_set: Annotated[str | None, options.LABEL_SET] = None,
+    renormalise: Annotated[bool | None, options.RENORMALISE] = None,
+    thresholds: Annotated[str, options.THRESHOLDS] = "paper",
+    curve: Annotated[str, options.CURVE] = "paper",
     fill: Annotated[
         str | None,
-        typer.Option(help="What hidden pixels show when maps are judged; see [bold]proofmap list fills[/]."),
-    ] = None,
-    fit: FitOption = None,
-    out: Annotated[
-        Path | None,
-        path_option(
-            "Folder for what is written; proofs when left out, or proofs-2 and so on where it is taken."
+        typer.Option(
+            help="What hidden pixels show when maps are judged; see [bold]proofmap list fills[/].",
+            show_default="as the curve says",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what an earlier explain wrote.")] = False,
-    device: Device = None,
-    batch_size: BatchSizeOption = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
+    fit: Annotated[Fit | None, options.FIT] = None,
+    out: Annotated[
+        Path | None,
+        options.path_option(
+            "Folder for the results.", show_default="proofs, or proofs-2 and so on if it has results"
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the results of an earlier explain in --out.")
+    ] = False,
+    device: Annotated[str | None, options.DEVICE] = None,
+    batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
+    seed: Annotated[int, options.SEED] = 0,
+    quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
     folder = _free_folder(out, force)
     chosen = [pm.make_method(spec) for spec in split_specs(method)]
     drawn = curve if fill is None else make_game("insertion", curve=curve, fill=fill).curve()
     photos = photographs(images)
     classifier = pm.load_classifier(
-        model, weights=weights, device=device_named(device), batch_size=batch_size
+        model, weights=weights, device=options.check_device(device), batch_size=batch_size
     )
     if fit is not None:
         classifier = classifier.fitting(fit)
-    among = names_after("--label-set", label_set)
+    among = options.names_after("--label-set", label_set)
     if among is not None:
         classifier = classifier.restricted(among, renormalise=renormalise)
     _check_methods(classifier, chosen)
@@ -105,7 +86,7 @@ def explain(
         for i in block.indices:
             warn_of_crop(photos.names[i], photos.read(i), classifier.inputs)
     if not quiet:
-        _tell_time(classifier, chosen, proof_metrics(thresholds, drawn), labels, len(block.indices))
+        _print_time(classifier, chosen, proof_metrics(thresholds, drawn), labels, len(block.indices))
     proof = pm.explain(
         classifier,
         block.images,
@@ -121,14 +102,14 @@ def explain(
     for note in distractor_notes(proof.evaluation):
         stderr.print(note)
     if fill_notes(proof.evaluation):
-        stderr.print(f"with another fill: {command_line()} --fill {other_fill(proof.evaluation)}")
+        stderr.print(f"with another fill: {options.command_line()} --fill {other_fill(proof.evaluation)}")
     with written_together(folder) as part:
         written = proof.save(part)
         report = write_report(
             proof.evaluation,
             part / "report.html",
             title=f"What do the maps of {_of_methods(proof.methods)} prove?",
-            command=command_line(),
+            command=options.command_line(),
             explained=True,
             originals=lambda k: original_of(photos.read(block.indices[k]), classifier.inputs),
         )
@@ -136,7 +117,7 @@ def explain(
     for failure in block.failures:
         stderr.print(f"failed: {failure.reason}")
     if block.failures:
-        raise typer.Exit(3)
+        raise typer.Exit(options.FAILED)
 
 
 def _of_methods(names: Sequence[str]) -> str:
@@ -144,14 +125,14 @@ def _of_methods(names: Sequence[str]) -> str:
 
 
 def _free_folder(out: Path | None, force: bool) -> Path:
-    """The folder to write to, where nothing is replaced that was not meant to be: one that was named must be free of
-    results, and in place of ``proofs`` the first of ``proofs-2``, ``proofs-3``, ... that is."""
+    """The folder to write to. A named folder must have no results yet; by default it is the first of ``proofs``,
+    ``proofs-2``, ``proofs-3``, ... that has none."""
     folder = check_output("proofs" if out is None else out)
     if force or not _has_results(folder):
         return folder
     if out is not None:
         raise pm.InputError(
-            f"{folder} has results already, and they are not replaced; choose another --out, or replace them with --force"
+            f"{folder} has results already; choose another --out, or replace them with --force"
         )
     return next(
         check_output(other)
@@ -165,20 +146,20 @@ def _has_results(folder: Path) -> bool:
 
 
 def _check_methods(classifier: pm.Classifier, methods: Sequence[pm.Method]) -> None:
-    """Refuse what a method cannot do on this net before any time is told; those with distractors are made ready with them."""
+    """Refuse methods that cannot run on this net before the time is estimated. Methods with distractors are prepared later."""
     for method in methods:
         if "distractors" not in method.needs and not names_no_pool(method):
             method.prepare(classifier)
 
 
-def _tell_time(
+def _print_time(
     classifier: pm.Classifier,
     methods: Sequence[pm.Method],
     metrics: Sequence[pm.Metric],
     labels: str,
     images: int,
 ) -> None:
-    """How long it will take, where one would wonder."""
+    """Print the estimated time if it is long enough to matter."""
     number = expected_labels(LabelRule.parse(labels, classifier.names), classifier)
     expected = expected_cost(classifier, methods, prepare_metrics(metrics, classifier), images, number)
     speed = worth_telling(classifier, expected)

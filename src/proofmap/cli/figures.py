@@ -1,4 +1,4 @@
-"""``figures``: every kind of figure of the paper, from a run or on photos of yours, with captions."""
+"""``figures``: every kind of figure of the paper, from a run or from your photos, with captions."""
 
 from __future__ import annotations
 
@@ -9,19 +9,8 @@ from typing import Annotated, Any
 import typer
 
 import proofmap as pm
-from proofmap.cli.console import progress_for, stderr
-from proofmap.cli.options import (
-    LABELS_HELP,
-    Device,
-    Model,
-    Quiet,
-    Seed,
-    Weights,
-    device_named,
-    path_option,
-    print_written,
-    split_list,
-)
+from proofmap.cli import options
+from proofmap.cli.console import print_written, progress_for, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.data.dataset import random_choice
@@ -29,33 +18,40 @@ from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
 from proofmap.models import DEFAULT_MODEL
 from proofmap.report.figures import FIGURES, draw_figure, figures_of
+from proofmap.report.figures.drawing import FORMATS
 from proofmap.report.runs import shown
 from proofmap.study import Run
 
 
 def figures(
     run: Annotated[
-        Path | None, typer.Argument(help="A run directory, for the figures of its numbers.")
+        Path | None, typer.Argument(help="A run directory, for figures that are drawn from its numbers.")
     ] = None,
     names: Annotated[
-        str | None, typer.Option(help="Which, separated by commas; all that the run can give when left out.")
+        str | None,
+        typer.Option(
+            help="Figures separated by commas; see [bold]proofmap list figures[/].",
+            show_default="all that the run allows",
+        ),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(help="Photos or a dataset, for the figures that learn masks of their own."),
+        typer.Option(help="Photos or a dataset, for figures that learn their own masks. May be repeated."),
     ] = None,
-    number: Annotated[int | None, typer.Option(min=1, help="So many of them, at random.")] = None,
-    labels: Annotated[str | None, typer.Option(help=LABELS_HELP + " For figures that take labels.")] = None,
+    number: Annotated[int | None, options.NUMBER] = None,
+    labels: Annotated[str | None, options.LABELS] = None,
     method: Annotated[
-        str | None, typer.Option(help="For the figures that learn masks, such as learned-mask:steps=50.")
+        str | None, typer.Option(help="For figures that learn masks, such as learned-mask:steps=50.")
     ] = None,
-    model: Model = DEFAULT_MODEL,
-    weights: Weights = None,
-    formats: Annotated[str, typer.Option(help="Of pdf, png, svg.")] = "pdf,png",
-    out: Annotated[Path, path_option("Folder for the figures.")] = Path("figures"),
-    device: Device = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
+    model: Annotated[str, options.MODEL] = DEFAULT_MODEL,
+    weights: Annotated[Path | None, options.WEIGHTS] = None,
+    formats: Annotated[
+        str, typer.Option(help=f"File formats separated by commas: {', '.join(FORMATS)}.")
+    ] = "pdf,png",
+    out: Annotated[Path, options.OUT] = Path("figures"),
+    device: Annotated[str | None, options.DEVICE] = None,
+    seed: Annotated[int, options.SEED] = 0,
+    quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
     check_output(out)
     found: dict[str, Any] = {}
@@ -73,12 +69,12 @@ def figures(
             key: value for key, value in found.items() if (key == "evaluation") == (needs == "evaluation")
         }
         chosen = {**settings, **_choices(name, labels, method)} if needs == "images" else {}
-        written += draw_figure(name, out=out, formats=split_list(formats), **given, **chosen)
+        written += draw_figure(name, out=out, formats=options.split_list(formats), **given, **chosen)
     print_written(written)
 
 
 def _choices(name: str, labels: str | None, method: str | None) -> dict[str, Any]:
-    """Labels and method as the figure's maker takes them."""
+    """Labels and method as the figure's function takes them."""
     takes = inspect.signature(FIGURES[name].make).parameters
     chosen: dict[str, Any] = {}
     if labels is not None:
@@ -86,7 +82,7 @@ def _choices(name: str, labels: str | None, method: str | None) -> dict[str, Any
             raise InputError(f"the figure {name} chooses its labels itself; leave out --labels")
         chosen["labels"] = labels
     elif "labels" in takes and takes["labels"].default is inspect.Parameter.empty:
-        raise InputError(f"the figure {name} needs --labels: the things it shall find, by name or index")
+        raise InputError(f"the figure {name} needs --labels: the labels to find, by name or index")
     if method is not None:
         made = pm.make_method(method)
         if "method" in takes and not isinstance(made, pm.LearnedMask):
@@ -100,7 +96,7 @@ def _wanted(names: str | None, found: dict[str, Any]) -> list[str]:
         if not found:
             raise InputError("name a run, or figures with --names; see: proofmap list figures")
         return figures_of(found["evaluation"])
-    wanted = split_list(names)
+    wanted = options.split_list(names)
     unknown = [name for name in wanted if name not in FIGURES]
     if unknown or not wanted:
         raise InputError(f"no figure is named {(unknown or [names])[0]!r}; known are {', '.join(FIGURES)}")
@@ -121,9 +117,9 @@ def _images(
     seed: int,
 ) -> dict[str, Any]:
     if not data:
-        raise InputError("these figures learn masks of their own: name photos with --data")
+        raise InputError("these figures learn their own masks: name photos with --data")
     dataset = open_data(data)
-    classifier = pm.load_classifier(model, weights=weights, device=device_named(device))
+    classifier = pm.load_classifier(model, weights=weights, device=options.check_device(device))
     indices = range(len(dataset)) if number is None else random_choice(dataset.names, number, seed=seed)
     (block,) = load_blocks(dataset, classifier, list(indices), block_size=len(indices))
     if block.failures:

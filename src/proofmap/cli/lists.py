@@ -11,8 +11,8 @@ from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 import typer
 
 import proofmap as pm
+from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
-from proofmap.cli.options import AsJson, one_of
 from proofmap.cli.plugin_list import method_list, plugin_list, plugin_record, plugin_text, terminal_width
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.text import did_you_mean
@@ -47,7 +47,7 @@ class Listing(NamedTuple):
 
 
 def list_kind(
-    kind: Annotated[str, typer.Argument(help=KIND_HELP, parser=one_of(LISTS), metavar="KIND")],
+    kind: Annotated[str, typer.Argument(help=KIND_HELP, parser=options.one_of(LISTS), metavar="KIND")],
     name: Annotated[
         str | None,
         typer.Argument(
@@ -56,7 +56,7 @@ def list_kind(
         ),
     ] = None,
     data: Annotated[Path, typer.Option(help="Folder with the data and weights that recipes need.")] = DATA,
-    as_json: AsJson = False,
+    as_json: Annotated[bool, options.AS_JSON] = False,
 ) -> None:
     listed = LISTS[kind]
     if isinstance(listed, Registry):

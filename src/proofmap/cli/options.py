@@ -1,36 +1,28 @@
-"""What the commands share: their options, the console on stderr, and the device."""
+"""Options that several commands share, and functions that read their values."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Any, get_args
 
 import torch
 import typer
 
-from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.pictures import Fit
 from proofmap.core.text import did_you_mean
-from proofmap.study import Run
+from proofmap.metrics import CURVES as CURVE_PRESETS
+from proofmap.metrics import THRESHOLDS as THRESHOLD_PRESETS
 
 FAILED = 3
-"""Exit code when some image or unit of a study failed."""
-COMPARED = "belief-mask,top-label:belief-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
-
-
-def named_path(text: str | Path) -> Path:
-    """The path that an option names. An empty one is refused: it would stand for the folder that one is in.
-
-    >>> named_path("runs/first").name
-    'first'
-    """
-    if not str(text).strip():
-        raise typer.BadParameter("it is empty; name a file or folder")
-    return Path(text)
+"""Exit code if an image or a unit of a study failed."""
+DEFAULT_METHODS = (
+    "belief-mask,top-label:belief-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
+)
+FORMATS = ("table", "md", "csv", "json")
 
 
 def one_of(names: Collection[str]) -> Callable[[str], str]:
@@ -44,50 +36,65 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
     return name
 
 
-def choice_option(names: Collection[str], help: str) -> Any:
-    """An option that takes one of these names; the help shows them."""
-    return typer.Option(help=help, parser=one_of(names), metavar=f"<{'|'.join(names)}>")
+def choice_option(names: Collection[str], help: str, **settings: Any) -> Any:
+    """An option that takes one of these names. They are added to the help."""
+    return typer.Option(
+        help=f"{help}: {', '.join(names)}.", parser=one_of(names), metavar="<name>", **settings
+    )
 
 
-def path_option(help: str, *, show_default: bool = True) -> Any:
+def named_path(text: str | Path) -> Path:
+    """The path that an option names. An empty text is refused, because it would stand for the current folder.
+
+    >>> named_path("runs/first").name
+    'first'
+    """
+    if not str(text).strip():
+        raise typer.BadParameter("it is empty; name a file or folder")
+    return Path(text)
+
+
+def path_option(help: str, **settings: Any) -> Any:
     """An option that names a file or folder."""
-    return typer.Option(help=help, parser=named_path, metavar="<path>", show_default=show_default)
+    return typer.Option(help=help, parser=named_path, metavar="<path>", **settings)
 
 
-MODEL_HELP = "A net: see [bold]proofmap list models[/]; or file.py:function."
+RUN = typer.Argument(help="A run directory, made by evaluate.", show_default=False)
+DATA = typer.Option(
+    help="A dataset, photos or folders; see [bold]proofmap list datasets[/]. May be repeated."
+)
+MODEL = typer.Option(help="A net; see [bold]proofmap list models[/], or write file.py:function.")
+WEIGHTS = path_option("Weights file (.safetensors or a torch checkpoint).")
+FIT = choice_option(
+    get_args(Fit), "How photos of other proportions are fitted", show_default="as the net says"
+)
+METHODS = typer.Option(
+    help="Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/]."
+)
+METHOD = typer.Option(help="Only this method. May be repeated.")
+METRICS = typer.Option(help="Only these metrics, separated by commas.")
 LABELS_HELP = (
     "all, top5, p>=0.01, true (the true labels of each image), or names or indices separated by commas."
 )
-METHODS_HELP = "Separated by commas; settings as name:key=value."
-
-Model = Annotated[str, typer.Option(help=MODEL_HELP)]
-Weights = Annotated[
-    Path | None,
-    path_option("Weights file (.safetensors or a torch checkpoint)."),
-]
-LabelsOption = Annotated[str, typer.Option(help=LABELS_HELP)]
-LabelSet = Annotated[str | None, typer.Option(help="Only these labels count.")]
-Renormalise = Annotated[
-    bool | None, typer.Option(help="Softmax over the label set alone, the usual, or over all outputs.")
-]
-ThresholdsOption = Annotated[str, typer.Option(help="paper, restricted, appendix, released, or e1,e2.")]
-CurveOption = Annotated[str, typer.Option(help="paper, released, rise or restricted.")]
-FitOption = Annotated[
-    Fit | None, choice_option(get_args(Fit), "How photos of other proportions are fitted; as the net says.")
-]
-Out = Annotated[Path, path_option("Folder for what is written.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; a GPU is used when there is one.")]
-BatchSizeOption = Annotated[
-    int | None, typer.Option(min=1, help="Images at once; found from the device's memory.")
-]
-Seed = Annotated[int, typer.Option(help="Same seed, same numbers.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
-FORMATS = ("table", "md", "csv", "json")
-Format = Annotated[str, choice_option(FORMATS, "Format of the result on stdout.")]
-RunFolder = Annotated[Path, typer.Argument(help="A run directory, made by evaluate.", show_default=False)]
-ONLY_METHOD = "Only this method. May be repeated."
-ONLY_METRICS = "Only these metrics, separated by commas."
+LABELS = typer.Option(help=LABELS_HELP)
+LABEL_SET = typer.Option(help="Only these labels count, separated by commas.", show_default="all")
+RENORMALISE = typer.Option(
+    help="Take the softmax over the label set, or over all outputs.", show_default="over the label set"
+)
+THRESHOLDS = typer.Option(
+    help=f"Thresholds of the scores: {', '.join(THRESHOLD_PRESETS)}, or two numbers E1,E2."
+)
+CURVE = choice_option(CURVE_PRESETS, "How curves are drawn")
+NUMBER = typer.Option(min=1, help="Number of images, chosen at random.", show_default="all")
+OUT = path_option("Folder for the results.")
+DEVICE = typer.Option(help="cpu, cuda, cuda:1, ...", show_default="a GPU if there is one")
+BATCH_SIZE = typer.Option(
+    min=1, help="Number of images in a batch.", show_default="chosen by the device's memory"
+)
+SEED = typer.Option(help="The same seed gives the same numbers.")
+FORMAT = choice_option(FORMATS, "Format of the result on stdout")
+AS_JSON = typer.Option("--json", help="Print JSON.")
+QUIET = typer.Option("--quiet", "-q", help="Show no progress.")
 
 
 def split_list(text: str) -> list[str]:
@@ -100,7 +107,7 @@ def split_list(text: str) -> list[str]:
 
 
 def names_after(option: str, text: str | None) -> list[str] | None:
-    """The names that an option lists, one at least; None where it was left out.
+    """The names that an option lists, at least one; None if the option was left out.
 
     >>> names_after("--metrics", "insertion,soundness"), names_after("--metrics", None)
     (['insertion', 'soundness'], None)
@@ -111,8 +118,8 @@ def names_after(option: str, text: str | None) -> list[str] | None:
     return names
 
 
-def device_named(name: str | None) -> str:
-    """The device, checked to work; a GPU if there is one and none was named."""
+def check_device(name: str | None) -> str:
+    """The device, checked to work; if no name is given, a GPU if there is one."""
     if name is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -125,25 +132,3 @@ def device_named(name: str | None) -> str:
 def command_line() -> str:
     """This command line, quoted so that it can be typed again."""
     return shlex.join(["proofmap", *sys.argv[1:]])
-
-
-def print_written(paths: Sequence[Path]) -> None:
-    folder = paths[0].parent
-    stderr.print(f"\nwritten to {folder}/: {', '.join(p.name for p in paths)}")
-
-
-def warn_if_no_charts(out: Path) -> None:
-    if not (out / "curves.png").is_file():
-        stderr.print("no charts were drawn: pip install 'proofmap[figures]' brings matplotlib")
-
-
-def print_as(result: object, format: str) -> None:
-    """A result that has several forms, on stdout in the form that was asked for."""
-    text = {"table": "table", "md": "markdown", "csv": "csv", "json": "json"}[format]
-    print_result(getattr(result, text)().rstrip("\n"))
-
-
-def print_notes(run: Run) -> None:
-    """What a reader of a run's numbers should know."""
-    for note in run.notes():
-        stderr.print(f"note: {run.folder.name}: {note}")

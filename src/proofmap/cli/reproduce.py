@@ -7,17 +7,8 @@ from typing import Annotated
 
 import typer
 
-from proofmap.cli.console import print_result, progress_for, stderr
-from proofmap.cli.options import (
-    FAILED,
-    Device,
-    Quiet,
-    Seed,
-    command_line,
-    device_named,
-    path_option,
-    print_written,
-)
+from proofmap.cli import options
+from proofmap.cli.console import print_result, print_written, progress_for, stderr
 from proofmap.reproduce import reproduce as run_recipe
 from proofmap.reproduce.run import DATA
 from proofmap.study.watchers.views import watcher_for
@@ -29,32 +20,37 @@ def reproduce(
         typer.Argument(help="Which table or figure; see [bold]proofmap list recipes[/].", show_default=False),
     ],
     data: Annotated[Path, typer.Option(help="Folder with the data and weights that it needs.")] = DATA,
-    out: Annotated[
-        Path | None,
-        path_option("Run directory; reproduced/NAME when left out."),
-    ] = None,
+    out: Annotated[Path | None, options.path_option("Run directory.", show_default="reproduced/NAME")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The same code on very little, in seconds; no numbers to quote.")
+        bool,
+        typer.Option(
+            "--quick", help="Run the same code on very little data, in seconds. Do not quote its numbers."
+        ),
     ] = False,
-    images: Annotated[int | None, typer.Option(min=1, help="So many images, at random.")] = None,
+    images: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of images, chosen at random.", show_default="the recipe's number"),
+    ] = None,
     variant: Annotated[
         str | None,
-        typer.Option(help="Which variant, such as another net; the first whose data and weights are here."),
+        typer.Option(
+            help="Which variant, such as another net.",
+            show_default="the first whose data and weights are there",
+        ),
     ] = None,
     rows: Annotated[
-        list[str] | None,
-        typer.Option(help="Only the rows of this name, such as 'TV *'; may be said several times."),
+        list[str] | None, typer.Option(help="Only the rows of this name, such as 'TV *'. May be repeated.")
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option("--from", help="Run of another recipe: maps that are the same are not made again."),
+        typer.Option("--from", help="Run of another recipe; maps that are the same are taken from it."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit code 1 where something that the paper says is contradicted.")
+        bool, typer.Option("--check", help="Exit code 1 if a statement of the paper is contradicted.")
     ] = False,
-    device: Device = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
+    device: Annotated[str | None, options.DEVICE] = None,
+    seed: Annotated[int, options.SEED] = 0,
+    quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
     found = run_recipe(
         name,
@@ -66,10 +62,10 @@ def reproduce(
         rows=rows or (),
         start=start,
         seed=seed,
-        device=device_named(device),
+        device=options.check_device(device),
         progress=progress_for(stderr, quiet),
         watchers=[watcher_for(stderr, quiet)],
-        command=command_line(),
+        command=options.command_line(),
     )
     print_result(
         f"{found.recipe.title}\nThe paper's {found.recipe.paper}.\n\n{found.outcome.text()}\n{found.effort}"
@@ -78,4 +74,4 @@ def reproduce(
     if check and not found.outcome.holds:
         raise typer.Exit(1)
     if found.outcome.failed:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(options.FAILED)

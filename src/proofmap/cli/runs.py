@@ -9,30 +9,21 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from proofmap.cli.console import print_result, stderr
-from proofmap.cli.options import (
-    ONLY_METHOD,
-    ONLY_METRICS,
-    Format,
-    RunFolder,
-    names_after,
-    one_of,
-    path_option,
-    print_as,
-    print_notes,
-    print_written,
-)
+from proofmap.cli import options
+from proofmap.cli.console import print_as, print_notes, print_result, print_written, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file
 from proofmap.report.runs import write_run_report
 from proofmap.results.bounds import bounds
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.frames import TABLES
 from proofmap.results.frontier import frontier
 from proofmap.results.label_matrix import label_matrices
 from proofmap.results.reliability import reliability
 from proofmap.results.seeds import seed_spread
 from proofmap.study import Run, StoreError, export_run, verify_run
+from proofmap.study.export import DATA, TEXT
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.store.database import Store
@@ -44,7 +35,7 @@ def compare(
     baseline: Annotated[
         str | None, typer.Option(help="Compare only with this method (METHOD or RUN/METHOD).")
     ] = None,
-    metrics: Annotated[str | None, typer.Option(help=ONLY_METRICS)] = None,
+    metrics: Annotated[str | None, options.METRICS] = None,
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Compare runs even if their settings differ.")
     ] = False,
@@ -55,9 +46,9 @@ def compare(
             show_default="the difference found",
         ),
     ] = None,
-    format: Format = "table",
+    format: Annotated[str, options.FORMAT] = "table",
 ) -> None:
-    chosen = names_after("--metrics", metrics)
+    chosen = options.names_after("--metrics", metrics)
     names = [folder.name or str(folder) for folder in runs]
     if len({*names}) < len(names):
         raise InputError("two of the run directories have the same name; rename one of them")
@@ -80,9 +71,9 @@ def opened_runs(folders: Sequence[Path]) -> Iterator[list[Evaluation]]:
 
 
 class Analysis(NamedTuple):
-    """One kind of ``analyse``: what it tells, its function, and that function's names for the options it takes."""
+    """One kind of ``analyse``: its line of help, its function, and that function's names for the options it takes."""
 
-    summary: str
+    help: str
     function: Callable[..., object]
     options: Mapping[str, str]
     several_runs: bool = False
@@ -93,7 +84,7 @@ ANALYSES = {
         "how far scores move between runs that differ only in --seed", seed_spread, {}, several_runs=True
     ),
     "reliability": Analysis(
-        "whether images rank the methods the same way, whether metrics agree, and which method comes first by all of them",
+        "whether images rank the methods the same way, whether metrics agree, and which method is best by all of them",
         reliability,
         {"--method": "methods", "--metrics": "metrics"},
     ),
@@ -101,7 +92,7 @@ ANALYSES = {
         "which methods no other method beats in every score", frontier, {"--metrics": "scores"}
     ),
     "bounds": Analysis(
-        "how much of each method's overshoot and shortfall was its choice, given the weakest and strongest proofs found",
+        "how much of a method's overshoot and shortfall was its choice, given the weakest and strongest proofs found",
         bounds,
         {},
     ),
@@ -109,23 +100,20 @@ ANALYSES = {
         "the mean AUC of every label under the map of every label", label_matrices, {"--method": "methods"}
     ),
 }
-ANALYSES_HELP = "; ".join(f"{kind}: {analysis.summary}" for kind, analysis in ANALYSES.items()) + "."
+KIND_HELP = "; ".join(f"[bold]{kind}[/]: {analysis.help}" for kind, analysis in ANALYSES.items()) + "."
 
 
 def analyse(
-    kind: Annotated[str, typer.Argument(help=ANALYSES_HELP, parser=one_of(ANALYSES), metavar="KIND")],
+    kind: Annotated[str, typer.Argument(help=KIND_HELP, parser=options.one_of(ANALYSES), metavar="KIND")],
     runs: Annotated[
-        list[Path],
-        typer.Argument(
-            help="A run directory made by evaluate; several of them for seeds.", show_default=False
-        ),
+        list[Path], typer.Argument(help="A run directory; for seeds, several of them.", show_default=False)
     ],
-    method: Annotated[list[str] | None, typer.Option(help=ONLY_METHOD)] = None,
-    metrics: Annotated[str | None, typer.Option(help=ONLY_METRICS)] = None,
-    format: Format = "table",
+    method: Annotated[list[str] | None, options.METHOD] = None,
+    metrics: Annotated[str | None, options.METRICS] = None,
+    format: Annotated[str, options.FORMAT] = "table",
 ) -> None:
     chosen = ANALYSES[kind]
-    given = {"--method": method or None, "--metrics": names_after("--metrics", metrics)}
+    given = {"--method": method or None, "--metrics": options.names_after("--metrics", metrics)}
     for option, value in given.items():
         if value is not None and option not in chosen.options:
             raise InputError(f"{option} does not apply to analyse {kind}; leave it out")
@@ -140,16 +128,18 @@ def analyse(
 
 
 def report(
-    run: RunFolder,
+    run: Annotated[Path, options.RUN],
     out: Annotated[
-        Path | None,
-        path_option("The file; RUN/report.html when left out."),
+        Path | None, options.path_option("The file to write.", show_default="RUN/report.html")
     ] = None,
     worst: Annotated[
-        int, typer.Option(min=0, help="Images worst in soundness, and in completeness, shown in full.")
+        int,
+        typer.Option(
+            min=0, help="Number of images shown in full with the worst soundness, and completeness."
+        ),
     ] = 7,
-    random: Annotated[int, typer.Option(min=0, help="Images at random, shown in full.")] = 6,
-    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    random: Annotated[int, typer.Option(min=0, help="Number of random images shown in full.")] = 6,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
 ) -> None:
     with Run(run) as opened:
         page = output_file(out or run / "report.html")
@@ -158,25 +148,26 @@ def report(
 
 
 def export(
-    run: RunFolder,
+    run: Annotated[Path, options.RUN],
     format: Annotated[
-        str, typer.Option(help="csv, json or parquet; md or latex for the scores as a table to read.")
+        str,
+        options.choice_option((*DATA, *TEXT), f"File format ({' and '.join(TEXT)} have only the scores)"),
     ] = "csv",
     tables: Annotated[
-        str | None, typer.Option(help="Of scores, per_image, per_label; all when left out.")
+        str | None,
+        typer.Option(help=f"Separated by commas: {', '.join(TABLES)}.", show_default="all"),
     ] = None,
     out: Annotated[
-        Path | None,
-        path_option("Folder; RUN/export when left out."),
+        Path | None, options.path_option("Folder for the files.", show_default="RUN/export")
     ] = None,
 ) -> None:
     with Run(run) as opened:
-        wanted = names_after("--tables", tables)
+        wanted = options.names_after("--tables", tables)
         print_written(export_run(opened, out or run / "export", format, wanted))
 
 
 def verify(
-    run: RunFolder,
+    run: Annotated[Path, options.RUN],
     repair: Annotated[
         bool,
         typer.Option(
@@ -204,9 +195,10 @@ def verify(
     outdated = False
     with suppress(StoreError):  # a damaged manifest is among the problems
         outdated = Manifest.read(run).outdated
-    again = "cannot compute it again" if outdated else "computes it again"
-    after = f"the same evaluate command {again}" + (
-        ", since an earlier Proofmap made this run" if outdated else ""
+    after = "the same evaluate command " + (
+        "cannot compute it again, because an earlier Proofmap made this run"
+        if outdated
+        else "computes it again"
     )
     removed = any(problem.path.name != MANIFEST for problem in problems)  # the manifest is restored
     if repair:

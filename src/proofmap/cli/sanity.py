@@ -11,24 +11,8 @@ import typer
 
 import proofmap as pm
 from proofmap.checking import ORDERS
-from proofmap.cli.console import print_result, progress_for, stderr
-from proofmap.cli.options import (
-    FAILED,
-    LABELS_HELP,
-    METHODS_HELP,
-    BatchSizeOption,
-    Device,
-    Format,
-    Model,
-    Quiet,
-    Seed,
-    Weights,
-    device_named,
-    path_option,
-    print_as,
-    print_written,
-    split_list,
-)
+from proofmap.cli import options
+from proofmap.cli.console import print_as, print_result, print_written, progress_for, stderr
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import check_output, output_folder, write_text
 from proofmap.data.loader import load_blocks
@@ -48,10 +32,10 @@ def sanity(
             help="Photos, folders or a dataset; sample:cat is a sample photo.", show_default=False
         ),
     ] = None,
-    model: Model = DEFAULT_MODEL,
-    weights: Weights = None,
-    methods: Annotated[str, typer.Option(help=METHODS_HELP)] = "gradient,gradient-x-input,grad-cam,edges",
-    labels: Annotated[str, typer.Option(help=LABELS_HELP)] = "top1",
+    model: Annotated[str, options.MODEL] = DEFAULT_MODEL,
+    weights: Annotated[Path | None, options.WEIGHTS] = None,
+    methods: Annotated[str, options.METHODS] = "gradient,gradient-x-input,grad-cam,edges",
+    labels: Annotated[str, options.LABELS] = "top1",
     number: Annotated[int, typer.Option(min=1, help="Number of images, spread evenly over the data.")] = 20,
     orders: Annotated[
         str,
@@ -82,19 +66,19 @@ def sanity(
     ] = False,
     out: Annotated[
         Path | None,
-        path_option("Folder for sanity.csv, sanity.json and a figure.", show_default=False),
+        options.path_option("Folder for sanity.csv, sanity.json and a figure."),
     ] = None,
-    device: Device = None,
-    batch_size: BatchSizeOption = None,
-    seed: Seed = 0,
-    format: Format = "table",
-    quiet: Quiet = False,
+    device: Annotated[str | None, options.DEVICE] = None,
+    batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
+    seed: Annotated[int, options.SEED] = 0,
+    format: Annotated[str, options.FORMAT] = "table",
+    quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
     made = [pm.make_method(name) for name in split_specs(methods)]
     if axioms:
         if format not in ("table", "json"):
             raise pm.InputError(f"--axioms prints a table or json, not {format}")
-        reports = [check_axioms(method, seed=seed, device=device_named(device)) for method in made]
+        reports = [check_axioms(method, seed=seed, device=options.check_device(device)) for method in made]
         records = [asdict(report) for report in reports]
         print_result(json.dumps(records, indent=1) if format == "json" else "\n".join(map(str, reports)))
         return
@@ -104,15 +88,17 @@ def sanity(
         )
     if out is not None:
         check_output(out)
-    chosen = split_list(orders)
+    chosen = options.split_list(orders)
     if unknown := [order for order in chosen if order not in ORDERS]:
-        raise pm.InputError(f"--orders must be of {', '.join(ORDERS)}, not {unknown[0]!r}")
+        raise pm.InputError(f"--orders must be among {', '.join(ORDERS)}, not {unknown[0]!r}")
     if relabelled_weights is not None and relabelled is None:
         raise pm.InputError("--relabelled-weights belong to a net; name it with --relabelled")
     dataset = open_data(data)
 
     def load(name: str, file: Path | None) -> pm.Classifier:
-        return pm.load_classifier(name, weights=file, device=device_named(device), batch_size=batch_size)
+        return pm.load_classifier(
+            name, weights=file, device=options.check_device(device), batch_size=batch_size
+        )
 
     classifier = load(model, weights)
     count = min(number, len(dataset))
@@ -148,4 +134,4 @@ def sanity(
     for failure in block.failures:
         stderr.print(f"failed: {failure.reason}")
     if block.failures:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(options.FAILED)

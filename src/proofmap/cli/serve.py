@@ -1,4 +1,4 @@
-"""``serve``: a page on this machine on which anyone plays with proofs, and the API behind it."""
+"""``serve``: a web page on this machine that explains photos, and the JSON API behind it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
-from proofmap.cli.options import Device, Weights, device_named
 from proofmap.core.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -22,33 +22,30 @@ if TYPE_CHECKING:
 
     from proofmap.app.security import Access
 
-_PATIENCE = 1
-"""Seconds that open connections get when the server is stopped."""
+_SHUTDOWN_SECONDS = 1
+"""How long open connections may take to finish when the server is stopped."""
 
 
 def serve(
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 takes any free one.")] = 8000,
     host: Annotated[
-        str, typer.Option(help="The loopback, or an address that others reach: they need the token then.")
+        str,
+        typer.Option(
+            help="Address to listen on. If other machines can reach it, they need the token that is printed."
+        ),
     ] = "127.0.0.1",
     model: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A net beside those installed, chosen at first; may be given again.", show_default=False
-        ),
+        typer.Option(help="A net to add to the installed ones; it is chosen at first. May be repeated."),
     ] = None,
-    weights: Weights = None,
+    weights: Annotated[Path | None, options.WEIGHTS] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A method beside those listed, such as file.py:NAME; may be given again.", show_default=False
-        ),
+        typer.Option(help="A method to add to the listed ones, such as file.py:NAME. May be repeated."),
     ] = None,
-    runs: Annotated[
-        Path | None, typer.Option(help="Folder of run directories that can be looked at.", show_default=False)
-    ] = None,
-    device: Device = None,
-    api_only: Annotated[bool, typer.Option("--api-only", help="No page, only the JSON API.")] = False,
+    runs: Annotated[Path | None, typer.Option(help="Folder with run directories to browse.")] = None,
+    device: Annotated[str | None, options.DEVICE] = None,
+    api_only: Annotated[bool, typer.Option("--api-only", help="Serve only the JSON API, no page.")] = False,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
@@ -62,19 +59,19 @@ def serve(
     from proofmap.app.server import Server
 
     if weights is not None and not model:
-        raise InputError("--weights are those of a --model; name it, too")
+        raise InputError("--weights belong to a --model; name it, too")
     if runs is not None and not runs.is_dir():
         raise InputError(f"there is no folder {runs}; name the one that holds run directories")
-    where = device_named(device)
+    where = options.check_device(device)
     listening = _listening(host, port)
     access = Access.at(host, listening.getsockname()[1])
     try:
         nets, choices = Nets(offers(model or [], weights, where)), Choices(method or [])
         if model:
-            nets.classifier(nets.first)  # what is wrong with it is said now
+            nets.classifier(nets.first)  # report now if it cannot be loaded
         server = Server(nets, choices, access, where, runs)
         app = create_app(server, api_only=api_only)
-        _tell(access, api_only)
+        _print_address(access, api_only)
         if browser and not api_only:
             threading.Timer(0.5, webbrowser.open, [access.address]).start()
         _run(app, listening)
@@ -82,22 +79,26 @@ def serve(
         listening.close()
 
 
-def _tell(access: Access, api_only: bool) -> None:
+def _print_address(access: Access, api_only: bool) -> None:
     bare, _, token = access.address.partition("?")
     print_result(f"Proofmap is at {bare + 'api' if api_only else access.address}")
     if token:
-        stderr.print(f"others need the token: programs send it as Authorization: Bearer {access.token}")
+        stderr.print(
+            f"other machines need the token; programs send it as Authorization: Bearer {access.token}"
+        )
     stderr.print("Ctrl-C stops it")
-    sys.stdout.flush()  # also into a file or a pipe
+    sys.stdout.flush()  # needed if stdout is a file or a pipe
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket at this address, which nobody else has."""
+    """A socket that listens at this address."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise InputError(f"--host {host} is no address of this machine: {error.strerror or error}") from None
+        raise InputError(
+            f"--host {host} is not an address of this machine: {error.strerror or error}"
+        ) from None
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
@@ -105,7 +106,7 @@ def _listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         found.close()
         raise InputError(
-            f"port {port} of {host} cannot be had ({error.strerror}); choose another with --port, or --port 0 for any"
+            f"port {port} of {host} cannot be used ({error.strerror}); choose another with --port, or --port 0 for any"
         ) from None
     return found
 
@@ -120,7 +121,7 @@ def _run(app: FastAPI, listening: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=_PATIENCE,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         limit_concurrency=1000,
         h11_max_incomplete_event_size=65_536,
         http=TimedProtocol,
@@ -131,14 +132,13 @@ def _run(app: FastAPI, listening: socket.socket) -> None:
     except (Exception, SystemExit):
         raise
     except BaseException as stop:  # Ctrl-C, after open connections were closed
-        stop.add_note("open pages offer to run again what they asked for, once it is started again")
+        stop.add_note("once the server is started again, open pages offer to repeat what they asked for")
         atexit.register(_leave)
         raise
 
 
 def _leave() -> None:
-    """End the process as it is: a thread may still be inside torch (a net's step, a pool of random images being made), and
-    tearing the interpreter down under it aborts."""
+    """End the process at once: a thread may still be inside torch, and a normal shutdown of the interpreter would abort."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(130)

@@ -1,4 +1,4 @@
-"""``train-masker``: a small net that makes masks from the features of a net, trained once and used by methods."""
+"""``train-masker``: trains a small net that makes masks from the features of a net, for methods that use it."""
 
 from __future__ import annotations
 
@@ -15,73 +15,64 @@ import typer
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.cli import options
 from proofmap.cli.console import print_result, progress_for, stderr
-from proofmap.cli.options import (
-    Device,
-    FitOption,
-    Model,
-    Quiet,
-    Seed,
-    Weights,
-    command_line,
-    device_named,
-    names_after,
-    path_option,
-)
 from proofmap.core.errors import InputError
+from proofmap.core.pictures import Fit
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, random_choice, truths
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
 from proofmap.methods import train_masker as train
 from proofmap.methods.maskers.file import Header, read_header
+from proofmap.methods.maskers.kinds import KINDS
 from proofmap.methods.maskers.learned import MaskerWarning
 from proofmap.methods.maskers.train import check_masker, checkpoint_of
 from proofmap.models import DEFAULT_MODEL
 
-_SEVERAL = 64
+_BLOCK = 64
 _BYTES = 255
+_OF_KIND = "depends on the kind"
 
 
 def train_masker(
-    data: Annotated[
-        list[str],
-        typer.Option(
-            help="A dataset, or photos and folders; see [bold]proofmap list datasets[/]. May be repeated."
-        ),
-    ],
-    out: Annotated[Path, path_option("The masker's file, NAME.safetensors.")],
-    kind: Annotated[str, typer.Option(help="dabkowski, phang-fix, phang-ca or belief.")] = "belief",
-    model: Model = DEFAULT_MODEL,
-    weights: Weights = None,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of the optimiser.")] = 2000,
+    data: Annotated[list[str], options.DATA],
+    out: Annotated[Path, options.path_option("File of the masker, NAME.safetensors.")],
+    kind: Annotated[str, options.choice_option(KINDS, "Kind of masker")] = "belief",
+    model: Annotated[str, options.MODEL] = DEFAULT_MODEL,
+    weights: Annotated[Path | None, options.WEIGHTS] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Number of optimiser steps.")] = 2000,
     minutes: Annotated[
         float | None,
-        typer.Option(
-            help="End after so many minutes of training, with rates that fall by then, and write the masker."
-        ),
+        typer.Option(help="Time limit. Learning rates fall by then, and the masker is written."),
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Images per step; the kind's own.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="The kind's own when left out.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Number of images per step.", show_default=_OF_KIND)
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Learning rate.", show_default=_OF_KIND)] = None,
     width: Annotated[
-        int | None, typer.Option(min=1, help="Channels of the masker; the kind's own when left out.")
+        int | None, typer.Option(min=1, help="Number of channels of the masker.", show_default=_OF_KIND)
     ] = None,
     layers: Annotated[
-        str | None, typer.Option(help="Layers to read, separated by commas; found by themselves.")
+        str | None,
+        typer.Option(help="Layers to read, separated by commas.", show_default="found automatically"),
     ] = None,
-    number: Annotated[int | None, typer.Option(min=1, help="So many images, at random.")] = None,
+    number: Annotated[int | None, options.NUMBER] = None,
     every: Annotated[
-        int, typer.Option(min=1, help="Steps between checkpoints; there is one every five minutes, too.")
+        int,
+        typer.Option(
+            min=1, help="Number of steps between checkpoints; there is also one every five minutes."
+        ),
     ] = 200,
-    force: Annotated[bool, typer.Option("--force", help="Replace a masker that is another one.")] = False,
-    fit: FitOption = None,
-    device: Device = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace another masker in the same file.")] = False,
+    fit: Annotated[Fit | None, options.FIT] = None,
+    device: Annotated[str | None, options.DEVICE] = None,
+    seed: Annotated[int, options.SEED] = 0,
+    quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
-    check_masker(kind, out, minutes)  # before images are read, which may take long
+    check_masker(kind, out, minutes)  # before images are read, which may take a while
     dataset = open_data(data)
-    classifier = pm.load_classifier(model, weights=weights, device=device_named(device))
+    classifier = pm.load_classifier(model, weights=weights, device=options.check_device(device))
     if fit is not None:
         classifier = classifier.fitting(fit)
     existed = out.exists() and not force
@@ -99,7 +90,7 @@ def train_masker(
             batch=batch,
             learning_rate=learning_rate,
             width=width,
-            layers=names_after("--layers", layers) or [],
+            layers=options.names_after("--layers", layers) or [],
             seed=seed,
             data=dataset.title,
             every=every,
@@ -116,7 +107,7 @@ def train_masker(
 
 @contextmanager
 def _stopped(out: Path, steps: int) -> Iterator[None]:
-    """Whoever stops the training, by Ctrl-C or by a signal to end, is told what is kept and which command goes on with it."""
+    """If training is stopped by Ctrl-C or SIGTERM, report what is kept and which command continues it."""
     before = signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
     try:
         yield
@@ -125,10 +116,10 @@ def _stopped(out: Path, steps: int) -> Iterator[None]:
             kept = checkpoint_of(out)
             if kept.exists():
                 step = json.loads(read_header(kept))["step"]
-                told = f"{step} of {steps} steps are kept in {kept}; go on with: {command_line()}"
+                note = f"{step} of {steps} steps are kept in {kept}; continue with: {options.command_line()}"
             else:
-                told = f"no checkpoint was due yet; begin again with: {command_line()}"
-            stop.add_note(told)
+                note = f"no checkpoint was due yet; start again with: {options.command_line()}"
+            stop.add_note(note)
         raise
     finally:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
@@ -137,14 +128,14 @@ def _stopped(out: Path, steps: int) -> Iterator[None]:
 def _load(
     dataset: Dataset, classifier: pm.Classifier, number: int | None, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """All pictures as bytes on the classifier's device, and their labels, -1 where they are not known."""
+    """All images as bytes on the classifier's device, and their labels; -1 for an unknown label."""
     chosen = list(range(len(dataset)))
     if number is not None:
         chosen = random_choice(dataset.names, min(number, len(dataset)), seed=seed)
     known = truths(dataset, classifier.names, chosen)
     label_of = {i: -1 if label is None else label for i, label in zip(chosen, known, strict=True)}
     images, labels, failed = [], [], list[str]()
-    for block in load_blocks(dataset, classifier, chosen, block_size=_SEVERAL):
+    for block in load_blocks(dataset, classifier, chosen, block_size=_BLOCK):
         images.append((block.images * _BYTES).round().to(torch.uint8))
         labels += [label_of[i] for i in block.indices]
         failed += [failure.reason for failure in block.failures]
