@@ -225,5 +225,5 @@ def test_a_demo_on_a_slow_machine_says_what_it_cut(
     run(monkeypatch, *DEMO)
     told = capsys.readouterr()
     found = json.loads((folder / "demo" / "evaluation.json").read_text())
-    assert "so this is 3 of 5 photos, 2 of 3 labels" in told.err and "--minutes" in told.err
+    assert "so this one has 3 of 5 photos, 2 of 3 labels" in told.err and "--minutes" in told.err
     assert len(found["images"]) == 3 and "labels top2" in told.out
