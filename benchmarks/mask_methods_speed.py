@@ -18,7 +18,7 @@ import torch
 from _timing import timed
 
 import proofmap as pm
-from proofmap.methods.masks.ready import ReadyMaskMethod
+from proofmap.methods.masks.method import ReadyMask
 
 BASE = "belief-mask:passes={steps},fills=gray+blur"
 METHODS = (
@@ -68,7 +68,7 @@ def main() -> None:
     fastest = dict.fromkeys(specs, float("inf"))
     for turn in range(1 + args.rounds):
         for spec, method in zip(specs, ready, strict=True):
-            assert isinstance(method, ReadyMaskMethod), f"{spec} learns no masks"
+            assert isinstance(method, ReadyMask), f"{spec} learns no masks"
             cost = method.cost(labels.shape[1])
             assert cost is not None
             forward.images = 0

@@ -43,7 +43,7 @@ class Noting(belief.BeliefProblem):
         super().open(slots)
 
 
-def learned(ready: belief.ReadyBeliefMask, images: Tensor, labels: Tensor, *, fitted: bool) -> Tensor:
+def learned(ready: belief.ReadyMask, images: Tensor, labels: Tensor, *, fitted: bool) -> Tensor:
     """The maps, with every label fitted or none."""
     before = belief.SURE, belief.FAR
     belief.SURE, belief.FAR = (float("inf"), float("inf")) if fitted else (before[0], -1.0)

@@ -24,10 +24,10 @@ from proofmap.core.version import source_version
 from proofmap.data.distractors import from_images
 from proofmap.fills import names_no_pool, with_part, with_pool
 from proofmap.fills.images import OWN
-from proofmap.methods.control_rows import control_rows
-from proofmap.methods.made_maps import MadeMaps
-from proofmap.methods.masks.ready import MapWatcher, ReadyMaskMethod
+from proofmap.methods.controls import control_rows
+from proofmap.methods.masks.method import MapWatcher, ReadyMask
 from proofmap.methods.method import MethodLike, make_method
+from proofmap.methods.wrappers import MapMaker
 from proofmap.metrics.block import BlockResult, Subjects, join_blocks, judge_block, score_infos
 from proofmap.metrics.metric import Metric, make_metric, prepare_metrics, split_metrics
 from proofmap.metrics.proof import Thresholds
@@ -130,7 +130,7 @@ def evaluate(
         boxes: for each image where its true label's things are, ``(left, top, right, bottom)`` in the input's pixels.
         objects: the same for several labels of an image, by name or index: ``{"cat": [box], "dog": [box]}``.
         controls: judge noise, the middle, and every method's maps blurred and shown for every label too: see
-            :mod:`proofmap.methods.control_rows`.
+            :mod:`proofmap.methods.controls`.
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
         watch: is shown the masks of methods that learn them, after every step: ``watch(image, label, snapshot)``.
     """
@@ -196,11 +196,11 @@ def evaluate(
         told = watch
         ready = [
             m.watched(lambda image, *rest: told(start + image, *rest), every=1)
-            if isinstance(m, ReadyMaskMethod)
+            if isinstance(m, ReadyMask)
             else m
             for m in ready
         ]
-    made, seconds = MadeMaps(ready), [0.0] * len(ready)
+    made, seconds = MapMaker(ready), [0.0] * len(ready)
     judged: list[list[BlockResult]] = [[] for _ in ready]
     block = max(1, _BLOCK // (classifier.inputs.count * label_table.shape[1]))
     for start in range(0, len(images), block):

@@ -20,7 +20,7 @@ from proofmap.data import distractors
 from proofmap.data.distractors import from_images
 from proofmap.data.pool import Part, in_part, mark
 from proofmap.fills.images import Images, ReadyImages, pools_in
-from proofmap.methods.masks.ready import ReadyMaskMethod
+from proofmap.methods.masks.method import ReadyMask
 from proofmap.results import tables
 from proofmap.study import Run, Study, run_study
 from proofmap.study.manifest import Manifest
@@ -209,9 +209,9 @@ def ready_pools(study: Study) -> tuple[ReadyImages, ReadyImages]:
     ready = Setup(study=study, threads=1).open()
     method, (metric, *_) = next(iter(ready.methods.values())), ready.metrics.values()
     (game,) = metric.games.values()
-    assert isinstance(method, ReadyMaskMethod) and isinstance(method.fill, ReadyImages)
+    assert isinstance(method, ReadyMask) and isinstance(method.state.fill, ReadyImages)
     assert isinstance(game.fill, ReadyImages)
-    return method.fill, game.fill
+    return method.state.fill, game.fill
 
 
 def common(one: ReadyImages, other: ReadyImages) -> set[int]:

@@ -23,7 +23,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, names_no_pool, with_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.masks import belief_fit
-from proofmap.methods.masks.belief import BeliefProblem, ReadyBeliefMask
+from proofmap.methods.masks.belief import BeliefProblem, ReadyMask
 from proofmap.methods.masks.belief_fit import ClosingFit, least_change
 from proofmap.methods.masks.belief_terms import pushes, revealed, sureness, thresholds, top_share, warped
 from proofmap.methods.masks.engine import MaskEngine, Slots
@@ -51,7 +51,7 @@ def net(labels: int = 4, **options: Any) -> Classifier:
     return Classifier(drawn(layers), **given)
 
 
-def seated(ready: ReadyBeliefMask, images: Tensor, labels: Tensor) -> tuple[BeliefProblem, Slots]:
+def seated(ready: ReadyMask, images: Tensor, labels: Tensor) -> tuple[BeliefProblem, Slots]:
     """The pairs ``(images[p], labels[p])`` in slots."""
     problem = ready.problem(ready.classifier.frozen())
     keys = streams.pair_keys(images, list(enumerate(labels.tolist())), 0, "belief-mask")
@@ -561,7 +561,7 @@ def test_inputs_and_nets_without_pictures_or_layers(kind: str) -> None:
         "rows": ["gray", "noise"],
         "function": ["gray", "blur", "images"],
     }
-    assert [fill.plugin.name for fill in ready.fills] == expected[kind]
+    assert [fill.plugin.name for fill in ready.state.fills] == expected[kind]
     maps = ready(images, labels, progress=Silent())
     assert ratios(f, images, maps, labels).log().abs().mean() < 0.05
 
@@ -600,7 +600,7 @@ def test_the_grid_has_as_many_cells_as_were_asked_for(side: int, grid: int) -> N
 def test_costs_are_those_of_the_fills_that_are_there() -> None:
     f = Classifier(drawn(nn.Linear(7, 3)), inputs=Rows(columns=7, mean=(0.0,) * 7, std=(1.0,) * 7))
     ready = BeliefMask().prepare(f)
-    assert len(ready.fills) == 2 and ready.cost(3).gradient == 600
+    assert len(ready.state.fills) == 2 and ready.cost(3).gradient == 600
     with pytest.raises(InputError, match="passes must be at least 3"):
         BeliefMask(passes=2)
 

@@ -166,7 +166,7 @@ def test_the_layer_is_found_in_inference_mode() -> None:
     f = Classifier(conv_net(), size=8)
     with torch.inference_mode():
         ready = GradCAM().prepare(f)
-    assert ready.layer == find_layer(f)
+    assert ready.state == find_layer(f)
 
 
 def test_a_function_has_no_layers_to_see() -> None:

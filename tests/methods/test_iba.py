@@ -119,8 +119,8 @@ def test_statistics_are_mean_and_deviation_over_the_pool() -> None:
     keys = torch.tensor([streams.key_of("iba", k) for k in range(20)])
     drawn_images = Noise().prepare(f)(f.blank(20), keys)
     features = Tail(f, "2").features(drawn_images)
-    torch.testing.assert_close(ready.mean, features.mean(dim=0), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(ready.std, features.std(dim=0).clamp_min(0.01), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(ready.state.mean, features.mean(dim=0), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(ready.state.std, features.std(dim=0).clamp_min(0.01), rtol=1e-3, atol=1e-4)
 
 
 def test_the_loss_is_that_of_a_plain_loop() -> None:
@@ -137,11 +137,11 @@ def test_the_loss_is_that_of_a_plain_loop() -> None:
     for p in range(2):
         a = weights[p].clone().requires_grad_(True)
         r, share = net[:3](((images[p] - mean) / std)[None])[0], a.sigmoid()
-        noise = ready.mean + ready.std * noise_like(weights, keys[p])
+        noise = ready.state.mean + ready.state.std * noise_like(weights, keys[p])
         z = share * r + (1 - share) * noise
         missed = -net[3:](z).log_softmax(dim=1)[:, labels[p]].mean()
-        given = Normal(share * r + (1 - share) * ready.mean, (1 - share) * ready.std)
-        loss = missed + 10 * kl_divergence(given, Normal(ready.mean, ready.std)).mean()
+        given = Normal(share * r + (1 - share) * ready.state.mean, (1 - share) * ready.state.std)
+        loss = missed + 10 * kl_divergence(given, Normal(ready.state.mean, ready.state.std)).mean()
         (expected,) = torch.autograd.grad(loss, a)
         assert losses[p].item() == pytest.approx(loss.item(), rel=1e-4)
         torch.testing.assert_close(gradient[p], expected, rtol=1e-2, atol=1e-5)

@@ -10,7 +10,7 @@ import torch
 import proofmap as pm
 from proofmap.core.progress import Silent
 from proofmap.methods import make_method
-from proofmap.methods.made_maps import MadeMaps, taken_from
+from proofmap.methods.wrappers import MapMaker, map_sources
 from proofmap.study import run_study
 from proofmap.study.preview import preview
 from proofmap.study.setup import Setup
@@ -50,16 +50,16 @@ def test_a_top_label_that_is_not_judged_is_made_for_itself() -> None:
     labels = torch.cat([(top + 1) % 4, (top + 2) % 4], dim=1)
     labels[0, 1] = top[0, 0]  # one of three has it
     ready = [make_method(spec).prepare(f) for spec in (MASK, TOP)]
-    maps = MadeMaps(ready)(ready[1], images, labels, seed=0, progress=Silent())
+    maps = MapMaker(ready)(ready[1], images, labels, seed=0, progress=Silent())
     torch.testing.assert_close(maps, ready[1](images, labels))
 
 
 def test_only_a_method_with_the_same_settings_gives_its_maps() -> None:
     f = conv_classifier(SIZE)
     ready = {spec: make_method(spec).prepare(f) for spec in (MASK, "learned-mask:steps=4,fill=gray", TOP)}
-    assert taken_from(ready) == {TOP: MASK}
+    assert map_sources(ready) == {TOP: MASK}
     del ready[MASK]
-    assert taken_from(ready) == {}
+    assert map_sources(ready) == {}
 
 
 @pytest.mark.parametrize("wrapper", ["inverse", "blurred"])
@@ -67,11 +67,11 @@ def test_other_wrappers_take_maps_too(wrapper: str) -> None:
     f, tally = counted_classifier(size=SIZE)
     images, labels = pixels(N, SIZE), torch.tensor([[0, 1, 2]]).expand(N, -1)
     mask, wrapped = (make_method(spec).prepare(f) for spec in (MASK, f"{wrapper}:{MASK}"))
-    made = MadeMaps([mask, wrapped])
+    made = MapMaker([mask, wrapped])
     made(mask, images, labels, seed=0, progress=Silent())
     tally.reset()
     taken = made(wrapped, images, labels, seed=0, progress=Silent())
-    assert tally.images == 0 and wrapped.cost_of_taking().passes == 0
+    assert tally.images == 0 and wrapped.cost_from_source().passes == 0
     torch.testing.assert_close(taken, wrapped(images, labels))
 
 
@@ -80,8 +80,8 @@ def test_wrappers_around_wrappers_are_made_from_what_is_there() -> None:
     labels = f.top(images, 3)
     specs = (MASK, TOP, f"inverse:{TOP}", f"inverse:{MASK}")
     ready = {spec: make_method(spec).prepare(f) for spec in specs}
-    assert taken_from(ready) == {TOP: MASK, f"inverse:{TOP}": TOP, f"inverse:{MASK}": MASK}
-    made = MadeMaps(ready.values())
+    assert map_sources(ready) == {TOP: MASK, f"inverse:{TOP}": TOP, f"inverse:{MASK}": MASK}
+    made = MapMaker(ready.values())
     for spec in specs:
         maps = made(ready[spec], images, labels, seed=0, progress=Silent())
         torch.testing.assert_close(maps, ready[spec](images, labels))

@@ -13,11 +13,11 @@ import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.batching import BatchSize, BatchSizeWarning, OutOfMemory
 from proofmap.core.progress import SilentTask
-from proofmap.methods.masks.engine import MaskEngine, Pairs, Problem, Slots, Snapshot, decayed
-from proofmap.methods.masks.precision import _bears, chosen_precision
+from proofmap.methods.masks.engine import MaskEngine, MaskProblem, Pairs, Slots, Snapshot, decayed
+from proofmap.methods.masks.method import _bears, chosen_precision
 
 
-class Parabola(Problem):
+class Parabola(MaskProblem):
     """Each pair goes to its own number (its label) and settles when it is there; images and keys are not looked at."""
 
     def __init__(self, steps: int = 40, cost: int = 2, near: float = 0.0, room: int | None = None) -> None:

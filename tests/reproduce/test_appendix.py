@@ -98,7 +98,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)
     monkeypatch.setattr("proofmap.reproduce.run.draw", lambda _, path: path)
-    monkeypatch.setattr("proofmap.methods.masks.learned.ReadyLearnedMask.compute", refuse)
+    monkeypatch.setattr("proofmap.methods.masks.method.ReadyMask.compute", refuse)
 
 
 def test_masks_of_another_recipe_are_not_learned_again(

@@ -12,7 +12,7 @@ import torch
 
 import proofmap as pm
 from proofmap.methods import make_method
-from proofmap.methods.control_rows import control_rows
+from proofmap.methods.controls import control_rows
 from proofmap.results.audit import audit
 from proofmap.results.controls import role_of, soundness_notes
 from proofmap.results.statistics import mean_score

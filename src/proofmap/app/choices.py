@@ -20,7 +20,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
 from functools import cached_property
-from typing import Any, get_type_hints
 
 from proofmap.app.answers import MethodAbout, Named
 from proofmap.core.errors import InputError
@@ -28,7 +27,7 @@ from proofmap.fills import FILLS, Fill, Images, make_fill
 from proofmap.fills.images import OWN, SAMPLES, AnyPlugin
 from proofmap.methods import METHODS, Method, make_method
 from proofmap.methods.facts import FAMILIES, facts_of
-from proofmap.methods.masks.ready import ReadyMaskMethod
+from proofmap.methods.masks.method import MaskMethod
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 
 DEFAULT_METHOD, DEFAULT_FILL = "belief-mask", "gray"
@@ -110,8 +109,7 @@ def _about(name: str, method: Method) -> MethodAbout:
 
 def is_live(kind: type[Method]) -> bool:
     """Whether a class of methods shows masks while they are learned."""
-    made: Any = get_type_hints(kind.prepare).get("return")
-    return isinstance(made, type) and issubclass(made, ReadyMaskMethod)
+    return issubclass(kind, MaskMethod)
 
 
 # ---- what visitors may not say ----------------------------------------------------------------------------------

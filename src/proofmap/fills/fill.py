@@ -42,6 +42,10 @@ class Fill(Plugin):
         """Backgrounds ``(N, *shape)`` for inputs ``(N, *shape)`` and stream keys ``(N,)``."""
         raise NotImplementedError(f"{type(self).__name__} says neither backgrounds() nor prepare()")
 
+    def backgrounds_behind(self, images: Tensor, keys: Tensor, keep: Tensor, inputs: Inputs) -> Tensor:
+        """Backgrounds if the positions ``keep`` ``(N, *positions)``, boolean, are shown; for a fill that reads the mask."""
+        return self.backgrounds(images, keys, inputs)
+
     def record(self, inputs: Inputs) -> dict[str, object]:
         """What a record of results must carry: the settings, with what the inputs decide filled in."""
         return self.settings()
@@ -79,7 +83,9 @@ class ReadyFill(Ready):
         return self.fill.backgrounds(images, keys, self.inputs)
 
     def compute_behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        """The same for a fill that looks at what is shown; most do not."""
+        """As :meth:`compute`, if the positions ``keep`` are shown; most fills do not read them."""
+        if self.fill.reads_mask:
+            return self.fill.backgrounds_behind(images, keys, keep, self.inputs)
         return self.compute(images, keys)
 
     def record(self) -> dict[str, object]:

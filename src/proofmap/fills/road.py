@@ -55,39 +55,31 @@ class Road(Fill):
         0.01, "standard deviation, in pixels' units; in the input's std elsewhere", above=0
     )
 
-    def prepare(self, classifier: Classifier) -> ReadyRoad:
+    def prepare(self, classifier: Classifier) -> ReadyFill:
         inputs = classifier.inputs
         if not inputs.has_neighbours or len(inputs.positions) > 2:
             raise InputError(
                 f"{inputs.noun} cannot be imputed: their {inputs.position_noun} have no neighbours; use another fill"
             )
-        return ReadyRoad(self, inputs)
+        return super().prepare(classifier)
 
-    def record(self, inputs: Inputs) -> dict[str, object]:
-        return {**self.settings(), "where nothing is shown": [round(v, 6) for v in inputs.neutral.tolist()]}
+    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+        nothing = torch.zeros(len(images), *inputs.positions, dtype=torch.bool, device=images.device)
+        return self.backgrounds_behind(images, keys, nothing, inputs)
 
-
-@dataclass(frozen=True, eq=False)
-class ReadyRoad(ReadyFill):
-    """The imputation for one kind of input."""
-
-    fill: Road
-
-    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        nothing = torch.zeros(len(images), *self.inputs.positions, dtype=torch.bool, device=images.device)
-        return self.compute_behind(images, keys, nothing)
-
-    def compute_behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        inputs = self.inputs
+    def backgrounds_behind(self, images: Tensor, keys: Tensor, keep: Tensor, inputs: Inputs) -> Tensor:
         gray = inputs.per_channel(inputs.neutral.to(images))
         x, known = (images - gray).float(), keep
         if len(inputs.positions) == 1:  # a series is a picture of one row
             x, known = x[:, :, None], known[:, None]
         imputed = impute(x, known).view_as(images).to(images.dtype) + gray
-        noise = self.fill.noise * streams.normal(keys, images[0].numel()).view_as(images).to(images)
+        noise = self.noise * streams.normal(keys, images[0].numel()).view_as(images).to(images)
         if inputs.limits is None:
             return imputed + inputs.per_channel(images.new_tensor(inputs.std)) * noise
         return (imputed + noise).clamp(*inputs.limits)
+
+    def record(self, inputs: Inputs) -> dict[str, object]:
+        return {**self.settings(), "where nothing is shown": [round(v, 6) for v in inputs.neutral.tolist()]}
 
 
 def impute(x: Tensor, known: Tensor, *, tolerance: float = _TOLERANCE) -> Tensor:

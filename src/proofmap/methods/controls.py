@@ -1,7 +1,8 @@
-"""Maps that know nothing of the net: any method worth its cost must beat them."""
+"""Maps that know nothing of the net, which any method worth its cost must beat; and the controls of a comparison."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,10 +12,12 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import center_distance
 from proofmap.methods.blur import blurred
-from proofmap.methods.method import METHODS, Cost, Family, Method, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Family, Method
+from proofmap.methods.wrappers import Blurred, TopLabel
 from proofmap.plugins.settings import setting
 
 
@@ -98,11 +101,10 @@ class Edges(Blind):
 
     label_free = True
 
-    def prepare(self, classifier: Classifier) -> ReadyMethod:
+    def state_for(self, classifier: Classifier) -> None:
         inputs = classifier.inputs
         if not inputs.has_neighbours:
             raise InputError(f"{inputs.noun} have no edges: their {inputs.position_noun} have no neighbours")
-        return super().prepare(classifier)
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
@@ -129,3 +131,18 @@ def _filtered(x: Tensor, axis: int, weights: tuple[float, float, float]) -> Tens
     return (
         weights[0] * x.index_select(axis, before) + weights[1] * x + weights[2] * x.index_select(axis, after)
     )
+
+
+def control_rows(methods: Sequence[Method], inputs: Inputs) -> list[Method]:
+    """The controls that are missing among the methods: ``random``, ``centered-gaussian``, and for each method that is not a control itself
+    ``blurred:METHOD``, if positions have neighbours, and ``top-label:METHOD``, if it has a map for each label.
+    """
+    wanted: list[Method] = [Random(), CenteredGaussian()]
+    for method in methods:
+        if method.family == "control":
+            continue
+        if inputs.has_neighbours:
+            wanted.append(Blurred(of=method))
+        if not method.label_free:
+            wanted.append(TopLabel(of=method))
+    return [control for control in dict.fromkeys(wanted) if control not in methods]

@@ -1,10 +1,10 @@
-"""What a method is: a description that makes one heat map per label, and the ready thing made from it for one net."""
+"""What a method is: settings that describe how one heat map per label is made, and the method prepared for one net."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
+from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, Labels, check_labels
 from proofmap.core.progress import Progress, Silent
@@ -66,10 +67,10 @@ class Cost:
 class Method(Plugin):
     """The description of a method: (classifier, images, labels) -> one heat map per label, larger = more salient.
 
-    A subclass is a frozen, keyword-only dataclass of its settings that implements :meth:`compute`; one that needs
-    something found or built first (a layer, a pool of images) returns a :class:`ReadyMethod` of its own from
-    :meth:`prepare`. It states five facts: its ``family``, ``label_free`` (one map serves all labels of an image),
-    ``stochastic`` (the seed matters), ``signed`` (values below zero speak against the label) and ``needs``.
+    A subclass is a frozen, keyword-only dataclass of its settings. It implements :meth:`compute`. A method that must find or build
+    something for a net first (a layer, a pool of images) returns it from :meth:`state_for`, and implements :meth:`maps` instead, which
+    is given it. A method states five facts: its ``family``, ``label_free`` (one map serves all labels of an image), ``stochastic`` (the
+    seed matters), ``signed`` (values below zero speak against the label) and ``needs``.
     """
 
     noun: ClassVar[str] = "method"
@@ -84,8 +85,8 @@ class Method(Plugin):
         for member in self._members():
             if isinstance(member, Fill) and member.reads_mask:
                 raise InputError(
-                    f"the fill {member.name} looks at what is shown, which methods do not tell it; it is for judging, so give "
-                    f"{self.name} another fill"
+                    f"the fill {member.name} depends on which positions are shown, which methods do not pass on; it is for judging, "
+                    f"so give {self.name} another fill"
                 )
 
     @classmethod
@@ -101,8 +102,8 @@ class Method(Plugin):
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Tensor:
-        """Maps ``(N, L, *positions)`` of images for labels ``(N, L)``, or others that :func:`proofmap.evaluate` takes: made ready,
-        with these images as distractors of one another where it needs any and names none, then called.
+        """Prepare the method and make maps ``(N, L, *positions)`` for labels ``(N, L)``, or for any labels that
+        :func:`proofmap.evaluate` takes. If the method needs distractors and names none, the images serve as one another's.
         """
         method = self
         with outside_inference_mode():  # what is found and built there is of no use to gradients
@@ -118,31 +119,57 @@ class Method(Plugin):
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:
         """The method for this net, with everything found and built that its maps and its record depend on."""
-        return ReadyMethod(self, classifier)
+        return ReadyMethod(self, classifier, self.state_for(classifier))
+
+    def state_for(self, classifier: Classifier) -> Any:
+        """What the method finds or builds for a net before its first map; None if nothing. Refuses a net that it cannot explain."""
+        return None
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         """Maps ``(N, L, *positions)`` for checked input; places labelled -1 may hold anything finite.
 
-        For a label-free method ``labels`` is ``(N, 1)`` and so is the answer's L.
+        For a label-free method ``labels`` is ``(N, 1)``, and L of the maps is 1.
         """
-        raise InputError(f"the class {type(self).__name__} has neither compute() nor prepare() of its own")
+        raise InputError(f"the class {type(self).__name__} defines neither compute() nor maps()")
+
+    def maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        """As :meth:`compute`, for a method with a state: ``ready.state`` is what :meth:`state_for` returned for ``ready.classifier``."""
+        given = (ready.classifier, images, labels)
+        form = "compute(self, classifier, images, labels, *, seed, progress)"
+        check_call(self.compute, type(self).__name__, form, *given, seed=seed, progress=progress)
+        return self.compute(*given, seed=seed, progress=progress)
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        """What results carry: the settings, and what was found or built for the net, as plain data."""
+        return self.settings()
 
     def cost(self, labels: int) -> Cost | None:
-        """Passes of the net for one image with so many labels, for the plan of a study; None where it is not known."""
+        """Passes of the net for one image with this number of labels, for the plan of a study; None if unknown."""
         return None
+
+    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:
+        """As :meth:`cost`, for a method whose cost depends on the net."""
+        return self.cost(labels)
 
 
 @dataclass(frozen=True, eq=False)
 class ReadyMethod(Ready):
-    """A method for one net; called with images and labels. Its record names all that its maps depend on."""
+    """A method prepared for one net; called with images and labels. Its record names all that its maps depend on.
+
+    It holds what :meth:`Method.state_for` returned, and hands everything else on to the method.
+    """
 
     method: Method
     classifier: Classifier
+    state: Any = None
+    _net_state: object = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_made_for", self.classifier.state())
+        object.__setattr__(self, "_net_state", self.classifier.state())
 
     @property
     def plugin(self) -> Method:
@@ -160,16 +187,22 @@ class ReadyMethod(Ready):
     def signed(self) -> bool:
         return self.method.signed
 
+    def record(self) -> dict[str, object]:
+        return self.method.record(self)
+
+    def cost(self, labels: int) -> Cost | None:
+        return self.method.cost_on(self, labels)
+
     def __call__(
         self, images: Tensor, labels: Tensor, *, seed: int = 0, progress: Progress | None = None
     ) -> Tensor:
         """Maps ``(N, L, *positions)`` float32 on the classifier's device for labels ``(N, L)``.
 
         Places without a label (-1) get a map of zeros. The same inputs and seed give the same maps, whatever the
-        batch size or order, up to rounding. If the net was trained since, what was found and built for it is made anew.
+        batch size or order, up to rounding. If the net was trained since, the method is prepared again.
         """
         with outside_inference_mode():  # gradients cannot be had inside of it
-            fresh = self._made_for == self.classifier.state()  # type: ignore[attr-defined]
+            fresh = self._net_state == self.classifier.state()
             ready = self if fresh else self.method.prepare(self.classifier)
             return ready._maps(images, labels, seed, progress)
 
@@ -182,7 +215,7 @@ class ReadyMethod(Ready):
         computed = labels[:, :1] if self.label_free else labels
         with (
             note_errors(f"while the method {self.method.title()} made maps"),
-            steady_kernels(tf32=False),  # one that can do with less, such as learning, says so itself
+            steady_kernels(tf32=False),  # a method that can do with less, such as learning, says so itself
         ):
             # copies, since a method may write into what it is given, and others read the images and labels after it
             maps = self.compute(
@@ -190,8 +223,36 @@ class ReadyMethod(Ready):
             )
         return self.spread(maps, labels)
 
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        """The method's maps, unchecked."""
+        return self.method.maps(self, images, labels, seed=seed, progress=progress)
+
+    def in_batches(
+        self,
+        one_batch: Callable[[Tensor, Tensor], Tensor],
+        images: Tensor,
+        labels: Tensor,
+        progress: Progress,
+        *,
+        per_image: int | None = None,
+        gradients: bool = True,
+    ) -> Tensor:
+        """What ``one_batch(images, labels)`` returns for batches that fit the device, joined; for :meth:`Method.maps`.
+
+        Progress counts ``per_image`` steps for each image, one for each label if left out.
+        """
+        steps = labels.shape[1] if per_image is None else per_image
+        with progress.task(self.method.name, len(images) * steps) as task:
+
+            def run(start: int, stop: int) -> Tensor:
+                maps = one_batch(images[start:stop], labels[start:stop])
+                task.advance((stop - start) * steps)
+                return maps
+
+            return torch.cat(in_batches(run, len(images), self.classifier.batches[1 if gradients else 0]))
+
     def spread(self, maps: Tensor, labels: Tensor) -> Tensor:
-        """Maps as they were computed (one for all labels if it is label-free) for labels ``(N, L)``, checked."""
+        """Check computed maps, one for all labels if the method is label-free, and expand them to labels ``(N, L)``."""
         computed = labels[:, :1] if self.label_free else labels
         maps = self._checked(maps, (*computed.shape, *self.classifier.inputs.positions), computed)
         maps = maps.expand(*labels.shape, *maps.shape[2:])
@@ -204,9 +265,8 @@ class ReadyMethod(Ready):
         name = self.method._title_name()
         if tuple(maps.shape) != expected:
             raise InputError(f"the method {name} returned maps {tuple(maps.shape)}, expected {expected}")
-        maps = private_copy(maps).to(
-            self.classifier.device, torch.float32
-        )  # a method may use its own tensor again
+        # a method may use its own tensor again
+        maps = private_copy(maps).to(self.classifier.device, torch.float32)
         bad = ~maps.flatten(2).isfinite().all(dim=2)
         if bool(bad.any()):
             i, j = bad.nonzero()[0].tolist()
@@ -216,29 +276,21 @@ class ReadyMethod(Ready):
             )
         return maps
 
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        """As :meth:`Method.compute`, for this classifier."""
-        given = (self.classifier, images, labels)
-        compute = self.method.compute
-        form = "compute(self, classifier, images, labels, *, seed, progress)"
-        check_call(compute, type(self.method).__name__, form, *given, seed=seed, progress=progress)
-        return compute(*given, seed=seed, progress=progress)
+    @property
+    def source(self) -> ReadyMethod | None:
+        """The method that this one changes the maps of; if both are judged, the maps are made once."""
+        return None
+
+    def cost_from_source(self) -> Cost:
+        """Passes for one image if the maps of :attr:`source` are there."""
+        return Cost()
+
+
+class PlannedMethod(ReadyMethod):
+    """A method that is not prepared yet, for plans: its cost is what the description says without knowing the net."""
 
     def cost(self, labels: int) -> Cost | None:
         return self.method.cost(labels)
-
-    @property
-    def made_from(self) -> ReadyMethod | None:
-        """The method whose maps this one takes, where both are judged; see :mod:`proofmap.methods.made_maps`."""
-        return None
-
-    def take(self, maps: Tensor, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        """This method's maps ``(N, L, *positions)``, given those of :attr:`made_from` for the same labels."""
-        raise NotImplementedError(f"{type(self).__name__} is made from no other method")
-
-    def cost_of_taking(self) -> Cost:
-        """Passes for one image where the maps of :attr:`made_from` are there."""
-        return Cost()
 
 
 METHODS: Registry[Method] = Registry("method", "proofmap.methods")
@@ -300,8 +352,12 @@ class FromFunction(Method):
         calls = {"per_label": True} if self.per_label else {}
         return {"method": self._title_name(), **code_record(self.function), **calls}
 
-    def prepare(self, classifier: Classifier) -> ReadyMethod:
-        return ReadyFunction(self, classifier, self.settings())
+    def state_for(self, classifier: Classifier) -> dict[str, object]:
+        """The record, made before the first map: a value that the function reads may change while it runs."""
+        return self.settings()
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return dict(ready.state)
 
     def _title_name(self) -> str:
         return str(getattr(self.function, "__qualname__", type(self.function).__name__))
@@ -309,16 +365,6 @@ class FromFunction(Method):
     def _changed(self) -> tuple[str, list[str]]:
         """Nothing: a function goes by its name."""
         return "", []
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyFunction(ReadyMethod):
-    """A function for one net. Its record is made before its first map: a value that it reads may change while it runs."""
-
-    settings: dict[str, object]
-
-    def record(self) -> dict[str, object]:
-        return dict(self.settings)
 
 
 def per_label(function: MapFunction) -> FromFunction:

@@ -1,16 +1,23 @@
-"""Methods around another method: its maps, changed. Where both are judged, the maps are made once."""
+"""Methods around another method: its maps, changed. If both are judged, the maps are made once.
+
+``top-label:METHOD`` uses the maps that METHOD is judged by. Which method uses whose maps depends on which methods are judged together, never on
+their order or on where they run: if the maps of METHOD are missing, they are made as METHOD makes them, for all labels of the block. So the bits are
+the same in a run that was stopped, and on a cluster.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.tensors import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.methods.blur import blurred
@@ -22,7 +29,7 @@ from proofmap.plugins.settings import required, setting
 class Wrapper(Method):
     """A method whose maps are another method's, changed; written ``NAME:METHOD``.
 
-    Where METHOD itself is judged too, its maps are taken, and cost nothing more.
+    If METHOD itself is judged too, its maps are used, and cost nothing more.
     """
 
     family: ClassVar[Family] = "control"
@@ -45,14 +52,46 @@ class Wrapper(Method):
         return self.of.needs
 
     def prepare(self, classifier: Classifier) -> ReadyWrapper:
-        return ReadyWrapper(self, classifier, self.of.prepare(classifier))
+        return ReadyWrapper(self, classifier, self.state_for(classifier))
+
+    def state_for(self, classifier: Classifier) -> ReadyMethod:
+        """METHOD for the same net."""
+        return self.of.prepare(classifier)
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return {**self.settings(), "of": ready.state.record()}
 
     def cost(self, labels: int) -> Cost | None:
-        return self.of.cost(labels)
+        return self.total_cost(self.of, labels)
+
+    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:
+        return self.total_cost(ready.state, labels)
+
+    def total_cost(self, of: Method | ReadyMethod, labels: int) -> Cost | None:
+        """The cost of METHOD and of changing its maps."""
+        return of.cost(labels)
 
     @abstractmethod
     def changed_maps(self, maps: Tensor) -> Tensor:
         """The maps ``(N, L, *positions)`` that are shown in place of METHOD's ``(N, L, *positions)``."""
+
+    def maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        return self.changed_maps(ready.state(images, labels, seed=seed, progress=progress))
+
+    def from_source(
+        self,
+        ready: ReadyMethod,
+        maps: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        seed: int,
+        progress: Progress,
+    ) -> Tensor:
+        """The maps before they are expanded to all labels, given those that METHOD made for all labels."""
+        return self.changed_maps(maps[:, :1] if self.label_free else maps)
 
     @classmethod
     def build(cls, options: Mapping[str, Any]) -> Self:
@@ -68,26 +107,59 @@ class Wrapper(Method):
 
 @dataclass(frozen=True, eq=False)
 class ReadyWrapper(ReadyMethod):
-    """The wrapper with the method inside it ready for the same net."""
+    """A wrapper for one net; its state is the method inside it, prepared for the same net."""
 
-    of: ReadyMethod
-
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "of": self.of.record()}
+    method: Wrapper
 
     @property
-    def made_from(self) -> ReadyMethod:
-        return self.of
+    def source(self) -> ReadyMethod:
+        found: ReadyMethod = self.state
+        return found
 
-    def cost(self, labels: int) -> Cost | None:
-        return self.of.cost(labels)
+    def maps_from(
+        self, maps: Tensor, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        """This method's maps ``(N, L, *positions)``, given those of :attr:`source` for the same labels."""
+        found = self.method.from_source(self, maps, images, labels, seed=seed, progress=progress)
+        return self.spread(found, labels)
 
-    def take(self, maps: Tensor, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        changed = cast(Wrapper, self.method).changed_maps(maps[:, :1] if self.label_free else maps)
-        return self.spread(changed, labels)
+    def cost_from_source(self) -> Cost:
+        return Cost(forward=1) if isinstance(self.method, TopLabel) else Cost()
 
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        return cast(Wrapper, self.method).changed_maps(self.of(images, labels, seed=seed, progress=progress))
+
+def map_sources(methods: Mapping[str, ReadyMethod]) -> dict[str, str]:
+    """The methods whose maps are made from those of another of these methods, and which one that is; by name."""
+    names = {method: name for name, method in reversed(list(methods.items()))}
+    sources = {name: method.source for name, method in methods.items()}
+    return {name: names[source] for name, source in sources.items() if source is not None and source in names}
+
+
+class MapMaker:
+    """Makes the maps of methods that are judged together; keeps those of the latest block that another method is made from."""
+
+    def __init__(self, methods: Iterable[ReadyMethod]) -> None:
+        named = {str(k): method for k, method in enumerate(methods)}
+        self._sources = {named[source] for source in map_sources(named).values()}
+        self._block: object = None
+        self._maps: dict[ReadyMethod, Tensor] = {}
+
+    def __call__(
+        self, method: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        """Maps ``(N, L, *positions)``, as the method makes them."""
+        if isinstance(method, ReadyWrapper) and method.source in self._sources:
+            maps = self(method.source, images, labels, seed=seed, progress=progress)
+            # copies, since the next method may use the same maps, and others read the images and labels
+            own = (private_copy(x) for x in (maps, images, labels))
+            return method.maps_from(*own, seed=seed, progress=progress)
+        if method not in self._sources:
+            return method(images, labels, seed=seed, progress=progress)
+        block = (streams.content_keys(images), labels.tolist(), seed)
+        if block != self._block:
+            self._block, self._maps = block, {}
+        if method not in self._maps:
+            self._maps[method] = method(images, labels, seed=seed, progress=progress)
+        return self._maps[method]
 
 
 # ---- the order of values ----------------------------------------------------------------------------------------
@@ -123,13 +195,13 @@ class Blurred(Wrapper):
     description: ClassVar[str] = "another method's maps, blurred"
     sigma: float = setting(0.05, "width of the Gaussian, a share of the shorter side", above=0)
 
-    def prepare(self, classifier: Classifier) -> ReadyWrapper:
+    def state_for(self, classifier: Classifier) -> ReadyMethod:
         inputs = classifier.inputs
         if not inputs.has_neighbours:
             raise InputError(
                 f"maps of {inputs.noun} cannot be blurred: their {inputs.position_noun} have no neighbours"
             )
-        return super().prepare(classifier)
+        return super().state_for(classifier)
 
     def changed_maps(self, maps: Tensor) -> Tensor:
         positions = maps.shape[2:]
@@ -154,40 +226,34 @@ class TopLabel(Wrapper):
 
     label_free = True
 
-    def prepare(self, classifier: Classifier) -> ReadyTopLabel:
-        return ReadyTopLabel(self, classifier, self.of.prepare(classifier))
-
-    def cost(self, labels: int) -> Cost | None:
-        return _with_one_pass(self.of.cost(1))
+    def total_cost(self, of: Method | ReadyMethod, labels: int) -> Cost | None:
+        cost = of.cost(1)
+        return None if cost is None else cost + Cost(forward=1)
 
     def changed_maps(self, maps: Tensor) -> Tensor:
         return maps
 
+    def maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        return super().maps(ready, images, ready.classifier.top(images, 1), seed=seed, progress=progress)
 
-@dataclass(frozen=True, eq=False)
-class ReadyTopLabel(ReadyWrapper):
-    """The wrapper that asks the net for its top label."""
-
-    def cost(self, labels: int) -> Cost | None:
-        return _with_one_pass(self.of.cost(1))
-
-    def take(self, maps: Tensor, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        """The top label's map among those that were made for all labels; made anew where it is not among them."""
-        top = self.classifier.top(images, 1)
+    def from_source(
+        self,
+        ready: ReadyMethod,
+        maps: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        seed: int,
+        progress: Progress,
+    ) -> Tensor:
+        """The top label's map among those that were made for all labels; made anew if it is not among them."""
+        top = ready.classifier.top(images, 1)
         there = labels == top
         first = there.to(torch.int64).argmax(dim=1)
-        taken = maps[torch.arange(len(maps), device=maps.device), first][:, None]
+        found = maps[torch.arange(len(maps), device=maps.device), first][:, None]
         missing = ~there.any(dim=1)
         if bool(missing.any()):
-            taken[missing] = self.of(images[missing], top[missing], seed=seed, progress=progress)
-        return self.spread(taken, labels)
-
-    def cost_of_taking(self) -> Cost:
-        return Cost(forward=1)
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        return self.of(images, self.classifier.top(images, 1), seed=seed, progress=progress)
-
-
-def _with_one_pass(cost: Cost | None) -> Cost | None:
-    return None if cost is None else cost + Cost(forward=1)
+            found[missing] = ready.state(images[missing], top[missing], seed=seed, progress=progress)
+        return found

@@ -14,8 +14,8 @@ from torch import Tensor
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
 from proofmap.core.progress import Progress, Silent
-from proofmap.methods.made_maps import MadeMaps
 from proofmap.methods.method import ReadyMethod
+from proofmap.methods.wrappers import MapMaker
 from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.games import Game, InsertionGame
@@ -85,7 +85,7 @@ def judge_block(
     metrics: Sequence[ReadyMetric],
     *,
     maps: Tensor | None = None,
-    made: MadeMaps | None = None,
+    made: MapMaker | None = None,
     names: Sequence[str] | None = None,
     keep_maps: int = 0,
     curves: bool = True,
@@ -103,7 +103,7 @@ def judge_block(
     """
     progress = progress or Silent()
     if maps is None:
-        make = made or MadeMaps([method])
+        make = made or MapMaker([method])
         maps = make(method, subjects.images, subjects.labels, seed=seed, progress=progress)
     else:
         maps = method.spread(maps, subjects.labels)

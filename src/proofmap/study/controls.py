@@ -17,7 +17,7 @@ from proofmap.study.study import Study
 
 
 def missing_controls(run: Run) -> dict[str, Study]:
-    """The controls that a run lacks, by name, and the study that judges each; see :mod:`proofmap.methods.control_rows`.
+    """The controls that a run lacks, by name, and the study that judges each; see :mod:`proofmap.methods.controls`.
 
     Methods that were objects of a Python process cannot be made again, so their own maps get no controls.
     """

@@ -12,7 +12,7 @@ import torch
 
 from proofmap.classifier import Classifier
 from proofmap.core.labels import LabelRule
-from proofmap.methods.method import Cost, Method, ReadyMethod
+from proofmap.methods.method import Cost, Method, PlannedMethod, ReadyMethod
 from proofmap.methods.wrappers import Wrapper
 from proofmap.metrics.metric import ReadyMetric
 from proofmap.study.watchers.status import duration_range
@@ -54,7 +54,7 @@ def unit_cost(
 ) -> Cost | None:
     """Passes for one image with so many labels: the maps, unless they are taken from another method, then every distinct
     game with the ends that games share, then what metrics need beyond; None where nobody can tell."""
-    made = method.cost_of_taking() if taken else method.cost(labels)
+    made = method.cost_from_source() if taken else method.cost(labels)
     beyond = [ready.metric.cost(labels, made) for ready in metrics]
     if made is None or any(cost is None for cost in beyond):
         return None
@@ -76,7 +76,7 @@ def expected_cost(
     known, unknown = Cost(), []
     for method in methods:
         taken = isinstance(method, Wrapper) and method.of in methods
-        each = unit_cost(ReadyMethod(method, classifier), metrics, labels, taken=taken)
+        each = unit_cost(PlannedMethod(method, classifier), metrics, labels, taken=taken)
         if each is None:
             unknown.append(method.title())
         else:

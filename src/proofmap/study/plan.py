@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proofmap.data.dataset import digest_of
-from proofmap.methods.made_maps import taken_from
 from proofmap.methods.method import Cost
+from proofmap.methods.wrappers import map_sources
 from proofmap.study.blocks import AT_ONCE
 from proofmap.study.cost import Expected, Speed, unit_cost
 from proofmap.study.setup import Ready
@@ -168,7 +168,7 @@ def make_plan(
     labels = max(1, round(labels_per_image))
     plans = []
     per_value = {"none": 0, "float16": 2, "float32": 4}[study.maps]
-    map_bytes, taken = 0, taken_from(ready.methods)
+    map_bytes, taken = 0, map_sources(ready.methods)
     for name, method in ready.methods.items():
         left = waiting.get(name, 0)
         share = left / blocks if blocks else 0

@@ -12,7 +12,7 @@ import torch
 from proofmap.core.errors import InputError
 from proofmap.core.labels import LabelRule
 from proofmap.core.version import source_version
-from proofmap.methods.method import Method, ReadyMethod
+from proofmap.methods.method import Method, PlannedMethod
 from proofmap.plugins.code import provenance
 from proofmap.study.blocks import block_size
 from proofmap.study.cost import expected_labels, unit_cost
@@ -87,7 +87,7 @@ def resolve_manifest(
     rule = LabelRule.parse(study.labels, ready.classifier.names)
     labels, metrics = expected_labels(rule, ready.classifier), list(ready.metrics.values())
     threads = torch.get_num_threads()
-    planned = [*ready.methods.values(), *(ReadyMethod(m, ready.classifier) for m in later)]
+    planned = [*ready.methods.values(), *(PlannedMethod(m, ready.classifier) for m in later)]
     costs = [unit_cost(method, metrics, labels) for method in planned]
     images = min(study.images.number or len(ready.dataset), len(ready.dataset))
     block = block_size(study, ready.classifier, labels, costs, threads, images)

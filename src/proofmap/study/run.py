@@ -17,8 +17,8 @@ from proofmap.core.files import check_output
 from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, true_outputs
-from proofmap.methods.made_maps import taken_from
 from proofmap.methods.method import Method
+from proofmap.methods.wrappers import map_sources
 from proofmap.metrics.curves import Curves
 from proofmap.plugins.failures import exit_as_error
 from proofmap.results.records import run_scores
@@ -186,7 +186,7 @@ class _Run:
             on_sanity(sanity)
         self.methods, self.metrics = self._register()
         context = digest(self.manifest.identity)  # what every unit's result depends on
-        taken = taken_from(self.ready.methods)
+        taken = map_sources(self.ready.methods)
         work = work_of(self.store, images, self.methods, self.metrics, context, taken)
         plan = self._plan(images, work)
         check_disk_space(self.folder, plan)

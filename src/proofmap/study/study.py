@@ -35,7 +35,7 @@ from proofmap.core.files import distinct_names, suggest_path
 from proofmap.core.inputs import Inputs
 from proofmap.core.pictures import SUFFIXES, Fit
 from proofmap.core.text import did_you_mean
-from proofmap.methods.control_rows import control_rows
+from proofmap.methods.controls import control_rows
 from proofmap.methods.method import Method, MethodLike, make_method
 from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof_scores import default_metrics

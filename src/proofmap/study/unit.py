@@ -22,8 +22,8 @@ from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, truth_table
 from proofmap.data.dataset import Dataset, output_places
 from proofmap.data.loader import Objects, load_listed
-from proofmap.methods.made_maps import MadeMaps
 from proofmap.methods.method import ReadyMethod
+from proofmap.methods.wrappers import MapMaker
 from proofmap.metrics.block import BlockResult, Subjects, judge_block
 from proofmap.metrics.metric import ReadyMetric
 from proofmap.plugins.failures import exit_as_error, reason_of
@@ -106,7 +106,7 @@ class Worker:
     def __post_init__(self) -> None:
         self.classifier.fix_batches(*self.batches)
         self._environment = environment(self.classifier.device)
-        self._made = MadeMaps(self.methods.values())
+        self._made = MapMaker(self.methods.values())
         self._places = output_places(self.dataset, self.classifier.names)
         self._index = {name: i for i, name in enumerate(self.dataset.names)}
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="proofmap-block")

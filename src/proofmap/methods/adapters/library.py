@@ -135,43 +135,27 @@ class LibraryMethod(Method):
         """What a record names beside the options: what the class was given for this net."""
         return {}
 
-    def prepare(self, classifier: Classifier) -> ReadyLibrary:
+    def state_for(self, classifier: Classifier) -> str:
+        """The names of the layers, if the class takes any: as given, or found."""
         layer = str(self.call.options.get("layer", ""))
-        return ReadyLibrary(
-            self, classifier, layer or (find_layer(classifier).name if self.takes_layer() else "")
-        )
+        return layer or (find_layer(classifier).name if self.takes_layer() else "")
 
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        found: dict[str, object] = {"library": f"{self.package} {version(self.package)}"}
+        found |= self.found_for(ready.classifier)
+        return {**self.settings(), **found, **({"layer": ready.state} if ready.state else {})}
 
-@dataclass(frozen=True, eq=False)
-class ReadyLibrary(ReadyMethod):
-    """A library's class for one net, at the layer that was named or found."""
-
-    layer: str
-
-    def record(self) -> dict[str, object]:
-        method = self.method
-        assert isinstance(method, LibraryMethod)
-        found: dict[str, object] = {"library": f"{method.package} {version(method.package)}"}
-        found |= method.found_for(self.classifier)
-        return {**super().record(), **found, **({"layer": self.layer} if self.layer else {})}
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        method = self.method
-        assert isinstance(method, LibraryMethod)
-        with told(method.title()), ExitStack() as stack:
-            module = self.classifier.as_module(dtype=method.precision)  # anew, for the net as it is now
-            subject = Subject(self.classifier, module, layers_named(self.layer, module))
+    def maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        classifier = ready.classifier
+        with library_errors(self.title()), ExitStack() as stack:
+            module = classifier.as_module(dtype=self.precision)  # anew, for the net as it is now
+            subject = Subject(classifier, module, layers_named(ready.state, module))
             with quietly():
-                attribute = stack.enter_context(method.opened(subject))
+                attribute = stack.enter_context(self.opened(subject))
             return label_by_label(
-                method,
-                self.classifier,
-                images,
-                labels,
-                attribute,
-                method.merged,
-                seed=seed,
-                progress=progress,
+                self, classifier, images, labels, attribute, self.merged, seed=seed, progress=progress
             )
 
 
@@ -266,8 +250,8 @@ def quietly() -> Iterator[None]:
 
 
 @contextmanager
-def told(title: str) -> Iterator[None]:
-    """What a library cannot do, as an InputError that names it."""
+def library_errors(title: str) -> Iterator[None]:
+    """Raise errors of a library as an InputError that names the method."""
     try:
         yield
     except ProofmapError:

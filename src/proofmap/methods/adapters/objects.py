@@ -21,7 +21,7 @@ from proofmap.methods.adapters.cams import (
     grad_cam_maps,
     torch_cam_maps,
 )
-from proofmap.methods.adapters.library import Attribute, label_by_label, told
+from proofmap.methods.adapters.library import Attribute, label_by_label, library_errors
 from proofmap.methods.given_maps import as_tensor
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import ADOPTED, Family, Method, ReadyMethod
@@ -111,7 +111,7 @@ class FromObject(Method):
     def _title_name(self) -> str:
         return type(self.of).__name__
 
-    def prepare(self, classifier: Classifier) -> ReadyMethod:
+    def state_for(self, classifier: Classifier) -> None:
         model = next((getattr(self.of, name) for name in _MODELS if hasattr(self.of, name)), None)
         if model is not None and not _is_of(model, classifier):
             raise InputError(
@@ -119,12 +119,16 @@ class FromObject(Method):
                 f"classifier's logits. Make it with {self._title_name()}(classifier.as_module(), ...), which takes images "
                 "in [0, 1]"
             )
-        return ReadyObject(self, classifier)
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        """The settings, and the baseline that Captum is given."""
+        baseline = captum.usual_baseline(type(self.inner), ready.classifier) if self.lacks_baselines else {}
+        return {**self.settings(), **baseline}
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        with told(self._title_name()):
+        with library_errors(self._title_name()):
             return label_by_label(
                 self,
                 classifier,
@@ -153,17 +157,6 @@ class FromObject(Method):
         if library_of(self.of) == "captum":
             return captum.merged_attribution(found, classifier, self.channels, self._title_name())
         return as_tensor(found, self._title_name())
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyObject(ReadyMethod):
-    """An object for one net; its record names the baseline that Captum is given."""
-
-    def record(self) -> dict[str, object]:
-        method = self.method
-        assert isinstance(method, FromObject)
-        usual = captum.usual_baseline(type(method.inner), self.classifier) if method.lacks_baselines else {}
-        return {**super().record(), **usual}
 
 
 def _written(value: object) -> str:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.methods.attention_maps import AttentionMaps
@@ -97,47 +96,38 @@ class AttentionMethod(Method):
         """
         raise NotImplementedError
 
-    def prepare(self, classifier: Classifier) -> ReadyAttention:
-        return ReadyAttention(self, classifier, find_tokens(classifier))
+    def state_for(self, classifier: Classifier) -> Tokens:
+        return find_tokens(classifier)
 
     def cost(self, labels: int) -> Cost | None:
         return Cost(forward=1) if self.label_free else Cost(gradient=labels)
 
+    def maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        def of_patches(some: Tensor, own: Tensor) -> Tensor:
+            return enlarged(ready.state.grid.of(self.token_relevance(ready, some, own)), some)
 
-@dataclass(frozen=True, eq=False)
-class ReadyAttention(ReadyMethod):
-    """For one net: one forward pass for all labels, one backward pass for each."""
+        return ready.in_batches(of_patches, images, labels, progress)
 
-    method: AttentionMethod
-    tokens: Tokens
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        with progress.task(self.method.name, labels.numel()) as task:
-
-            def run(start: int, stop: int) -> Tensor:
-                relevance = self.relevance(images[start:stop], labels[start:stop])
-                task.advance(labels[start:stop].numel())
-                return enlarged(self.tokens.grid.of(relevance), images)
-
-            return torch.cat(in_batches(run, len(images), self.classifier.batches[1]))
-
-    def relevance(self, images: Tensor, labels: Tensor) -> Tensor:
-        """The relevance ``(N, L, T)`` of each token for each label; L is 1 where the method is label-free."""
-        free, n = self.method.label_free, len(images)
+    def token_relevance(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        """The relevance ``(N, L, T)`` of each token for each label, from one forward pass for all labels and one backward pass for each;
+        L is 1 if the method is label-free."""
+        free, n, tokens = self.label_free, len(images), ready.state
         with torch.set_grad_enabled(not free):
             with AttentionMaps(differentiable=True) as recorded:
-                chosen = self.classifier(images).gather(1, labels.clamp_min(0))
+                chosen = ready.classifier(images).gather(1, labels.clamp_min(0))
             maps = recorded.maps
             attention = [by_head(matrix.detach(), n) for matrix in maps]
             read = attention[0].new_zeros(1, attention[0].shape[-1])
-            read[:, list(self.tokens.read)] = 1 / len(self.tokens.read)
+            read[:, list(tokens.read)] = 1 / len(tokens.read)
             if free:
-                return self.method.relevance(attention, (), read)[:, None]
+                return self.relevance(attention, (), read)[:, None]
             rows = []
             for j in range(labels.shape[1]):
                 more = j < labels.shape[1] - 1
                 gradients = torch.autograd.grad(chosen[:, j].sum(), maps, retain_graph=more)
-                rows.append(self.method.relevance(attention, [by_head(g, n) for g in gradients], read))
+                rows.append(self.relevance(attention, [by_head(g, n) for g in gradients], read))
             return torch.stack(rows, dim=1)
 
 

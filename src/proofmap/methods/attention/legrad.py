@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods.attention.attention import AttentionMethod, ReadyAttention, by_head, find_tokens
+from proofmap.methods.attention.attention import AttentionMethod, Tokens, by_head, find_tokens
 from proofmap.methods.attention_maps import AttentionMaps
-from proofmap.methods.method import METHODS, Cost
+from proofmap.methods.method import METHODS, Cost, ReadyMethod
 from proofmap.methods.probe import module_of
 from proofmap.plugins.settings import setting
 
@@ -41,45 +41,40 @@ class LeGrad(AttentionMethod):
         chosen = gradients[-(self.layers or len(gradients)) :]
         return torch.stack([gradient.relu().mean(dim=(1, 2)) for gradient in chosen]).mean(dim=0)
 
-    def prepare(self, classifier: Classifier) -> ReadyAttention:
+    def state_for(self, classifier: Classifier) -> Tokens:
         tokens = find_tokens(classifier)
-        if self.score == "net":
-            return ReadyAttention(self, classifier, tokens)
-        if None in tokens.blocks:
+        if self.score == "layer" and None in tokens.blocks:
             raise InputError(
-                f"the layers of {classifier.name} are no modules of their own, so no logit can be read from each; "
+                f"the layers of {classifier.name} are not modules of their own, so no logit can be read from each; "
                 "use legrad:score=net"
             )
-        return ReadyLeGrad(self, classifier, tokens)
+        return tokens
 
     def cost(self, labels: int) -> Cost | None:
         return super().cost(labels) if self.score == "net" else None
 
+    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:
+        if self.score == "net":
+            return self.cost(labels)
+        return Cost(forward=len(self._layers(ready.state)), gradient=labels)
 
-@dataclass(frozen=True, eq=False)
-class ReadyLeGrad(ReadyAttention):
-    """For one net, with the logit of each layer's own tokens."""
-
-    method: LeGrad
-
-    def cost(self, labels: int) -> Cost:
-        return Cost(forward=len(self._layers()), gradient=labels)
-
-    def _layers(self) -> range:
+    def _layers(self, tokens: Tokens) -> range:
         """The layers that count."""
-        every = len(self.tokens.blocks)
-        return range(every - min(self.method.layers or every, every), every)
+        every = len(tokens.blocks)
+        return range(every - min(self.layers or every, every), every)
 
-    def relevance(self, images: Tensor, labels: Tensor) -> Tensor:
-        net, n = module_of(self.classifier, "LeGrad"), len(images)
-        blocks = [net.get_submodule(str(name)) for name in self.tokens.blocks]
+    def token_relevance(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        if self.score == "net":
+            return super().token_relevance(ready, images, labels)
+        net, n = module_of(ready.classifier, "LeGrad"), len(images)
+        blocks = [net.get_submodule(str(name)) for name in ready.state.blocks]
         with torch.enable_grad():
             with AttentionMaps(differentiable=True) as recorded, kept(blocks) as tokens:
-                self.classifier(images)
+                ready.classifier(images)
             layers = []
-            for layer in self._layers():
+            for layer in self._layers(ready.state):
                 with replaced(blocks[-1], tokens[layer]):
-                    chosen = self.classifier(images).gather(1, labels.clamp_min(0))
+                    chosen = ready.classifier(images).gather(1, labels.clamp_min(0))
                 rows = [
                     torch.autograd.grad(chosen[:, j].sum(), recorded.maps[layer], retain_graph=True)[0]
                     for j in range(labels.shape[1])

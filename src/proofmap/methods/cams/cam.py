@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.core.batching import in_batches
 from proofmap.core.progress import Progress
 from proofmap.methods.cams.layers import Layer, captured, find_layer, named_layer
 from proofmap.methods.method import Cost, Family, Method, Need, ReadyMethod
 from proofmap.plugins.settings import setting
-
-M = TypeVar("M", bound="CAM")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,34 +28,24 @@ class CAM(Method):
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer"})
     layer: str = setting("", "the layer's name; found by itself when left out")
 
-    def find(self, classifier: Classifier) -> Layer:
+    def state_for(self, classifier: Classifier) -> Layer:
         if not self.layer:
             return find_layer(classifier)
         return named_layer(classifier, self.layer, gradients="gradients" in self.needs)
 
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return {**self.settings(), "layer": ready.state.name}
 
-@dataclass(frozen=True, eq=False)
-class ReadyCAM(ReadyMethod, Generic[M]):
-    """A class activation map of one net, at the layer that was named or found."""
+    def maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        def low_resolution(some: Tensor, own: Tensor) -> Tensor:
+            return enlarged(self.low_resolution(ready, some, own), some)
 
-    method: M
-    layer: Layer
+        return ready.in_batches(low_resolution, images, labels, progress, per_image=1)
 
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "layer": self.layer.name}
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        with progress.task(self.method.name, len(images)) as task:
-
-            def run(start: int, stop: int) -> Tensor:
-                low = self.low_resolution(images[start:stop], labels[start:stop])
-                task.advance(stop - start)
-                return enlarged(low, images)
-
-            return torch.cat(in_batches(run, len(images), self.classifier.batches[1]))
-
-    def low_resolution(self, images: Tensor, labels: Tensor) -> Tensor:
-        """The maps ``(N, L, h, w)`` before enlarging."""
+    def low_resolution(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        """The maps ``(N, L, h, w)`` of one batch, before enlarging; ``ready.state`` is the layer."""
         raise NotImplementedError
 
 
@@ -75,24 +62,18 @@ class GradientCAM(CAM):
         """``(N, h, w)`` from A and G, both ``(N, C, h, w)``."""
         raise NotImplementedError
 
-    def prepare(self, classifier: Classifier) -> ReadyGradientCAM:
-        return ReadyGradientCAM(self, classifier, self.find(classifier))
-
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=1)
 
-
-@dataclass(frozen=True, eq=False)
-class ReadyGradientCAM(ReadyCAM[GradientCAM]):
-    """Of one net: one pass of the backbone, and one gradient through the head for each label."""
-
-    def low_resolution(self, images: Tensor, labels: Tensor) -> Tensor:
-        with torch.enable_grad(), captured(self.classifier, self.layer) as outputs:
-            chosen = self.classifier(images).gather(1, labels.clamp_min(0))
-            activations = self.layer.places.of(outputs[-1].detach()).float()
+    def low_resolution(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        """One pass of the backbone, and one gradient through the head for each label."""
+        layer: Layer = ready.state
+        with torch.enable_grad(), captured(ready.classifier, layer) as outputs:
+            chosen = ready.classifier(images).gather(1, labels.clamp_min(0))
+            activations = layer.places.of(outputs[-1].detach()).float()
             maps = []
             for j in range(labels.shape[1]):
                 more = j < labels.shape[1] - 1
                 (gradient,) = torch.autograd.grad(chosen[:, j].sum(), outputs[-1], retain_graph=more)
-                maps.append(self.method.combine(activations, self.layer.places.of(gradient).float()))
+                maps.append(self.combine(activations, layer.places.of(gradient).float()))
         return torch.stack(maps, dim=1)

@@ -8,10 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
-from proofmap.methods.cams.cam import CAM, ReadyCAM
-from proofmap.methods.cams.layers import captured
-from proofmap.methods.method import METHODS, Cost, Need
+from proofmap.methods.cams.cam import CAM
+from proofmap.methods.cams.layers import activations_of
+from proofmap.methods.method import METHODS, Cost, Need, ReadyMethod
 from proofmap.plugins.settings import setting
 
 
@@ -31,22 +30,12 @@ class EigenCAM(CAM):
     needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
     centred: bool = setting(False, "take off each channel's mean over places first")
 
-    def prepare(self, classifier: Classifier) -> ReadyEigenCAM:
-        return ReadyEigenCAM(self, classifier, self.find(classifier))
-
     def cost(self, labels: int) -> Cost:
         return Cost(forward=1)
 
-
-@dataclass(frozen=True, eq=False)
-class ReadyEigenCAM(ReadyCAM[EigenCAM]):
-    """Of one net: one pass."""
-
-    def low_resolution(self, images: Tensor, labels: Tensor) -> Tensor:
-        with torch.no_grad(), captured(self.classifier, self.layer) as outputs:
-            self.classifier(images)
-            activations = self.layer.places.of(outputs[-1]).float()
-        return first_component(activations, self.method.centred)[:, None]
+    def low_resolution(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        activations = activations_of(ready.classifier, ready.state, images)
+        return first_component(activations, self.centred)[:, None]
 
 
 def first_component(activations: Tensor, centred: bool) -> Tensor:

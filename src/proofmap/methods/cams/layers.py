@@ -119,3 +119,10 @@ def captured(classifier: Classifier, layer: Layer) -> Iterator[list[Tensor]]:
         handle.remove()
         for module, hooks in zip(around, own, strict=True):
             module._backward_hooks = hooks
+
+
+def activations_of(classifier: Classifier, layer: Layer, images: Tensor) -> Tensor:
+    """The activations ``(N, C, h, w)`` of one batch in float32, without gradients."""
+    with torch.no_grad(), captured(classifier, layer) as outputs:
+        classifier(images)
+        return layer.places.of(outputs[-1]).float()

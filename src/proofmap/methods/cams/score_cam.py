@@ -13,9 +13,9 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.progress import Progress, Task
-from proofmap.methods.cams.cam import CAM, ReadyCAM, enlarged
-from proofmap.methods.cams.layers import captured
-from proofmap.methods.method import METHODS, Cost, Need
+from proofmap.methods.cams.cam import CAM, enlarged
+from proofmap.methods.cams.layers import activations_of
+from proofmap.methods.method import METHODS, Cost, Need, ReadyMethod
 from proofmap.plugins.settings import setting
 
 _IMAGES = 64
@@ -51,44 +51,37 @@ class ScoreCAM(CAM):
     )
     align_corners: bool = setting(False, "enlarge channels so that corners lie on corners")
 
-    def prepare(self, classifier: Classifier) -> ReadyScoreCAM:
-        return ReadyScoreCAM(self, classifier, self.find(classifier))
+    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
+        """One pass to have the channels, and one for each of them."""
+        return Cost(forward=1 + ready.state.channels)
 
-
-@dataclass(frozen=True, eq=False)
-class ReadyScoreCAM(ReadyCAM[ScoreCAM]):
-    """Of one net: one pass to have the channels, and one for each of them."""
-
-    def cost(self, labels: int) -> Cost:
-        return Cost(forward=1 + self.layer.channels)
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        with progress.task(self.method.name, len(images) * (1 + self.layer.channels)) as task:
+    def maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        with progress.task(self.name, len(images) * (1 + ready.state.channels)) as task:
             blocks = zip(images.split(_IMAGES), labels.split(_IMAGES), strict=True)
-            return torch.cat([self._block(x, a, task) for x, a in blocks])
+            return torch.cat([self._block(ready, x, a, task) for x, a in blocks])
 
-    def _block(self, images: Tensor, labels: Tensor, task: Task) -> Tensor:
+    def _block(self, ready: ReadyMethod, images: Tensor, labels: Tensor, task: Task) -> Tensor:
+        classifier = ready.classifier
+
         def run(start: int, stop: int) -> Tensor:
-            channels = self.activations(images[start:stop])
+            channels = activations_of(classifier, ready.state, images[start:stop])
             task.advance(stop - start)
             return channels
 
-        activations = torch.cat(in_batches(run, len(images), self.classifier.batches[0]))
-        scores = self.scores(images, activations, labels, task)
-        weights = scores.softmax(dim=2) if self.method.weights == "softmax" else scores
+        activations = torch.cat(in_batches(run, len(images), classifier.batches[0]))
+        scores = self.scores(classifier, images, activations, labels, task)
+        weights = scores.softmax(dim=2) if self.weights == "softmax" else scores
         return enlarged(torch.einsum("nlk,nkhw->nlhw", weights, activations).relu(), images)
 
-    def activations(self, images: Tensor) -> Tensor:
-        """A ``(N, K, h, w)`` of one batch."""
-        with torch.no_grad(), captured(self.classifier, self.layer) as outputs:
-            self.classifier(images)
-        return self.layer.places.of(outputs[-1]).float()
-
     @torch.no_grad()
-    def scores(self, images: Tensor, activations: Tensor, labels: Tensor, task: Task) -> Tensor:
+    def scores(
+        self, classifier: Classifier, images: Tensor, activations: Tensor, labels: Tensor, task: Task
+    ) -> Tensor:
         """The score of each label ``(N, L, K)`` for the image seen through each channel."""
-        fast, channels = self.classifier.frozen(), activations.shape[1]
-        gray = self.classifier.inputs.per_channel(images.new_tensor(self.classifier.mean))
+        fast, channels = classifier.frozen(), activations.shape[1]
+        gray = classifier.inputs.per_channel(images.new_tensor(classifier.mean))
 
         def run(start: int, stop: int) -> Tensor:
             pair = torch.arange(start, stop, device=images.device)
@@ -98,12 +91,12 @@ class ReadyScoreCAM(ReadyCAM[ScoreCAM]):
                     activations[i, k][:, None],
                     images.shape[2:],
                     mode="bilinear",
-                    align_corners=self.method.align_corners,
+                    align_corners=self.align_corners,
                 )
             )
             logits = fast(gray + masks * (images[i] - gray))
             task.advance(stop - start)
-            values = logits if self.method.score == "logit" else self.classifier.log_f(logits).exp()
+            values = logits if self.score == "logit" else classifier.log_f(logits).exp()
             return values.gather(1, labels[i].clamp_min(0))
 
         rows = in_batches(run, len(images) * channels, fast.batches[0])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
+from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.fills import Fill, ReadyFill
 from proofmap.methods.method import Method, ReadyMethod
@@ -31,17 +30,12 @@ class BaselineMethod(Method):
         """Baselines of an image; one is enough for a fill that is not random."""
         return self.draws if self.baseline.random else 1
 
+    def state_for(self, classifier: Classifier) -> ReadyFill:
+        return self.baseline.prepare(classifier)
 
-@dataclass(frozen=True, eq=False)
-class ReadyBaselineMethod(ReadyMethod):
-    """Such a method for one net, with its baseline ready."""
-
-    method: BaselineMethod
-    baseline: ReadyFill
-
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "baseline": self.baseline.record()}
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return {**self.settings(), "baseline": ready.state.record()}
 
     def keys_of_ways(self, images: Tensor, seed: int) -> list[Tensor]:
         """The keys ``(N,)`` that the baselines of each way are drawn with."""
-        return [streams.image_keys(images, seed, way, self.method.name) for way in range(self.method.ways)]
+        return [streams.image_keys(images, seed, way, self.name) for way in range(self.ways)]

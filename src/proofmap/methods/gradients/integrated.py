@@ -14,10 +14,10 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.progress import Progress, Task
 from proofmap.fills import Fill, Gray
-from proofmap.methods.gradients.baseline import DRAWS_HELP, BaselineMethod, ReadyBaselineMethod
+from proofmap.methods.gradients.baseline import DRAWS_HELP, BaselineMethod
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels
 from proofmap.methods.gradients.points import Each, blocks, sums_over_points
-from proofmap.methods.method import METHODS, Cost, Family, Need
+from proofmap.methods.method import METHODS, Cost, Family, Need, ReadyMethod
 from proofmap.methods.sum_rule import check_sums
 from proofmap.plugins.settings import setting
 
@@ -73,54 +73,48 @@ class IntegratedGradients(BaselineMethod):
     draws: int = setting(1, DRAWS_HELP, least=1)
     channels: Channels = setting("sum", CHANNELS_HELP)
 
-    def prepare(self, classifier: Classifier) -> ReadyIntegratedGradients:
-        return ReadyIntegratedGradients(self, classifier, self.baseline.prepare(classifier))
-
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=labels * self.steps * self.ways, forward=1 + self.ways)
 
-
-@dataclass(frozen=True, eq=False)
-class ReadyIntegratedGradients(ReadyBaselineMethod):
-    """Integrated gradients of one net, with its baseline ready."""
-
-    method: IntegratedGradients
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        own, ways, inputs = self.method, self.method.ways, self.classifier.inputs
-        keys = self.keys_of_ways(images, seed)
+    def maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        classifier, inputs = ready.classifier, ready.classifier.inputs
+        keys, points = self.keys_of_ways(images, seed), self.steps * self.ways
         maps, sums, changes = [], [], []
-        with progress.task(own.name, labels.numel() * own.steps * ways) as task:
-            for some in blocks(len(images), self.classifier, own.steps * ways):
+        with progress.task(self.name, labels.numel() * points) as task:
+            for some in blocks(len(images), classifier, points):
                 x, a = images[some], labels[some]
-                baselines = torch.stack([self.baseline(x, key[some]) for key in keys], dim=1)
-                values = self._values(x, baselines, a, task)
-                maps.append(inputs.merged_channels(values, own.channels))
+                baselines = torch.stack([ready.state(x, key[some]) for key in keys], dim=1)
+                values = self._values(classifier, x, baselines, a, task)
+                maps.append(inputs.merged_channels(values, self.channels))
                 sums.append(values.flatten(2).sum(dim=2))
-                changes.append(self._changes(x, baselines, a))
+                changes.append(_changes(classifier, x, baselines, a))
         advice = "take more steps, or another baseline"
-        check_sums(own.name, torch.cat(sums), torch.cat(changes), labels, advice)
+        check_sums(self.name, torch.cat(sums), torch.cat(changes), labels, advice)
         return torch.cat(maps)
 
-    def _values(self, images: Tensor, baselines: Tensor, labels: Tensor, task: Task) -> Tensor:
+    def _values(
+        self, classifier: Classifier, images: Tensor, baselines: Tensor, labels: Tensor, task: Task
+    ) -> Tensor:
         """The integral times the difference, averaged over baselines ``(N, ways, *shape)``: ``(N, L, *shape)``."""
-        own, ways = self.method, self.method.ways
-        places, weights = (values.to(images) for values in path(own.rule, own.steps))
+        places, weights = (values.to(images) for values in path(self.rule, self.steps))
         ones = [1] * (images.ndim - 1)
 
         def points(image: Tensor, point: Tensor) -> tuple[Tensor, Each]:
-            step, start = point % own.steps, baselines[image, point // own.steps]
+            step, start = point % self.steps, baselines[image, point // self.steps]
             way = images[image] - start
-            share = (weights[step] / ways).view(-1, *ones)
+            share = (weights[step] / self.ways).view(-1, *ones)
             return start + places[step].view(-1, *ones) * way, lambda gradient: gradient * way * share
 
-        return sums_over_points(self.classifier, labels, own.steps * ways, points, task)
+        return sums_over_points(classifier, labels, self.steps * self.ways, points, task)
 
-    @torch.no_grad()
-    def _changes(self, images: Tensor, baselines: Tensor, labels: Tensor) -> Tensor:
-        """logit_a(x) - mean logit_a(x'), ``(N, L)``."""
-        fast, places = self.classifier.frozen(), labels.clamp_min(0)
-        every = torch.cat([images[:, None], baselines], dim=1).flatten(0, 1)
-        logits = torch.cat(in_batches(lambda a, b: fast(every[a:b]), len(every), fast.batches[0]))
-        logits = logits.view(len(images), -1, logits.shape[1])
-        return (logits[:, 0] - logits[:, 1:].mean(dim=1)).gather(1, places)
+
+@torch.no_grad()
+def _changes(classifier: Classifier, images: Tensor, baselines: Tensor, labels: Tensor) -> Tensor:
+    """logit_a(x) - mean logit_a(x'), ``(N, L)``."""
+    fast, places = classifier.frozen(), labels.clamp_min(0)
+    every = torch.cat([images[:, None], baselines], dim=1).flatten(0, 1)
+    logits = torch.cat(in_batches(lambda a, b: fast(every[a:b]), len(every), fast.batches[0]))
+    logits = logits.view(len(images), -1, logits.shape[1])
+    return (logits[:, 0] - logits[:, 1:].mean(dim=1)).gather(1, places)

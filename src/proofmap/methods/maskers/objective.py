@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.methods.maskers.features import Scale, find_scales, read_features
-from proofmap.methods.masks.precision import chosen_precision
+from proofmap.methods.masks.method import chosen_precision
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.labels import NO_LABEL
@@ -31,7 +29,7 @@ from proofmap.methods.maskers.file import (
 )
 from proofmap.methods.maskers.kinds import KINDS
 from proofmap.methods.maskers.learned import MaskerWarning
-from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
+from proofmap.methods.maskers.nets import BeliefNet, repeated, resized
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
 from proofmap.plugins.settings import setting
 
@@ -40,6 +38,21 @@ _LABELS = 32
 _WEIGHTS_HELP = (
     "a masker's file, made by proofmap train-masker; the one that ships for this net when left out"
 )
+
+
+@dataclass(frozen=True)
+class Masker:
+    """A masker on the net's device: the scales that it reads, the name and digest of its file, and what it was trained on.
+
+    ``first_maps`` is the method whose maps it changes; None if it makes masks from features alone.
+    """
+
+    net: nn.Module
+    scales: tuple[Scale, ...]
+    file: str
+    digest: str
+    header: Header
+    first_maps: ReadyMethod | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +68,7 @@ class TrainedMasker(Method):
         """The kind of masker that it takes."""
         raise NotImplementedError
 
-    def prepare(self, classifier: Classifier) -> ReadyMasker:
+    def state_for(self, classifier: Classifier) -> Masker:
         if not isinstance(classifier.inputs, Pictures):
             raise InputError(f"{self.name} is for pictures; {classifier.name} takes {classifier.inputs.noun}")
         path = Path(self.weights) if self.weights else self._packaged(classifier)
@@ -73,14 +86,30 @@ class TrainedMasker(Method):
         if unexpected or any(not name.endswith("num_batches_tracked") for name in missing):
             raise InputError(f"{path} holds other weights than its header says; train the masker again")
         net = net.to(classifier.device).eval().requires_grad_(False)
-        return dataclasses.replace(self.ready(classifier, net, scales, path), header=header)
+        return Masker(net, scales, path.name, file_digest(path), header, self.first_maps(classifier))
 
-    def ready(
-        self, classifier: Classifier, net: nn.Module, scales: tuple[Scale, ...], path: Path
-    ) -> ReadyMasker:
-        return ReadyMasker(self, classifier, net, scales, path.name, file_digest(path))
+    def first_maps(self, classifier: Classifier) -> ReadyMethod | None:
+        """The method whose maps the masker changes, if it changes any."""
+        return None
 
-    def check_labels(self, ready: ReadyMasker, labels: Tensor) -> None:
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return {**self.settings(), "weights": ready.state.file, "digest": ready.state.digest}
+
+    def maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        self.check_labels(ready, labels)
+        cost = self.cost(labels.shape[1])
+
+        def one_batch(some: Tensor, own: Tensor) -> Tensor:
+            return self.masks(ready, some, own.clamp_min(0))
+
+        with torch.no_grad():
+            return ready.in_batches(
+                one_batch, images, labels, progress, per_image=cost.passes, gradients=cost.gradient > 0
+            )
+
+    def check_labels(self, ready: ReadyMethod, labels: Tensor) -> None:
         """Warn of labels ``(N, L)`` that the masker knows nothing of."""
 
     def _packaged(self, classifier: Classifier) -> Path:
@@ -105,42 +134,12 @@ class TrainedMasker(Method):
                 "this one. Train a masker on it with proofmap train-masker"
             )
 
-    def masks(self, ready: ReadyMasker, images: Tensor, labels: Tensor) -> Tensor:
+    def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
         """Maps ``(N, L, H, W)`` for one batch."""
         raise NotImplementedError
 
     def cost(self, labels: int) -> Cost:
         return Cost(forward=1)
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyMasker(ReadyMethod):
-    """A method with its masker on the net's device."""
-
-    net: nn.Module
-    scales: tuple[Scale, ...]
-    file: str
-    digest: str
-    header: Header | None = dataclasses.field(default=None, kw_only=True)
-    """What it was trained on."""
-
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "weights": self.file, "digest": self.digest}
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        method = self.method
-        assert isinstance(method, TrainedMasker)
-        method.check_labels(self, labels)
-        cost = method.cost(labels.shape[1])
-        batch = self.classifier.batches[1 if cost.gradient else 0]
-        with progress.task(method.name, len(images) * cost.passes) as task, torch.no_grad():
-
-            def run(start: int, stop: int) -> Tensor:
-                maps = method.masks(self, images[start:stop], labels[start:stop].clamp_min(0))
-                task.advance((stop - start) * cost.passes)
-                return maps
-
-            return torch.cat(in_batches(run, len(images), batch))
 
 
 @METHODS.register
@@ -169,23 +168,24 @@ class RealTimeSaliency(TrainedMasker):
     def trained_as(self) -> str:
         return "dabkowski"
 
-    def check_labels(self, ready: ReadyMasker, labels: Tensor) -> None:
-        if ready.header is None or ready.header.present is None:
+    def check_labels(self, ready: ReadyMethod, labels: Tensor) -> None:
+        header: Header = ready.state.header
+        if header.present is None:
             return
-        known = torch.tensor([*ready.header.present, NO_LABEL], device=labels.device)
+        known = torch.tensor([*header.present, NO_LABEL], device=labels.device)
         if not bool(torch.isin(labels, known).all()):
             warnings.warn(  # in the same words each time, so that a study tells it once
-                f"{self.name}: its masker was trained on {ready.header.data} and knows {len(known) - 1} of "
+                f"{self.name}: its masker was trained on {header.data} and knows {len(known) - 1} of "
                 f"{len(ready.classifier.names)} labels; maps of the others, which are asked for here, say nothing. Train one on images "
                 "of them with proofmap train-masker, or choose another method",
                 MaskerWarning,
                 stacklevel=2,
             )
 
-    def masks(self, ready: ReadyMasker, images: Tensor, labels: Tensor) -> Tensor:
-        assert isinstance(ready.net, RealTimeNet)
-        features, _ = read_features(ready.classifier, images, ready.scales)
-        parts = [ready.net(features, some, self.confidence) for some in labels.split(_LABELS, dim=1)]
+    def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        masker: Masker = ready.state
+        features, _ = read_features(ready.classifier, images, masker.scales)
+        parts = [masker.net(features, some, self.confidence) for some in labels.split(_LABELS, dim=1)]
         return resized(torch.cat(parts, dim=1), images.shape[2:])
 
 
@@ -206,10 +206,10 @@ class PhangMasker(TrainedMasker):
     def trained_as(self) -> str:
         return f"phang-{self.variant}"
 
-    def masks(self, ready: ReadyMasker, images: Tensor, labels: Tensor) -> Tensor:
-        assert isinstance(ready.net, PhangNet)
-        features, _ = read_features(ready.classifier, images, ready.scales)
-        return repeated(ready.net(features), images.shape[2:])
+    def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        masker: Masker = ready.state
+        features, _ = read_features(ready.classifier, images, masker.scales)
+        return repeated(masker.net(features), images.shape[2:])
 
 
 @METHODS.register
@@ -229,30 +229,21 @@ class BeliefMasker(TrainedMasker):
     def trained_as(self) -> str:
         return "belief"
 
-    def ready(
-        self, classifier: Classifier, net: nn.Module, scales: tuple[Scale, ...], path: Path
-    ) -> ReadyMasker:
-        cam = GradCAM().prepare(classifier)
-        return ReadyBeliefMasker(self, classifier, net, scales, path.name, file_digest(path), cam)
+    def first_maps(self, classifier: Classifier) -> ReadyMethod:
+        return GradCAM().prepare(classifier)
 
-    def masks(self, ready: ReadyMasker, images: Tensor, labels: Tensor) -> Tensor:
-        assert isinstance(ready, ReadyBeliefMasker) and isinstance(ready.net, BeliefNet)
-        net, classifier = ready.net, ready.classifier
-        features, logits = read_features(classifier, images, ready.scales)
+    def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        masker: Masker = ready.state
+        net, classifier = masker.net, ready.classifier
+        assert isinstance(net, BeliefNet) and masker.first_maps is not None
+        features, logits = read_features(classifier, images, masker.scales)
         field, every = net.field(features), classifier.log_f(logits)
-        cams, log_f = with_rivals(ready.cam, images, labels, every, ready.scales[-1].size)
+        cams, log_f = with_rivals(masker.first_maps, images, labels, every, masker.scales[-1].size)
         several = zip(cams.split(_LABELS, dim=1), log_f.split(_LABELS, dim=1), strict=True)
         return resized(torch.cat([net(field, cam, log) for cam, log in several], dim=1), images.shape[2:])
 
     def cost(self, labels: int) -> Cost:
         return Cost(forward=1, gradient=1)
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyBeliefMasker(ReadyMasker):
-    """With the method whose maps it moves."""
-
-    cam: ReadyMethod
 
 
 def method_of(kind: str, weights: Path) -> TrainedMasker:

@@ -57,18 +57,21 @@ from proofmap.methods.masks.belief_terms import (
     warped,
     yielding,
 )
-from proofmap.methods.masks.engine import Problem, Slots, adam_step
-from proofmap.methods.masks.precision import Precision, chosen_precision
-from proofmap.methods.masks.ready import (
+from proofmap.methods.masks.engine import MaskProblem, Slots, adam_step
+from proofmap.methods.masks.method import (
     COMPILE_HELP,
     PRECISION_HELP,
-    ReadyMaskMethod,
+    MaskMethod,
+    MaskState,
+    Precision,
+    ReadyMask,
     Stage,
+    chosen_precision,
     grid_cells,
     grid_matrices,
 )
 from proofmap.methods.masks.terms import enlarged, shrunk, total_variation
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Need, ReadyMethod
 from proofmap.plugins.code import provenance
 from proofmap.plugins.settings import setting
 
@@ -87,9 +90,17 @@ _UNMOVED = 1e-6
 _LEAST_STEPS = 20
 
 
+@dataclass(frozen=True, kw_only=True)
+class BeliefState(MaskState):
+    """The fills that are possible for the net's inputs, and the method whose maps are the first masks."""
+
+    fills: tuple[ReadyFill, ...]
+    start: ReadyMethod
+
+
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class BeliefMask(Method):
+class BeliefMask(MaskMethod):
     """Masks moved until the insertion game's area equals f, for several fills at once; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``smooth`` (600, and more).
@@ -100,7 +111,6 @@ class BeliefMask(Method):
 
     name: ClassVar[str] = "belief-mask"
     revision: ClassVar[int] = 4
-    family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "a mask learned until its proof is as strong as the net's belief"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
@@ -149,13 +159,25 @@ class BeliefMask(Method):
         """Steps of Adam where so many of the fills are possible."""
         return self.passes // fills
 
-    def prepare(self, classifier: Classifier) -> ReadyBeliefMask:
-        ready = tuple(fill.prepare(classifier) for fill in _possible(self.fills, classifier.inputs))
+    def state_for(self, classifier: Classifier) -> BeliefState:
+        fills = tuple(fill.prepare(classifier) for fill in _possible(self.fills, classifier.inputs))
         dtype = chosen_precision(classifier, self.precision)
-        return ReadyBeliefMask(self, classifier, dtype, ready, _first_maps(classifier))
+        return BeliefState(dtype, fills=fills, start=_first_maps(classifier))
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        state: BeliefState = ready.state
+        fills = [fill.record() for fill in state.fills]
+        start = {**state.start.record(), **provenance(state.start.method)}
+        return {**super().record(ready), "fills": fills, "start": start}
+
+    def problem(self, ready: ReadyMask, fast: Classifier) -> BeliefProblem:
+        return BeliefProblem(self, ready.classifier, fast, ready.state)
 
     def cost(self, labels: int) -> Cost:
         return self.cost_with(len(self.fills), labels)
+
+    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
+        return self.cost_with(len(ready.state.fills), labels)
 
     def cost_with(self, fills: int, labels: int) -> Cost:
         """Where so many of the fills are possible. Two passes begin each label: one says f, one makes the map to start from."""
@@ -180,46 +202,18 @@ def _first_maps(classifier: Classifier) -> ReadyMethod:
         return GradientInput().prepare(classifier)
 
 
-@dataclass(frozen=True, eq=False)
-class ReadyBeliefMask(ReadyMaskMethod):
-    """The method with its fills, and with the method whose maps it starts from."""
-
-    fills: tuple[ReadyFill, ...]
-    start: ReadyMethod
-
-    @property
-    def settings(self) -> BeliefMask:
-        return cast(BeliefMask, self.method)
-
-    def record(self) -> dict[str, object]:
-        fills = [fill.record() for fill in self.fills]
-        start = {**self.start.record(), **provenance(self.start.method)}
-        return {**super().record(), "fills": fills, "start": start}
-
-    def cost(self, labels: int) -> Cost:
-        return self.settings.cost_with(len(self.fills), labels)
-
-    def problem(self, fast: Classifier) -> BeliefProblem:
-        return BeliefProblem(self.settings, self.classifier, fast, self.fills, self.start)
-
-
-class BeliefProblem(Problem):
+class BeliefProblem(MaskProblem):
     """The games of pairs in slots, and the control that makes their areas f."""
 
     memory, momentum = 0.99, 0.6
 
     def __init__(
-        self,
-        settings: BeliefMask,
-        classifier: Classifier,
-        fast: Classifier,
-        fills: tuple[ReadyFill, ...],
-        start: ReadyMethod,
+        self, settings: BeliefMask, classifier: Classifier, fast: Classifier, state: BeliefState
     ) -> None:
         self.settings, self.exact, self.fast = settings, classifier.frozen(), fast
-        self.stage, self.first_maps = Stage(fast, *fills), start
-        self.inputs, self.cost = classifier.inputs, len(fills)
-        self.steps = settings.steps_with(len(fills))
+        self.stage, self.first_maps = Stage(fast, *state.fills), state.start
+        self.inputs, self.cost = classifier.inputs, len(state.fills)
+        self.steps = settings.steps_with(self.cost)
         self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
         self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
         self.fit = ClosingFit(self.steps if settings.target == "f" else 0)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,19 +26,20 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
-from proofmap.methods.masks.engine import Problem, Slots, decayed
-from proofmap.methods.masks.precision import Precision
-from proofmap.methods.masks.ready import (
+from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
+from proofmap.methods.masks.method import (
     COMPILE_HELP,
     PRECISION_HELP,
-    ReadyFilledMaskMethod,
+    FilledMaskMethod,
+    Precision,
+    ReadyMask,
     Stage,
     distinct_images,
     grid_cells,
     grid_matrices,
 )
 from proofmap.methods.masks.terms import enlarged
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.methods.method import METHODS, Cost, Need
 from proofmap.plugins.settings import setting
 
 _TAU, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1
@@ -50,14 +51,13 @@ _FIRST, _MOST = 2.0, 1000.0
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class DiffMask(Method):
+class DiffMask(FilledMaskMethod):
     """The fewest open gates that keep the net's belief, by dual ascent; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 passes per label), ``thorough`` (1200).
     """
 
     name: ClassVar[str] = "diffmask"
-    family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "the fewest random gates that keep the net's belief, by dual ascent"
     revision: ClassVar[int] = 2
     reference: ClassVar[str] = "De Cao et al. 2020"
@@ -79,27 +79,15 @@ class DiffMask(Method):
 
     stochastic = True
 
-    def prepare(self, classifier: Classifier) -> ReadyDiffMask:
-        return ReadyDiffMask.of(self, classifier)
+    def problem(self, ready: ReadyMask, fast: Classifier) -> DiffMaskProblem:
+        return DiffMaskProblem(self, ready.classifier, fast, ready.state.fill)
 
     def cost(self, labels: int) -> Cost:
         """One pass says what the net believes."""
         return Cost(forward=1, gradient=labels * self.steps * self.samples)
 
 
-@dataclass(frozen=True, eq=False)
-class ReadyDiffMask(ReadyFilledMaskMethod):
-    """The method with what it shows behind closed gates."""
-
-    @property
-    def settings(self) -> DiffMask:
-        return cast(DiffMask, self.method)
-
-    def problem(self, fast: Classifier) -> DiffMaskProblem:
-        return DiffMaskProblem(self.settings, self.classifier, fast, self.fill)
-
-
-class DiffMaskProblem(Problem):
+class DiffMaskProblem(MaskProblem):
     """The gates of pairs in slots, and what each pair pays for leaving f: ``lambda``."""
 
     memory = 0.9  # lambda changes the scale of the gradient within tens of steps

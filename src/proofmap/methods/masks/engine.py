@@ -1,7 +1,7 @@
 """One engine for every method that learns masks.
 
 (image, label) pairs sit in slots and are learned side by side, one step at a time (of Adam, unless the method has a rule of its own). A pair that has done its
-steps, or has settled before, leaves with its masks and the next one enters. What a method learns is a :class:`Problem`;
+steps, or has settled before, leaves with its masks and the next one enters. What a method learns is a :class:`MaskProblem`;
 how slots are filled, how many fit the device and what happens when its memory runs out is said here, once. Random
 numbers belong to the pair and its own step count, so the answer does not depend on who sits beside it.
 """
@@ -71,7 +71,7 @@ class Snapshot:
 Watcher = Callable[[Snapshot], None]
 
 
-class Problem(ABC):
+class MaskProblem(ABC):
     """What a method learns.
 
     Slots hold ``images``, ``image_of`` (equal for pairs of one image), ``labels``, ``keys`` and ``step`` beside what
@@ -127,7 +127,7 @@ class MaskEngine:
         watch: is shown every mask every so many steps; learning is the same with and without.
     """
 
-    problem: Problem
+    problem: MaskProblem
     batch: BatchSize
     fixed: bool = False
     scale: float = 1.0

@@ -33,11 +33,18 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.methods.gradients.plain import check_differentiable
-from proofmap.methods.masks.engine import Problem, Slots
-from proofmap.methods.masks.precision import Precision, chosen_precision
-from proofmap.methods.masks.ready import COMPILE_HELP, PRECISION_HELP, ReadyMaskMethod, distinct_images
+from proofmap.methods.masks.engine import MaskProblem, Slots
+from proofmap.methods.masks.method import (
+    COMPILE_HELP,
+    PRECISION_HELP,
+    MaskMethod,
+    MaskState,
+    Precision,
+    ReadyMask,
+    distinct_images,
+)
 from proofmap.methods.masks.terms import enlarged, smoothing, upsampling
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.methods.method import METHODS, Cost, Need
 from proofmap.plugins.settings import setting
 
 Variant = Literal["preserve", "delete", "dual"]
@@ -55,7 +62,7 @@ _SIDE = 224
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class ExtremalPerturbation(Method):
+class ExtremalPerturbation(MaskMethod):
     """The smooth masks of given areas that show the label best, summed; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 steps), ``paper`` (800 steps; areas and smoothing of its pointing game), ``torchray`` (800 steps,
@@ -66,7 +73,6 @@ class ExtremalPerturbation(Method):
     """
 
     name: ClassVar[str] = "extremal-perturbation"
-    family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "smooth masks of given areas that show the label best, summed"
     revision: ClassVar[int] = 2
     reference: ClassVar[str] = "Fong, Patrick and Vedaldi 2019"
@@ -105,13 +111,22 @@ class ExtremalPerturbation(Method):
         if not self.areas or not all(0 < area < 1 for area in self.areas):
             raise InputError(f"areas must be shares between 0 and 1, such as 0.05:0.1, not {self.areas}")
 
-    def prepare(self, classifier: Classifier) -> ReadyExtremalPerturbation:
+    def state_for(self, classifier: Classifier) -> MaskState:
         inputs = classifier.inputs
         if not inputs.has_neighbours:
             raise InputError(
                 f"extremal perturbations need neighbours: {inputs.noun} have none; use another method"
             )
-        return ReadyExtremalPerturbation(self, classifier, chosen_precision(classifier, self.precision))
+        return super().state_for(classifier)
+
+    def problem(self, ready: ReadyMask, fast: Classifier) -> ExtremalProblem:
+        return ExtremalProblem(self, fast)
+
+    def merged(self, masks: Tensor) -> Tensor:
+        maps = masks.sum(dim=2)
+        positions = maps.shape[2:]
+        sigma = self.smooth * min(positions)
+        return enlarged(maps, [smoothing(side, sigma, device=maps.device) for side in positions])
 
     @property
     def passes(self) -> int:
@@ -122,25 +137,7 @@ class ExtremalPerturbation(Method):
         return Cost(gradient=labels * self.steps * self.passes)
 
 
-@dataclass(frozen=True, eq=False)
-class ReadyExtremalPerturbation(ReadyMaskMethod):
-    """The method for one net."""
-
-    @property
-    def settings(self) -> ExtremalPerturbation:
-        return cast(ExtremalPerturbation, self.method)
-
-    def problem(self, fast: Classifier) -> ExtremalProblem:
-        return ExtremalProblem(self.settings, fast)
-
-    def merged(self, masks: Tensor) -> Tensor:
-        maps = masks.sum(dim=2)
-        positions = self.classifier.inputs.positions
-        sigma = self.settings.smooth * min(positions)
-        return enlarged(maps, [smoothing(side, sigma, device=maps.device) for side in positions])
-
-
-class ExtremalProblem(Problem):
+class ExtremalProblem(MaskProblem):
     """One mask for each area, for pairs in slots."""
 
     def __init__(self, settings: ExtremalPerturbation, classifier: Classifier) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -33,20 +33,21 @@ from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.fills import Blur, Fill, Median, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
-from proofmap.methods.masks.engine import Problem, Slots, decayed
-from proofmap.methods.masks.noise import add_noise_
-from proofmap.methods.masks.precision import Precision
-from proofmap.methods.masks.ready import (
+from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
+from proofmap.methods.masks.method import (
     COMPILE_HELP,
     PRECISION_HELP,
-    ReadyFilledMaskMethod,
+    FilledMaskMethod,
+    Precision,
+    ReadyMask,
     Stage,
     distinct_images,
     grid_cells,
     grid_matrices,
 )
+from proofmap.methods.masks.noise import add_noise_
 from proofmap.methods.masks.terms import enlarged, smoothing
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.methods.method import METHODS, Cost, Need
 from proofmap.plugins.settings import setting
 
 Start = Literal["ones", "disc"]
@@ -58,7 +59,7 @@ _RADII, _FARTHEST, _GONE = 35, 170 / 224, 0.01
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class FongVedaldi(Method):
+class FongVedaldi(FilledMaskMethod):
     """Meaningful perturbations: a mask that deletes the label by blurring as little as possible.
 
     Presets: ``original`` (the defaults), ``pytorch``; see :mod:`proofmap.methods.masks.fong_vedaldi`.
@@ -68,7 +69,6 @@ class FongVedaldi(Method):
     """
 
     name: ClassVar[str] = "fong-vedaldi"
-    family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "the smallest smooth mask whose blurring takes the label away"
     revision: ClassVar[int] = 2
     reference: ClassVar[str] = "Fong and Vedaldi 2017"
@@ -113,8 +113,8 @@ class FongVedaldi(Method):
 
     stochastic = True
 
-    def prepare(self, classifier: Classifier) -> ReadyFongVedaldi:
-        return ReadyFongVedaldi.of(self, classifier)
+    def problem(self, ready: ReadyMask, fast: Classifier) -> FongVedaldiProblem:
+        return FongVedaldiProblem(self, fast, ready.state.fill)
 
     def cost(self, labels: int) -> Cost:
         """The discs are shown once for all labels that are learned together; for each where a fill is drawn for each."""
@@ -122,19 +122,7 @@ class FongVedaldi(Method):
         return Cost(forward=shown * _RADII if self.start == "disc" else 0, gradient=labels * self.steps)
 
 
-@dataclass(frozen=True, eq=False)
-class ReadyFongVedaldi(ReadyFilledMaskMethod):
-    """The method with its fill."""
-
-    @property
-    def settings(self) -> FongVedaldi:
-        return cast(FongVedaldi, self.method)
-
-    def problem(self, fast: Classifier) -> FongVedaldiProblem:
-        return FongVedaldiProblem(self.settings, fast, self.fill)
-
-
-class FongVedaldiProblem(Problem):
+class FongVedaldiProblem(MaskProblem):
     """The deletion game of pairs in slots. What is learned is 1 - m, since little that is deleted would be lost beside 1."""
 
     cost = 1

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,13 +32,20 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
-from proofmap.methods.masks.engine import Problem, Slots, decayed
+from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
+from proofmap.methods.masks.method import (
+    PRECISION_HELP,
+    FilledMaskMethod,
+    MaskState,
+    Precision,
+    ReadyMask,
+    chosen_precision,
+    distinct_images,
+)
 from proofmap.methods.masks.noise import noise_like
-from proofmap.methods.masks.precision import Precision, chosen_precision
-from proofmap.methods.masks.ready import PRECISION_HELP, ReadyFilledMaskMethod, distinct_images
 from proofmap.methods.masks.tail import Tail, find_bottleneck
 from proofmap.methods.masks.terms import enlarged, smoothing, upsampling
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.methods.method import METHODS, Cost, Need, ReadyMethod
 from proofmap.plugins.settings import setting
 
 _LEAST_SPREAD = 0.01
@@ -48,19 +55,27 @@ _UNMOVED = 1e-6
 """What log f may move by where the label does not depend on the layer: rounding."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class IBAState(MaskState):
+    """The net behind the layer, and mean and standard deviation ``(C, h, w)`` of the layer's features."""
+
+    tail: Tail
+    mean: Tensor
+    std: Tensor
+
+
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class IBA(Method):
+class IBA(FilledMaskMethod):
     """The per-sample information bottleneck, with the paper's settings."""
 
     name: ClassVar[str] = "iba"
-    family: ClassVar[Family] = "mask"
     description: ClassVar[str] = (
         "the bits of each place that must pass a noisy layer for the label to be seen"
     )
     reference: ClassVar[str] = "Schulz et al. 2020"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer", "distractors"})
-    compile: ClassVar[bool | None] = False
+    compile = False
 
     layer: str = setting("", "the layer's name; found by itself when left out")
     beta: float = setting(10.0, "weight of the information", least=0)
@@ -82,12 +97,18 @@ class IBA(Method):
                 f"iba estimates features on many images; the fill {self.fill.title()} shows one only"
             )
 
-    def prepare(self, classifier: Classifier) -> ReadyIBA:
+    def state_for(self, classifier: Classifier) -> IBAState:
         layer = self.layer or find_bottleneck(classifier)
         dtype = chosen_precision(classifier, self.precision)
         fill, tail = self.fill.prepare(classifier), Tail(classifier, layer, dtype)
         mean, std = _statistics(tail, fill, self.pool)
-        return ReadyIBA(self, classifier, dtype, fill, layer, tail, mean, std)
+        return IBAState(dtype, fill, tail=tail, mean=mean, std=std)
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return {**super().record(ready), "layer": ready.state.tail.layer}
+
+    def problem(self, ready: ReadyMask, fast: Classifier) -> IBAProblem:
+        return IBAProblem(self, ready.state)
 
     def cost(self, labels: int) -> Cost:
         """Passes of the net behind the layer, and one of the whole net for the features."""
@@ -111,37 +132,17 @@ def _statistics(tail: Tail, fill: ReadyFill, draws: int) -> tuple[Tensor, Tensor
     return mean.float(), std.float().clamp_min(_LEAST_SPREAD)
 
 
-@dataclass(frozen=True, eq=False)
-class ReadyIBA(ReadyFilledMaskMethod):
-    """The method at a layer, with the net behind it and the statistics of its features."""
-
-    layer: str
-    tail: Tail
-    mean: Tensor
-    std: Tensor
-
-    @property
-    def settings(self) -> IBA:
-        return cast(IBA, self.method)
-
-    def record(self) -> dict[str, object]:
-        return {**super().record(), "layer": self.layer}
-
-    def problem(self, fast: Classifier) -> IBAProblem:
-        return IBAProblem(self.settings, self.classifier, self.tail, self.mean, self.std)
-
-
-class IBAProblem(Problem):
+class IBAProblem(MaskProblem):
     """The noise that pairs in slots bear. Weights are A ``(P, C, h, w)``; what comes out is information."""
 
-    def __init__(self, settings: IBA, classifier: Classifier, tail: Tail, mean: Tensor, std: Tensor) -> None:
-        self.settings, self.classifier, self.tail = settings, classifier, tail
-        self.mean, self.std = mean, std
+    def __init__(self, settings: IBA, state: IBAState) -> None:
+        self.settings, self.classifier, self.tail = settings, state.tail.classifier, state.tail
+        self.mean, self.std = state.mean, state.std
         self.steps, self.cost = settings.steps, settings.samples
-        cells, positions = mean.shape[1:], classifier.inputs.positions
-        self.blur = [smoothing(side, settings.smooth, device=mean.device) for side in cells]
+        cells, positions = self.mean.shape[1:], self.classifier.inputs.positions
+        self.blur = [smoothing(side, settings.smooth, device=self.mean.device) for side in cells]
         self.up = [
-            upsampling(few, side, device=mean.device) for few, side in zip(cells, positions, strict=True)
+            upsampling(few, side, device=self.mean.device) for few, side in zip(cells, positions, strict=True)
         ]
         self.share = math.prod(cells) / math.prod(positions)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,19 +30,20 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.fills import Blur, Fill, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
-from proofmap.methods.masks.engine import Problem, Slots
-from proofmap.methods.masks.noise import add_noise_
-from proofmap.methods.masks.precision import Precision
-from proofmap.methods.masks.ready import (
+from proofmap.methods.masks.engine import MaskProblem, Slots
+from proofmap.methods.masks.method import (
     COMPILE_HELP,
     PRECISION_HELP,
-    ReadyFilledMaskMethod,
+    FilledMaskMethod,
+    Precision,
+    ReadyMask,
     Stage,
     grid_cells,
     grid_matrices,
 )
+from proofmap.methods.masks.noise import add_noise_
 from proofmap.methods.masks.terms import enlarged
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.methods.method import METHODS, Cost, Need
 from proofmap.plugins.settings import setting
 
 _GAMES = 4
@@ -53,7 +54,7 @@ _LEAST, _DECAY, _ENOUGH = 1e-5, 0.2, 1e-4
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class IGOSPlusPlus(Method):
+class IGOSPlusPlus(FilledMaskMethod):
     """iGOS++: masks that delete and insert the label, moved along integrated gradients by a line search.
 
     Presets: ``fast`` (5 iterations of 8 integration steps), ``paper`` (the defaults), ``command-line`` (15 iterations: what
@@ -64,7 +65,6 @@ class IGOSPlusPlus(Method):
     """
 
     name: ClassVar[str] = "igos++"
-    family: ClassVar[Family] = "mask"
     description: ClassVar[str] = "masks that delete and insert the label, along integrated gradients"
     revision: ClassVar[int] = 2
     reference: ClassVar[str] = "Khorram, Lawson and Li 2021"
@@ -97,8 +97,8 @@ class IGOSPlusPlus(Method):
 
     stochastic = True
 
-    def prepare(self, classifier: Classifier) -> ReadyIGOS:
-        return ReadyIGOS.of(self, classifier)
+    def problem(self, ready: ReadyMask, fast: Classifier) -> IGOSProblem:
+        return IGOSProblem(self, fast, ready.state.fill)
 
     @property
     def trials(self) -> list[float]:
@@ -115,19 +115,7 @@ class IGOSPlusPlus(Method):
         return Cost(forward=pairs * (1 + len(self.trials)), gradient=pairs * self.integration)
 
 
-@dataclass(frozen=True, eq=False)
-class ReadyIGOS(ReadyFilledMaskMethod):
-    """The method with its fill."""
-
-    @property
-    def settings(self) -> IGOSPlusPlus:
-        return cast(IGOSPlusPlus, self.method)
-
-    def problem(self, fast: Classifier) -> IGOSProblem:
-        return IGOSProblem(self.settings, fast, self.fill)
-
-
-class IGOSProblem(Problem):
+class IGOSProblem(MaskProblem):
     """The masks of pairs in slots, as (1 - D, 1 - I), since little that is deleted would be lost beside 1: ``weights`` where
     the next direction is taken, ``reached`` where they are."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -22,12 +22,13 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
-from proofmap.methods.masks.engine import Problem, Slots, decayed
-from proofmap.methods.masks.precision import Precision
-from proofmap.methods.masks.ready import (
+from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
+from proofmap.methods.masks.method import (
     COMPILE_HELP,
     PRECISION_HELP,
-    ReadyFilledMaskMethod,
+    FilledMaskMethod,
+    Precision,
+    ReadyMask,
     Stage,
     grid_matrices,
 )
@@ -38,7 +39,7 @@ from proofmap.methods.masks.terms import (
     enlarged,
     total_variation,
 )
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.methods.method import METHODS, Cost, Need
 from proofmap.plugins.settings import setting
 
 Merge = Literal["max", "sum"]
@@ -56,7 +57,7 @@ _AS_PUBLISHED: Mapping[str, Any] = {
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class LearnedMask(Method):
+class LearnedMask(FilledMaskMethod):
     """The mask-learning method; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (the defaults), ``paper`` (as printed), ``released`` (as its code does it).
@@ -66,7 +67,6 @@ class LearnedMask(Method):
     """
 
     name: ClassVar[str] = "learned-mask"
-    family: ClassVar[Family] = "mask"
     description: ClassVar[str] = (
         "the paper's method: a learned mask that shows the label on random backgrounds"
     )
@@ -118,8 +118,11 @@ class LearnedMask(Method):
         """Backgrounds per step; one is enough for a fill that is not random."""
         return self.distractors if self.fill.random else 1
 
-    def prepare(self, classifier: Classifier) -> ReadyLearnedMask:
-        return ReadyLearnedMask.of(self, classifier)
+    def problem(self, ready: ReadyMask, fast: Classifier) -> LearnedMaskProblem:
+        return LearnedMaskProblem(self, fast, ready.state.fill)
+
+    def merged(self, masks: Tensor) -> Tensor:
+        return masks.amax(dim=2) if self.merge == "max" else masks.sum(dim=2)
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=self.passes(labels))
@@ -129,22 +132,7 @@ class LearnedMask(Method):
         return pairs * self.steps * self.masks * self.draws
 
 
-@dataclass(frozen=True, eq=False)
-class ReadyLearnedMask(ReadyFilledMaskMethod):
-    """The method with its pool of backgrounds on the net's device."""
-
-    @property
-    def settings(self) -> LearnedMask:
-        return cast(LearnedMask, self.method)
-
-    def problem(self, fast: Classifier) -> LearnedMaskProblem:
-        return LearnedMaskProblem(self.settings, fast, self.fill)
-
-    def merged(self, masks: Tensor) -> Tensor:
-        return masks.amax(dim=2) if self.settings.merge == "max" else masks.sum(dim=2)
-
-
-class LearnedMaskProblem(Problem):
+class LearnedMaskProblem(MaskProblem):
     """The objective of the paper for pairs in slots."""
 
     def __init__(self, settings: LearnedMask, classifier: Classifier, fill: ReadyFill) -> None:

@@ -13,9 +13,10 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
+from proofmap.fills import ReadyFill
 from proofmap.methods.masks.terms import enlarged
 from proofmap.methods.method import METHODS
-from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod, ReadyPerturbation
+from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
 from proofmap.plugins.settings import setting
 
 
@@ -52,10 +53,10 @@ class Occlusion(PerturbationMethod):
                 f"not {self.stride}"
             )
 
-    def prepare(self, classifier: Classifier) -> ReadyPerturbation:
+    def state_for(self, classifier: Classifier) -> ReadyFill | None:
         if classifier.inputs.has_neighbours:
             self._check_stride(self.sides(classifier.inputs)[0])
-        return super().prepare(classifier)
+        return super().state_for(classifier)
 
     def sides(self, inputs: Inputs) -> tuple[int, int]:
         """The window and the stride for these inputs, in positions."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -52,49 +52,44 @@ class PerturbationMethod(Method):
     def stochastic(self) -> bool:  # type: ignore[override]
         return self.fill is not None and self.fill.random
 
-    def prepare(self, classifier: Classifier) -> ReadyPerturbation:
-        return ReadyPerturbation(
-            self, classifier, None if self.fill is None else self.fill.prepare(classifier)
-        )
+    def state_for(self, classifier: Classifier) -> ReadyFill | None:
+        """The fill for this net; None if hidden positions show their own mean."""
+        return None if self.fill is None else self.fill.prepare(classifier)
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return {
+            **self.settings(),
+            "fill": {"fill": "own mean"} if ready.state is None else ready.state.record(),
+        }
 
     def cost(self, labels: int) -> Cost:
         return Cost(forward=self.passes(_USUAL, labels))
 
+    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
+        return Cost(forward=self.passes(ready.classifier.inputs, labels))
+
     def passes(self, inputs: Inputs, labels: int) -> int:
         """Masked inputs that go through the net for one input, at most."""
         raise NotImplementedError
+
+    @torch.no_grad()
+    def maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        return self.explain(MaskedNet(self, ready, images, labels, seed), progress)
 
     def explain(self, net: MaskedNet, progress: Progress) -> Tensor:
         """Maps ``(N, L, *positions)`` of the images and labels of ``net``."""
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
-class ReadyPerturbation(ReadyMethod):
-    """A perturbation method with its fill ready for the net."""
-
-    fill: ReadyFill | None
-
-    def record(self) -> dict[str, object]:
-        fill = {"fill": "own mean"} if self.fill is None else self.fill.record()
-        return {**super().record(), "fill": fill}
-
-    def cost(self, labels: int) -> Cost:
-        method = cast(PerturbationMethod, self.method)
-        return Cost(forward=method.passes(self.classifier.inputs, labels))
-
-    @torch.no_grad()
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        method = cast(PerturbationMethod, self.method)
-        return method.explain(MaskedNet(self, method, images, labels, seed), progress)
-
-
 class MaskedNet:
     """The net on masked images: what it says of each image's labels, for any number of masks, in full batches."""
 
     def __init__(
-        self, ready: ReadyPerturbation, method: PerturbationMethod, images: Tensor, labels: Tensor, seed: int
+        self, method: PerturbationMethod, ready: ReadyMethod, images: Tensor, labels: Tensor, seed: int
     ) -> None:
+        fill: ReadyFill | None = ready.state
         self.classifier, self.inputs = ready.classifier.frozen(), ready.classifier.inputs
         self.images, self.labels = images, labels
         # places without a label ask for one of the label set, outside of which there is no finite log f
@@ -102,12 +97,12 @@ class MaskedNet:
         self.name, self.quantity = method.name, method.quantity
         self.keys = streams.image_keys(images, seed, method.name)
         """One stream for the masks of each image."""
-        self._fill, self._fill_keys = ready.fill, streams.image_keys(images, seed, method.name, "fill")
+        self._fill, self._fill_keys = fill, streams.image_keys(images, seed, method.name, "fill")
         self._fixed: Tensor | None = None
-        if ready.fill is None:
+        if fill is None:
             self.hide_by_means(None)
-        elif not ready.fill.random:
-            self._fixed = private_copy(ready.fill(images, self._fill_keys))
+        elif not fill.random:
+            self._fixed = private_copy(fill(images, self._fill_keys))
 
     def hide_by_means(self, region: Tensor | None) -> None:
         """Where no fill is named, hide positions behind the mean of their region ``(N, *positions)``, or of the image."""

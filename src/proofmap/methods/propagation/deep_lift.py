@@ -23,11 +23,11 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
-from proofmap.fills import Fill, Gray
-from proofmap.methods.gradients.baseline import DRAWS_HELP, BaselineMethod, ReadyBaselineMethod
+from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.methods.gradients.baseline import DRAWS_HELP, BaselineMethod
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable, scale_of
 from proofmap.methods.graph import LINEAR, check_operations
-from proofmap.methods.method import METHODS, Cost, Family, Need
+from proofmap.methods.method import METHODS, Cost, Family, Need, ReadyMethod
 from proofmap.methods.propagation.lrp import check_logits
 from proofmap.methods.propagation.rewriting import (
     ELEMENTWISE,
@@ -175,44 +175,42 @@ class DeepLIFT(BaselineMethod):
     draws: int = setting(1, DRAWS_HELP, least=1)
     channels: Channels = setting("sum", CHANNELS_HELP)
 
-    def prepare(self, classifier: Classifier) -> ReadyDeepLIFT:
+    def state_for(self, classifier: Classifier) -> ReadyFill:
         check_logits(self.name, classifier)
-        return ReadyDeepLIFT(self, classifier, self.baseline.prepare(classifier))
+        return super().state_for(classifier)
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=labels * self.ways, forward=self.ways)
 
-
-@dataclass(frozen=True, eq=False)
-class ReadyDeepLIFT(ReadyBaselineMethod):
-    """DeepLIFT of one net, with its baseline ready."""
-
-    method: DeepLIFT
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        ways, inputs = self.method.ways, self.classifier.inputs
-        keys = self.keys_of_ways(images, seed)
-        with progress.task(self.method.name, labels.numel() * ways) as task:
+    def maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        inputs, keys = ready.classifier.inputs, self.keys_of_ways(images, seed)
+        with progress.task(self.name, labels.numel() * self.ways) as task:
 
             def run(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
                 x, a = images[start:stop], labels[start:stop]
-                parts = [self._values(x, self.baseline(x, key[start:stop]), a) for key in keys]
+                parts = [
+                    self._values(ready.classifier, x, ready.state(x, key[start:stop]), a) for key in keys
+                ]
                 values, change = (torch.stack(each).mean(dim=0) for each in zip(*parts, strict=True))
-                maps = inputs.merged_channels(values, self.method.channels)
-                task.advance((stop - start) * labels.shape[1] * ways)
+                maps = inputs.merged_channels(values, self.channels)
+                task.advance((stop - start) * labels.shape[1] * self.ways)
                 return maps, values.flatten(2).sum(dim=2), change
 
-            parts = in_batches(run, len(images), self.classifier.batches[1], cost=2)
+            parts = in_batches(run, len(images), ready.classifier.batches[1], cost=2)
         maps, sums, changes = (torch.cat(each) for each in zip(*parts, strict=True))
         advice = (
             "an activation is treated wrongly, or precision is lost: try full precision or another baseline"
         )
-        check_sums(self.method.name, sums, changes, labels, advice)
+        check_sums(self.name, sums, changes, labels, advice)
         return maps
 
-    def _values(self, images: Tensor, baselines: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _values(
+        self, classifier: Classifier, images: Tensor, baselines: Tensor, labels: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Contributions ``(N, L, *shape)`` against one baseline each, and the change of the logit ``(N, L)``."""
-        classifier, places = self.classifier, labels.clamp_min(0)
+        places = labels.clamp_min(0)
         mean, std = scale_of(classifier)
         x, start = (images - mean) / std, (baselines - mean) / std
         recorded = Recorded()
@@ -223,7 +221,7 @@ class ReadyDeepLIFT(ReadyBaselineMethod):
             with Rescaled(recorded.calls):
                 logits = classifier.from_normalised(leaf.clone())
             check_differentiable(logits)
-            check_operations(self.method.name, logits, (leaf,), KNOWN, ())
+            check_operations(self.name, logits, (leaf,), KNOWN, ())
             chosen, last = logits.gather(1, places), labels.shape[1] - 1
             rows = [
                 (x - start) * torch.autograd.grad(chosen[:, j].sum(), leaf, retain_graph=j < last)[0]

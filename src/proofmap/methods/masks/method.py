@@ -1,0 +1,237 @@
+"""What methods that learn masks have in common: how the net is run, what composites are made of, and the grid of a mask."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import steady_kernels
+from proofmap.core import streams
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress
+from proofmap.fills import Fill, ReadyFill
+from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, MaskProblem, Pairs, Slots, Snapshot
+from proofmap.methods.masks.terms import upsampling
+from proofmap.methods.method import Family, Method, ReadyMethod
+
+Precision = Literal["auto", "float32", "float16", "bfloat16"]
+PRECISION_HELP = "how the net is run while learning; auto is float16 on a GPU where the net bears it"
+COMPILE_HELP = "run the net through torch.compile; none means where it pays: long work on a GPU"
+
+_AGREE = 0.05
+"""How far logits in half precision may be from those in full, where ``auto`` may choose it."""
+_WORTH_COMPILING = 100_000
+"""Passes in one call from which compiling (half a minute or more) pays on a GPU."""
+
+MapWatcher = Callable[[int, int, Snapshot], None]
+"""Called with the index of the image, the label, and the mask as it is then."""
+
+
+@dataclass(frozen=True)
+class MaskState:
+    """What is chosen and built for a net: the precision that it is run in while masks are learned, and the fill."""
+
+    dtype: torch.dtype
+    fill: ReadyFill | None = None
+
+
+class MaskMethod(Method):
+    """A method that learns masks. Each method declares these settings among its own: their order is that of titles."""
+
+    family: ClassVar[Family] = "mask"
+    precision: Precision
+    compile: bool | None
+
+    def prepare(self, classifier: Classifier) -> ReadyMask:
+        return ReadyMask(self, classifier, self.state_for(classifier))
+
+    def state_for(self, classifier: Classifier) -> MaskState:
+        return MaskState(chosen_precision(classifier, self.precision))
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return {**self.settings(), "precision": str(ready.state.dtype).removeprefix("torch.")}
+
+    def problem(self, ready: ReadyMask, fast: Classifier) -> MaskProblem:
+        """What is learned, on the fast view of the net."""
+        raise NotImplementedError
+
+    def merged(self, masks: Tensor) -> Tensor:
+        """Maps ``(N, L, *positions)`` from the K learned masks ``(N, L, K, *positions)``: the first, unless a method says otherwise."""
+        return masks[:, :, 0]
+
+
+class FilledMaskMethod(MaskMethod):
+    """A method that learns masks with one fill."""
+
+    fill: Fill
+
+    def state_for(self, classifier: Classifier) -> MaskState:
+        return MaskState(chosen_precision(classifier, self.precision), self.fill.prepare(classifier))
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return {**super().record(ready), "fill": ready.state.fill.record()}
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyMask(ReadyMethod):
+    """A method that learns masks, for one net. It can be watched.
+
+    >>> import proofmap as pm
+    >>> f = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2)), size=4)
+    >>> ready, seen = pm.LearnedMask(steps=20, fill="gray").prepare(f), []
+    >>> ready = ready.watched(lambda image, label, snapshot: seen.append((label, snapshot.step)))
+    >>> _ = ready(torch.rand(1, 3, 4, 4), torch.tensor([[1]]))
+    >>> seen
+    [(1, 10), (1, 20)]
+    """
+
+    method: MaskMethod
+    watching: tuple[MapWatcher, int] | None = dataclasses.field(default=None, kw_only=True)
+    """The callback that receives intermediate masks, and the number of steps between two calls."""
+
+    def watched(self, watch: MapWatcher, every: int = 10) -> Self:
+        """The same method, which passes each mask to ``watch`` after every ``every`` steps while it is learned."""
+        return dataclasses.replace(self, watching=(watch, every))
+
+    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        return self.method.merged(self.each_mask(images, labels, seed=seed, progress=progress))
+
+    def problem(self, fast: Classifier) -> MaskProblem:
+        """What is learned, on the fast view of the net."""
+        return self.method.problem(self, fast)
+
+    def each_mask(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
+        """The K masks ``(N, L, K, *positions)`` before they are merged into one map."""
+        method, dtype = self.method, self.state.dtype
+        places = (labels != NO_LABEL).nonzero()
+        image_of, label_of = places[:, 0], labels[places[:, 0], places[:, 1]]
+        listed = list(zip(image_of.tolist(), label_of.tolist(), strict=True))
+        cost = self.cost(len(listed))
+        passes = 0 if cost is None else cost.gradient
+        compiled = chosen_compile(self.classifier, method.compile, passes)
+        fast = self.classifier.frozen(dtype=dtype, compile=compiled)
+        pairs = Pairs(images, image_of, label_of, streams.pair_keys(images, listed, seed, method.name))
+        scale = HALF_SCALE if dtype == torch.float16 else 1.0
+        engine = MaskEngine(self.problem(fast), fast.batches[1], fixed=compiled, scale=scale)
+        if self.watching is not None:
+            watch, engine.every = self.watching
+            engine.watch = lambda snapshot: watch(*listed[snapshot.pair], snapshot)
+        with progress.task(method.name, passes) as task, steady_kernels(tf32=True):
+            learned = engine.run(pairs, task)
+        masks = images.new_zeros(*labels.shape, learned.shape[1], *fast.inputs.positions)
+        masks[places[:, 0], places[:, 1]] = learned
+        return masks
+
+
+# ---- how the net is run -----------------------------------------------------------------------------------------
+
+
+def chosen_precision(classifier: Classifier, precision: Precision) -> torch.dtype:
+    """The type to run the net in.
+
+    ``auto`` is the net's own, except on a GPU: there float16, which runs as fast as bfloat16 and is eight times finer.
+    On EfficientNet-Lite0 the probabilities of bfloat16 were 3.6 % off in the median and those of float16 0.4 %, and a mask
+    can match f no better than that. A net that float16 does not suit (its logits move or overflow) keeps its own.
+    """
+    if precision != "auto":
+        return getattr(torch, precision)  # type: ignore[no-any-return]
+    own = classifier.dtype
+    if classifier.device.type != "cuda" or not isinstance(classifier.net, nn.Module) or own != torch.float32:
+        return own
+    return torch.float16 if _bears(classifier, torch.float16) else own
+
+
+def _bears(classifier: Classifier, dtype: torch.dtype) -> bool:
+    """Whether logits and input gradients of two probes are finite in this precision, and the logits nearly right."""
+    probes = torch.cat([classifier.inputs.probe().to(classifier.device), classifier.blank(1)])
+    with steady_kernels(tf32=False), torch.enable_grad():
+        exact = classifier.frozen()(probes).detach()
+        x = probes.clone().requires_grad_(True)
+        try:
+            logits = classifier.frozen(dtype=dtype)(x)
+            (gradient,) = torch.autograd.grad(HALF_SCALE * logits.sum(), x)
+        except RuntimeError:  # an operation that has no such precision, or fixed its own
+            return False
+    finite = bool(logits.isfinite().all()) and bool(gradient.isfinite().all())
+    return finite and float((logits.detach() - exact).abs().amax()) <= _AGREE
+
+
+def chosen_compile(classifier: Classifier, compile: bool | None, passes: int) -> bool:
+    """Whether to compile the net for this number of passes in one call: as given, or if it pays."""
+    if compile is not None:
+        return compile
+    able = classifier.device.type == "cuda" and isinstance(classifier.net, nn.Module)
+    return able and passes >= _WORTH_COMPILING
+
+
+# ---- what composites are made of --------------------------------------------------------------------------------
+
+
+def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:
+    """One row of each image among the slots, and for every row the place of its image among those: what labels share."""
+    distinct, place = torch.unique(slots["image_of"], return_inverse=True)
+    rows = torch.arange(len(place), device=place.device)
+    return torch.full_like(distinct, len(rows)).scatter_reduce(0, place, rows, "amin"), place
+
+
+class Stage:
+    """What composites are made of: inputs, and what hides them, both as the net takes them.
+
+    Slots remember them normalised and in the net's precision: the inputs as ``seen``, what the k-th fill shows as ``hidden k``. Masks
+    mix them there, and the composites go into the net as they are. Normalising is affine, so this is the normalised
+    composite; in half precision inputs, masks and composites are each rounded once (see
+    :meth:`~proofmap.core.inputs.Inputs.composite`), where the composite alone would be.
+    """
+
+    def __init__(self, classifier: Classifier, *fills: ReadyFill) -> None:
+        self.classifier, self.fills = classifier, fills
+
+    def enter(self, slots: Slots) -> Slots:
+        """What pairs remember, made once per image; nothing for fills that are drawn anew each step."""
+        first, place = distinct_images(slots)
+        images, keys = slots["images"][first], slots["keys"][first]
+        brought = {"seen": self.classifier.normalised(images)[place]}
+        for k, fill in enumerate(self.fills):
+            if not fill.random:
+                brought[f"hidden {k}"] = self.classifier.normalised(fill(images, keys))[place]
+        return brought
+
+    def hidden(self, slots: Slots, keys: Tensor, k: int = 0) -> Tensor:
+        """What the k-th fill shows: what is remembered ``(P, 1, *shape)``, or fresh draws for keys ``(P, D)``: ``(P, D, *shape)``."""
+        if not self.fills[k].random:
+            return slots[f"hidden {k}"][:, None]
+        images = slots["images"][:, None].expand(-1, keys.shape[1], *slots["images"].shape[1:])
+        drawn = self.fills[k](images.flatten(0, 1), keys.flatten())
+        return self.classifier.normalised(drawn).view_as(images)
+
+
+def grid_cells(classifier: Classifier, grid: int) -> list[int]:
+    """Cells along each axis, where the longest one has ``grid``: at most one for each position."""
+    positions = classifier.inputs.positions
+    longest = max(positions)
+    return [-(-side * min(grid, longest) // longest) for side in positions]
+
+
+def grid_matrices(
+    classifier: Classifier, cells: Sequence[int], *, corners: bool = False
+) -> tuple[Tensor, ...]:
+    """One matrix of :func:`upsampling` per axis, from a grid with these numbers of cells.
+
+    Positions without neighbours have no coarser grid.
+    """
+    inputs = classifier.inputs
+    return tuple(
+        upsampling(
+            max(1, few) if inputs.has_neighbours else side,
+            side,
+            corners=corners and inputs.has_neighbours,
+            device=classifier.device,
+        )
+        for few, side in zip(cells, inputs.positions, strict=True)
+    )
