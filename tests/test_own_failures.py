@@ -140,7 +140,7 @@ ASKED = ("photo.png", *MODEL, "--labels", "top1", "--quiet", "--out", "out")
             ("explain", *ASKED, "--method", "mine.py:Nameless"),
             "has no name; write in it: name: ClassVar[str]",
         ),
-        (("explain", *ASKED, "--method", "mine.py:Empty"), "Empty defines neither compute() nor maps()"),
+        (("explain", *ASKED, "--method", "mine.py:Empty"), "Empty defines neither compute() nor make_maps()"),
         (
             ("explain", *ASKED, "--method", "mine.py:Unready"),
             "KeyError: 'layer' (mine.py, line 25, in Unready.prepare)",

@@ -68,7 +68,7 @@ class Method(Plugin):
     """The description of a method: (classifier, images, labels) -> one heat map per label, larger = more salient.
 
     A subclass is a frozen, keyword-only dataclass of its settings. It implements :meth:`compute`. A method that must find or build
-    something for a net first (a layer, a pool of images) returns it from :meth:`state_for`, and implements :meth:`maps` instead, which
+    something for a net first (a layer, a pool of images) returns it from :meth:`state_for`, and implements :meth:`make_maps` instead, which
     is given it. A method states five facts: its ``family``, ``label_free`` (one map serves all labels of an image), ``stochastic`` (the
     seed matters), ``signed`` (values below zero speak against the label) and ``needs``.
     """
@@ -132,9 +132,9 @@ class Method(Plugin):
 
         For a label-free method ``labels`` is ``(N, 1)``, and L of the maps is 1.
         """
-        raise InputError(f"the class {type(self).__name__} defines neither compute() nor maps()")
+        raise InputError(f"the class {type(self).__name__} defines neither compute() nor make_maps()")
 
-    def maps(
+    def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         """As :meth:`compute`, for a method with a state: ``ready.state`` is what :meth:`state_for` returned for ``ready.classifier``."""
@@ -225,7 +225,7 @@ class ReadyMethod(Ready):
 
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
         """The method's maps, unchecked."""
-        return self.method.maps(self, images, labels, seed=seed, progress=progress)
+        return self.method.make_maps(self, images, labels, seed=seed, progress=progress)
 
     def in_batches(
         self,
@@ -237,7 +237,7 @@ class ReadyMethod(Ready):
         per_image: int | None = None,
         gradients: bool = True,
     ) -> Tensor:
-        """What ``one_batch(images, labels)`` returns for batches that fit the device, joined; for :meth:`Method.maps`.
+        """What ``one_batch(images, labels)`` returns for batches that fit the device, joined; for :meth:`Method.make_maps`.
 
         Progress counts ``per_image`` steps for each image, one for each label if left out.
         """

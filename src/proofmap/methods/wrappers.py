@@ -17,9 +17,9 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.core.tensors import private_copy
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
+from proofmap.core.tensors import private_copy
 from proofmap.methods.blur import blurred
 from proofmap.methods.method import METHODS, Cost, Family, Method, MethodLike, Need, ReadyMethod, make_method
 from proofmap.plugins.settings import required, setting
@@ -75,7 +75,7 @@ class Wrapper(Method):
     def changed_maps(self, maps: Tensor) -> Tensor:
         """The maps ``(N, L, *positions)`` that are shown in place of METHOD's ``(N, L, *positions)``."""
 
-    def maps(
+    def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         return self.changed_maps(ready.state(images, labels, seed=seed, progress=progress))
@@ -233,10 +233,10 @@ class TopLabel(Wrapper):
     def changed_maps(self, maps: Tensor) -> Tensor:
         return maps
 
-    def maps(
+    def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        return super().maps(ready, images, ready.classifier.top(images, 1), seed=seed, progress=progress)
+        return super().make_maps(ready, images, ready.classifier.top(images, 1), seed=seed, progress=progress)
 
     def from_source(
         self,

@@ -145,7 +145,7 @@ class LibraryMethod(Method):
         found |= self.found_for(ready.classifier)
         return {**self.settings(), **found, **({"layer": ready.state} if ready.state else {})}
 
-    def maps(
+    def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         classifier = ready.classifier

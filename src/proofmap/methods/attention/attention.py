@@ -102,7 +102,7 @@ class AttentionMethod(Method):
     def cost(self, labels: int) -> Cost | None:
         return Cost(forward=1) if self.label_free else Cost(gradient=labels)
 
-    def maps(
+    def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         def of_patches(some: Tensor, own: Tensor) -> Tensor:

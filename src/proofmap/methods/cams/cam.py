@@ -36,7 +36,7 @@ class CAM(Method):
     def record(self, ready: ReadyMethod) -> dict[str, object]:
         return {**self.settings(), "layer": ready.state.name}
 
-    def maps(
+    def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         def low_resolution(some: Tensor, own: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ class ScoreCAM(CAM):
         """One pass to have the channels, and one for each of them."""
         return Cost(forward=1 + ready.state.channels)
 
-    def maps(
+    def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         with progress.task(self.name, len(images) * (1 + ready.state.channels)) as task:

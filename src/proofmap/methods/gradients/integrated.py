@@ -76,7 +76,7 @@ class IntegratedGradients(BaselineMethod):
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=labels * self.steps * self.ways, forward=1 + self.ways)
 
-    def maps(
+    def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         classifier, inputs = ready.classifier, ready.classifier.inputs

@@ -95,7 +95,7 @@ class TrainedMasker(Method):
     def record(self, ready: ReadyMethod) -> dict[str, object]:
         return {**self.settings(), "weights": ready.state.file, "digest": ready.state.digest}
 
-    def maps(
+    def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         self.check_labels(ready, labels)

@@ -73,7 +73,7 @@ class PerturbationMethod(Method):
         raise NotImplementedError
 
     @torch.no_grad()
-    def maps(
+    def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         return self.explain(MaskedNet(self, ready, images, labels, seed), progress)

@@ -182,7 +182,7 @@ class DeepLIFT(BaselineMethod):
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=labels * self.ways, forward=self.ways)
 
-    def maps(
+    def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         inputs, keys = ready.classifier.inputs, self.keys_of_ways(images, seed)
