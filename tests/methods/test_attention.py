@@ -228,7 +228,7 @@ def test_legrad_is_that_of_torch_cam(
         nn.init.normal_(net.heads.head.weight)
     images = pixels(2, 32)
     ready = LeGrad(layers=layers).prepare(Classifier(net, size=32, batch_size=4))
-    tokens = ready.relevance(images, LABELS)
+    tokens = ready.method.token_relevance(ready, images, LABELS)
     assert ready.cost(3) == Cost(forward=layers or 3, gradient=3)
 
     def project(z: Tensor) -> Tensor:

@@ -224,7 +224,8 @@ def test_the_maps_are_those_of_torch_cam_before_enlarging(
     f, net, layer = known
     images = pixels(2, f.size)
     assert isinstance(f.net, nn.Module)
-    ours = GradCAM(layer=layer).prepare(f).low_resolution(images, LABELS)
+    ready = GradCAM(layer=layer).prepare(f)
+    ours = ready.method.low_resolution(ready, images, LABELS)
     x = ((images - 0.5) / 0.25).requires_grad_(True)
     for j in range(3):
         with torchcam.GradCAM(net, target_layer=layer) as extractor:

@@ -98,7 +98,8 @@ def test_small_gradients_change_no_map_of_grad_cam_plus_plus() -> None:
         activations = net[:4]((images - 0.5) / 0.25)
     weights = head.weight[LABELS].detach().relu()
     expected = torch.einsum("nlk,nkhw->nlhw", weights, activations).relu()
-    ours = GradCAMPlusPlus().prepare(f).low_resolution(images, LABELS)
+    ready = GradCAMPlusPlus().prepare(f)
+    ours = ready.method.low_resolution(ready, images, LABELS)
     torch.testing.assert_close(ours / ours.max(), expected / expected.max(), rtol=1e-3, atol=1e-4)
 
 
@@ -152,7 +153,8 @@ def test_score_cam_shares_its_passes_between_labels() -> None:
 @pytest.mark.parametrize("centred", [False, True])
 def test_eigen_cam_is_the_first_component(centred: bool) -> None:
     f, net, images, x = small()
-    ours = EigenCAM(centred=centred).prepare(f).low_resolution(images, LABELS)
+    ready = EigenCAM(centred=centred).prepare(f)
+    ours = ready.method.low_resolution(ready, images, LABELS)
     for i in range(2):
         with torch.no_grad():
             features = net[:4](x[i : i + 1])[0].flatten(1).T.numpy()
