@@ -67,7 +67,7 @@ format: $(VENV)/test.stamp  ## rewrite the files as lint wants them, where it ca
 	$(BIN)/ruff format .
 
 docs: $(VENV)/test.stamp  ## the documentation, into build/site; open build/site/index.html
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open $(CURDIR)/build/site/index.html"
 
 pictures: $(VENV)/test.stamp  ## draw the documentation's pictures anew (some minutes)
