@@ -16,11 +16,7 @@ HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors that hosts of repositories give to headings.
-
-    >>> sorted(anchors("# What's new?\\n## `make test`, twice\\n"))
-    ['make-test-twice', 'whats-new']
-    """
+    """The anchors that hosts of repositories give to headings: ``whats-new`` for *What's new?*."""
     headings = HEADING.findall(FENCED.sub("", text))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
