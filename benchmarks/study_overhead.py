@@ -50,7 +50,7 @@ def plain_loop(f: pm.Classifier, study: Study) -> Callable[[], None]:
     (block,) = load_blocks(load_dataset(str(study.data[0])), f, block_size=10**6)
     labels = f.top(block.images, int(str(study.labels)[3:]))
     methods = [method.prepare(f) for method in study.named_methods().values()]
-    metrics = prepare_metrics(study.named_metrics().values(), f)
+    metrics = prepare_metrics(study.named_metrics(), f)
     subjects = Subjects(block.images, labels)
     size = study.block or len(labels)
 

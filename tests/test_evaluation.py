@@ -17,6 +17,7 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor
 
+import proofmap as pm
 from proofmap import judging
 from proofmap.classifier import Classifier
 from proofmap.core.errors import DiskFull, InputError
@@ -552,8 +553,8 @@ def test_pictures_and_arrays_are_taken_as_they_are_meant(f: Classifier) -> None:
         torch.testing.assert_close(explain(f, given, labels="top2", method="gradient").maps, expected)
     alone = explain(f, Image.fromarray(pixel_bytes[0]), labels="top2", method="gradient").maps
     torch.testing.assert_close(alone, expected[:1])
-    with pytest.raises(InputError, match="images must be a tensor"):
-        explain(f, ["cat.png"], method="gradient")  # type: ignore[list-item]
+    with pytest.raises(InputError, match=r"there is no file or folder cat\.png"):
+        explain(f, ["cat.png"], method="gradient")
 
 
 # ---- several methods in one explanation ------------------------------------------------------------------------
@@ -589,3 +590,65 @@ def test_masks_are_shown_on_their_way_also_in_blocks(monkeypatch: pytest.MonkeyP
     assert sorted(seen) == [(i, a, k) for i in range(3) for a in (0, 1) for k in (1, 2)]
     unseen = judging.evaluate(f, images, methods=["belief-mask:passes=4,fills=gray+noise"], labels=[0, 1])
     assert torch.equal(found.results[0].maps, unseen.results[0].maps)  # watching changes nothing
+
+
+# ---- images as they come --------------------------------------------------------------------------------------
+
+
+SPECS = ["gradient", "learned-mask:steps=2,scale=2,fill=images", "random"]
+
+
+def same_numbers(one: pm.Evaluation, other: pm.Evaluation) -> None:
+    assert torch.equal(one.labels, other.labels) and one.image_names == other.image_names
+    for a, b in zip(one.results, other.results, strict=True):
+        assert a.name == b.name and a.scores == b.scores
+        for name, values in a.values.items():
+            torch.testing.assert_close(values, b.values[name], equal_nan=True, rtol=0, atol=1e-6)
+        torch.testing.assert_close(a.maps, b.maps, rtol=0, atol=1e-6)
+
+
+def test_a_judge_that_is_updated_batch_by_batch_finds_what_evaluate_finds(f: Classifier) -> None:
+    images, truth = pixels(6, SIZE), [0, 1, 2, 3, 0, 1]
+    whole = pm.evaluate(f, images, methods=SPECS, labels="top2", truth=truth)
+    judge = pm.Judge(f, methods=SPECS, labels="top2", distractors=images)
+    for start in (0, 4):
+        judge.update(images[start : start + 4], truth=truth[start : start + 4])
+    same_numbers(judge.compute(), whole)
+    judge.reset()
+    with pytest.raises(InputError, match="call update"):
+        judge.compute()
+    judge.update(images[:3])
+    assert judge.compute().image_names == ("image-0", "image-1", "image-2")
+
+
+def test_batches_with_other_numbers_of_labels_are_joined(f: Classifier) -> None:
+    images = pixels(5, SIZE)
+    whole = pm.evaluate(f, images, methods=["gradient"], labels="p>=0.2")
+    counts = (whole.labels >= 0).sum(dim=1)
+    assert len(counts.unique()) > 1, "the images must differ in how many labels they have"
+    judge = pm.Judge(f, methods=["gradient"], labels="p>=0.2")
+    for image in images:
+        judge.update(image[None])
+    found = judge.compute()
+    assert torch.equal(found.labels, whole.labels)
+    for key, values in whole.results[0].pairs.items():
+        torch.testing.assert_close(found.results[0].pairs[key], values, equal_nan=True, rtol=0, atol=1e-6)
+
+
+def test_a_loader_is_judged_as_its_images_are(f: Classifier) -> None:
+    images, truth = pixels(6, SIZE), torch.tensor([0, 1, 2, 3, 0, 1])
+    whole = pm.evaluate(f, images, methods=["gradient", "random"], labels="top2", truth=truth)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(images, truth), batch_size=4)
+    same_numbers(pm.evaluate(f, loader, methods=["gradient", "random"], labels="top2"), whole)
+    rows = [[a, 3 - a] for a in truth.tolist()]
+    given = pm.evaluate(f, loader, methods=["gradient"], labels=rows)
+    assert given.labels.tolist() == rows
+    with pytest.raises(InputError, match="6 images"):
+        pm.evaluate(f, loader, methods=["gradient"], labels=rows[:4])
+
+
+def test_a_judge_refuses_what_it_cannot_judge_when_it_is_made(f: Classifier) -> None:
+    with pytest.raises(InputError, match="no methods"):
+        pm.Judge(f, methods=[])
+    with pytest.raises(InputError, match="no method is named 'gradeint'"):
+        pm.Judge(f, methods=["gradeint"])

@@ -19,7 +19,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.streams import image_keys
 from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Median, Noise, make_fill
-from proofmap.fills.images import ReadyImages, shared_pools
+from proofmap.fills.images import Pools, ReadyImages
 from tests.toys import pixels
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
@@ -137,17 +137,14 @@ def test_a_gray_belongs_to_the_net_it_was_made_ready_for(images: Tensor, keys: T
 def test_equal_pools_are_made_once_where_they_are_shared(tmp_path: Path) -> None:
     for k, picture in enumerate(pictures()):
         Image.fromarray(picture).save(tmp_path / f"{k}.png")
-    source = str(tmp_path)
-    with shared_pools():
-        first = Images(source=source, crop="none").prepare(classifier())
-        with shared_pools():
-            assert Images(source=source, crop="none").prepare(classifier()) is first
-        assert Images(source=source, crop="none", size=3).prepare(classifier()) is not first
-        assert Images(source=source).prepare(classifier(8)) is not first
+    source, pools = str(tmp_path), Pools(lambda: None)
+    whole = Images(source=source, crop="none", part="all")
+    first = pools.bind(whole).prepare(classifier())
+    assert pools.bind(whole).prepare(classifier()) is first
+    assert pools.bind(whole.changed(size=3)).prepare(classifier()) is not first
+    assert pools.bind(whole).prepare(classifier(8)) is not first
     (tmp_path / "0.png").unlink()
-    assert (
-        Images(source=source, crop="none").prepare(classifier()).digest != first.digest
-    )  # read again outside
+    assert whole.prepare(classifier()).digest != first.digest  # read again outside
 
 
 def test_pools_of_equal_content_are_equal() -> None:

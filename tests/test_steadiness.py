@@ -15,8 +15,10 @@ from proofmap.classifier.steadiness import FirstLook
 from proofmap.core.errors import ModelError
 from proofmap.data import image_folder
 from proofmap.methods import Random
-from proofmap.metrics import Insertion, prepare_metrics
-from proofmap.study.unit import Subject, Unit, Worker
+from proofmap.metrics import Insertion
+from proofmap.study.session import open_session
+from proofmap.study.store.records import ImageRow
+from proofmap.study.unit import Unit, Worker
 from tests.study.studies import photos
 from tests.toys import conv_net, counted_classifier, pixels
 
@@ -101,9 +103,9 @@ def test_a_look_costs_two_passes_at_first_and_five_more_each_time() -> None:
 def test_a_worker_marks_the_images_of_a_unit_in_which_the_net_moved(tmp_path: Path) -> None:
     data = image_folder(photos(tmp_path / "photos", 2))
     f = pm.Classifier(Moving(5e-5), size=SIZE, batch_size=4)
-    (metric,) = prepare_metrics([Insertion(points=32)], f)
-    worker = Worker(f, data, {"random": Random().prepare(f)}, {"insertion": metric}, (4, 4))
-    subjects = tuple(Subject(name, data.digest(k), (0, 1)) for k, name in enumerate(data.names))
+    study = pm.Study(methods=[Random()], metrics=[Insertion(points=32)])
+    worker = Worker(open_session(study, classifier=f, dataset=data), (4, 4))
+    subjects = tuple(ImageRow(name, data.digest(k), "", labels=(0, 1)) for k, name in enumerate(data.names))
     result = worker(Unit("random", 0, subjects, ("insertion",), "key"))
     assert result.parts == () and sorted(result.failures) == [0, 1]
     assert "outputs for the same images moved by" in result.failures[0]

@@ -24,7 +24,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.data import load_blocks, load_dataset, random_choice, truths
-from proofmap.fills import Fill, with_part, with_pool
+from proofmap.fills import Fill, Pools
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.proof import Thresholds, best_effort, completeness, soundness, thresholds, worst_case
 from proofmap.results.statistics import mean_score
@@ -138,12 +138,12 @@ def main() -> None:
     for written in args.methods:
         few, _, spec = written.rpartition(" ")
         n = int(few) if few else len(images)
-        method = with_part(with_pool(pm.make_method(spec), learn), "all")
+        method = Pools(lambda: learn).bind(pm.make_method(spec), "all")
         maps, seconds = timed_maps(method, f, images[:n], labels[:n])
         cost = method.cost(labels.shape[1])
         passes = "" if cost is None else f"{cost.passes / labels.shape[1]:.0f}"
         for fill in args.fills:
-            behind = with_part(with_pool(Fill.make(JUDGED[fill]), judge), "all")
+            behind = Pools(lambda: judge).bind(Fill.make(JUDGED[fill]), "all")
             played = judged(f, images[:n], maps, labels[:n], behind, args)
             kept.append({"method": spec, "fill": fill, "f": played.f.tolist(), "auc": played.auc.tolist()})
             for e in THRESHOLDS[args.case]:

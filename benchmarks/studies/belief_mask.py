@@ -21,7 +21,7 @@ from given_maps import means_of, timed_maps
 import proofmap as pm
 from proofmap.core.pictures import find_images
 from proofmap.core.ranking import rank
-from proofmap.fills import Fill, with_part, with_pool
+from proofmap.fills import Fill, Pools
 
 METHODS = [
     "belief-mask:preset=thorough",
@@ -90,11 +90,11 @@ def table_row(
     judge: torch.Tensor,
 ) -> str:
     labels = f.top(images, 5)
-    method = with_part(with_pool(pm.make_method(spec), learn), "all")
+    method = Pools(lambda: learn).bind(pm.make_method(spec), "all")
     maps, seconds = timed_maps(method, f, images, labels)
     metrics = {
         f"{kind} {name}": pm.make_metric(
-            {"metric": kind, "fill": with_part(with_pool(Fill.make(fill), judge), "all"), "draws": 2}
+            {"metric": kind, "fill": Pools(lambda: judge).bind(Fill.make(fill), "all"), "draws": 2}
         )
         for name, fill in JUDGED.items()
         for kind in ("completeness", "soundness", "best-effort")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.core.progress import Silent
-from proofmap.fills import Fill, with_part, with_pool
+from proofmap.fills import Fill, Pools
 from proofmap.methods.masks import belief
 from proofmap.methods.masks.engine import Slots
 from proofmap.metrics.proof import completeness, soundness, thresholds, worst_case
@@ -79,14 +79,14 @@ def main() -> None:
 
     belief.BeliefProblem = Noting  # type: ignore[misc]
     Noting.noted = {}
-    ready = with_part(with_pool(pm.make_method(args.method), learn), "all").prepare(f)
+    ready = Pools(lambda: learn).bind(pm.make_method(args.method), "all").prepare(f)
     kinds: dict[bool, list[Tensor]] = {True: [], False: []}
     for start in range(0, len(images), TOGETHER):
         some = slice(start, start + TOGETHER)
         for fitted, maps in kinds.items():
             maps.append(learned(ready, images[some], labels[some], fitted=fitted))
         print(f"{min(start + TOGETHER, len(images))} of {len(images)} learned", flush=True)
-    games = [with_part(with_pool(Fill.make(name), judge), "all") for name in JUDGED]
+    games = [Pools(lambda: judge).bind(Fill.make(name), "all") for name in JUDGED]
     curves = {
         fitted: [pm.insertion(f, images, torch.cat(maps), labels, fill=fill, points=32) for fill in games]
         for fitted, maps in kinds.items()

@@ -30,7 +30,7 @@ from given_maps import means_of, timed_maps
 
 import proofmap as pm
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
-from proofmap.fills import Fill, with_part, with_pool
+from proofmap.fills import Fill, Pools
 from proofmap.methods import METHODS
 from proofmap.report.scatter import mark_texts
 
@@ -147,7 +147,7 @@ def metrics_of(case: Case, fills: tuple[str, ...], pool: torch.Tensor, curve: di
                 pm.make_metric(
                     {
                         "metric": kind,
-                        "fill": with_part(with_pool(Fill.make(fill), pool), "all"),
+                        "fill": Pools(lambda: pool).bind(Fill.make(fill), "all"),
                         **curve,
                         **names,
                     }

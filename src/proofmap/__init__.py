@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError
     from proofmap.data.photos import load_images
     from proofmap.fills import Blur, Fill, Gray, Images, Noise
-    from proofmap.judging import evaluate, explain
+    from proofmap.judging import Judge, evaluate, explain
     from proofmap.methods import METHODS, BeliefMask, LearnedMask, Method, TopLabel, make_method, per_label
     from proofmap.metrics import (
         METRICS,
@@ -64,6 +64,7 @@ _MODULES = {
     "Gray": "proofmap.fills",
     "Images": "proofmap.fills",
     "Noise": "proofmap.fills",
+    "Judge": "proofmap.judging",
     "evaluate": "proofmap.judging",
     "explain": "proofmap.judging",
     "BeliefMask": "proofmap.methods",
@@ -128,6 +129,7 @@ __all__ = [
     "Gray",
     "Images",
     "InputError",
+    "Judge",
     "LearnedMask",
     "Method",
     "MethodResult",

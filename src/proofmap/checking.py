@@ -14,20 +14,20 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.classifier.randomised import Layer, grouped, layers_of, randomised
 from proofmap.core.errors import InputError
-from proofmap.core.files import distinct_names
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
 from proofmap.data.distractors import from_images
-from proofmap.fills import names_no_pool, with_part, with_pool
-from proofmap.fills.images import OWN
-from proofmap.judging import as_inputs
-from proofmap.methods.method import Method, MethodLike, make_method
+from proofmap.data.given import as_tensor
+from proofmap.fills import Pools
+from proofmap.methods.method import MethodLike, ReadyMethod, make_method
 from proofmap.metrics.randomisation import complexity_rise, smooth_maps
 from proofmap.metrics.similarity import SIMILARITIES, Similarity, similarity
 from proofmap.plugins.failures import exit_as_error
 from proofmap.results.randomisation import RISE, Order, SanityChecks, SanityLine, sanity_notes
 from proofmap.results.statistics import mean_score
+from proofmap.study.session import prepare_session
+from proofmap.study.study import Study
 
 ORDERS: tuple[Order, ...] = tuple(order for order in get_args(Order) if order != "labels")
 
@@ -83,28 +83,27 @@ def sanity_checks(
         raise InputError(f"there is nothing to check; name an order: {', '.join(ORDERS)}")
     if groups < 1 or samples < 1 or not 0 < noise < math.inf:
         raise InputError("groups and samples must be at least 1, and noise a number above 0")
-    images = classifier.check_images(as_inputs(classifier, images))
+    images = classifier.check_images(as_tensor(images, classifier.inputs))
     if len(images) == 0:
         raise InputError("there are no images to check on")
-    if any(map(names_no_pool, chosen)):
-        source = from_images(images, classifier.inputs) or OWN
-        chosen = [with_pool(method, source) for method in chosen]
-    titles = distinct_names([method.title() for method in chosen])
-    chosen = [with_part(method) for method in chosen]
+    session = prepare_session(
+        Study(methods=chosen), classifier, Pools(lambda: from_images(images, classifier.inputs))
+    )
+    titles, prepared = list(session.methods), list(session.methods.values())
     table = classifier.choose_labels(images, labels)
     steps = list(_steps(classifier, orders, groups, relabelled))
     told = progress or Silent()
 
-    def maps_of(method: Method, net: Classifier) -> Tensor:
-        ready = method.prepare(net)
+    def maps_of(method: ReadyMethod, net: Classifier) -> Tensor:
+        ready = method if net is classifier else method.method.prepare(net)
         return smooth_maps(ready, images, table, samples=samples, noise=noise, seed=seed, progress=told)
 
     measures: list[Similarity] = [m for m in SIMILARITIES if m != "ssim" or classifier.inputs.has_neighbours]
-    first = [maps_of(method, classifier) for method in chosen]
+    first = [maps_of(method, classifier) for method in prepared]
     found: dict[str, list[SanityLine]] = {title: [] for title in titles}
     for step in steps:
         net = step.net or randomised(classifier, step.modules, seed=seed)
-        for title, method, before in zip(titles, chosen, first, strict=True):
+        for title, method, before in zip(titles, prepared, first, strict=True):
             found[title] += _lines(title, step, before, maps_of(method, net), table, measures)
     nothing = _Step("last", 0, "nothing", 0, 0, ())
     floors: list[SanityLine] = []

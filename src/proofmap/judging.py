@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode
-from proofmap.classifier.steadiness import FirstLook
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index, truth_table
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Progress
 from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.version import source_version
-from proofmap.data.distractors import from_images
-from proofmap.fills import names_no_pool, with_part, with_pool
-from proofmap.fills.images import OWN
-from proofmap.methods.controls import control_rows
-from proofmap.methods.masks.method import MapWatcher, ReadyMask
+from proofmap.data.dataset import Dataset, output_places, true_outputs
+from proofmap.data.distractors import Distractors, from_dataset, from_images
+from proofmap.data.given import InMemory, Truth, as_dataset, as_tensor, is_in_memory, label_rows
+from proofmap.data.loader import among_outputs, load_blocks, true_boxes
+from proofmap.fills import Pools
+from proofmap.methods.masks.method import MapWatcher
 from proofmap.methods.method import MethodLike, make_method
-from proofmap.methods.wrappers import MapMaker
-from proofmap.metrics.block import BlockResult, Subjects, join_blocks, judge_block, score_infos
-from proofmap.metrics.metric import Metric, make_metric, prepare_metrics, split_metrics
+from proofmap.metrics.block import BlockResult, Subjects, join_blocks, score_infos, widened
+from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.plugins.code import provenance
@@ -37,69 +37,219 @@ from proofmap.plugins.failures import exit_as_error
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
 from proofmap.results.records import method_result, run_scores
+from proofmap.study.cost import expected_labels
+from proofmap.study.session import Session, prepare_session
+from proofmap.study.study import Study
 
+ImagesLike = InMemory | Dataset | Iterable[Any]
+"""Everything that :func:`proofmap.data.given.as_dataset` takes."""
 _BLOCK = 32_000_000  # map values held at once
+_MOST_IMAGES = 256  # of a dataset held at once
 
 
-Truth = Sequence[int | str | Sequence[int | str | None] | None] | Tensor
-"""The true label of each image, or a list of its true labels, by name or index; None or -1 where not known."""
-
-
-def truth_of(classifier: Classifier, truth: Truth | None, n: int) -> Tensor | None:
-    """True labels from names or indices: ``(N,)``, or ``(N, T)`` if an image has several; -1 fills what is not known."""
-    if truth is None:
-        return None
-    given = truth.tolist() if isinstance(truth, (Tensor, np.ndarray)) else list(truth)
-    if len(given) != n:
-        raise InputError(f"{len(given)} true labels were given for {n} images")
-    rows = [
-        {label_index(a, classifier.names): None for a in _as_list(entry) if a is not None and a != NO_LABEL}
-        for entry in given
-    ]
-    return truth_table([list(row) for row in rows])  # each label once
-
-
-def _as_list(entry: object) -> Sequence[Any]:
-    listed = hasattr(entry, "tolist") and entry.tolist()
-    entry = listed if isinstance(listed, list) else entry
-    return entry if isinstance(entry, (list, tuple)) else [entry]
-
-
-def as_inputs(classifier: Classifier, given: Any) -> Tensor:
-    """What a person holds as the tensor that the classifier takes: pictures of Pillow are prepared as files are, arrays
-    may hold bytes and have their channels last.
-    """
-    if isinstance(given, Tensor):
-        return given.clone() if given.is_inference() else given
-    items = [given] if isinstance(given, Image.Image) else given
-    if isinstance(items, Sequence) and items and all(isinstance(item, Image.Image) for item in items):
-        return torch.stack([classifier.inputs.prepare(item) for item in items])
-    if not isinstance(given, np.ndarray):
-        return classifier.inputs.check(given)  # says what is wrong
-    values = torch.from_numpy(np.ascontiguousarray(given))
-    if values.dtype == torch.uint8:
-        values = values.float() / 255
-    shape = classifier.inputs.shape
-    last = (*shape[1:], shape[0])
-    if len(shape) == 3 and tuple(values.shape[-3:]) == last and last != shape:
-        values = values.movedim(-1, -3)
-    return values[None] if values.ndim == len(shape) else values
-
-
-def image_names_for(images: Tensor, names: Sequence[str] | None) -> tuple[str, ...]:
-    """One distinct name per image."""
+def image_names_for(images: Tensor, names: Sequence[str] | None, first: int = 0) -> tuple[str, ...]:
+    """One distinct name per image; without names, numbers from ``first`` on."""
     if names is None:
-        return tuple(f"image-{i}" for i in range(len(images)))
+        return tuple(f"image-{first + i}" for i in range(len(images)))
     if len(names) != len(images):
         raise InputError(f"{len(names)} names were given for {len(images)} images")
     return tuple(distinct_names(list(names)))
 
 
-@outside_inference_mode()
-@exit_as_error()
+class Judge:
+    """Judges methods on images as they come, as metrics of torchmetrics are used: ``update``, ``compute``, ``reset``.
+
+    >>> judge = Judge(net, methods=["grad-cam", "random"])  # doctest: +SKIP
+    >>> for images, truth in loader:  # doctest: +SKIP
+    ...     judge.update(images, truth=truth)
+    >>> print(judge.compute())  # doctest: +SKIP
+
+    The arguments are those of :func:`evaluate`. Methods that learn with random images, and metrics that hide pixels with them, draw from
+    ``distractors``, or from the images of the first ``update`` if it is left out.
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        *,
+        methods: Sequence[MethodLike],
+        labels: Labels = "top5",
+        metrics: Sequence[str | Metric] | None = None,
+        controls: bool = False,
+        keep_maps: int | None = 50,
+        seed: int = 0,
+        distractors: Tensor | Dataset | None = None,
+        progress: Progress | None = None,
+        watch: MapWatcher | None = None,
+    ) -> None:
+        if not methods:
+            raise InputError("there are no methods to evaluate; see: proofmap list methods")
+        if metrics is not None and not metrics:
+            raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
+        self.classifier, self.keep_maps, self.progress, self.watch = classifier, keep_maps, progress, watch
+        self.rule = LabelRule.parse(labels, classifier.names)
+        self.study = Study(
+            methods=[make_method(method) for method in methods],
+            metrics=[make_metric(metric) for metric in metrics or ()],
+            controls=controls,
+            seed=seed,
+        )
+        self.study.named_methods(), self.study.named_metrics()  # refused now, not at the first image
+        self.distractors = distractors
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all images. What was prepared for the net stays."""
+        self._seen: list[_Seen] = []
+        self._seconds: Counter[str] = Counter()
+
+    @cached_property
+    def session(self) -> Session:
+        """The methods and metrics, prepared for the net."""
+        source, inputs = self.distractors, self.classifier.inputs
+        if source is None:
+            raise InputError(
+                "give Judge distractors, or call update first: methods may learn with random images"
+            )
+
+        def find() -> Distractors | None:
+            return (
+                from_dataset(source, inputs) if isinstance(source, Dataset) else from_images(source, inputs)
+            )
+
+        return prepare_session(self.study, self.classifier, Pools(find))
+
+    @outside_inference_mode()
+    @exit_as_error()
+    def update(
+        self,
+        images: InMemory,
+        *,
+        labels: Labels | None = None,
+        names: Sequence[str] | None = None,
+        truth: Truth | None = None,
+        boxes: Sequence[Sequence[Box]] = (),
+        objects: Sequence[Mapping[int | str, Sequence[Box]]] = (),
+    ) -> None:
+        """Judge every method on more images. The arguments are those of :func:`evaluate`; ``labels`` are for these images alone."""
+        classifier, before = self.classifier, sum(len(seen.names) for seen in self._seen)
+        names = names_of_files(images) if names is None else names
+        images = private_copy(classifier.check_images(as_tensor(images, classifier.inputs)))
+        if len(images) == 0:
+            raise InputError("there are no images to evaluate on")
+        if self.distractors is None:
+            self.distractors = images
+        session, image_names = self.session, image_names_for(images, names, before)
+        session.look_at(images)
+        f = classifier.frozen().probabilities(images)
+        rule = self.rule if labels is None else LabelRule.parse(labels, classifier.names)
+        true_labels = None if truth is None else truth_table(label_rows(truth, classifier.names, len(images)))
+        table = rule.choose(f, classifier.label_set, true_labels, image_names)
+        _check_boxes(boxes, objects, true_labels, image_names)
+        known = [{label_index(a, classifier.names): found for a, found in some.items()} for some in objects]
+        subjects = Subjects(images, table, true_labels, boxes, known)
+        kept = len(images) if self.keep_maps is None else max(0, min(self.keep_maps - before, len(images)))
+        blocks: dict[str, list[BlockResult]] = {name: [] for name in session.methods}
+        size = max(1, _BLOCK // (classifier.inputs.count * table.shape[1]))
+        for start in range(0, len(images), size):
+            for name in session.methods:
+                began = time.monotonic()
+                found = session.judge(
+                    name,
+                    subjects[start : start + size],
+                    keep_maps=kept - start,
+                    watch=self.watch and _shifted(self.watch, before + start),
+                    progress=self.progress,
+                )
+                blocks[name].append(found)
+                session.check_net(f"while {name} was judged")
+                self._seconds[name] += time.monotonic() - began  # type: ignore[assignment]
+        believed = f.gather(1, table.clamp_min(0)).masked_fill(table == NO_LABEL, torch.nan)
+        self._seen.append(_Seen(images[:kept], image_names, table, believed, blocks))
+
+    def compute(self) -> Evaluation:
+        """What was found on all images so far."""
+        if not self._seen:
+            raise InputError("there are no images to evaluate on; call update with some first")
+        classifier, session = self.classifier, self.session
+        context = {
+            **classifier.settings(),
+            "labels": str(self.rule),
+            "seed": self.study.seed,
+            "device": str(classifier.device),
+            "batches": [batch.size for batch in classifier.frozen().batches],
+            "threads": torch.get_num_threads(),
+            "proofmap": source_version(),
+        }
+        image_names = tuple(distinct_names([name for seen in self._seen for name in seen.names]))
+        results = [
+            method_result(
+                name,
+                join_blocks([block for seen in self._seen for block in seen.blocks[name]]),
+                score_infos(session.metrics),
+                settings={**ready.record(), **provenance(ready.method)},
+                label_free=ready.label_free,
+                signed=ready.signed,
+                image_names=image_names,
+                label_names=classifier.names,
+                context=context,
+                seconds=self._seconds[name],
+            )
+            for name, ready in session.methods.items()
+        ]
+        widest = max(seen.labels.shape[1] for seen in self._seen)
+        images = torch.cat([seen.images for seen in self._seen])
+        return Evaluation(
+            tuple(results),
+            images,
+            image_names,
+            torch.cat([widened(seen.labels, widest, NO_LABEL) for seen in self._seen]),
+            classifier.names,
+            torch.cat([widened(seen.f, widest, torch.nan) for seen in self._seen]),
+            context,
+            pictured=tuple(range(len(images))),
+            run_scores=run_scores(session.run_metrics, results),
+        )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The images of one ``update``: the pixels that are kept, and what every method achieved, block by block."""
+
+    images: Tensor
+    names: Sequence[str]
+    labels: Tensor
+    f: Tensor
+    blocks: Mapping[str, Sequence[BlockResult]]
+
+
+def _shifted(watch: MapWatcher, start: int) -> MapWatcher:
+    """The watcher of a block whose first image is number ``start`` of all."""
+    return lambda image, *rest: watch(start + image, *rest)
+
+
+def _check_boxes(
+    boxes: Sequence[Sequence[Box]],
+    objects: Sequence[Mapping[int | str, Sequence[Box]]],
+    truth: Tensor | None,
+    names: Sequence[str],
+) -> None:
+    if boxes and len(boxes) != len(names):
+        raise InputError(f"{len(boxes)} lists of boxes were given for {len(names)} images")
+    if objects and len(objects) != len(names):
+        raise InputError(f"objects of {len(objects)} images were given for {len(names)} images")
+    if truth is not None and truth.ndim == 2:
+        several = (truth != NO_LABEL).sum(dim=1) > 1
+        mixed = next((i for i, own in enumerate(boxes) if len(own) and several[i]), None)
+        if mixed is not None:
+            raise InputError(
+                f"boxes has boxes for {names[mixed]!r}, which has several true labels; give the boxes of each label in objects"
+            )
+
+
 def evaluate(
     classifier: Classifier,
-    images: Tensor | np.ndarray | Image.Image | Sequence[Image.Image],
+    images: ImagesLike,
     *,
     methods: Sequence[MethodLike],
     labels: Labels = "top5",
@@ -119,6 +269,8 @@ def evaluate(
     All scores, f(x, a) included, come from one frozen view of the net, so they compare like with like.
 
     Args:
+        images: images in memory; a dataset, or a ``DataLoader`` or other iterable of batches, of which one block is in memory at a
+            time: see :func:`proofmap.data.given.as_dataset`.
         methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions.
         labels: a rule such as ``"all"``, ``"top5"`` or ``"p>=0.01"``; ``"true"`` for the true labels of each image, from ``truth``; a label or a list of labels, by name or index, for every image;
             a list of lists, or a tensor or array ``(N,)`` or ``(N, L)``, with the labels of each image. See
@@ -134,112 +286,48 @@ def evaluate(
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
         watch: is shown the masks of methods that learn them, after every step: ``watch(image, label, snapshot)``.
     """
-    names = names_of_files(images) if names is None else names
-    images = as_inputs(classifier, images)
-    if len(images) == 0:
-        raise InputError("there are no images to evaluate on")
-    chosen = [make_method(m) for m in methods]
-    if not chosen:
-        raise InputError("there are no methods to evaluate; see: proofmap list methods")
-    if controls:
-        chosen += control_rows(chosen, classifier.inputs)
-    asked = [make_metric(m) for m in metrics] if metrics is not None else default_metrics()
-    if not asked:
-        raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
-    progress = progress or Silent()
-    images = private_copy(
-        classifier.check_images(images)
-    )  # whatever happens to the caller's own from here on
-    titles = distinct_names([m.title() for m in chosen])
-    if any(map(names_no_pool, (*chosen, *asked))):
-        source = from_images(images, classifier.inputs) or OWN
-        chosen = [with_pool(method, source) for method in chosen]
-        asked = [with_pool(metric, source) for metric in asked]
-    chosen, asked = [with_part(method) for method in chosen], [with_part(metric) for metric in asked]
-    per_image, of_runs = split_metrics(
-        dict(zip(distinct_names([metric.name for metric in asked]), asked, strict=True))
+    judge = Judge(
+        classifier,
+        methods=methods,
+        labels=labels,
+        metrics=metrics,
+        controls=controls,
+        keep_maps=keep_maps,
+        seed=seed,
+        progress=progress,
+        watch=watch,
     )
-    judges = prepare_metrics(per_image.values(), classifier)
-    look = FirstLook(classifier.frozen(), images)
-    f_all = classifier.frozen().probabilities(images)
-    rule = LabelRule.parse(labels, classifier.names)
-    image_names = image_names_for(images, names)
-    true_labels = truth_of(classifier, truth, len(images))
-    label_table = rule.choose(f_all, classifier.label_set, true_labels, image_names)
-    f = f_all.gather(1, label_table.clamp_min(0)).masked_fill(label_table == NO_LABEL, torch.nan)
-    context = {
-        **classifier.settings(),
-        "labels": str(rule),
-        "seed": seed,
-        "device": str(classifier.device),
-        "batches": [batch.size for batch in classifier.frozen().batches],
-        "threads": torch.get_num_threads(),
-        "proofmap": source_version(),
-    }
-    kept = len(images) if keep_maps is None else min(keep_maps, len(images))
-    if boxes and len(boxes) != len(images):
-        raise InputError(f"{len(boxes)} lists of boxes were given for {len(images)} images")
-    if objects and len(objects) != len(images):
-        raise InputError(f"objects of {len(objects)} images were given for {len(images)} images")
-    if true_labels is not None and true_labels.ndim == 2:
-        several = (true_labels != NO_LABEL).sum(dim=1) > 1
-        mixed = next((i for i, own in enumerate(boxes) if len(own) and several[i]), None)
-        if mixed is not None:
-            raise InputError(
-                f"boxes has boxes for {image_names[mixed]!r}, which has several true labels; give the boxes of each label in objects"
-            )
-    known = [{label_index(a, classifier.names): found for a, found in some.items()} for some in objects]
-    subjects = Subjects(images, label_table, true_labels, boxes, known)
-    ready = [method.prepare(classifier) for method in chosen]
-    start = 0
-    if watch is not None:
-        told = watch
-        ready = [
-            m.watched(lambda image, *rest: told(start + image, *rest), every=1)
-            if isinstance(m, ReadyMask)
-            else m
-            for m in ready
-        ]
-    made, seconds = MapMaker(ready), [0.0] * len(ready)
-    judged: list[list[BlockResult]] = [[] for _ in ready]
-    block = max(1, _BLOCK // (classifier.inputs.count * label_table.shape[1]))
-    for start in range(0, len(images), block):
-        some = subjects[start : start + block]
-        for k, method in enumerate(ready):
-            began = time.monotonic()
-            judged[k].append(
-                judge_block(
-                    method, some, judges, made=made, keep_maps=kept - start, seed=seed, progress=progress
-                )
-            )
-            look.check(f"while {titles[k]} was judged")
-            seconds[k] += time.monotonic() - began
-    results = [
-        method_result(
-            title,
-            join_blocks(blocks),
-            score_infos(judges),
-            settings={**method.record(), **provenance(method.method)},
-            label_free=method.label_free,
-            signed=method.signed,
-            image_names=image_names,
-            label_names=classifier.names,
-            context=context,
-            seconds=taken,
+    if is_in_memory(images):
+        judge.update(images, names=names, truth=truth, boxes=boxes, objects=objects)
+    else:
+        if boxes or objects:
+            raise InputError("boxes and objects are for images in memory; a dataset has its own")
+        _update_from(judge, as_dataset(images, classifier.inputs, names, truth, outputs=classifier.names))
+    return judge.compute()
+
+
+@exit_as_error()
+def _update_from(judge: Judge, data: Dataset) -> None:
+    """Judge all images of a dataset, of which one block is in memory at a time."""
+    classifier, rule = judge.classifier, judge.rule
+    if rule.kind == "given" and len(rule.rows) != len(data):
+        rule.choose(torch.empty(len(data), len(classifier.names)), classifier.label_set)  # says what is wrong
+    judge.distractors = data
+    known, places = true_outputs(data, classifier.names), output_places(data, classifier.names)
+    size = _BLOCK // (classifier.inputs.count * expected_labels(rule, classifier))
+    for block in load_blocks(data, classifier, block_size=max(1, min(size, _MOST_IMAGES))):
+        if block.failures:
+            raise InputError(block.failures[0].reason)
+        truth = [known[i] for i in block.indices]
+        objects = [among_outputs(one, places) for one in block.objects]
+        judge.update(
+            block.images,
+            labels=[rule.rows[i] for i in block.indices] if rule.kind == "given" else None,
+            names=[data.names[i] for i in block.indices],
+            truth=truth if any(truth) else None,
+            boxes=[true_boxes(*pair) for pair in zip(objects, truth, strict=True)] if any(objects) else (),
+            objects=objects if any(objects) else (),  # type: ignore[arg-type]
         )
-        for method, title, blocks, taken in zip(ready, titles, judged, seconds, strict=True)
-    ]
-    return Evaluation(
-        tuple(results),
-        images[:kept],
-        image_names,
-        label_table,
-        classifier.names,
-        f,
-        context,
-        pictured=tuple(range(kept)),
-        run_scores=run_scores(of_runs, results),
-    )
 
 
 def proof_metrics(
@@ -251,7 +339,7 @@ def proof_metrics(
 
 def explain(
     classifier: Classifier,
-    images: Tensor | np.ndarray | Image.Image | Sequence[Image.Image],
+    images: ImagesLike,
     *,
     labels: Labels = "top5",
     method: MethodLike | Sequence[MethodLike] = "belief-mask",

@@ -25,7 +25,7 @@ from proofmap.results import tables
 from proofmap.study import Run, Study, run_study
 from proofmap.study.manifest import Manifest
 from proofmap.study.preview import preview
-from proofmap.study.setup import Setup
+from proofmap.study.session import open_session
 from tests.study.studies import facts, photos, toy_study
 from tests.toys import conv_classifier, pixels
 
@@ -206,7 +206,7 @@ def test_python_says_which_distractors_were_used_for_maps_and_for_the_game() -> 
 
 def ready_pools(study: Study) -> tuple[ReadyImages, ReadyImages]:
     """What the first method of a study draws from, and what its first metric draws from."""
-    ready = Setup(study=study, threads=1).open()
+    ready = open_session(study, threads=1)
     method, (metric, *_) = next(iter(ready.methods.values())), ready.metrics.values()
     (game,) = metric.games.values()
     assert isinstance(method, ReadyMask) and isinstance(method.state.fill, ReadyImages)
@@ -347,9 +347,9 @@ def test_a_distractor_that_changed_is_refused_by_name(
 def test_the_dry_run_says_which_and_nothing_is_read_where_none_are_needed(
     make_study: Callable[..., Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = preview(Setup(study=make_study(), threads=1), tmp_path / "run")
+    found = preview(make_study(), tmp_path / "run", threads=1)
     assert found.distractors == "learned on 8 of your own images"
-    both = preview(Setup(study=make_study(metrics=over("images")), threads=1), tmp_path / "both")
+    both = preview(make_study(metrics=over("images")), tmp_path / "both", threads=1)
     assert both.distractors == (
         "learned on 8 of your own images; judged on 4 of your own images; no image is in both"
     )
@@ -357,7 +357,7 @@ def test_the_dry_run_says_which_and_nothing_is_read_where_none_are_needed(
     def refuse(*_: Any) -> None:
         raise AssertionError("no method needs distractors")
 
-    monkeypatch.setattr("proofmap.study.setup.from_dataset", refuse)
+    monkeypatch.setattr("proofmap.study.session.from_dataset", refuse)
     run_study(make_study(methods=["gradient"]), tmp_path / "none", threads=1)
     assert Manifest.read(tmp_path / "none").distractors is None
 

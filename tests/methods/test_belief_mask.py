@@ -20,7 +20,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Series
 from proofmap.core.progress import Silent
 from proofmap.core.ranking import keep_top
-from proofmap.fills import Blur, Gray, Images, Noise, names_no_pool, with_pool
+from proofmap.fills import Blur, Gray, Images, Noise, Pools, uses_default_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.masks import belief_fit
 from proofmap.methods.masks.belief import BeliefProblem, ReadyMask
@@ -528,10 +528,11 @@ def test_fills_are_written_with_a_plus() -> None:
 def test_the_usual_pool_can_be_replaced() -> None:
     own = Images(source=pixels(4, SIZE, seed=8), crop="none")
     pictures = own.source
-    assert names_no_pool(BeliefMask()) and not names_no_pool(BeliefMask(fills=("gray", own)))
-    replaced = with_pool(BeliefMask(), pictures)
+    assert uses_default_pool(BeliefMask()) and not uses_default_pool(BeliefMask(fills=("gray", own)))
+    replaced = Pools(lambda: pictures).bind(BeliefMask())
     assert replaced.fills[:2] == (Gray(), Blur()) and replaced.fills[2].source is pictures  # type: ignore[attr-defined]
-    assert with_pool(BeliefMask(fills=("gray", own)), "samples").fills == (Gray(), own)
+    named = Pools(lambda: "samples").bind(BeliefMask(fills=("gray", own)))
+    assert named.fills == (Gray(), own.changed(part="learn"))
 
 
 def test_the_record_says_what_was_used() -> None:

@@ -13,7 +13,6 @@ from proofmap.methods import make_method
 from proofmap.methods.wrappers import MapMaker, map_sources
 from proofmap.study import run_study
 from proofmap.study.preview import preview
-from proofmap.study.setup import Setup
 from tests.study.studies import facts, toy_study
 from tests.toys import conv_classifier, counted_classifier, pixels
 
@@ -89,7 +88,7 @@ def test_wrappers_around_wrappers_are_made_from_what_is_there() -> None:
 
 def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(tmp_path: Path) -> None:
     study = toy_study(tmp_path, 4, methods=[TOP, "gradient", MASK])
-    plan = preview(Setup(study=study, threads=1), tmp_path / "none").plan
+    plan = preview(study, tmp_path / "none", threads=1).plan
     cost = {method.name: method.cost for method in plan.methods}
     assert cost[TOP] is not None and cost[TOP].gradient == 0
 

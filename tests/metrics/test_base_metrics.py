@@ -138,7 +138,7 @@ def test_ratios_refuse_targets_below_zero_and_curves_drawn_twice() -> None:
 
 def test_pictures_show_probabilities_whatever_else_is_read() -> None:
     f = conv_classifier(SIZE, 4)
-    ready = [make_metric("insertion:target=logit,points=4").prepare(f)]
+    ready = {"insertion": make_metric("insertion:target=logit,points=4").prepare(f)}
     method = pm.make_method("gradient").prepare(f)
     from proofmap.metrics.block import Subjects
 

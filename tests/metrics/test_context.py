@@ -105,8 +105,8 @@ class Repeated(Metric):
 def test_the_plan_counts_a_method_that_runs_again(spec: str) -> None:
     f, tally = counted_classifier(size=SIZE)
     ready = pm.make_method(spec).prepare(f)
-    made, metrics = ready.cost(2), prepare_metrics([Repeated(), Repeated(times=5)], f)
-    cost = unit_cost(ready, metrics, 2)
+    made, metrics = ready.cost(2), prepare_metrics({"two": Repeated(), "five": Repeated(times=5)}, f)
+    cost = unit_cost(ready, list(metrics.values()), 2)
     assert made is not None and cost is not None
     assert cost == made * 8 + Cost(forward=1), "once itself, twice and five times more; one look at f"
     f.frozen()
@@ -118,7 +118,7 @@ def test_the_plan_counts_a_method_that_runs_again(spec: str) -> None:
 def test_a_method_that_cannot_tell_its_cost_leaves_the_plan_open() -> None:
     f = conv_classifier(SIZE)
     ready = pm.make_method(lambda classifier, images, labels: torch.zeros(1)).prepare(f)
-    assert unit_cost(ready, prepare_metrics([Repeated()], f), 2) is None
+    assert unit_cost(ready, [Repeated().prepare(f)], 2) is None
 
 
 def test_a_metric_that_runs_the_method_again_is_evaluated_like_any_other() -> None:

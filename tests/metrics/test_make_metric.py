@@ -86,8 +86,8 @@ def test_a_metric_of_ones_own_is_built_from_its_fields() -> None:
 def test_the_plan_counts_the_passes_that_the_net_will_see(method: str) -> None:
     f, tally = counted_classifier()
     ready = pm.make_method(method).prepare(f)
-    metrics = prepare_metrics(pm.default_metrics(), f)
-    cost = unit_cost(ready, metrics, 3)
+    metrics = prepare_metrics({metric.name: metric for metric in pm.default_metrics()}, f)
+    cost = unit_cost(ready, list(metrics.values()), 3)
     assert cost is not None
     images = pixels(5, 8)
     labels = f.top(images, 3)

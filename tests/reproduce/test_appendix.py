@@ -23,7 +23,7 @@ from proofmap.reproduce.run import Reproduction
 from proofmap.reproduce.stored import Stored
 from proofmap.reproduce.tuned import without_metric
 from proofmap.study.resume import resolve_manifest
-from proofmap.study.setup import Setup
+from proofmap.study.session import open_session
 from tests.command import run as command
 from tests.reproduce.small_world import APPENDIX, small_data, small_nets
 
@@ -247,8 +247,9 @@ def test_units_are_planned_for_rows_that_come_later(tmp_path: Path, data: Path) 
     some = replace(job, settings=with_rows(job.settings, ["Random"]), all_settings=job.settings)
     blocks = []
     for number, (asked, later) in enumerate([(job, []), (some, rows_for_later(some)), (some, [])]):
-        setup = Setup(study=study_of(replace(asked, settings=without_metric(asked.settings), images=3)))
-        manifest, _ = resolve_manifest(tmp_path / str(number), setup, setup.open(), later=later)
+        study = study_of(replace(asked, settings=without_metric(asked.settings), images=3))
+        session = open_session(study)
+        manifest, _ = resolve_manifest(tmp_path / str(number), session, live=False, later=later)
         blocks.append(manifest.block)
     assert blocks[0] == blocks[1] < blocks[2]
 

@@ -13,8 +13,8 @@ from proofmap.metrics.saliency.box import SaliencyMetric
 from proofmap.metrics.saliency.sweep import SaliencySweep, SweepRow
 from proofmap.reproduce import Recipe, corner, ensembling, sanity
 from proofmap.reproduce.judged import Judged
-from proofmap.reproduce.opened import opened
 from proofmap.reproduce.outcome import Job, Work
+from proofmap.reproduce.sample import draw_sample
 from proofmap.reproduce.tuned import Tuned
 from tests.reproduce.small_world import small_data, small_nets
 from tests.reproduce.test_frame import made_up_evaluation
@@ -45,7 +45,7 @@ def test_maps_that_do_not_look_at_the_net_contradict_the_sanity_check(world: Pat
 
 def test_each_of_k_masks_is_shown_alone_on_gray_and_overlaps_as_sets_do(world: Path) -> None:
     job = _job("ensembling", world)
-    here, share = opened(job), 0.25
+    here, share = draw_sample(job), 0.25
     masks = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     alone = ensembling._alone(here, masks, share)
     for i in range(2):

@@ -15,13 +15,11 @@ import proofmap as pm
 from proofmap import cli
 from proofmap.cli.demo import Scale, fitted, smaller_scales, with_fewer_steps
 from proofmap.cli.evaluate import preview_text
-from proofmap.metrics.metric import prepare_metrics
 from proofmap.models import registry
 from proofmap.study import cost
 from proofmap.study.cost import Cost, Expected, Speed, expected_cost, measure_speed, worth_telling
 from proofmap.study.plan import Plan
 from proofmap.study.preview import preview
-from proofmap.study.setup import Setup
 from tests.docs.pages import tiny_model, write_photos
 from tests.study.studies import toy_study
 from tests.toys import conv_net, counted_classifier, pixels
@@ -32,7 +30,9 @@ METHODS = ("learned-mask:steps=3,fill=gray", "top-label:learned-mask:steps=3,fil
 def test_the_expected_passes_are_those_that_are_made() -> None:
     f, tally = counted_classifier(size=8)
     metrics = pm.default_metrics()
-    expected = expected_cost(f, [pm.make_method(m) for m in METHODS], prepare_metrics(metrics, f), 5, 3)
+    expected = expected_cost(
+        f, [pm.make_method(m) for m in METHODS], [metric.prepare(f) for metric in metrics], 5, 3
+    )
     tally.reset()
     pm.evaluate(f, pixels(5, 8), methods=METHODS, labels="top3")
     assert not expected.unknown
@@ -121,7 +121,7 @@ def test_the_known_part_of_the_time_is_told_with_what_is_not_known(tmp_path: Pat
         "def flat(f, images, labels):\n    return images[:, :1].expand(-1, labels.shape[1], -1, -1)\n"
     )
     study = toy_study(tmp_path, 4, methods=["gradient", f"{file}:flat"])
-    found = preview(Setup(study=study, threads=1), tmp_path / "run")
+    found = preview(study, tmp_path / "run", threads=1)
     assert found.plan.cost is None and found.plan.expected.known.gradient == 4 * 3
     text = preview_text(found)
     assert "at least " in text and "flat, which does not report passes" in text

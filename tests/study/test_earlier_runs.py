@@ -17,7 +17,6 @@ from proofmap.core.version import source_version
 from proofmap.report.display import evaluation_record
 from proofmap.study import Run, StoreError, Study, run_study, verify_run
 from proofmap.study.preview import preview
-from proofmap.study.setup import Setup
 from tests.command import run as command
 from tests.study.studies import facts, toy_study
 
@@ -69,7 +68,7 @@ def test_an_earlier_run_is_not_continued(change: dict[str, Any], old_run: tuple[
     with pytest.raises(StoreError, match=refusal):
         run_study(replace(study, **change), folder)
     with pytest.raises(StoreError, match=refusal):
-        preview(Setup(study=replace(study, **change)), folder)
+        preview(replace(study, **change), folder)
     assert ((folder / "manifest.json").read_text(), facts(folder)) == before
 
 

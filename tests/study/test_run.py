@@ -60,7 +60,7 @@ def test_a_study_gives_what_judging_its_blocks_gives_bit_for_bit(maps: str, tmp_
     run_study(study, tmp_path / "run")
     f = classifier_of(study)
     images = pictures_of(study, f)
-    metrics = prepare_metrics(study.named_metrics().values(), f)
+    metrics = prepare_metrics(study.named_metrics(), f)
     with Run(tmp_path / "run") as run:
         found = run.evaluation()
         labels = found.labels

@@ -16,7 +16,6 @@ from proofmap.judging import evaluate, explain
 from proofmap.study import Run, Selection, Study, run_study, verify_run
 from proofmap.study.preview import preview
 from proofmap.study.sanity import stored_sanity
-from proofmap.study.setup import Setup
 from tests.study.studies import NAMES, Stop, classifier_of, facts, toy_study
 from tests.toys import conv_classifier, pixels
 
@@ -120,7 +119,7 @@ def test_a_run_whose_true_labels_changed_is_not_continued(tmp_path: Path, change
 
 def test_a_dry_run_does_not_promise_pictures_without_true_labels(tmp_path: Path) -> None:
     study = judged_study(tmp_path, ROWS)
-    assert not preview(Setup(study=study), tmp_path / "run").sure
+    assert not preview(study, tmp_path / "run").sure
 
 
 def test_the_net_is_right_if_its_top_label_is_a_true_one(tmp_path: Path) -> None:

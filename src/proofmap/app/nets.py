@@ -24,7 +24,7 @@ from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import canonical_name, close_names
 from proofmap.core.text import one_line
 from proofmap.data.distractors import from_images
-from proofmap.fills import Fill, Images, ReadyFill, names_no_pool, with_part, with_pool
+from proofmap.fills import Fill, Images, Pools, ReadyFill
 from proofmap.models import DEFAULT_MODEL, ModelSpec, load_classifier
 from proofmap.models.registry import installed_models
 from proofmap.results.sharing import without_folders
@@ -199,10 +199,8 @@ class Nets:
 
     def judging_fill(self, fill: Fill, photo: Photo, name: str) -> Fill:
         """A fill with the pool of random images on which ``explain`` would judge maps of this photo."""
-        if names_no_pool(fill):
-            source = from_images(self.seen(photo, name), self._facts[name].inputs)
-            fill = fill if source is None else with_pool(fill, source)
-        return with_part(fill, "judge")
+        pools = Pools(lambda: from_images(self.seen(photo, name), self._facts[name].inputs))
+        return pools.bind(fill, "judge")
 
     def warm(self, photo: Photo | None, name: str) -> None:
         """Make the usual pool of random images for a photo, which takes a second or two, before anyone needs it; without one that

@@ -19,7 +19,7 @@ from proofmap.app.worker import Cancelled, Worker
 from proofmap.core.files import distinct_names
 from proofmap.core.progress import Task
 from proofmap.core.ranking import rank
-from proofmap.fills import names_no_pool
+from proofmap.fills import uses_default_pool
 from proofmap.judging import evaluate, proof_metrics
 from proofmap.methods.masks.engine import Snapshot
 from proofmap.metrics.curves import Curves, deletion
@@ -39,7 +39,7 @@ class Runner:
         """All methods of a job, one after the other; each is told when its maps are judged."""
         asked = job.asked
         classifier, names = self.nets.classifier(asked.net), self.nets.facts(asked.net).names
-        if any(map(names_no_pool, (*job.methods, job.fill))):
+        if any(map(uses_default_pool, (*job.methods, job.fill))):
             self.nets.warm(job.photo, asked.net)
         image = self.nets.seen(job.photo, asked.net).to(classifier.device)
         fill = self.nets.judging_fill(job.fill, job.photo, asked.net)

@@ -19,7 +19,6 @@ from proofmap.core.text import counted
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import photographs
 from proofmap.methods.method import Cost, Method
-from proofmap.metrics.metric import prepare_metrics
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.settings import setting_names
@@ -145,7 +144,7 @@ def _scale_for(
     quiet: bool,
 ) -> Scale:
     """The scale that fits into the budget at the measured speed of this machine. What is cut is printed."""
-    metrics = prepare_metrics(default_metrics(), classifier)
+    metrics = [metric.prepare(classifier) for metric in default_metrics()]
 
     def cost(scale: Scale) -> Cost:
         cut = [with_fewer_steps(method, scale.steps) for method in methods]

@@ -28,7 +28,6 @@ from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
 from proofmap.study.sanity import Sanity
-from proofmap.study.setup import Setup
 from proofmap.study.study import KeptMaps
 from proofmap.study.watchers.trackers import TRACKERS, make_tracker
 from proofmap.study.watchers.views import ProgressFile, watcher_for
@@ -142,7 +141,7 @@ def evaluate(
     check_output(folder)
     device_here, worker_device = _devices(executor, gpus, device)
     if dry_run:
-        print_result(preview_text(preview(Setup(study=config, device=device_here, threads=threads), folder)))
+        print_result(preview_text(preview(config, folder, device=device_here, threads=threads)))
         return
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
         threads = 1  # a core for each worker, unless the run was started with another number

@@ -14,15 +14,12 @@ from proofmap.cli import options
 from proofmap.cli.console import print_result, print_written, progress_for, stderr
 from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
-from proofmap.core.labels import LabelRule
 from proofmap.core.pictures import RESULTS, Fit
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
 from proofmap.data.specs import photographs
-from proofmap.fills import names_no_pool
 from proofmap.judging import proof_metrics
 from proofmap.metrics.games import make_game
-from proofmap.metrics.metric import prepare_metrics
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
@@ -30,6 +27,7 @@ from proofmap.report.originals import original_of
 from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.settings_words import distractor_notes
 from proofmap.study.cost import expected_cost, expected_labels, worth_telling
+from proofmap.study.session import open_net
 
 
 def explain(
@@ -67,37 +65,46 @@ def explain(
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
     folder = _free_folder(out, force)
-    chosen = [pm.make_method(spec) for spec in split_specs(method)]
     drawn = curve if fill is None else make_game("insertion", curve=curve, fill=fill).curve()
+    study = pm.Study(
+        model=model,
+        fit=fit,
+        label_set=options.names_after("--label-set", label_set) or (),
+        renormalise=renormalise,
+        methods=split_specs(method),
+    )
+    chosen = list(study.named_methods().values())
     photos = photographs(images)
-    classifier = pm.load_classifier(
+    given = pm.load_classifier(
         model, weights=weights, device=options.check_device(device), batch_size=batch_size
     )
-    if fit is not None:
-        classifier = classifier.fitting(fit)
-    among = options.names_after("--label-set", label_set)
-    if among is not None:
-        classifier = classifier.restricted(among, renormalise=renormalise)
-    _check_methods(classifier, chosen)
+    classifier = open_net(study, given)
     (block,) = load_blocks(photos, classifier, block_size=len(photos))
     if not block.indices:
         raise pm.InputError(block.failures[0].reason)
     if isinstance(classifier.inputs, Pictures):
         for i in block.indices:
             warn_of_crop(photos.names[i], photos.read(i), classifier.inputs)
-    if not quiet:
-        _print_time(classifier, chosen, proof_metrics(thresholds, drawn), labels, len(block.indices))
-    proof = pm.explain(
+    judge = pm.Judge(
         classifier,
-        block.images,
+        methods=chosen,
         labels=labels,
-        method=chosen,
-        thresholds=thresholds,
-        curve=drawn,
-        names=[Path(photos.names[i]).stem for i in block.indices],
+        metrics=proof_metrics(thresholds, drawn),
+        keep_maps=None,
         seed=seed,
+        distractors=block.images,
         progress=progress_for(stderr, quiet),
     )
+    session = judge.session  # refuses what a method cannot do on this net before a time is given
+    if not quiet:
+        number = expected_labels(judge.rule, classifier)
+        metrics = list(session.metrics.values())
+        expected = expected_cost(classifier, chosen, metrics, len(block.indices), number)
+        speed = worth_telling(classifier, expected)
+        if speed is not None:
+            stderr.print(expected.words(speed))
+    judge.update(block.images, names=[Path(photos.names[i]).stem for i in block.indices])
+    proof = pm.Proof(judge.compute())
     print_result(proof)
     for note in distractor_notes(proof.evaluation):
         stderr.print(note)
@@ -143,25 +150,3 @@ def _free_folder(out: Path | None, force: bool) -> Path:
 
 def _has_results(folder: Path) -> bool:
     return any((folder / name).exists() for name in (*RESULTS, "report.html", "maps.safetensors"))
-
-
-def _check_methods(classifier: pm.Classifier, methods: Sequence[pm.Method]) -> None:
-    """Refuse methods that cannot run on this net before the time is estimated. Methods with distractors are prepared later."""
-    for method in methods:
-        if "distractors" not in method.needs and not names_no_pool(method):
-            method.prepare(classifier)
-
-
-def _print_time(
-    classifier: pm.Classifier,
-    methods: Sequence[pm.Method],
-    metrics: Sequence[pm.Metric],
-    labels: str,
-    images: int,
-) -> None:
-    """Print the estimated time if it is long enough to matter."""
-    number = expected_labels(LabelRule.parse(labels, classifier.names), classifier)
-    expected = expected_cost(classifier, methods, prepare_metrics(metrics, classifier), images, number)
-    speed = worth_telling(classifier, expected)
-    if speed is not None:
-        stderr.print(expected.words(speed))

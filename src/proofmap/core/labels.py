@@ -314,6 +314,16 @@ def is_by_probability(rule: str) -> bool:
     return text == "all" or any(form.match(text) for form in (_TOP, _PROBABLE))
 
 
+def label_table(labels: Sequence[Sequence[int]]) -> Tensor:
+    """Lists of labels as one table ``(N, L)``, filled up with ``NO_LABEL``.
+
+    >>> label_table([[3], [4, 5]]).tolist()
+    [[3, -1], [4, 5]]
+    """
+    widest = max(map(len, labels))
+    return torch.tensor([[*row, *[NO_LABEL] * (widest - len(row))] for row in labels])
+
+
 def truth_table(truths: Sequence[Sequence[int]]) -> Tensor | None:
     """The true labels of each image as a tensor: ``(N,)`` if no image has several, else ``(N, T)``. ``NO_LABEL`` fills the places of
     what is not known. None if nothing is known of any image.

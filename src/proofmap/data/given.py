@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -75,7 +75,7 @@ def _open(given: Any, inputs: Inputs) -> Dataset:
     if isinstance(given, Dataset):
         return given
     if isinstance(given, (Tensor, np.ndarray)):
-        values = private_copy(inputs.check(_as_tensor(given, inputs)))  # the caller may change theirs
+        values = private_copy(inputs.check(as_tensor(given, inputs)))  # the caller may change theirs
         names = names_of_files(given) or [f"image-{i}" for i in range(len(values))]
         return TensorData(values, kind=inputs.kind, names=distinct_names(list(names)), title=inputs.noun)
     if isinstance(given, (str, Path)):
@@ -289,8 +289,26 @@ def _as_list(entry: object) -> Sequence[Any]:
 # ---- batches ----------------------------------------------------------------------------------------------------
 
 
-def _as_tensor(given: Tensor | np.ndarray, inputs: Inputs) -> Tensor:
-    """Arrays may hold bytes, have their channels last, and be a single input."""
+InMemory = Tensor | np.ndarray | Image.Image | Sequence[Image.Image]
+
+
+def is_in_memory(given: Any) -> TypeGuard[InMemory]:
+    """Whether :func:`as_tensor` takes it: a tensor, an array, or pictures of Pillow."""
+    several = (
+        isinstance(given, Sequence) and len(given) > 0 and all(isinstance(x, Image.Image) for x in given)
+    )
+    return several or isinstance(given, (Tensor, np.ndarray, Image.Image))
+
+
+def as_tensor(given: Any, inputs: Inputs) -> Tensor:
+    """Images in memory as the net takes them: pictures of Pillow are prepared as files are; arrays may hold bytes, have their
+    channels last, and be a single input.
+    """
+    if not is_in_memory(given):
+        return inputs.check(given)  # says what is wrong
+    if not isinstance(given, (Tensor, np.ndarray)):
+        pictures = [given] if isinstance(given, Image.Image) else given
+        return torch.stack([inputs.prepare(picture) for picture in pictures])
     if isinstance(given, Tensor):
         return given.clone() if given.is_inference() else given
     values = torch.from_numpy(np.ascontiguousarray(given))
@@ -314,7 +332,7 @@ def _unpack(batch: Any, inputs: Inputs) -> tuple[list[Any], list[int]]:
         found = [_unpack(image, inputs) for image in images]
         return [item for some, _ in found for item in some], [label for _, some in found for label in some]
     else:
-        values = _as_tensor(images, inputs) if isinstance(images, (Tensor, np.ndarray)) else images
+        values = as_tensor(images, inputs) if isinstance(images, (Tensor, np.ndarray)) else images
         if isinstance(values, Tensor) and values.ndim == len(inputs.shape):
             values = values[None]
         items = list(inputs.check(values).detach().to("cpu", torch.float32))

@@ -21,6 +21,20 @@ from proofmap.plugins.failures import exit_as_error
 Objects = Mapping[int, Sequence[Box]]
 
 
+def among_outputs(objects: Objects, places: Sequence[int | None] | None) -> Objects:
+    """Objects by the outputs of the net, given the place of each label among them (:func:`~proofmap.data.dataset.output_places`);
+    labels that the net does not have are left out.
+    """
+    if places is None:
+        return objects
+    return {at: boxes for label, boxes in objects.items() if (at := places[label]) is not None}
+
+
+def true_boxes(objects: Objects, true_labels: Sequence[int]) -> Sequence[Box]:
+    """The boxes of the one true label; if there are several, each has its own in ``objects``."""
+    return objects.get(true_labels[0], ()) if len(true_labels) == 1 else ()
+
+
 @dataclass(frozen=True)
 class Unreadable:
     """A picture that could not be read, and why."""

@@ -1,7 +1,7 @@
 """What replaces hidden positions: the random part of the paper's input modification Gamma."""
 
 from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
-from proofmap.fills.images import Images, names_no_pool, pools_in, with_part, with_pool
+from proofmap.fills.images import Images, Pools, pools_in, uses_default_pool
 from proofmap.fills.road import Road
 from proofmap.fills.simple import Blur, Gray, Median, Noise
 
@@ -13,11 +13,10 @@ __all__ = [
     "Images",
     "Median",
     "Noise",
+    "Pools",
     "ReadyFill",
     "Road",
     "make_fill",
-    "names_no_pool",
     "pools_in",
-    "with_part",
-    "with_pool",
+    "uses_default_pool",
 ]

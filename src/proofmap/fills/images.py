@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -55,6 +53,8 @@ class Images(Fill):
     description: ClassVar[str] = "random images from a pool: the paper's distractors"
     random: ClassVar[bool] = True
     revision: ClassVar[int] = 3
+    _pools: ClassVar[Pools | None] = None
+    """Those of the session that it is bound to."""
     source: Any = setting(
         OWN,
         "own: the study's other images; samples: crops of scikit-image's photographs; a folder; or a dataset",
@@ -76,9 +76,9 @@ class Images(Fill):
         from proofmap.data import distractors  # when it is first needed: datasets take a while to import
 
         inputs, device = classifier.inputs, classifier.device
-        shared = _SHARED.get()
-        if shared is not None and (self, inputs, device) in shared:
-            return shared[self, inputs, device]
+        built = {} if self._pools is None else self._pools.built
+        if (self, inputs, device) in built:
+            return built[self, inputs, device]
         pool = self._pool(inputs)
         digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
         noise = f"{counted(len(pool.marks), 'picture')} of noise, as there are no other {inputs.noun}"
@@ -88,13 +88,12 @@ class Images(Fill):
         made = ReadyImages(
             self, inputs, pool.pictures.to(device), pool.marks.to(device), digest.hexdigest(), told, pool.part
         )
-        if shared is not None:
-            shared[self, inputs, device] = made
+        built[self, inputs, device] = made
         return made
 
     @property
     def _asked_part(self) -> Part:
-        """Who draws decides (:func:`with_part`); a fill by itself draws from all."""
+        """Who draws decides (:meth:`Pools.bind`); a fill by itself draws from all."""
         return "all" if self.part == "auto" else self.part
 
     def _pool(self, inputs: Inputs) -> Pool:
@@ -205,43 +204,41 @@ class ReadyImages(ReadyFill):
         return {**self.fill.settings(), "part": self.part, "pool": self.told, "digest": self.digest}
 
 
-_SHARED: ContextVar[dict[tuple[Images, Inputs, torch.device], ReadyImages] | None] = ContextVar(
-    "pools", default=None
-)
+class Pools:
+    """The random images of one session: where a fill that names no source draws from, and every pool that was built.
 
-
-@contextmanager
-def shared_pools() -> Iterator[None]:
-    """Within this, equal pools are made once, which takes seconds, and shared; inside another such, with that one."""
-    token = None if _SHARED.get() is not None else _SHARED.set({})
-    try:
-        yield
-    finally:
-        if token is not None:
-            _SHARED.reset(token)
-
-
-def names_no_pool(plugin: Plugin) -> bool:
-    """Whether random images are drawn somewhere in a description, from a pool that nobody named."""
-    if isinstance(plugin, Images):
-        return plugin.is_usual
-    return any(map(names_no_pool, plugin._members()))
-
-
-def with_pool(plugin: AnyPlugin, source: Any) -> AnyPlugin:
-    """The same description with this source of random images wherever nobody named a pool."""
-    return _with_images(plugin, lambda fill, _: fill.changed(source=source) if fill.is_usual else fill, "all")
-
-
-def with_part(plugin: AnyPlugin, part: Part | None = None) -> AnyPlugin:
-    """The same description with this part of every pool for which nobody chose one; if left out, the part follows from who
-    draws: a method learns, a metric or a game judges.
+    The session's own source is looked for by ``find`` when the first fill needs it, and is ``None`` until then. Equal pools are
+    built once.
     """
 
-    def chosen(fill: Images, by_role: Part) -> Images:
-        return fill.changed(part=part or by_role) if fill.part == "auto" else fill
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find = find
+        self.source: Any = None
+        self.built: dict[tuple[Images, Inputs, torch.device], ReadyImages] = {}
 
-    return _with_images(plugin, chosen, "all")
+    def bind(self, plugin: AnyPlugin, part: Part | None = None) -> AnyPlugin:
+        """The same description with a source and a part for every fill of random images that names none.
+
+        If ``part`` is left out it follows from who draws: a method learns, a metric or a game judges.
+        """
+
+        def bound(fill: Images, by_role: Part) -> Images:
+            if fill.is_usual:
+                if self.source is None:
+                    self.source = self._find() or OWN
+                fill = fill.changed(source=self.source)
+            fill = fill.changed(part=(part or by_role) if fill.part == "auto" else fill.part)
+            object.__setattr__(fill, "_pools", self)
+            return fill
+
+        return _with_images(plugin, bound, "all")
+
+
+def uses_default_pool(plugin: Plugin) -> bool:
+    """Whether a description draws random images somewhere and does not say which."""
+    if isinstance(plugin, Images):
+        return plugin.is_usual
+    return any(map(uses_default_pool, plugin._members()))
 
 
 _ROLES: dict[str, Part] = {"method": "learn", "metric": "judge", "game": "judge"}

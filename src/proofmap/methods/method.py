@@ -18,7 +18,7 @@ from proofmap.core.labels import NO_LABEL, Labels, check_labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.tensors import private_copy
 from proofmap.core.text import counted
-from proofmap.fills import Fill, names_no_pool, with_part, with_pool
+from proofmap.fills import Fill, Pools
 from proofmap.methods.given_maps import as_tensor, given_maps
 from proofmap.plugins.code import code_record
 from proofmap.plugins.failures import check_call, note_errors
@@ -105,17 +105,14 @@ class Method(Plugin):
         """Prepare the method and make maps ``(N, L, *positions)`` for labels ``(N, L)``, or for any labels that
         :func:`proofmap.evaluate` takes. If the method needs distractors and names none, the images serve as one another's.
         """
-        method = self
+        from proofmap.data.distractors import from_images
+
         with outside_inference_mode():  # what is found and built there is of no use to gradients
             images = images.clone() if images.is_inference() else images
-            if names_no_pool(self):
-                from proofmap.data.distractors import from_images
-
-                source = from_images(classifier.check_images(images), classifier.inputs)
-                method = self if source is None else with_pool(self, source)
+            pools = Pools(lambda: from_images(classifier.check_images(images), classifier.inputs))
             if not (isinstance(labels, Tensor) and labels.ndim == 2):
                 labels = classifier.choose_labels(images, labels)
-            return with_part(method).prepare(classifier)(images, labels, seed=seed, progress=progress)
+            return pools.bind(self).prepare(classifier)(images, labels, seed=seed, progress=progress)
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:
         """The method for this net, with everything found and built that its maps and its record depend on."""

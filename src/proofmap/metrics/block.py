@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Silent
 from proofmap.methods.method import ReadyMethod
 from proofmap.methods.wrappers import MapMaker
@@ -36,12 +36,11 @@ class ScoreInfo:
     limits: tuple[float, float] = (-math.inf, math.inf)
 
 
-def score_infos(metrics: Sequence[ReadyMetric]) -> list[ScoreInfo]:
-    """One for each metric, under distinct names: a metric may be asked for with several settings."""
-    names = distinct_names([m.metric.name for m in metrics])
+def score_infos(metrics: Mapping[str, ReadyMetric]) -> list[ScoreInfo]:
+    """One for each metric, by its name."""
     return [
         ScoreInfo(name, m.higher_is_better, m.record(), m.kind, m.metric.limits)
-        for name, m in zip(names, metrics, strict=True)
+        for name, m in metrics.items()
     ]
 
 
@@ -82,11 +81,10 @@ class BlockResult:
 def judge_block(
     method: ReadyMethod,
     subjects: Subjects,
-    metrics: Sequence[ReadyMetric],
+    metrics: Mapping[str, ReadyMetric],
     *,
     maps: Tensor | None = None,
     made: MapMaker | None = None,
-    names: Sequence[str] | None = None,
     keep_maps: int = 0,
     curves: bool = True,
     seed: int = 0,
@@ -97,7 +95,6 @@ def judge_block(
     Args:
         maps: the method's maps of these images, where they are there already; metrics may still run it on others.
         made: makes maps for methods that are judged together; the method itself when left out.
-        names: of the metrics' values; their own, made distinct, when left out.
         keep_maps: keeps the maps of the first so many images.
         curves: also give the insertion curves; without, that game is played only if a metric needs it.
     """
@@ -107,7 +104,7 @@ def judge_block(
         maps = make(method, subjects.images, subjects.labels, seed=seed, progress=progress)
     else:
         maps = method.spread(maps, subjects.labels)
-    games = {game: ready for metric in metrics for game, ready in metric.games.items()}
+    games = {game: ready for metric in metrics.values() for game, ready in metric.games.items()}
     judged = Judged(
         method.classifier.frozen(),
         subjects.images,
@@ -121,34 +118,55 @@ def judge_block(
         progress=progress,
         games=games,
     )
-    columns = names or [info.name for info in score_infos(metrics)]
-    named = dict(zip(columns, metrics, strict=True))
     values, pairs = {}, {}
-    for name, ready in named.items():
+    for name, ready in metrics.items():
         found, of_pairs = ready.metric.measure(judged.copy_for(ready.found))
         values[name] = found.cpu().clone()
         if of_pairs is not None:
             pairs[name] = of_pairs.cpu().clone()
     stored = (maps[:, :1] if method.label_free else maps)[: max(0, keep_maps)]
-    shown = judged.play(_shown_game(metrics)).mapped(Tensor.cpu) if curves else None
+    shown = judged.play(_shown_game(list(metrics.values()))).mapped(Tensor.cpu) if curves else None
     return BlockResult(stored.cpu().clone(), values, pairs, shown)
 
 
+def widened(values: Tensor, labels: int, empty: float, *axes: int) -> Tensor:
+    """Values with places for so many labels along these axes, the second if none is named; new places are ``empty``.
+
+    >>> widened(torch.tensor([[1, 2]]), 3, -1)
+    tensor([[ 1,  2, -1]])
+    """
+    for axis in axes or (1,):
+        missing = labels - values.shape[axis]
+        if missing:
+            shape = [*values.shape[:axis], missing, *values.shape[axis + 1 :]]
+            values = torch.cat([values, values.new_full(shape, empty)], dim=axis)
+    return values
+
+
 def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
-    """The blocks as one, in their order."""
+    """The blocks as one, in their order; those with fewer labels than others are widened."""
     curves = [b.insertion for b in blocks if b.insertion is not None]
+    widest = max(c.labels.shape[1] for c in curves)
+    empty = {"labels": NO_LABEL}
     together: dict[str, Any] = {
-        key: torch.cat([getattr(c, key) for c in curves])
+        key: torch.cat([widened(getattr(c, key), widest, empty.get(key, torch.nan)) for c in curves])
         for key in ("labels", "f", "probabilities", "auc", "error")
     }
     for key in ("matrix", "whole"):
         parts = [part for c in curves if (part := getattr(c, key)) is not None]
         if len(parts) == len(curves):
-            together[key] = torch.cat(parts)
+            together[key] = torch.cat(
+                [widened(part, widest, torch.nan, *((1, 2) if key == "matrix" else (1,))) for part in parts]
+            )
+    label_free = all(b.maps.shape[1] == 1 for b in blocks if len(b.maps))
+    maps = [b.maps if label_free else widened(b.maps, widest, 0) for b in blocks]
     return BlockResult(
-        torch.cat([b.maps for b in blocks]),
+        torch.cat([m for m in maps if len(m)] or maps[:1]),
         {name: torch.cat([b.values[name] for b in blocks]) for name in blocks[0].values},
-        {name: torch.cat([b.pairs[name] for b in blocks]) for name in blocks[0].pairs},
+        {
+            name: torch.cat([widened(b.pairs[name], widest, torch.nan) for b in blocks])
+            for name in blocks[0].pairs
+        },
         dataclasses.replace(curves[0], **together),
     )
 

@@ -23,7 +23,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.ranking import Ties
 from proofmap.core.tensors import drop_repeats, private_copy
-from proofmap.fills import Fill, with_part
+from proofmap.fills import Fill, Pools
 from proofmap.metrics.board import Board
 from proofmap.metrics.games import Game, ReadyGame, make_game
 from proofmap.metrics.targets import Target
@@ -120,7 +120,7 @@ def curves(
         "target": target,
     }
     chosen = make_game(game, **{key: value for key, value in options.items() if value is not None})
-    ready = with_part(chosen).prepare(classifier)
+    ready = Pools(lambda: None).bind(chosen).prepare(classifier)
     return play(ready, classifier, images, maps, labels, matrix=matrix, seed=seed, progress=progress)
 
 

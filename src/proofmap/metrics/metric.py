@@ -7,7 +7,7 @@ run, from the values of all methods together.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -92,7 +92,7 @@ class Metric(Plugin):
         return self.settings()
 
     def prepare(self, classifier: Classifier) -> ReadyMetric:
-        return prepare_metrics([self], classifier)[0]
+        return prepare_metrics({self.name: self}, classifier)[self.name]
 
 
 @dataclass(frozen=True)
@@ -167,15 +167,15 @@ class ReadyMetric:
         return {**self.metric.record(self.games), **provenance(self.metric, *self.games)}
 
 
-def prepare_metrics(metrics: Iterable[Metric], classifier: Classifier) -> list[ReadyMetric]:
-    """The metrics for one net; games that are described alike share one fill."""
+def prepare_metrics(metrics: Mapping[str, Metric], classifier: Classifier) -> dict[str, ReadyMetric]:
+    """The metrics for one net, by their names; equal games share one fill."""
     games: dict[Game, ReadyGame] = {}
-    ready = []
-    for metric in metrics:
+    ready = {}
+    for name, metric in metrics.items():
         own = {}
         for game in metric.games():
             if game not in games:
                 games[game] = game.prepare(classifier)
             own[game] = games[game]
-        ready.append(ReadyMetric(metric, own))
+        ready[name] = ReadyMetric(metric, own)
     return ready

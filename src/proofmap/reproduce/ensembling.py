@@ -26,8 +26,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.ranking import keep_top
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.report.figures.learned import masks_by_k
-from proofmap.reproduce.opened import Opened, opened
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table, Work
+from proofmap.reproduce.sample import Sample, draw_sample
 from proofmap.results.compare import signed
 from proofmap.results.intervals import mean_interval
 from proofmap.results.tables import number
@@ -46,7 +46,7 @@ class Found:
 
 def run(job: Job) -> Outcome:
     """A row for each K, a row for positions at random, and the masks of some images."""
-    settings, here = job.settings, opened(job)
+    settings, here = job.settings, draw_sample(job)
     ks, share = settings["ks"], settings["share"]
     (method,) = here.methods.values()
     if not isinstance(method, LearnedMask):
@@ -76,7 +76,7 @@ def run(job: Job) -> Outcome:
     )
 
 
-def _found(here: Opened, method: LearnedMask, share: float, job: Job) -> Found:
+def _found(here: Sample, method: LearnedMask, share: float, job: Job) -> Found:
     ready = method.prepare(here.classifier)
     masks = ready.each_mask(here.images, here.labels[:, :1], seed=job.seed, progress=job.progress)[:, 0]
     alone = _alone(here, masks, share)
@@ -98,7 +98,7 @@ def overlap(masks: Tensor, share: float) -> Tensor:
 
 
 @torch.no_grad()
-def _alone(here: Opened, masks: Tensor, share: float) -> Tensor:
+def _alone(here: Sample, masks: Tensor, share: float) -> Tensor:
     """f ``(N, K)`` of the first label when only the top positions of each mask are shown on gray."""
     classifier, fast = here.classifier, here.classifier.frozen()
     columns = []
@@ -110,7 +110,7 @@ def _alone(here: Opened, masks: Tensor, share: float) -> Tensor:
     return torch.stack(columns, dim=1).double().cpu()
 
 
-def _noise(here: Opened, seed: int) -> Tensor:
+def _noise(here: Sample, seed: int) -> Tensor:
     """A random map for each image, as one mask: ``(N, 1, *positions)``."""
     keys = streams.image_keys(here.images, seed, "positions at random")
     inputs = here.classifier.inputs

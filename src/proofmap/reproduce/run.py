@@ -26,7 +26,6 @@ from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import check_output, write_text, written_together
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
-from proofmap.fills.images import shared_pools
 from proofmap.report.figures import draw
 from proofmap.report.templates import templates_of
 from proofmap.reproduce.experiments import EXPERIMENTS, OF_ROWS, WITHOUT_IMAGES
@@ -105,8 +104,7 @@ def reproduce(
         watchers=watchers,
         command=command,
     )
-    with shared_pools():
-        outcome = EXPERIMENTS[recipe.experiment](job)
+    outcome = EXPERIMENTS[recipe.experiment](job)
     first = [QUICK if quick else "", recipe.variant_note(Path(data)), _rows_note(chosen, settings)]
     outcome = replace(outcome, notes=(*filter(None, first), *outcome.notes))
     machine = environment(torch.device(device or "cpu"))

@@ -25,8 +25,8 @@ from proofmap.core.files import distinct_names
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.roughness import Roughness, roughness
 from proofmap.report.figures.sanity import randomised_maps, sanity_figure
-from proofmap.reproduce.opened import Opened, opened
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table, Work
+from proofmap.reproduce.sample import Sample, draw_sample
 from proofmap.results.compare import signed
 from proofmap.results.intervals import mean_interval
 from proofmap.results.randomisation import BAR, SanityChecks
@@ -39,7 +39,7 @@ Maps = Mapping[str, tuple[Tensor, Tensor]]
 
 def run(job: Job) -> Outcome:
     """Similarities before and after, roughness before and after, and the maps side by side."""
-    settings, here = job.settings, opened(job)
+    settings, here = job.settings, draw_sample(job)
     checks = _with_row_names(
         sanity_checks(
             here.classifier,
@@ -84,7 +84,7 @@ def run(job: Job) -> Outcome:
     )
 
 
-def _with_row_names(checks: SanityChecks, here: Opened) -> SanityChecks:
+def _with_row_names(checks: SanityChecks, here: Sample) -> SanityChecks:
     """The same, with methods by the names of the rows."""
     titles = distinct_names([method.title() for method in here.methods.values()])
     row = dict(zip(titles, here.methods, strict=True))
@@ -95,7 +95,7 @@ def _with_row_names(checks: SanityChecks, here: Opened) -> SanityChecks:
     return replace(checks, lines=lines, floors=floors)
 
 
-def _maps(here: Opened, job: Job) -> Maps:
+def _maps(here: Sample, job: Job) -> Maps:
     """Each row's maps of the net, and of the net with its last layer drawn anew as the checks draw it."""
     last = layers_of(here.classifier)[-1]
     other = randomised(here.classifier, last, seed=job.seed)
@@ -154,7 +154,7 @@ def _claims(
         )
 
 
-def _passes(here: Opened, checks: SanityChecks) -> int:
+def _passes(here: Sample, checks: SanityChecks) -> int:
     """Passes of the net: each row's maps of the net, of each net drawn anew, and twice more for the figure."""
     nets = 3 + len({(line.order, line.step) for line in checks.lines})
     costs = [method.cost(here.labels.shape[1]) for method in here.methods.values()]

@@ -21,7 +21,7 @@ from proofmap.reproduce.begun import asked_for
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 from proofmap.study import Run, Study
-from proofmap.study.setup import Setup
+from proofmap.study.session import open_net
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Stored:
                 f"{folder} lacks the maps of {len(evaluation) - len(evaluation.pictured)} of {len(evaluation)} images: a method "
                 f"failed on them, or the pictures were moved. See {folder / 'report.html'}, then use another --out"
             )
-        return cls(Setup(study=study, device=device).net(), asked_for(evaluation, study))
+        return cls(open_net(study, device=device), asked_for(evaluation, study))
 
     @property
     def images(self) -> Tensor:

@@ -22,8 +22,8 @@ import torch
 
 from proofmap.core.text import counted
 from proofmap.metrics.saliency.sweep import DELTAS, SaliencySweep, saliency_sweep, sweep_of
-from proofmap.reproduce.opened import opened
 from proofmap.reproduce.outcome import Job, Table
+from proofmap.reproduce.sample import draw_sample
 from proofmap.reproduce.stored import Stored
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
@@ -84,7 +84,7 @@ class Tuned:
 def tuned_on_other_images(job: Job) -> Tuned:
     """The thresholds of a recipe that names other data for them; maps of its images are made."""
     wanted = job.settings["tuned"]
-    here = opened(job, wanted["data"], wanted["number"])
+    here = draw_sample(job, wanted["data"], wanted["number"])
     sweeps = {}
     with job.progress.task("thresholds of the saliency metric", len(here.methods)) as task:
         for name, method in here.methods.items():

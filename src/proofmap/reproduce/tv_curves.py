@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from proofmap.fills import with_part
+from proofmap.fills import Pools
 from proofmap.metrics.areas import GameMetric
 from proofmap.metrics.curves import Curves
 from proofmap.report.figures.learned import TVCurves, panels_by_fill
@@ -56,7 +56,7 @@ def played(stored: Stored, study: Study, rows: Sequence[str], panels: Mapping[st
     for fill, name in panels.items():
         metric = metrics[name]
         assert isinstance(metric, GameMetric), "the recipe names a metric of the insertion game"
-        game = with_part(metric.game).prepare(stored.classifier.frozen())
+        game = Pools(lambda: None).bind(metric.game).prepare(stored.classifier.frozen())
         found[fill] = {row: stored.judged(row, {metric.game: game}).play(metric.game) for row in rows}
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from proofmap.core.errors import InputError
@@ -10,7 +9,7 @@ from proofmap.core.version import source_version
 from proofmap.study.manifest import differences, identity_of, plain_record, with_revisions
 from proofmap.study.results import Run
 from proofmap.study.resume import registrations
-from proofmap.study.setup import Ready, Setup
+from proofmap.study.session import Session, open_session
 from proofmap.study.study import Study
 from proofmap.study.survey import changed_images
 
@@ -32,15 +31,13 @@ def what_changed(run: Run, device: str = "cpu") -> list[str]:
     studies = [study_of(run, dict(asked)) for asked in run.manifest.asked if asked["methods"]]
     if not studies:
         return [*changed, "the run does not say how its methods can be made again"]
-    setup = Setup(
-        study=studies[0], dataset=kept["dataset"], device=device, distractors=run.manifest.distractors
-    )
-    opened = [replace(setup, study=study).open() for study in studies]
-    changed += _net_and_rules(run, studies[-1], opened[-1])
+    data, distractors = kept["dataset"], run.manifest.distractors
+    opened = [open_session(study, dataset=data, device=device, distractors=distractors) for study in studies]
+    changed += _net_and_rules(run, opened[-1])
     changed += _things(run, opened)
-    problems, _ = changed_images(run.store.images(), opened[-1].dataset)
+    problems, _ = changed_images(run.store.images(), opened[-1].data)
     known = {row.name for row in run.store.images()}
-    new = [name for name in opened[-1].dataset.names if name not in known]
+    new = [name for name in opened[-1].data.names if name not in known]
     if new and run.manifest.selection.number is None and not run.manifest.selection.names:
         problems.append(f"{new[0]} is new" + (f", and {len(new) - 1} more" if len(new) > 1 else ""))
     return changed + problems
@@ -54,13 +51,13 @@ def study_of(run: Run, asked: dict[str, Any]) -> Study:
     return Study(**settings, **asked, images=run.manifest.selection)
 
 
-def _net_and_rules(run: Run, study: Study, ready: Ready) -> list[str]:
-    lines = differences(run.manifest.identity, identity_of(study, ready))
+def _net_and_rules(run: Run, session: Session) -> list[str]:
+    lines = differences(run.manifest.identity, identity_of(session))
     others = [line for line in lines if not line.startswith("fingerprint:")]
     return others or ["the net's weights or code are not those of the run" for _ in lines]
 
 
-def _things(run: Run, opened: list[Ready]) -> list[str]:
+def _things(run: Run, opened: list[Session]) -> list[str]:
     """Methods and metrics that are not what they were; what a later command named replaces what an earlier one did."""
     changed = []
     for kind, stored in (("methods", run.methods), ("metrics", run.metrics)):

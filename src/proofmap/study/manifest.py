@@ -22,7 +22,7 @@ from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import digest_of
 from proofmap.plugins.code import unseen_in
 from proofmap.study.environment import environment, other_versions
-from proofmap.study.setup import Ready, settings_of
+from proofmap.study.session import Session, settings_of
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import Damaged, StoreError, disk_full
@@ -206,30 +206,31 @@ def _no_run(folder: Path) -> StoreError:
     return StoreError(f"{what if there else f'there is no run directory {folder}'}. {near}{HOW_TO_RUN}")
 
 
-def new_manifest(study: Study, ready: Ready, *, live: bool, threads: int, block: int) -> Manifest:
+def new_manifest(session: Session, *, live: bool, threads: int, block: int) -> Manifest:
     """The manifest of a new run. ``live``: the net is an object of this process, which no other process can load."""
-    forward, gradient = ready.classifier.frozen().batches
+    study = session.study
+    forward, gradient = session.classifier.frozen().batches
     settings = {
         "model": None if live else study.model,
         "weights": None if live else study.weights,
         "data": list(map(str, study.data)),
-        "dataset": settings_of(ready.dataset),
+        "dataset": settings_of(session.data),
         "images": asdict(study.images),
         "labels": study.labels,
         "label_set": list(study.label_set),
         "renormalise": study.renormalise,
         "maps": study.maps,
         "seed": study.seed,
-        "distractors": ready.distractors,
+        "distractors": session.distractors,
     }
     return Manifest(
         study=settings,
-        identity=identity_of(study, ready),
+        identity=identity_of(session),
         batches=(forward.size, gradient.size),
         threads=threads,
         block=block,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        environments=(environment(ready.classifier.device),),
+        environments=(environment(session.classifier.device),),
         asked=(asked_by(study),),
     )
 
@@ -252,13 +253,12 @@ def _is_plain(entry: object) -> bool:
     return True
 
 
-def identity_of(study: Study, ready: Ready) -> dict[str, object]:
+def identity_of(session: Session) -> dict[str, object]:
     """What two studies must share for their numbers to belong together, as plain data."""
-    classifier = ready.classifier
-    selection = study.images
+    study, classifier, selection = session.study, session.classifier, session.study.images
     identity = {
         **classifier.settings(),
-        "data": ready.dataset.title,
+        "data": session.data.title,
         "labels": str(LabelRule.parse(study.labels, classifier.names)),
         "seed": study.seed,
         "images.seed": selection.seed,

@@ -11,13 +11,12 @@ from proofmap.methods.method import Cost
 from proofmap.methods.wrappers import map_sources
 from proofmap.study.blocks import AT_ONCE
 from proofmap.study.cost import Expected, Speed, unit_cost
-from proofmap.study.setup import Ready
+from proofmap.study.session import Session
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError
 from proofmap.study.store.maps import EXACT
 from proofmap.study.store.records import ImageRow, Registered, plain_truth
-from proofmap.study.study import Study
-from proofmap.study.unit import Subject, Unit
+from proofmap.study.unit import Unit
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def work_of(
     made_by = {method.name: digest([context, dict(method.settings)]) for method in methods.values()}
     waiting: list[Unit] = []
     for block, members in sorted(blocks.items()):
-        subjects = tuple(Subject(i.name, i.digest, i.labels, i.true_labels) for i in members)
+        subjects = tuple(members)
         content = digest([[s.name, s.digest, list(s.labels), plain_truth(s.true_labels)] for s in subjects])
         for method in ordered:
             key = digest_of(made_by[method.name], content)
@@ -157,8 +156,7 @@ def digest(content: object) -> str:
 
 
 def make_plan(
-    ready: Ready,
-    study: Study,
+    session: Session,
     images: int,
     labels_per_image: float,
     blocks: int,
@@ -167,14 +165,14 @@ def make_plan(
     """The plan for so many images in so many blocks; ``waiting`` holds units still to do by method."""
     labels = max(1, round(labels_per_image))
     plans = []
-    per_value = {"none": 0, "float16": 2, "float32": 4}[study.maps]
-    map_bytes, taken = 0, map_sources(ready.methods)
-    for name, method in ready.methods.items():
+    per_value = {"none": 0, "float16": 2, "float32": 4}[session.study.maps]
+    map_bytes, taken = 0, map_sources(session.methods)
+    for name, method in session.methods.items():
         left = waiting.get(name, 0)
         share = left / blocks if blocks else 0
-        each = unit_cost(method, list(ready.metrics.values()), labels, taken=name in taken)
+        each = unit_cost(method, list(session.metrics.values()), labels, taken=name in taken)
         cost = None if each is None else each * round(images * share)
         plans.append(MethodPlan(name, blocks, blocks - left, cost))
         maps = 1 if method.label_free else labels_per_image
-        map_bytes += round(images * share * maps * ready.classifier.inputs.count * per_value)
+        map_bytes += round(images * share * maps * session.classifier.inputs.count * per_value)
     return Plan(images, labels_per_image, blocks, tuple(plans), map_bytes)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from proofmap.results.settings_words import distractor_words
 from proofmap.study.cost import Speed, measure_speed
 from proofmap.study.plan import Plan, make_plan
 from proofmap.study.resume import existing_manifest, resolve_manifest
-from proofmap.study.setup import Ready, Setup
+from proofmap.study.session import Session, open_session
 from proofmap.study.store.database import FILE as DATABASE
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow
+from proofmap.study.study import Study
 from proofmap.study.survey import Survey, chosen_images
 
 _LOOKED_AT = 16  # pictures read to estimate how many labels an image has
@@ -30,23 +31,22 @@ class Preview:
     """Which random images are drawn from, in words."""
 
 
-def preview(setup: Setup, out: Path) -> Preview:
+def preview(study: Study, out: Path, *, device: str | None = None, threads: int | None = None) -> Preview:
     """The plan for a run directory that may or may not exist."""
     existing = existing_manifest(out)
-    if existing is not None:
-        setup = replace(setup, threads=existing.threads, distractors=existing.distractors)
-    ready = setup.open()
-    study, classifier = setup.study, ready.classifier
-    manifest, new = resolve_manifest(out, setup, ready)
+    threads, distractors = (threads, None) if existing is None else (existing.threads, existing.distractors)
+    session = open_session(study, device=device, threads=threads, distractors=distractors)
+    classifier = session.classifier
+    manifest, new = resolve_manifest(out, session, live=False)
     classifier.fix_batches(*manifest.batches)
     rows: list[ImageRow] = []
     done: dict[str, int] = {}
     if not new and (out / DATABASE).exists():
         with Store(out) as store:
             rows = chosen_images(store.images(), manifest.selection)
-            done = _done(store, ready)
+            done = _done(store, session)
     selection = study.images
-    survey = Survey(ready.dataset, classifier, selection, study.labels)
+    survey = Survey(session, selection)
     filtered = selection.correct or selection.second is not None or survey.rule.kind == "true"
     order = survey.order()
     wanted = len(order) if selection.number is None else min(selection.number, len(order))
@@ -55,21 +55,21 @@ def preview(setup: Setup, out: Path) -> Preview:
     labels = sum(len(row.labels) for row in looked_at) / max(1, len(looked_at))
     known = [row.block for row in rows if row.block is not None]
     blocks = len(set(known)) + -(-(images - len(known)) // manifest.block)
-    waiting = {name: max(0, blocks - done.get(name, 0)) for name in ready.methods}
-    plan = make_plan(ready, study, images, labels, blocks, waiting)
+    waiting = {name: max(0, blocks - done.get(name, 0)) for name in session.methods}
+    plan = make_plan(session, images, labels, blocks, waiting)
     speed = measure_speed(classifier, plan.expected.known, plan.at_once)
     sure = len(rows) >= wanted or not filtered
-    methods = {name: method.record() for name, method in ready.methods.items()}
-    metrics = {name: metric.record() for name, metric in ready.metrics.items()}
+    methods = {name: method.record() for name, method in session.methods.items()}
+    metrics = {name: metric.record() for name, metric in session.metrics.items()}
     return Preview(plan, speed, sure, str(classifier.device), distractor_words(methods, metrics))
 
 
-def _done(store: Store, ready: Ready) -> dict[str, int]:
+def _done(store: Store, session: Session) -> dict[str, int]:
     """Blocks finished by each method, with every metric of the study."""
     metrics = store.registered("metrics")
-    if not all(name in metrics for name in ready.metrics):
+    if not all(name in metrics for name in session.metrics):
         return {}
-    wanted = {metrics[name].id for name in ready.metrics}
+    wanted = {metrics[name].id for name in session.metrics}
     found: dict[tuple[int, int], set[int]] = {}
     for method, block, metric in store.done():
         found.setdefault((method, block), set()).add(metric)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.labels import label_table
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
 from proofmap.metrics.block import BlockResult, ScoreInfo
@@ -30,7 +31,6 @@ from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
 from proofmap.study.store.records import SIGNED, ImageRow, Registered, blobs_digest, curve_values, is_digest
 from proofmap.study.survey import chosen_images, unlabelled_images, unreadable_images
-from proofmap.study.unit import label_table
 
 if TYPE_CHECKING:
     import pandas as pd

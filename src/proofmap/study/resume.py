@@ -28,7 +28,7 @@ from proofmap.study.manifest import (
     same_settings,
 )
 from proofmap.study.plan import Plan
-from proofmap.study.setup import Ready, Setup
+from proofmap.study.session import Session
 from proofmap.study.store.checks import check_references
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
@@ -58,40 +58,40 @@ def existing_manifest(folder: Path) -> Manifest | None:
 
 
 def resolve_manifest(
-    folder: Path, setup: Setup, ready: Ready, retry: bool = False, later: Sequence[Method] = ()
+    folder: Path, session: Session, *, live: bool, retry: bool = False, later: Sequence[Method] = ()
 ) -> tuple[Manifest, bool]:
     """The manifest of the run, and whether it is new (True) or the existing one, extended (False).
 
     Nothing is written yet. Units of a new run are planned for methods that it gets ``later``, too. An existing run without results does not bind: a study of something else replaces it.
     """
-    study, existing = setup.study, existing_manifest(folder)
+    study, existing = session.study, existing_manifest(folder)
     has_results = False
     if existing is not None and (folder / SCORES).exists():
         with Store(folder, create=True) as store:
             has_results = bool(store.rows("SELECT 1 FROM units LIMIT 1"))
             if has_results:
                 check_version(existing.environments, source_version())
-                check_same(folder, existing.identity, identity_of(study, ready), existing.environments)
-            check_registered(folder, store, ready)
+                check_same(folder, existing.identity, identity_of(session), existing.environments)
+            check_registered(folder, store, session)
             if retry:
-                failed_units(store, ready)
+                failed_units(store, session)
     if existing is not None:
-        same = not differences(existing.identity, identity_of(study, ready))
+        same = not differences(existing.identity, identity_of(session))
         if has_results or (same and existing.versions == {source_version()}):
-            return existing.extended(study, ready.distractors), False
+            return existing.extended(study, session.distractors), False
     elif (folder / SCORES).exists():
         raise StoreError(
             f"{folder} has {SCORES} but no {MANIFEST}: it is unknown what its numbers are of, so nothing is added to "
             f"them. Restore it with: proofmap verify {folder} --repair; or choose another --out"
         )
-    rule = LabelRule.parse(study.labels, ready.classifier.names)
-    labels, metrics = expected_labels(rule, ready.classifier), list(ready.metrics.values())
+    rule = LabelRule.parse(study.labels, session.classifier.names)
+    labels, metrics = expected_labels(rule, session.classifier), list(session.metrics.values())
     threads = torch.get_num_threads()
-    planned = [*ready.methods.values(), *(PlannedMethod(m, ready.classifier) for m in later)]
+    planned = [*session.methods.values(), *(PlannedMethod(m, session.classifier) for m in later)]
     costs = [unit_cost(method, metrics, labels) for method in planned]
-    images = min(study.images.number or len(ready.dataset), len(ready.dataset))
-    block = block_size(study, ready.classifier, labels, costs, threads, images)
-    manifest = new_manifest(study, ready, live=setup.classifier is not None, threads=threads, block=block)
+    images = min(study.images.number or len(session.data), len(session.data))
+    block = block_size(study, session.classifier, labels, costs, threads, images)
+    manifest = new_manifest(session, live=live, threads=threads, block=block)
     return manifest, True
 
 
@@ -117,24 +117,24 @@ def warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, t
 # ---- methods and metrics --------------------------------------------------------------------------------------
 
 
-def registrations(ready: Ready) -> dict[str, list[Registration]]:
+def registrations(session: Session) -> dict[str, list[Registration]]:
     """The study's ``methods`` and ``metrics`` for the store, with the code that their results come from."""
     return {
         "methods": [
             (n, m.label_free, {**m.record(), **provenance(m.method)}, SIGNED if m.signed else "")
-            for n, m in ready.methods.items()
+            for n, m in session.methods.items()
         ],
-        "metrics": [(n, m.higher_is_better, m.record(), m.kind) for n, m in ready.metrics.items()],
+        "metrics": [(n, m.higher_is_better, m.record(), m.kind) for n, m in session.metrics.items()],
     }
 
 
-def check_registered(folder: Path, store: Store, ready: Ready) -> None:
+def check_registered(folder: Path, store: Store, session: Session) -> None:
     """Refuse a method or metric that has the name of one in the run, but other settings or other code.
 
     A method that has given no value yet is no obstacle: it was corrected, and is replaced.
     """
     without_values = methods_without_values(store)
-    for kind, things in registrations(ready).items():
+    for kind, things in registrations(session).items():
         known = store.registered(kind)
         for name, _, settings, _ in things:
             if name in known and not (kind == "methods" and name in without_values):
@@ -147,15 +147,15 @@ def methods_without_values(store: Store) -> set[str]:
     return {name for (name,) in store.rows(query)}
 
 
-def replace_corrected(store: Store, ready: Ready) -> None:
+def replace_corrected(store: Store, session: Session) -> None:
     """Delete those methods of the study that gave no value and are no longer what they were."""
     known, without_values = store.registered("methods"), methods_without_values(store)
-    for name, _, settings, _ in registrations(ready)["methods"]:
+    for name, _, settings, _ in registrations(session)["methods"]:
         if name in without_values and differences(known[name].settings, plain_record(settings)):
             store.delete_method(name)
 
 
-def failed_units(store: Store, ready: Ready) -> list[int]:
+def failed_units(store: Store, session: Session) -> list[int]:
     """The units to compute again: those of this study's methods in which an image failed.
 
     A unit is computed again with all its metrics, so a study that does not name them all is refused.
@@ -164,11 +164,11 @@ def failed_units(store: Store, ready: Ready) -> list[int]:
         "SELECT DISTINCT failures.unit, units.method, units.block, methods.name FROM failures "
         "JOIN units ON units.id = failures.unit JOIN methods ON methods.id = units.method"
     )
-    failed = [row for row in store.rows(query) if row[3] in ready.methods]
+    failed = [row for row in store.rows(query) if row[3] in session.methods]
     names = {metric.id: name for name, metric in store.registered("metrics").items()}
     blocks = {(method, block) for _, method, block, _ in failed}
     have = {names[metric] for method, block, metric in store.done() if (method, block) in blocks}
-    lacking = sorted(have - set(ready.metrics))
+    lacking = sorted(have - set(session.metrics))
     if lacking:
         raise InputError(
             f"what failed was also judged by {', '.join(lacking)}, which this study does not name; "

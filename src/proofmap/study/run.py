@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,7 +21,6 @@ from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.methods.method import Method
 from proofmap.methods.wrappers import map_sources
-from proofmap.metrics.curves import Curves
 from proofmap.plugins.failures import exit_as_error
 from proofmap.results.records import run_scores
 from proofmap.study.cost import worth_telling
@@ -41,15 +42,14 @@ from proofmap.study.resume import (
     resolve_manifest,
     warn_of_kept_settings,
 )
-from proofmap.study.rows import unit_row
 from proofmap.study.sanity import Sanity, check_sanity
-from proofmap.study.setup import Ready, Setup
+from proofmap.study.session import Session, open_session, settings_of
+from proofmap.study.sink import RunSink
 from proofmap.study.store.database import Store
-from proofmap.study.store.maps import MapsFile, write_maps
 from proofmap.study.store.records import ImageRow, Registered
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey, changed_images, chosen_images, unreadable_images
-from proofmap.study.unit import Unit, UnitResult
+from proofmap.study.unit import Unit, UnitResult, Worker, open_worker
 from proofmap.study.watchers.status import State, Watcher, Watchers
 from proofmap.study.watchers.tally import Tally
 
@@ -99,20 +99,25 @@ def run_study(
     before = torch.get_num_threads()
     batches_before = None if classifier is None else (classifier._fixed_batches, classifier._batches)
     try:
-        setup = Setup(study=study, classifier=classifier, dataset=dataset, device=device, threads=threads)
+        opened: dict[str, Any] = {
+            "classifier": classifier,
+            "dataset": dataset,
+            "device": device,
+            "threads": threads,
+        }
         existing = existing_manifest(Path(out))
         if existing is not None:
             warn_of_kept_settings(existing, study, batch_size, threads)
-            setup = replace(setup, threads=existing.threads, distractors=existing.distractors)
-        ready = setup.open()
+            opened |= {"threads": existing.threads, "distractors": existing.distractors}
+        session = open_session(study, **opened)
         if existing is None and batch_size is not None:
-            ready.classifier.fix_batches(batch_size, batch_size)
+            session.classifier.fix_batches(batch_size, batch_size)
         # refused before there is a folder: rules that cannot be read, and labels that the net does not have
-        strict = LabelRule.parse(study.labels, ready.classifier.names).kind == "true"
-        true_outputs(ready.dataset, ready.classifier.names, None if strict else [], strict=strict)
+        strict = LabelRule.parse(study.labels, session.classifier.names).kind == "true"
+        true_outputs(session.data, session.classifier.names, None if strict else [], strict=strict)
         with run_folder(out, wait=wait) as folder:
-            run = _Run(folder, setup, ready, executor or LocalExecutor(), watchers, worker_device, later)
-            return run.execute(on_sanity, on_plan, on_end, retry, command)
+            run = _Run(folder, session, opened, executor or LocalExecutor(), watchers, worker_device)
+            return run.execute(on_sanity, on_plan, on_end, retry, command, later)
     finally:
         torch.set_num_threads(before)
         if classifier is not None and batches_before is not None:
@@ -120,23 +125,22 @@ def run_study(
 
 
 class _Run:
+    """One call of :func:`run_study`. ``opened`` is what the session was opened with: another process opens it again so."""
+
     def __init__(
         self,
         folder: Path,
-        setup: Setup,
-        ready: Ready,
+        session: Session,
+        opened: dict[str, Any],
         executor: Executor,
         watchers: Sequence[Watcher],
         worker_device: str | None,
-        later: Sequence[Method],
     ) -> None:
-        self.worker_device, self.later = worker_device, later
-        self.folder, self.setup, self.ready, self.executor = folder, setup, ready, executor
+        self.folder, self.session, self.opened = folder, session, opened
+        self.executor, self.worker_device = executor, worker_device
         self.watchers = Watchers(*watchers)
-        self.tally = Tally(str(ready.classifier.device))
+        self.tally = Tally(str(session.classifier.device))
         self.tally.progress.tick = lambda: self._notify("running")
-        self._games: set[str] = set()
-        self._finished: set[tuple[str, int]] = set()  # methods and blocks
 
     # ---- the stages ---------------------------------------------------------------------------------------------
 
@@ -147,8 +151,9 @@ class _Run:
         on_end: Callable[[Outcome], Sequence[Path]] | None,
         retry: bool,
         command: str,
+        later: Sequence[Method],
     ) -> Outcome:
-        self.manifest = self._begin(command, retry)
+        self.manifest = self._begin(command, retry, later)
         outcome: Outcome | None = None
         self.watchers.begin(self.manifest.study, self.tally.status("surveying"))
         state: State = "failed"
@@ -178,22 +183,21 @@ class _Run:
     ) -> Outcome:
         self.manifest.store_in(self.store)
         if retry:
-            self.store.delete_units(failed_units(self.store, self.ready))
+            self.store.delete_units(failed_units(self.store, self.session))
         check_stored(self.folder, self.store)
         images = self._images(retry)
-        sanity = check_sanity(self.store, self.ready, images, chosen=self.manifest.selection.correct)
+        sanity = check_sanity(self.store, self.session, images, chosen=self.manifest.selection.correct)
         if on_sanity is not None:
             on_sanity(sanity)
-        self.methods, self.metrics = self._register()
+        methods, metrics = self._register()
         context = digest(self.manifest.identity)  # what every unit's result depends on
-        taken = map_sources(self.ready.methods)
-        work = work_of(self.store, images, self.methods, self.metrics, context, taken)
+        work = work_of(self.store, images, methods, metrics, context, map_sources(self.session.methods))
         plan = self._plan(images, work)
         check_disk_space(self.folder, plan)
         speed = None
         if on_plan is not None:
             here = work.waiting and isinstance(self.executor, LocalExecutor)
-            speed = worth_telling(self.ready.classifier, plan.expected, plan.at_once) if here else None
+            speed = worth_telling(self.session.classifier, plan.expected, plan.at_once) if here else None
             on_plan(replace(plan, speed=speed))
         passes = None if plan.cost is None else plan.cost.passes
         seconds = None if speed is None else speed.seconds(plan.expected.known)
@@ -201,44 +205,39 @@ class _Run:
         self._notify("running")
         if work.waiting:
             self.store.set_run_scores(())  # they would no longer be about all of the run
+        sink = RunSink(self.folder, self.store, self.manifest, methods, metrics, self.session.study.maps)
         try:
-            given_up = self._work(work) if work.waiting else {}
+            given_up = self._work(work, sink) if work.waiting else {}
         except BaseException as stop:
             if self.store.is_in_place():
-                stop.add_note(kept_of(work, self._finished))
+                stop.add_note(kept_of(work, sink.finished))
             raise
         query = (
             "SELECT methods.name, count(*) FROM failures JOIN methods ON methods.id = method GROUP BY method"
         )
-        failed = sum(n for name, n in self.store.rows(query) if name in self.methods) + sum(given_up.values())
+        failed = sum(n for name, n in self.store.rows(query) if name in methods) + sum(given_up.values())
         return Outcome(self.folder, plan, self.tally.computed, self.unreadable, failed, given_up)
 
     def _judge_run(self) -> None:
         """Compute the metrics of the run as a whole, from all values that are stored."""
-        if not self.ready.run_metrics:
+        if not self.session.run_metrics:
             return
         with Run(self.folder) as run:
             results = run.evaluation().results if run.has_results else ()
-        self.store.set_run_scores(run_scores(self.ready.run_metrics, results) if results else ())
+        self.store.set_run_scores(run_scores(self.session.run_metrics, results) if results else ())
 
-    def _begin(self, command: str, retry: bool) -> Manifest:
+    def _begin(self, command: str, retry: bool, later: Sequence[Method]) -> Manifest:
         """Check everything that can be refused, then write the manifest."""
-        manifest, new = resolve_manifest(self.folder, self.setup, self.ready, retry, self.later)
-        labels = self.setup.study.labels
-        self.survey = Survey(self.ready.dataset, self.ready.classifier, manifest.selection, labels)
+        live = self.opened["classifier"] is not None
+        manifest, new = resolve_manifest(self.folder, self.session, live=live, retry=retry, later=later)
+        self.survey = Survey(self.session, manifest.selection)
         if new:
             remove_empty_run(self.folder)
         # again, since another process may have started the run while we waited for the lock
         torch.set_num_threads(manifest.threads)
-        self.ready.classifier.fix_batches(*manifest.batches)
-        self.setup = replace(
-            self.setup,
-            batches=manifest.batches,
-            threads=manifest.threads,
-            folder=self.folder,
-            distractors=manifest.distractors,
-        )
-        self.environment = environment(self.ready.classifier.device)
+        self.session.classifier.fix_batches(*manifest.batches)
+        self.opened |= {"threads": manifest.threads, "distractors": manifest.distractors}
+        self.environment = environment(self.session.classifier.device)
         manifest = manifest.continued(self.environment, command)
         manifest.write(self.folder)
         return manifest
@@ -249,7 +248,7 @@ class _Run:
         """The study's images, all surveyed and in blocks."""
         selection = self.manifest.selection
         known = self.store.images()
-        problems, stamps = changed_images(known, self.ready.dataset)
+        problems, stamps = changed_images(known, self.session.data)
         problems += self.survey.changed_truths(known)
         if problems:
             more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
@@ -259,7 +258,7 @@ class _Run:
             )
         if stamps:
             self.store.set_stamps(stamps)
-        self.store.set_label_names(self.ready.classifier.names)
+        self.store.set_label_names(self.session.classifier.names)
 
         def report_survey(looked_at: int) -> None:
             self.tally.last = f"{counted(looked_at, 'picture')} looked at"
@@ -282,27 +281,26 @@ class _Run:
         return chosen_images(self.store.images(), selection)
 
     def _register(self) -> tuple[dict[str, Registered], dict[str, Registered]]:
-        """The run's methods and metrics, those of this study added."""
-        replace_corrected(self.store, self.ready)
-        for kind, things in registrations(self.ready).items():
+        """Add the study's methods and metrics to the run. What earlier studies judged stays; this one computes its own."""
+        replace_corrected(self.store, self.session)
+        for kind, things in registrations(self.session).items():
             self.store.register(kind, things)
-        self.store.add_limits({name: m.metric.limits for name, m in self.ready.metrics.items()})
+        self.store.add_limits({name: m.metric.limits for name, m in self.session.metrics.items()})
         methods, metrics = (self.store.registered(kind) for kind in ("methods", "metrics"))
-        # what earlier runs judged stays; this run computes what its own study names
         return (
-            {name: methods[name] for name in self.ready.methods},
-            {name: metrics[name] for name in self.ready.metrics},
+            {name: methods[name] for name in self.session.methods},
+            {name: metrics[name] for name in self.session.metrics},
         )
 
     @exit_as_error()
     def _plan(self, images: Sequence[ImageRow], work: Work) -> Plan:
         labels = sum(len(image.labels) for image in images) / len(images)
         waiting = Counter(unit.method for unit in work.waiting)
-        return make_plan(self.ready, self.setup.study, len(images), labels, len(work.images), waiting)
+        return make_plan(self.session, len(images), labels, len(work.images), waiting)
 
     # ---- the work -----------------------------------------------------------------------------------------------
 
-    def _work(self, work: Work) -> dict[str, int]:
+    def _work(self, work: Work, sink: RunSink) -> dict[str, int]:
         """Compute the units; returns methods that kept failing, and on how many images they were not tried."""
         failing: dict[str, list[Unit]] = defaultdict(list)  # the units in a row that a method failed on
         given_up: list[Unit] = []
@@ -327,7 +325,7 @@ class _Run:
                     result = UnitResult((), reasons, 0.0, 0, self.manifest.batches, self.environment)
                 if stored is not None:
                     stored.result()
-                stored = writer.submit(self._store, unit, result, work.images[unit.block])
+                stored = writer.submit(sink.add, unit, result)
                 failing[unit.method] = [] if result.parts else [*failing[unit.method], unit]
                 self._count(unit, result)
                 self._notify("running")
@@ -338,11 +336,15 @@ class _Run:
             untried[unit.method] += len(unit.subjects)
         return dict(untried)
 
-    def _make_worker(self) -> Callable[[], Callable[[Unit], UnitResult]]:
+    def _make_worker(self) -> Callable[[], Worker]:
+        batches = self.manifest.batches
         if isinstance(self.executor, LocalExecutor):
-            setup, ready, progress = self.setup, self.ready, self.tally.progress
-            return lambda: setup.worker(ready, progress)
-        return self.setup.portable(self.ready, self.worker_device)
+            return lambda: Worker(self.session, batches, self.folder, self.tally.progress)
+        # another process opens the data by its settings, if it can be opened so
+        settings = settings_of(self.session.data)
+        opened = {**self.opened, "dataset": settings if settings.get("dataset") else self.session.data}
+        opened["device"] = self.worker_device or opened["device"]
+        return partial(open_worker, self.session.study, batches, self.folder, **opened)
 
     def _count(self, unit: Unit, result: UnitResult) -> None:
         values: dict[str, list[float]] = {name: [] for name in unit.metrics}
@@ -359,50 +361,6 @@ class _Run:
             images=judged if unit.curves else 0,  # otherwise only metrics were added
             remote_passes=remote_passes,
         )
-
-    def _store(self, unit: Unit, result: UnitResult, images: Sequence[ImageRow]) -> None:
-        curves = result.parts[0].result.insertion if result.parts else None
-        game = "" if curves is None else self._game(curves)
-        self._record_environment(result)
-        place = self.manifest.environments.index(result.environment)
-        row = unit_row(unit, result, images, self.methods[unit.method], self.metrics, place, game)
-        file = self._write_maps(result, images)
-        if file is not None:
-            row = replace(row, maps=file.name, maps_bytes=file.size, maps_digest=file.digest)
-        self.store.add_unit(row)
-        self._finished.add((unit.method, unit.block))
-
-    def _record_environment(self, result: UnitResult) -> None:
-        """Keep a new machine, and batch sizes halved for lack of memory, in the manifest: a resumed run uses them."""
-        manifest = self.manifest.continued(result.environment)
-        forward, gradient = map(min, result.batches, manifest.batches)
-        manifest = replace(manifest, batches=(forward, gradient))
-        if manifest != self.manifest:
-            manifest.write(self.folder)
-            manifest.store_in(self.store)
-            self.manifest = manifest
-
-    def _game(self, curves: Curves) -> str:
-        """The key of the note with the steps and settings of these curves, which depend on the metrics of the unit."""
-        about = {
-            "counts": curves.counts.tolist(),
-            "positions": curves.positions,
-            "settings": curves.settings,
-        }
-        key = f"insertion {digest(about)}"
-        if key not in self._games:
-            self.store.set_note(key, about)
-            self._games.add(key)
-        return key
-
-    def _write_maps(self, result: UnitResult, images: Sequence[ImageRow]) -> MapsFile | None:
-        kept = [part for part in result.parts if len(part.result.maps)]
-        if not kept:
-            return None
-        maps = torch.cat([part.result.maps for part in kept])
-        names = [images[place].name for part in kept for place in part.places]
-        dtype = torch.float32 if self.setup.study.maps == "float32" else torch.float16
-        return write_maps(self.folder, maps, names, dtype)
 
     def _notify(self, state: State) -> None:
         self.watchers.update(self.tally.status(state))

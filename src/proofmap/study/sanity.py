@@ -16,7 +16,7 @@ from proofmap.core import streams
 from proofmap.data.loader import load_blocks
 from proofmap.fills import ReadyFill
 from proofmap.plugins.failures import exit_as_error
-from proofmap.study.setup import Ready
+from proofmap.study.session import Session
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import damaged
 from proofmap.study.store.records import ImageRow
@@ -119,12 +119,12 @@ class Sanity:
 
 
 @exit_as_error()
-def check_sanity(store: Store, ready: Ready, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
+def check_sanity(store: Store, session: Session, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
     """The numbers for a study's images; computed once, and again when images were added."""
     known = stored_sanity(store)
     if known is not None and known.of == len(images):
         return known
-    found = look(ready, images, chosen=chosen)
+    found = look(session, images, chosen=chosen)
     store.set_note(NOTE, found.record())
     return found
 
@@ -138,20 +138,20 @@ def stored_sanity(store: Store) -> Sanity | None:
         raise damaged(store.path, f"the note {NOTE!r} cannot be read ({error})") from error
 
 
-def look(ready: Ready, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
+def look(session: Session, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
     """Run the net on some of the images, and on the fills of the metrics alone."""
-    classifier = ready.classifier
+    classifier = session.classifier
     step = max(1, len(images) / LOOKED_AT)
     some = [images[int(k * step)] for k in range(min(LOOKED_AT, len(images)))]
-    place = {name: i for i, name in enumerate(ready.dataset.names)}
+    place = {name: i for i, name in enumerate(session.data.names)}
     indices = [place[row.name] for row in some]
-    (block,) = load_blocks(ready.dataset, classifier, indices, block_size=len(indices), ahead=0)
+    (block,) = load_blocks(session.data, classifier, indices, block_size=len(indices), ahead=0)
     truth_of = {place[row.name]: row.true_labels for row in some}
     truth = [truth_of[i] for i in block.indices]
     fast, pixels = classifier.frozen(), classifier.check_images(block.images)
     f = fast.probabilities(pixels)
     top = f.argmax(dim=1).tolist()
-    fills = dict.fromkeys(game.fill for metric in ready.metrics.values() for game in metric.games.values())
+    fills = dict.fromkeys(game.fill for metric in session.metrics.values() for game in metric.games.values())
     keys = streams.image_keys(pixels, 0, "sanity")
     known = [(a, b) for a, b in zip(top, truth, strict=True) if b]
 

@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.labels import NO_LABEL, LabelRule, Labels
+from proofmap.core.labels import NO_LABEL, LabelRule, label_table
 from proofmap.data.dataset import Dataset, choose_names, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, load_blocks
 from proofmap.plugins.failures import exit_as_error
+from proofmap.study.session import Session
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow
 from proofmap.study.study import Selection
-from proofmap.study.unit import label_table
 
 CHUNK = 64
 """Pictures looked at and stored together."""
@@ -28,15 +27,10 @@ CHUNK = 64
 class Survey:
     """Runs a net on a dataset's pictures, in the order of the selection."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        classifier: Classifier,
-        selection: Selection,
-        labels: Labels,
-    ) -> None:
+    def __init__(self, session: Session, selection: Selection) -> None:
+        dataset, classifier = session.data, session.classifier
         self.dataset, self.classifier, self.selection = dataset, classifier, selection
-        self.rule = LabelRule.parse(labels, classifier.names)
+        self.rule = LabelRule.parse(session.study.labels, classifier.names)
         strict = self.rule.kind == "true"
         self.truths = (
             true_outputs(dataset, classifier.names, strict=strict)

@@ -1,45 +1,36 @@
 """The unit of work: one method on one block of images; and the worker that does it, in this process or another.
 
-A unit's result depends on the unit and the worker's setup alone, so it is the same bits wherever it is done on the
+A unit's result depends on the unit and the worker's session alone, so it is the same bits wherever it is done on the
 same kind of machine. A failure belongs to the image that causes it: the rest of its block is judged without it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
-from proofmap.classifier.steadiness import FirstLook, UnsteadyNet
+from proofmap.classifier.steadiness import UnsteadyNet
 from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import ProofmapError
-from proofmap.core.inputs import Box
-from proofmap.core.labels import NO_LABEL, truth_table
-from proofmap.data.dataset import Dataset, output_places
-from proofmap.data.loader import Objects, load_listed
-from proofmap.methods.method import ReadyMethod
-from proofmap.methods.wrappers import MapMaker
-from proofmap.metrics.block import BlockResult, Subjects, judge_block
-from proofmap.metrics.metric import ReadyMetric
+from proofmap.core.labels import label_table, truth_table
+from proofmap.data.dataset import output_places
+from proofmap.data.loader import Objects, among_outputs, load_listed, true_boxes
+from proofmap.metrics.block import BlockResult, Subjects
 from proofmap.plugins.failures import exit_as_error, reason_of
 from proofmap.study.environment import environment
+from proofmap.study.session import Session, open_session
+from proofmap.study.store import maps as stored_maps
 from proofmap.study.store.errors import StoreError
+from proofmap.study.store.records import ImageRow
+from proofmap.study.study import Study
 from proofmap.study.watchers.status import UnitProgress
-
-
-@dataclass(frozen=True)
-class Subject:
-    """An image of a unit: its name, the digest it must have, the labels it is judged for, and its true labels if known."""
-
-    name: str
-    digest: str
-    labels: tuple[int, ...]
-    true_labels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ class Unit:
 
     method: str
     block: int
-    subjects: tuple[Subject, ...]
+    subjects: tuple[ImageRow, ...]
     metrics: tuple[str, ...]
     key: str
     maps: str = ""
@@ -88,35 +79,31 @@ class UnitResult:
 
 @dataclass
 class Worker:
-    """Does units: it has the net, the pictures and the methods ready.
+    """Does units of a session that has data.
 
-    ``batches`` are the run's batch sizes (forward only, with gradient): part of what decides the bits of a result.
+    Args:
+        batches: the run's batch sizes (forward only, with gradient): part of what decides the bits of a result.
+        folder: the run directory, where maps may be found.
     """
 
-    classifier: Classifier
-    dataset: Dataset
-    methods: Mapping[str, ReadyMethod]
-    metrics: Mapping[str, ReadyMetric]
+    session: Session
     batches: tuple[int, int]
-    seed: int = 0
-    keep_maps: bool = True
+    folder: Path | None = None
     progress: UnitProgress = field(default_factory=UnitProgress)
-    stored_maps: Callable[[str, Sequence[str]], Mapping[str, Tensor]] | None = None
 
     def __post_init__(self) -> None:
+        self.classifier, self.dataset = self.session.classifier, self.session.data
         self.classifier.fix_batches(*self.batches)
         self._environment = environment(self.classifier.device)
-        self._made = MapMaker(self.methods.values())
         self._places = output_places(self.dataset, self.classifier.names)
         self._index = {name: i for i, name in enumerate(self.dataset.names)}
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="proofmap-block")
-        self._loading: tuple[tuple[Subject, ...], Future[_Loaded]] | None = None
-        self._ready: tuple[tuple[Subject, ...], _Loaded] | None = None
-        self._look: FirstLook | None = None
+        self._loading: tuple[tuple[ImageRow, ...], Future[_Loaded]] | None = None
+        self._loaded: tuple[tuple[ImageRow, ...], _Loaded] | None = None
 
     def prefetch(self, unit: Unit) -> None:
         """Begin to load the images of a unit that will come next."""
-        known = [holder[0] for holder in (self._ready, self._loading) if holder is not None]
+        known = [holder[0] for holder in (self._loaded, self._loading) if holder is not None]
         if unit.subjects not in known:
             self._loading = (unit.subjects, self._loader.submit(self._load, unit.subjects))
 
@@ -133,15 +120,17 @@ class Worker:
                 loaded.images,
                 label_table([subject.labels for subject in judged]).to(self.classifier.device),
                 truth_table([subject.true_labels for subject in judged]),
-                [_of_truth(*pair) for pair in zip(loaded.objects, judged, strict=True)],
+                [
+                    true_boxes(objects, s.true_labels)
+                    for objects, s in zip(loaded.objects, judged, strict=True)
+                ],
                 loaded.objects,
             )
             maps = self._stored(unit, [subject.name for subject in judged])
-            if self._look is None:
-                self._look = FirstLook(self.classifier.frozen(), subjects.images)
+            self.session.look_at(subjects.images)
             parts = self._judged(unit, places, subjects, maps, failures)
             try:
-                self._look.check(f"while {unit} was judged or before")
+                self.session.check_net(f"while {unit} was judged or before")
             except UnsteadyNet as error:  # what was found belongs to no one net
                 parts, failures = [], {**failures, **dict.fromkeys(places, reason_of(error))}
         fast = self.classifier.frozen()
@@ -151,11 +140,11 @@ class Worker:
         return UnitResult(tuple(parts), failures, seconds, passes, batches, self._environment)
 
     def _stored(self, unit: Unit, images: Sequence[str]) -> Tensor | None:
-        """The unit's maps of these images, if all of them can be had here; made anew they are the same bits."""
-        if not unit.maps or self.stored_maps is None:
+        """The unit's maps of these images, if all of them are stored here; maps that are made again are the same bits."""
+        if not unit.maps or self.folder is None:
             return None
         try:
-            found = self.stored_maps(unit.maps, images)
+            found = stored_maps.read_maps(self.folder, unit.maps, images)
         except StoreError:  # damaged, or on another machine than this worker
             return None
         return torch.stack([found[name] for name in images]) if len(found) == len(images) else None
@@ -169,19 +158,17 @@ class Worker:
         failures: dict[int, str],
     ) -> list[Part]:
         """Judge the images together; if that fails, in halves, until the failing image stands alone."""
-        method = self.methods[unit.method]
-        stored = None if maps is None else maps[:, : 1 if method.label_free else subjects.labels.shape[1]]
+        label_free = self.session.methods[unit.method].label_free
+        stored = None if maps is None else maps[:, : 1 if label_free else subjects.labels.shape[1]]
+        keep = self.session.study.maps != "none" and maps is None
         try:
-            result = judge_block(
-                method,
+            result = self.session.judge(
+                unit.method,
                 subjects,
-                [self.metrics[name] for name in unit.metrics],
+                metrics=unit.metrics,
                 maps=stored,
-                made=self._made,
-                names=unit.metrics,
-                keep_maps=len(subjects) if self.keep_maps and maps is None else 0,
+                keep_maps=len(subjects) if keep else 0,
                 curves=unit.curves,
-                seed=self.seed,
                 progress=self.progress,
             )
         except Exception as error:
@@ -200,18 +187,18 @@ class Worker:
             parts += self._judged(unit, places[start:stop], subjects[start:stop], rest, failures)
         return parts
 
-    def _images(self, subjects: tuple[Subject, ...]) -> _Loaded:
-        if self._ready is not None and self._ready[0] == subjects:
-            return self._ready[1]
+    def _images(self, subjects: tuple[ImageRow, ...]) -> _Loaded:
+        if self._loaded is not None and self._loaded[0] == subjects:
+            return self._loaded[1]
         if self._loading is not None and self._loading[0] == subjects:
             loaded = self._loading[1].result()
             self._loading = None
         else:
             loaded = self._load(subjects)
-        self._ready = (subjects, loaded)
+        self._loaded = (subjects, loaded)
         return loaded
 
-    def _load(self, subjects: tuple[Subject, ...]) -> _Loaded:
+    def _load(self, subjects: tuple[ImageRow, ...]) -> _Loaded:
         failures: dict[int, str] = {}
         indices: dict[int, int] = {}
         for place, subject in enumerate(subjects):
@@ -239,19 +226,9 @@ class Worker:
         )
         place_of = {index: place for place, index in chosen}
         failures |= {place_of[failure.index]: failure.reason for failure in block.failures}
-        return _Loaded(block.images, [self._among_outputs(objects) for objects in block.objects], failures)
-
-    def _among_outputs(self, objects: Objects) -> Objects:
-        """By outputs of the net; labels that it does not have are left out."""
-        places = self._places
-        if places is None:
-            return objects
-        return {at: boxes for label, boxes in objects.items() if (at := places[label]) is not None}
-
-
-def _of_truth(objects: Objects, subject: Subject) -> Sequence[Box]:
-    """The boxes of the one true label; each of several has its own in ``objects``."""
-    return objects.get(subject.true_labels[0], ()) if len(subject.true_labels) == 1 else ()
+        return _Loaded(
+            block.images, [among_outputs(objects, self._places) for objects in block.objects], failures
+        )
 
 
 @dataclass(frozen=True)
@@ -263,11 +240,6 @@ class _Loaded:
     failures: Mapping[int, str]
 
 
-def label_table(labels: Sequence[Sequence[int]]) -> Tensor:
-    """Lists of labels as one table ``(N, L)``, filled up with ``NO_LABEL``.
-
-    >>> label_table([[3], [4, 5]]).tolist()
-    [[3, -1], [4, 5]]
-    """
-    wide = max(map(len, labels))
-    return torch.tensor([[*row, *[NO_LABEL] * (wide - len(row))] for row in labels])
+def open_worker(study: Study, batches: tuple[int, int], folder: Path | None = None, **opened: Any) -> Worker:
+    """The worker of a process that starts from nothing; the rest is as in :func:`~proofmap.study.session.open_session`."""
+    return Worker(open_session(study, **opened), batches, folder)

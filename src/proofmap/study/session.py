@@ -1,0 +1,172 @@
+"""A study, opened: the net, the data, and every method and metric prepared for them.
+
+Everything that is judged is judged here, whoever asks: :func:`proofmap.evaluate`, a run directory, the command line, the web
+app, a recipe. A session knows all that a plug-in may ask for, so nobody else assembles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.classifier.steadiness import FirstLook
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress
+from proofmap.data.dataset import Dataset
+from proofmap.data.distractors import Distractors, from_dataset, from_record, record_of
+from proofmap.data.specs import open_data, rebuild_dataset
+from proofmap.fills import Pools
+from proofmap.methods.masks.method import MapWatcher, ReadyMask
+from proofmap.methods.method import ReadyMethod
+from proofmap.methods.wrappers import MapMaker
+from proofmap.metrics.block import BlockResult, Subjects, judge_block
+from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics, split_metrics
+from proofmap.models import load_classifier
+from proofmap.plugins.failures import exit_as_error
+from proofmap.study.study import Study
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """A study opened on a net and, unless images come one batch at a time, on a dataset.
+
+    Attributes:
+        methods, metrics: prepared for the net, by the names that the study gives them.
+        run_metrics: the metrics of the run as a whole.
+        distractors: the record of the random images that were chosen from the data; None if none were needed.
+    """
+
+    study: Study
+    classifier: Classifier
+    methods: Mapping[str, ReadyMethod]
+    metrics: Mapping[str, ReadyMetric]
+    run_metrics: Mapping[str, RunMetric] = field(default_factory=dict)
+    dataset: Dataset | None = None
+    distractors: Mapping[str, Any] | None = None
+
+    @property
+    def data(self) -> Dataset:
+        """The dataset, of a session that has one."""
+        assert self.dataset is not None, "this session was opened without data"
+        return self.dataset
+
+    @cached_property
+    def _made(self) -> MapMaker:
+        return MapMaker(self.methods.values())
+
+    def judge(
+        self,
+        method: str,
+        subjects: Subjects,
+        *,
+        metrics: Sequence[str] | None = None,
+        maps: Tensor | None = None,
+        keep_maps: int = 0,
+        curves: bool = True,
+        watch: MapWatcher | None = None,
+        progress: Progress | None = None,
+    ) -> BlockResult:
+        """One method's maps of some images, measured by these metrics of the session, or by all.
+
+        ``maps`` are those of an earlier call, which are then not made again. The rest is as in
+        :func:`~proofmap.metrics.block.judge_block`. Every number of Proofmap comes from here.
+        """
+        ready = self.methods[method]
+        if watch is not None and isinstance(ready, ReadyMask):
+            ready = ready.watched(watch, every=1)
+        return judge_block(
+            ready,
+            subjects,
+            self.metrics if metrics is None else {name: self.metrics[name] for name in metrics},
+            maps=maps,
+            made=self._made,
+            keep_maps=keep_maps,
+            curves=curves,
+            seed=self.study.seed,
+            progress=progress,
+        )
+
+    def look_at(self, images: Tensor) -> None:
+        """Keep what the net says of two of these images, unless it was kept before; :meth:`check_net` compares with it."""
+        if "_look" not in self.__dict__:
+            self.__dict__["_look"] = FirstLook(self.classifier.frozen(), images)
+
+    def check_net(self, during: str) -> None:
+        """Refuse a net whose outputs have moved since :meth:`look_at`; see :mod:`proofmap.classifier.steadiness`."""
+        self.__dict__["_look"].check(during)
+
+
+@exit_as_error()
+def open_session(
+    study: Study,
+    *,
+    classifier: Classifier | None = None,
+    dataset: Dataset | Mapping[str, object] | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    distractors: Mapping[str, Any] | None = None,
+) -> Session:
+    """Load the net and the data of a study, and prepare its methods and metrics for them.
+
+    Args:
+        classifier: a net of this process in place of the study's model.
+        dataset: pictures of this process in place of the study's data, or the settings to rebuild them from.
+        device: where the net runs.
+        threads: threads of torch on a CPU; they decide the last bits.
+        distractors: the record of those that a run began with; chosen from the data if left out.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if dataset is None:
+        dataset = open_data(study.data)
+    elif not isinstance(dataset, Dataset):
+        dataset = rebuild_dataset(dataset)
+    net = open_net(study, classifier, device)
+    data, pinned = dataset, distractors
+    if pinned is not None and pinned["data"] != data.title:
+        pinned = None
+
+    def find() -> Distractors | None:
+        return from_dataset(data, net.inputs) if pinned is None else from_record(pinned, data, net.inputs)
+
+    pools = Pools(find)
+    session = prepare_session(study, net, pools)
+    if pools.source is not None and pinned is None:
+        distractors = record_of(pools.source, data) if isinstance(pools.source, Distractors) else None
+    return replace(session, dataset=data, distractors=distractors)
+
+
+def open_net(study: Study, classifier: Classifier | None = None, device: str | None = None) -> Classifier:
+    """The study's net, or the given one in its place, with the study's fit and label set."""
+    net = classifier or load_classifier(study.model, weights=study.weights, device=device)
+    if study.fit is not None:
+        net = net.fitting(study.fit)
+    return net.restricted(list(study.label_set), renormalise=study.renormalise) if study.label_set else net
+
+
+def prepare_session(study: Study, classifier: Classifier, pools: Pools) -> Session:
+    """A session without data, on a net that is open. Random images that nobody named are drawn from these pools."""
+    metrics, run_metrics = split_metrics(study.named_metrics())
+    methods = {name: pools.bind(method) for name, method in study.named_methods(classifier.inputs).items()}
+    judges = {name: pools.bind(metric) for name, metric in metrics.items()}
+    return Session(
+        study,
+        classifier,
+        {name: method.prepare(classifier) for name, method in methods.items()},
+        prepare_metrics(judges, classifier),
+        run_metrics,
+    )
+
+
+def settings_of(dataset: Dataset) -> dict[str, object]:
+    """What another process opens the dataset from; empty for one that lives in this process alone."""
+    try:
+        return dataset.settings()
+    except InputError:
+        return {}

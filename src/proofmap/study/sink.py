@@ -1,0 +1,131 @@
+"""Where the results of units go: into a run directory, each unit whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from proofmap.metrics.curves import Curves
+from proofmap.study.manifest import Manifest
+from proofmap.study.plan import digest
+from proofmap.study.store.database import Store
+from proofmap.study.store.maps import MapsFile, write_maps
+from proofmap.study.store.records import CurveRow, ImageRow, Registered, UnitRow
+from proofmap.study.study import KeptMaps
+from proofmap.study.unit import Unit, UnitResult
+
+
+class RunSink:
+    """Writes finished units to the store of a run, their maps to files; :attr:`finished` are their (method, block)."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Store,
+        manifest: Manifest,
+        methods: Mapping[str, Registered],
+        metrics: Mapping[str, Registered],
+        maps: KeptMaps,
+    ) -> None:
+        self.folder, self.store, self.manifest = folder, store, manifest
+        self.methods, self.metrics = methods, metrics
+        self.dtype = torch.float32 if maps == "float32" else torch.float16
+        self.finished: set[tuple[str, int]] = set()
+        self._games: set[str] = set()
+
+    def add(self, unit: Unit, result: UnitResult) -> None:
+        """Store a unit: first the file of its maps, then its row, which names the file."""
+        self._record_environment(result)
+        row, file = self._row(unit, result), self._write_maps(unit, result)
+        if file is not None:
+            row = replace(row, maps=file.name, maps_bytes=file.size, maps_digest=file.digest)
+        self.store.add_unit(row)
+        self.finished.add((unit.method, unit.block))
+
+    def _record_environment(self, result: UnitResult) -> None:
+        """Keep a new machine, and batch sizes halved for lack of memory, in the manifest: a resumed run uses them."""
+        manifest = self.manifest.continued(result.environment)
+        forward, gradient = map(min, result.batches, manifest.batches)
+        manifest = replace(manifest, batches=(forward, gradient))
+        if manifest != self.manifest:
+            manifest.write(self.folder)
+            manifest.store_in(self.store)
+            self.manifest = manifest
+
+    def _row(self, unit: Unit, result: UnitResult) -> UnitRow:
+        """What the store keeps of a unit, apart from its maps."""
+        image_scores: list[tuple[int, int, float]] = []
+        label_scores: list[tuple[int, int, int, float]] = []
+        curves: dict[int, CurveRow] = {}
+        for part in result.parts:
+            members, found = [unit.subjects[place] for place in part.places], part.result
+            for name, values in found.values.items():
+                metric = self.metrics[name].id
+                image_scores += [
+                    (metric, image.id, value) for image, value in zip(members, values.tolist(), strict=True)
+                ]
+            for name, table in found.pairs.items():
+                metric = self.metrics[name].id
+                label_scores += [
+                    (metric, image.id, place, value)
+                    for image, row in zip(members, table.tolist(), strict=True)
+                    for place, value in enumerate(row[: len(image.labels)])
+                ]
+            if found.insertion is not None:
+                curves |= _curve_rows(self._game(found.insertion), found.insertion, members)
+        return UnitRow(
+            method=self.methods[unit.method].id,
+            block=unit.block,
+            metrics=tuple(self.metrics[name].id for name in unit.metrics),
+            key=unit.key,
+            environment=self.manifest.environments.index(result.environment),
+            batches=result.batches,
+            seconds=result.seconds,
+            passes=result.passes,
+            finished=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            image_scores=image_scores,
+            label_scores=label_scores,
+            curves=curves,
+            failures={unit.subjects[place].id: reason for place, reason in result.failures.items()},
+        )
+
+    def _game(self, curves: Curves) -> str:
+        """The key of the note with the steps and settings of these curves, which depend on the metrics of the unit."""
+        about = {
+            "counts": curves.counts.tolist(),
+            "positions": curves.positions,
+            "settings": curves.settings,
+        }
+        key = f"insertion {digest(about)}"
+        if key not in self._games:
+            self.store.set_note(key, about)
+            self._games.add(key)
+        return key
+
+    def _write_maps(self, unit: Unit, result: UnitResult) -> MapsFile | None:
+        kept = [part for part in result.parts if len(part.result.maps)]
+        if not kept:
+            return None
+        maps = torch.cat([part.result.maps for part in kept])
+        names = [unit.subjects[place].name for part in kept for place in part.places]
+        return write_maps(self.folder, maps, names, self.dtype)
+
+
+def _curve_rows(game: str, curves: Curves, images: Sequence[ImageRow]) -> dict[int, CurveRow]:
+    """One row for each image, by its id, without the places of labels that it does not have."""
+    tensors = (curves.probabilities, curves.f, curves.auc, curves.error, curves.matrix)
+    # numpy cuts them up faster than torch
+    arrays: list[Any] = [None if tensor is None else tensor.numpy() for tensor in tensors]
+    probabilities, f, auc, error, matrix = arrays
+    rows: dict[int, CurveRow] = {}
+    for k, image in enumerate(images):
+        n = len(image.labels)
+        own: np.ndarray | None = None if matrix is None else matrix[k, :n, :n]
+        rows[image.id] = CurveRow(game, probabilities[k, :n], f[k, :n], auc[k, :n], error[k, :n], own)
+    return rows
