@@ -14,7 +14,7 @@ import typer
 from proofmap import cli
 from proofmap.cli.lists import LISTS
 from proofmap.cli.runs import ANALYSES
-from proofmap.methods.maskers.kinds import KINDS as KINDS_OF_MASKERS
+from proofmap.methods.maskers.training import KINDS as KINDS_OF_MASKERS
 from proofmap.metrics import CURVES, THRESHOLDS
 from proofmap.study.watchers.trackers import TRACKERS
 from tests.command import run

@@ -80,7 +80,7 @@ def test_every_method_and_score_agrees_with_the_cpu() -> None:
             assert abs(a.value - b.value) < 0.02, (on_cpu.name, a.name, a.value, b.value)
 
 
-@pytest.mark.filterwarnings("ignore::proofmap.methods.maskers.learned.MaskerWarning")  # four steps
+@pytest.mark.filterwarnings("ignore::proofmap.methods.maskers.file.MaskerWarning")  # four steps
 @pytest.mark.parametrize(
     "kind, method",
     [

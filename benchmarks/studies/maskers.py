@@ -27,8 +27,7 @@ import proofmap as pm
 from proofmap.core.progress import SilentTask
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
 from proofmap.methods import train_masker
-from proofmap.methods.maskers.file import Header, read_header
-from proofmap.methods.maskers.learned import MaskerWarning
+from proofmap.methods.maskers.file import Header, MaskerWarning, read_header
 from proofmap.methods.maskers.trained import method_of
 
 CASES = {"cifar10": ("cifar10-resnet20", []), "imagenette": ("efficientnet-lite0", list(IMAGENETTE.values()))}

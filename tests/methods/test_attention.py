@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import AttentionRollout, Chefer, Cost, LeGrad, make_method
-from proofmap.methods.attention.attention import find_tokens
+from proofmap.methods.attention import find_tokens
 from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.probe import Grid
 from proofmap.models.cifar_vit import CifarViT

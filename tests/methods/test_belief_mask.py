@@ -24,8 +24,16 @@ from proofmap.fills import Blur, Gray, Images, Noise, Pools, uses_default_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.masks import belief_fit
 from proofmap.methods.masks.belief import BeliefProblem, ReadyMask
-from proofmap.methods.masks.belief_fit import ClosingFit, least_change
-from proofmap.methods.masks.belief_terms import pushes, revealed, sureness, thresholds, top_share, warped
+from proofmap.methods.masks.belief_terms import (
+    ClosingFit,
+    least_change,
+    pushes,
+    revealed,
+    sureness,
+    thresholds,
+    top_share,
+    warped,
+)
 from proofmap.methods.masks.engine import MaskEngine, Slots
 from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
 from proofmap.methods.method import Cost

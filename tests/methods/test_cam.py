@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import GradCAM
-from proofmap.methods.cams.layers import find_layer
+from proofmap.methods.layers import find_layer
 from proofmap.models.cifar_resnet import CifarResNet
 from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite
 from tests.toys import conv_net, counted_classifier, drawn, pixels

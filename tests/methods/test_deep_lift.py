@@ -18,8 +18,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.fills import Fill, make_fill
 from proofmap.methods import DeepLIFT, GradientInput, make_method
+from proofmap.methods.gradients.paths import SumRuleWarning, gap
 from proofmap.methods.propagation import deep_lift
-from proofmap.methods.sum_rule import SumRuleWarning, gap
 from tests.methods.test_gradients import LABELS, deeper_net, normalised
 from tests.methods.test_lrp import assert_same, classifier, pooled_net, residual_net, rows_classifier
 from tests.methods.test_rectified import RELUS, Functional

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.methods import GreedyInsertion, Random, Shapley
-from proofmap.methods.perturbation.superpixels import cut
+from proofmap.methods.perturbation.regions import cut
 from proofmap.metrics import insertion
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, pixels
 

@@ -12,7 +12,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.methods import LIME, make_method
 from proofmap.methods.perturbation.passes import region_means
-from proofmap.methods.perturbation.superpixels import cut
+from proofmap.methods.perturbation.regions import cut
 from proofmap.testing.nets import PICTURES, classifier_of, values
 from tests.toys import counted_classifier, linear_classifier, pixels
 

@@ -16,7 +16,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
 from proofmap.methods import LRP, ContrastiveLRP, Method, make_method
-from proofmap.methods.sum_rule import SumRuleWarning
+from proofmap.methods.gradients.paths import SumRuleWarning
 from proofmap.models.cifar_resnet import BasicBlock
 from proofmap.models.efficientnet_lite import InvertedResidual
 from tests.methods.test_gradients import LABELS, normalised

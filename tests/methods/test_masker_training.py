@@ -20,10 +20,9 @@ from proofmap.classifier import Classifier
 from proofmap.core.progress import Lines, Progress
 from proofmap.methods import Method, train_masker
 from proofmap.methods.maskers import training
-from proofmap.methods.maskers.file import PACKAGED, Header, read_header
-from proofmap.methods.maskers.learned import Learned, MaskerWarning, look
+from proofmap.methods.maskers.file import PACKAGED, Header, Learned, MaskerWarning, look, read_header
 from proofmap.methods.maskers.nets import RealTimeNet
-from proofmap.methods.maskers.optimiser import Adam
+from proofmap.methods.maskers.objective import Adam
 from proofmap.methods.maskers.training import Training
 from tests.toys import conv_classifier, pixels
 

@@ -20,15 +20,11 @@ from proofmap.core.inputs import Rows
 from proofmap.methods import make_method, train_masker
 from proofmap.methods.maskers.belief import BeliefObjective, standardised_cams, with_rivals
 from proofmap.methods.maskers.features import find_scales, read_features
-from proofmap.methods.maskers.file import Header, net_digest, read_header
-from proofmap.methods.maskers.kinds import KINDS
-from proofmap.methods.maskers.learned import MaskerWarning
+from proofmap.methods.maskers.file import Header, MaskerWarning, net_digest, read_header
 from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
-from proofmap.methods.maskers.objective import Batch, Recipe
-from proofmap.methods.maskers.optimiser import SGD, Adam
-from proofmap.methods.maskers.phang import PhangCA, PhangFix
-from proofmap.methods.maskers.real_time import RealTimeObjective
-from proofmap.methods.maskers.training import Training
+from proofmap.methods.maskers.objective import SGD, Adam, Batch, Recipe
+from proofmap.methods.maskers.published import PhangCA, PhangFix, RealTimeObjective
+from proofmap.methods.maskers.training import KINDS, Training
 from proofmap.methods.masks.belief_terms import belief_errors
 from proofmap.models import load_classifier
 from proofmap.testing.nets import counted_classifier
@@ -618,7 +614,7 @@ ODD = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::proofmap.methods.maskers.learned.MaskerWarning")  # two steps
+@pytest.mark.filterwarnings("ignore::proofmap.methods.maskers.file.MaskerWarning")  # two steps
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("odd", ODD)
 def test_unusual_nets_get_maskers_too(odd: str, kind: str, tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.progress import SilentTask
 from proofmap.fills import make_fill
 from proofmap.methods import Gradient, GradientInput, IntegratedGradients, Method, SmoothGrad, make_method
+from proofmap.methods.gradients.paths import Each, SumRuleWarning, gap, sums_over_points
 from proofmap.methods.gradients.plain import input_gradients
-from proofmap.methods.gradients.points import Each, sums_over_points
-from proofmap.methods.sum_rule import SumRuleWarning, gap
 from tests.methods.test_gradients import LABELS, NETS, deeper_net, normalised
 from tests.toys import MEAN, STD, conv_net, counted_classifier, drawn, linear_classifier, pixels
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import KernelSHAP, Shapley, make_method
-from proofmap.methods.perturbation.superpixels import Regions, cut
+from proofmap.methods.perturbation.regions import Regions, cut
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, pixels
 
 SIZE = 6

@@ -12,7 +12,7 @@ from skimage.transform import resize
 
 from proofmap.core.inputs import Pictures
 from proofmap.methods.perturbation.passes import region_means
-from proofmap.methods.perturbation.superpixels import cells_of, colours, cut, slic
+from proofmap.methods.perturbation.regions import cells_of, colours, cut, slic
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, values
 from tests.toys import pixels
 

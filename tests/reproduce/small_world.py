@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from proofmap.data import IMAGENETTE
-from proofmap.methods.maskers.learned import MaskerWarning
+from proofmap.methods.maskers.file import MaskerWarning
 from proofmap.methods.maskers.train import train_masker
 from proofmap.models import load_classifier, registry
 from proofmap.models.names import imagenet_names

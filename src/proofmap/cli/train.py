@@ -24,10 +24,9 @@ from proofmap.data.dataset import Dataset, random_choice, truths
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
 from proofmap.methods import train_masker as train
-from proofmap.methods.maskers.file import Header, read_header
-from proofmap.methods.maskers.kinds import KINDS
-from proofmap.methods.maskers.learned import MaskerWarning
+from proofmap.methods.maskers.file import Header, MaskerWarning, read_header
 from proofmap.methods.maskers.train import check_masker, checkpoint_of
+from proofmap.methods.maskers.training import KINDS
 from proofmap.models import DEFAULT_MODEL
 
 _BLOCK = 64

@@ -15,9 +15,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import center_distance
-from proofmap.methods.blur import blurred
 from proofmap.methods.method import METHODS, Cost, Family, Method
-from proofmap.methods.wrappers import Blurred, TopLabel
+from proofmap.methods.wrappers import Blurred, TopLabel, blurred
 from proofmap.plugins.settings import setting
 
 

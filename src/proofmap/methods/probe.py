@@ -9,7 +9,7 @@ patch's token with respect to the image lies in the patch, and that of a class t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -114,7 +114,7 @@ class Probe:
             found = [
                 Places(channels)
                 for channels, sides in ((1, output.shape[2:]), (3, output.shape[1:3]))
-                if self._pictured(*sides)
+                if is_spatial(sides, self.size)
             ]
             if len(found) == 2:  # the shape does not say which axis has the channels
                 found.sort(key=lambda places: self._misplaced(places.of(output)[0]))
@@ -135,12 +135,6 @@ class Probe:
             self._grids[count, tokens] = None if new is None else self._proven(new.select(1 - tokens, 0))
         return self._grids[count, tokens]
 
-    def _pictured(self, h: int, w: int) -> bool:
-        """Whether a map of so many places has the image's proportions, up to one place."""
-        height, width = self.size
-        fits = h * w > 1 and h <= height and w <= width
-        return fits and abs(h * width - w * height) <= max(height, width)
-
     def _proven(self, tokens: Tensor) -> Grid | None:
         """The grid that agrees best with where tokens ``(T, C)`` get their gradient from, if one agrees."""
         count, centres = len(tokens), self._centres(tokens)
@@ -148,7 +142,7 @@ class Probe:
             Grid(h, (count - extra) // h, first)
             for extra in range(min(_EXTRA, count - 2) + 1)
             for h in range(1, count - extra + 1)
-            if (count - extra) % h == 0 and self._pictured(h, (count - extra) // h)
+            if (count - extra) % h == 0 and is_spatial((h, (count - extra) // h), self.size)
             for first in range(extra, -1, -1)
         ]
         best = min(grids, key=lambda grid: _distance(centres, grid), default=None)
@@ -191,6 +185,33 @@ def _distance(centres: dict[int, tuple[float, float] | None], grid: Grid) -> flo
         elif inside or centre is not None:
             total += 1.0
     return total / len(centres)
+
+
+def is_spatial(sides: Sequence[int], size: Sequence[int]) -> bool:
+    """Whether a map ``(h, w)`` has more than one place and the proportions of an image ``(H, W)``, up to one place."""
+    (h, w), (height, width) = sides, size
+    return h * w > 1 and h <= height and w <= width and abs(h * width - w * height) <= max(height, width)
+
+
+def mixed_logits(logits: Tensor) -> Tensor:
+    """A number that depends on all logits; their plain sum would be constant if they are centred, such as (z, -z)."""
+    return (logits * torch.arange(1, 1 + logits.shape[1], device=logits.device)).sum()
+
+
+@contextmanager
+def watch_outputs(net: nn.Module, names: Iterable[str], see: Callable[[str, Any], object]) -> Iterator[None]:
+    """Call ``see(name, output)`` whenever one of these modules has run; what it returns, unless None, replaces the output. Leaves no hook behind."""
+
+    def hook(name: str) -> Any:
+        return lambda module, inputs, output: see(name, output)
+
+    modules = dict(net.named_modules())
+    handles = [modules[name].register_forward_hook(hook(name)) for name in names]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def module_of(classifier: Classifier, what: str) -> nn.Module:
@@ -263,8 +284,7 @@ def _watched(classifier: Classifier, what: str) -> Iterator[Probe]:
         with torch.enable_grad():
             with attention:
                 logits = classifier(probe.images)
-            # not their plain sum, which is constant where logits are centred, such as (z, -z)
-            probe.score = (logits * torch.arange(1, 1 + logits.shape[1], device=logits.device)).sum()
+            probe.score = mixed_logits(logits)
             probe.attention = attention.maps
             for handle in handles:
                 handle.remove()

@@ -7,6 +7,7 @@ the same in a run that was stopped, and on a cluster.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,6 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.core.tensors import private_copy
-from proofmap.methods.blur import blurred
 from proofmap.methods.method import METHODS, Cost, Family, Method, MethodLike, Need, ReadyMethod, make_method
 from proofmap.plugins.settings import required, setting
 
@@ -257,3 +257,29 @@ class TopLabel(Wrapper):
         if bool(missing.any()):
             found[missing] = ready.state(images[missing], top[missing], seed=seed, progress=progress)
         return found
+
+
+def blurred(values: Tensor, sigma: float, axes: int) -> Tensor:
+    """Values ``(..., *positions)`` blurred along their last ``axes`` axes; ``sigma`` is in positions.
+
+    >>> blurred(torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0]]), 1.0, 1)
+    tensor([[0.0772, 0.2571, 0.4026, 0.2571, 0.0772]])
+    """
+    for axis in range(values.ndim - axes, values.ndim):
+        kernel = gaussian_matrix(values.shape[axis], sigma, values.device)
+        values = torch.tensordot(values, kernel, dims=([axis], [1])).movedim(-1, axis)
+    return values
+
+
+def gaussian_matrix(side: int, sigma: float, device: torch.device) -> Tensor:
+    """The matrix ``(side, side)`` of a Gaussian blur along one axis, cut at four sigma; every row sums to one.
+
+    >>> gaussian_matrix(3, 1.0, torch.device("cpu"))
+    tensor([[0.5741, 0.3482, 0.0777],
+            [0.2741, 0.4519, 0.2741],
+            [0.0777, 0.3482, 0.5741]])
+    """
+    line = torch.arange(side, device=device)
+    distance = (line[:, None] - line).abs()
+    weights = torch.exp(-0.5 * (distance / sigma) ** 2).masked_fill(distance > math.ceil(4 * sigma), 0.0)
+    return weights / weights.sum(dim=1, keepdim=True)

@@ -8,8 +8,7 @@ from proofmap.report.figures.theorem import TheoremFigure
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
 from proofmap.results.tables import number
 from proofmap.theory.linear_data import MADE, REAL, made_input
-from proofmap.theory.simulation import Rate
-from proofmap.theory.trials import Cell, Curve, curve, grid
+from proofmap.theory.trials import Cell, Curve, Rate, curve, grid
 
 
 def run(job: Job) -> Outcome:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import require
-from proofmap.methods.adapters.call import Call, Parameters
-from proofmap.methods.adapters.library import Attribute, LibraryMethod, Subject
+from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, Parameters, Subject
 from proofmap.methods.method import METHODS, Need
 
 LABEL_FREE = frozenset({"EigenCAM", "FEM", "KPCA_CAM"})

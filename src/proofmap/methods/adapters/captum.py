@@ -14,8 +14,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.fills.fill import rounded
-from proofmap.methods.adapters.call import Call, Parameters
-from proofmap.methods.adapters.library import Attribute, LibraryMethod, Subject
+from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, Parameters, Subject
 from proofmap.methods.given_maps import as_tensor
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import METHODS

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.methods.probe import is_spatial, mixed_logits, module_of, watch_outputs
 
+_WHAT = "a masker"
 _FINER = 1.5
 """How much finer the next scale is, at least: what padding adds to a map makes no scale of its own."""
 
@@ -67,32 +68,24 @@ def _scale(name: str, output: Tensor) -> Scale:
 
 def _spatial_layers(classifier: Classifier) -> dict[str, Tensor]:
     """The outputs for one image of all layers with a spatial map that the logits depend on, in order of execution."""
-    height, width = classifier.size
-    net, ran = module_of(classifier), dict[str, Tensor]()
+    net, ran = module_of(classifier, _WHAT), dict[str, Tensor]()
 
     def note(name: str, output: object) -> None:
         if isinstance(output, Tensor) and output.ndim == 4 and output.requires_grad:
             ran.pop(name, None)
             ran[name] = output
 
-    handles = [
-        module.register_forward_hook(lambda module, inputs, output, name=name: note(name, output))
-        for name, module in net.named_modules()
-        if name
-    ]
-    try:
-        with torch.enable_grad():
-            image = classifier.inputs.probe().to(classifier.device).requires_grad_(True)
-            logits = classifier(image)
-            # not their plain sum, which is constant where logits are centred
-            probe = (logits * torch.arange(1, 1 + logits.shape[1], device=logits.device)).sum()
-            ran = {name: output for name, output in ran.items() if _pictured(output, height, width)}
-            if not ran or not probe.requires_grad:
-                return {}
-            gradients = torch.autograd.grad(probe, list(ran.values()), allow_unused=True)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with watch_outputs(net, [name for name, _ in net.named_modules() if name], note), torch.enable_grad():
+        image = classifier.inputs.probe().to(classifier.device).requires_grad_(True)
+        score = mixed_logits(classifier(image))
+    ran = {
+        name: output
+        for name, output in ran.items()
+        if len(output) == 1 and is_spatial(output.shape[2:], classifier.size)
+    }
+    if not ran or not score.requires_grad:
+        return {}
+    gradients = torch.autograd.grad(score, list(ran.values()), allow_unused=True)
     return {
         name: output.detach()
         for (name, output), gradient in zip(ran.items(), gradients, strict=True)
@@ -100,46 +93,13 @@ def _spatial_layers(classifier: Classifier) -> dict[str, Tensor]:
     }
 
 
-def _pictured(output: Tensor, height: int, width: int) -> bool:
-    """Whether a map has more than one place, and the image's proportions up to one place."""
-    h, w = output.shape[2:]
-    fits = len(output) == 1 and h * w > 1 and h <= height and w <= width
-    return fits and abs(h * width - w * height) <= max(height, width)
-
-
-def module_of(classifier: Classifier) -> nn.Module:
-    if not isinstance(classifier.net, nn.Module):
-        raise InputError(
-            "a masker reads the layers of a torch module; this classifier wraps a function, which has none"
-        )
-    classifier.refresh()  # before hooks are put on its layers
-    return classifier.net
-
-
 @torch.no_grad()
 def read_features(
     classifier: Classifier, images: Tensor, scales: Sequence[Scale]
 ) -> tuple[list[Tensor], Tensor]:
     """Feature maps ``(N, C, h, w)`` in float32, the coarsest first, and logits ``(N, A)``, from one pass of the net."""
-    with _captured(module_of(classifier), [scale.layer for scale in scales]) as outputs:
+    outputs: dict[str, Tensor] = {}
+    layers = [scale.layer for scale in scales]
+    with watch_outputs(module_of(classifier, _WHAT), layers, outputs.__setitem__):
         logits = classifier(images)
-    return [outputs[scale.layer].float() for scale in scales], logits
-
-
-@contextmanager
-def _captured(net: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Tensor]]:
-    """The last output of each layer while the net runs; leaves no hook behind."""
-    modules, outputs = dict(net.named_modules()), dict[str, Tensor]()
-
-    def keep(name: str, output: Tensor) -> None:
-        outputs[name] = output
-
-    handles = [
-        modules[name].register_forward_hook(lambda module, inputs, output, name=name: keep(name, output))
-        for name in layers
-    ]
-    try:
-        yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()
+    return [outputs[layer].float() for layer in layers], logits

@@ -16,12 +16,10 @@ from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file
 from proofmap.core.progress import Progress, Silent
-from proofmap.methods.maskers.file import read_header, write_masker
-from proofmap.methods.maskers.kinds import KINDS
-from proofmap.methods.maskers.learned import IMAGES, Learned, MaskerWarning, look
+from proofmap.methods.maskers.file import IMAGES, Learned, MaskerWarning, look, read_header, write_masker
 from proofmap.methods.maskers.objective import Recipe
 from proofmap.methods.maskers.trained import method_of
-from proofmap.methods.maskers.training import Training
+from proofmap.methods.maskers.training import KINDS, Training
 
 
 def train_masker(
@@ -47,7 +45,7 @@ def train_masker(
 
     The answer is the same as that of a run that was not stopped. Where the file is there already, made in the same way from
     the same, nothing is left to do. What the masker's maps look like is in the file's header
-    (:class:`~proofmap.methods.maskers.learned.Learned`), and a :class:`~proofmap.methods.maskers.learned.MaskerWarning` says what looks
+    (:class:`~proofmap.methods.maskers.file.Learned`), and a :class:`~proofmap.methods.maskers.file.MaskerWarning` says what looks
     wrong with them.
 
     Args:

@@ -22,14 +22,14 @@ from proofmap.methods.maskers.features import Scale, read_features
 from proofmap.methods.maskers.file import (
     PACKAGED,
     Header,
+    MaskerWarning,
     file_digest,
     net_digest,
     read_header,
     read_masker,
 )
-from proofmap.methods.maskers.kinds import KINDS
-from proofmap.methods.maskers.learned import MaskerWarning
 from proofmap.methods.maskers.nets import BeliefNet, repeated, resized
+from proofmap.methods.maskers.training import KINDS
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
 from proofmap.plugins.settings import setting
 

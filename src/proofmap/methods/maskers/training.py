@@ -27,11 +27,16 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.progress import Progress
+from proofmap.methods.maskers.belief import BeliefObjective
 from proofmap.methods.maskers.file import Header, net_digest, read_header, write_tensors
-from proofmap.methods.maskers.kinds import KINDS
-from proofmap.methods.maskers.objective import Batch, Recipe
-from proofmap.methods.maskers.optimiser import Adam, below, prefixed
+from proofmap.methods.maskers.objective import Adam, Batch, Objective, Recipe, below, prefixed
+from proofmap.methods.maskers.published import PhangCA, PhangFix, RealTimeObjective
 from proofmap.methods.masks.engine import HALF_SCALE
+
+KINDS: dict[str, type[Objective]] = {
+    objective.kind: objective for objective in (RealTimeObjective, PhangFix, PhangCA, BeliefObjective)
+}
+
 
 _LOST = 0.1
 """The share of steps that may be lost to overflows of half precision."""

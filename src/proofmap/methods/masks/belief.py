@@ -23,7 +23,7 @@ Even visits yield too, by the same rule for each fill and times s: up to .8 of t
 to |F_k - f| there. W lives on a coarse grid and is enlarged linearly. The hard mask has
 no gradient; the one of sigmoid((W - t_u) / temperature) stands in for it (straight-through), t_u the u-quantile of W.
 
-The last steps measure whole curves and bring what is still amiss in all areas to f at once: :mod:`~proofmap.methods.masks.belief_fit`.
+The last steps measure whole curves and bring what is still amiss in all areas to f at once: :mod:`~proofmap.methods.masks.belief_terms`.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ from proofmap.core.progress import Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput, check_differentiable
-from proofmap.methods.masks.belief_fit import FAR, SURE, ClosingFit, least_change
 from proofmap.methods.masks.belief_terms import (
+    FAR,
     FORCE,
     GOLDEN,
     LARGEST,
+    SURE,
+    ClosingFit,
     belief_errors,
+    least_change,
     pushes,
     revealed,
     sureness,

@@ -45,8 +45,7 @@ from proofmap.methods.masks.method import (
     grid_cells,
     grid_matrices,
 )
-from proofmap.methods.masks.noise import add_noise_
-from proofmap.methods.masks.terms import enlarged, smoothing
+from proofmap.methods.masks.terms import add_noise_, enlarged, smoothing
 from proofmap.methods.method import METHODS, Cost, Need
 from proofmap.plugins.settings import setting
 

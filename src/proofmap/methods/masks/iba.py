@@ -42,9 +42,8 @@ from proofmap.methods.masks.method import (
     chosen_precision,
     distinct_images,
 )
-from proofmap.methods.masks.noise import noise_like
 from proofmap.methods.masks.tail import Tail, find_bottleneck
-from proofmap.methods.masks.terms import enlarged, smoothing, upsampling
+from proofmap.methods.masks.terms import enlarged, noise_like, smoothing, upsampling
 from proofmap.methods.method import METHODS, Cost, Need, ReadyMethod
 from proofmap.plugins.settings import setting
 

@@ -18,6 +18,7 @@ from proofmap.classifier.outputs import as_logits
 from proofmap.classifier.view import view_of
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
+from proofmap.methods.probe import is_spatial, module_of, watch_outputs
 
 _AGREE = 0.01
 """How far logits of the rest may be from those of the net, relative to the largest."""
@@ -63,19 +64,15 @@ class Tail:
 
     def features(self, images: Tensor) -> Tensor:
         """What the layer gives for images ``(N, *shape)``: ``(N, C, h, w)``, float32."""
-        outputs: list[Any] = []
-        module = self.whole.get_submodule(self.layer)
-        handle = module.register_forward_hook(lambda module, inputs, output: outputs.append(output))
-        try:
-            with torch.no_grad():
-                self.whole(self.classifier.normalised(images, self.dtype))
-        finally:
-            handle.remove()
-        if not isinstance(outputs[-1], Tensor) or outputs[-1].ndim != 4:
+        outputs: dict[str, Any] = {}
+        with watch_outputs(self.whole, [self.layer], outputs.__setitem__), torch.no_grad():
+            self.whole(self.classifier.normalised(images, self.dtype))
+        output = outputs[self.layer]
+        if not isinstance(output, Tensor) or output.ndim != 4:
             raise InputError(
                 f"layer {self.layer!r} does not give a spatial map (N, C, h, w); name another one"
             )
-        return outputs[-1].float()
+        return output.float()
 
     def __call__(self, features: Tensor) -> Tensor:
         """Logits ``(N, A)`` for features ``(N, C, h, w)``, differentiable in them."""
@@ -113,13 +110,12 @@ def find_bottleneck(classifier: Classifier) -> str:
         raise InputError(
             "a bottleneck is put into a spatial layer of a torch module that takes pictures; use a method without layers"
         )
-    height, width = classifier.size
     view = _private(classifier, classifier.dtype)
     blank = torch.zeros_like(classifier.blank(1), dtype=classifier.dtype)
     spatial = {
         name: output.shape[2:]
         for name, output in _order(view, blank).items()
-        if isinstance(output, Tensor) and output.ndim == 4 and _pictured(output.shape[2:], (height, width))
+        if isinstance(output, Tensor) and output.ndim == 4 and is_spatial(output.shape[2:], classifier.size)
     }
     if spatial:
         coarse = list(spatial.values())[-1]
@@ -134,38 +130,19 @@ def find_bottleneck(classifier: Classifier) -> str:
     raise InputError("no layer gives a spatial map (N, C, h, w) that all passes; name one with layer=")
 
 
-def _pictured(found: torch.Size, size: tuple[int, int]) -> bool:
-    """Whether a map has more than one place and the image's proportions, up to one place."""
-    (h, w), (height, width) = found, size
-    return h * w > 1 and h <= height and w <= width and abs(h * width - w * height) <= max(height, width)
-
-
 def _private(classifier: Classifier, dtype: torch.dtype) -> nn.Module:
-    classifier.refresh()
-    if not isinstance(classifier.net, nn.Module):
-        raise InputError(
-            "a bottleneck needs a torch module whose layers can be seen; this classifier wraps a function"
-        )
-    return view_of(classifier.net, classifier.device).to(dtype)
+    return view_of(module_of(classifier, "a bottleneck"), classifier.device).to(dtype)
 
 
 def _order(net: nn.Module, x: Tensor) -> dict[str, Any]:
     """What each module gave, in the order in which they ended; None for one that ran twice, which cannot be told apart."""
     outputs: dict[str, Any] = {}
 
-    def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            again = name in outputs
-            outputs.pop(name, None)
-            outputs[name] = None if again else output
+    def note(name: str, output: Any) -> None:
+        again = name in outputs
+        outputs.pop(name, None)
+        outputs[name] = None if again else output
 
-        return hook
-
-    handles = [module.register_forward_hook(watch(name)) for name, module in net.named_modules() if name]
-    try:
-        with torch.no_grad():
-            net(x)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with watch_outputs(net, [name for name, _ in net.named_modules() if name], note), torch.no_grad():
+        net(x)
     return outputs

@@ -1,13 +1,21 @@
-"""The terms of the mask-learning objective, each a pure function that sums over a mask and keeps the batch."""
+"""The terms of mask objectives, the matrices that enlarge and blur masks, and cheap noise.
+
+Each term is a pure function that sums over a mask and keeps the batch. Fresh noise for a picture costs as much as a pass of a small net. So
+every draw is a piece of one long line of normal numbers, which is made once; a piece that starts at a random place of the line, with a
+random sign, blurs a gradient as well, and is a copy.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from proofmap.core import streams
 
 Objective = Literal["nll", "nll-of-mean", "released"]
 Variation = Literal["squared", "absolute"]
@@ -128,3 +136,46 @@ def data_term(log_p: Tensor, labels: Tensor, members: Tensor | None, objective: 
     if members is None:
         return torch.logaddexp(own, 1 - own) - own
     return p[:, members].logsumexp(dim=1) - own
+
+
+_PLACES = 1 << 18
+"""Where a piece may start."""
+
+
+def noise_like(values: Tensor, keys: Tensor) -> Tensor:
+    """Standard normal numbers shaped as ``values`` ``(*keys, ...)``, one draw for each of the keys, the same for the same key.
+
+    >>> keys = torch.tensor([3, 4, 3])
+    >>> noise = noise_like(torch.zeros(3, 5, 7), keys)
+    >>> torch.equal(noise[0], noise[2]), torch.equal(noise[0], noise[1])
+    (True, False)
+    """
+    pieces, signs = _drawn(values, keys)
+    return pieces * signs
+
+
+def add_noise_(values: Tensor, keys: Tensor, sigma: float) -> Tensor:
+    """Add sigma times :func:`noise_like` to values, in place and in one pass; in half precision the noise is rounded, too.
+
+    >>> keys = torch.tensor([3, 4])
+    >>> values = add_noise_(torch.ones(2, 5), keys, 0.5)
+    >>> torch.equal(values, 1 + 0.5 * noise_like(values, keys))
+    True
+    """
+    return values.addcmul_(*_drawn(values, keys), value=sigma)
+
+
+def _drawn(values: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """A piece of the line for each key, shaped as its values, and its sign."""
+    shape = values.shape[keys.ndim :]
+    pieces = _line(shape.numel(), values.device, values.dtype).unfold(0, shape.numel(), 1)
+    drawn = streams.random_words(keys, 2)
+    signs = (1 - 2 * (drawn[..., 1] & 1)).to(values.dtype)
+    places = (drawn[..., 0] * _PLACES) >> 32
+    return pieces[places].view(values.shape), signs.view(*keys.shape, *[1] * len(shape))
+
+
+@cache
+def _line(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    key = torch.tensor(streams.key_of("line of noise"), device=device)
+    return streams.normal(key, _PLACES + length).to(dtype)

@@ -1,10 +1,9 @@
 """Methods that hide parts of the input and see what the labels lose: no gradients, all labels from the same passes."""
 
+from proofmap.methods.perturbation.additive import LIME, KernelSHAP, Shapley
 from proofmap.methods.perturbation.greedy import GreedyInsertion
-from proofmap.methods.perturbation.lime import LIME
 from proofmap.methods.perturbation.occlusion import Occlusion
 from proofmap.methods.perturbation.rise import RISE
 from proofmap.methods.perturbation.sensitivity import HSIC, Sobol
-from proofmap.methods.perturbation.shapley import KernelSHAP, Shapley
 
 __all__ = ["HSIC", "LIME", "RISE", "GreedyInsertion", "KernelSHAP", "Occlusion", "Shapley", "Sobol"]

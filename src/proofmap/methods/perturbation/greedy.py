@@ -13,8 +13,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Task
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import QUANTITY_HELP, MaskedNet, Quantity
-from proofmap.methods.perturbation.regions import RegionMethod
-from proofmap.methods.perturbation.superpixels import Regions
+from proofmap.methods.perturbation.regions import RegionMethod, Regions
 from proofmap.plugins.settings import setting
 
 _TIE = 1e-5

@@ -22,8 +22,7 @@ from proofmap.core.progress import Progress
 from proofmap.methods.masks.terms import enlarged, upsampling
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
-from proofmap.methods.perturbation.regions import exact
-from proofmap.methods.perturbation.superpixels import Regions, grid_regions
+from proofmap.methods.perturbation.regions import Regions, exact, grid_regions
 from proofmap.plugins.settings import setting
 
 Bandwidth = Literal["median", "distances"]

@@ -24,7 +24,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.fills import Fill, Gray, ReadyFill
-from proofmap.methods.gradients.baseline import DRAWS_HELP, BaselineMethod
+from proofmap.methods.gradients.paths import DRAWS_HELP, BaselineMethod, check_sums
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable, scale_of
 from proofmap.methods.graph import LINEAR, check_operations
 from proofmap.methods.method import METHODS, Cost, Family, Need, ReadyMethod
@@ -37,7 +37,6 @@ from proofmap.methods.propagation.rewriting import (
     per_feature,
     with_slopes,
 )
-from proofmap.methods.sum_rule import check_sums
 from proofmap.plugins.settings import setting
 
 KNOWN = LINEAR | {"Slopes", "Convolution", "Addmm", "Baddbmm", "Addbmm", "Addmv"}
@@ -160,7 +159,7 @@ class DeepLIFT(BaselineMethod):
 
     The rules are in :mod:`proofmap.methods.propagation.deep_lift`. x' is any fill, as for integrated gradients; a random one is
     drawn ``draws`` times and the maps averaged (with random images: DeepSHAP, Lundberg and Lee 2017). Values are signed
-    and add up to logit_a(x) - logit_a(x'); where they do not, a :class:`~proofmap.methods.sum_rule.SumRuleWarning` says by how
+    and add up to logit_a(x) - logit_a(x'); where they do not, a :class:`~proofmap.methods.gradients.paths.SumRuleWarning` says by how
     much. A net with attention, gates or layer-norm is refused.
     """
 

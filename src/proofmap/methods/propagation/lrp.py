@@ -13,12 +13,12 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
+from proofmap.methods.gradients.paths import check_sums
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable, scale_of
 from proofmap.methods.graph import check_operations
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need
 from proofmap.methods.propagation.relevance import KNOWN, Composite, Raw, Relevance, Rule
 from proofmap.methods.propagation.rewriting import ratio
-from proofmap.methods.sum_rule import check_sums
 from proofmap.plugins.settings import setting
 
 RuleName = Literal["epsilon", "gamma", "alpha-beta"]
@@ -155,7 +155,7 @@ class LRP(RelevanceMethod):
     alone for convolutions), ``epsilon-plus-flat`` and ``epsilon-alpha2-beta1-flat`` (Kohlbrenner et al. 2020).
 
     Values are signed. They and what biases absorb add up to the logit; where they do not, a
-    :class:`~proofmap.methods.sum_rule.SumRuleWarning` says by how much. A net that does something without a rule
+    :class:`~proofmap.methods.gradients.paths.SumRuleWarning` says by how much. A net that does something without a rule
     (attention, gates, layer-norm) is refused.
 
     >>> LRP.preset("epsilon").conv

@@ -17,8 +17,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import rank
 from proofmap.fills import Fill, Gray
 from proofmap.methods.method import Cost
-from proofmap.methods.perturbation.regions import exact
-from proofmap.methods.perturbation.superpixels import Regions, cut
+from proofmap.methods.perturbation.regions import Regions, cut, exact
 from proofmap.metrics.context import Judged
 from proofmap.metrics.games import Game, ReadyGame
 from proofmap.metrics.metric import METRICS, Metric

@@ -1,4 +1,4 @@
-"""The layer a class activation map is read from: found by itself, proven by a gradient, and its activations."""
+"""The layer that a class activation map is read from: found automatically and confirmed by a gradient, and its activations."""
 
 from __future__ import annotations
 

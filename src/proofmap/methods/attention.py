@@ -1,0 +1,267 @@
+"""Methods that read the attention of transformers: attention rollout, Chefer's relevance and LeGrad.
+
+They share the attention matrices of a net, the places of its patches, and which tokens the logits are read from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.progress import Progress
+from proofmap.methods.attention_maps import AttentionMaps
+from proofmap.methods.cams import enlarged
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.methods.probe import Grid, Probe, module_of, probed, watch_outputs
+from proofmap.plugins.settings import setting
+
+_INSTEAD = "; use a class activation map (grad-cam), gradients or masks instead"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens between which attention runs.
+
+    Attributes:
+        grid: which of them are the image's patches.
+        read: which of them the logits are read from: the class token, or all where patches are averaged.
+        blocks: for each attention the outermost module that has it and no other, if that gives a tensor.
+    """
+
+    grid: Grid
+    read: tuple[int, ...]
+    blocks: tuple[str | None, ...]
+
+
+def find_tokens(classifier: Classifier) -> Tokens:
+    """The tokens of a net, proven by gradients; a net that has no attention of the whole image is refused.
+
+    Behind the last attention tokens no longer meet, so the logits are read from those whose row of it has a gradient.
+    """
+    with probed(classifier, "a map of attention") as probe:
+        if not probe.attention:
+            raise InputError(f"{classifier.name} has no attention{_INSTEAD}")
+        counts = sorted({attention.shape[-1] for attention in probe.attention})
+        parts = any(not _whole(attention, probe) for attention in probe.attention)
+        if len(counts) > 1 or parts or probe.reduced:
+            raise InputError(
+                f"the attention of {classifier.name} runs within windows or between changing numbers of tokens "
+                f"({', '.join(map(str, counts))}), so its layers cannot be joined{_INSTEAD}"
+            )
+        grid = probe.grid(counts[0], 1) or probe.grid(counts[0], 0)
+        if grid is None:
+            raise InputError(
+                f"the {counts[0]} tokens of {classifier.name} have no places in the image{_INSTEAD}"
+            )
+        gradient = probe.gradient(probe.attention[-1])
+        if gradient is None:
+            raise InputError(f"the logits of {classifier.name} do not depend on its last attention{_INSTEAD}")
+        rows = gradient.abs().sum(dim=-1).flatten(0, -2).sum(dim=0)
+        return Tokens(grid, tuple(rows.nonzero().flatten().tolist()), _blocks(probe))
+
+
+def _blocks(probe: Probe) -> tuple[str | None, ...]:
+    """The module of each attention that stands for a layer of the transformer; what lies deeper is only a part of it."""
+    times = Counter(name for within in probe.within for name in within)
+    outermost = [next((name for name in within if times[name] == 1), None) for within in probe.within]
+    return tuple(name if name in probe.outputs else None for name in outermost)
+
+
+def _whole(attention: Tensor, probe: Probe) -> bool:
+    """Whether it is one matrix per image and head: ``(N, heads, T, T)`` or ``(N * heads, T, T)``."""
+    n = len(probe.images)
+    return attention.shape[0] == n if attention.ndim == 4 else attention.shape[0] % n == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionMethod(Method):
+    """A map from the attention matrices of a net, and for each label from the gradients of its logit to them.
+
+    The net may be of timm, of Hugging Face, or built on ``nn.MultiheadAttention``: see
+    :mod:`proofmap.methods.attention_maps`.
+    """
+
+    family: ClassVar[Family] = "attention"
+    needs: ClassVar[frozenset[Need]] = frozenset({"attention", "gradients"})
+
+    def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
+        """The relevance ``(N, T)`` of each token.
+
+        ``attention`` has a matrix ``(N, heads, T, T)`` for each layer, first to last; ``gradients`` the gradient of the
+        logit to each, and nothing where the method is label-free; ``read`` ``(1, T)`` has the weights with which
+        the logits are read from the tokens, which sum to one.
+        """
+        raise NotImplementedError
+
+    def state_for(self, classifier: Classifier) -> Tokens:
+        return find_tokens(classifier)
+
+    def cost(self, labels: int) -> Cost | None:
+        return Cost(forward=1) if self.label_free else Cost(gradient=labels)
+
+    def make_maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        def of_patches(some: Tensor, own: Tensor) -> Tensor:
+            return enlarged(ready.state.grid.of(self.token_relevance(ready, some, own)), some)
+
+        return ready.in_batches(of_patches, images, labels, progress)
+
+    def token_relevance(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        """The relevance ``(N, L, T)`` of each token for each label, from one forward pass for all labels and one backward pass for each;
+        L is 1 if the method is label-free."""
+        free, n, tokens = self.label_free, len(images), ready.state
+        with torch.set_grad_enabled(not free):
+            with AttentionMaps(differentiable=True) as recorded:
+                chosen = ready.classifier(images).gather(1, labels.clamp_min(0))
+            maps = recorded.maps
+            attention = [by_head(matrix.detach(), n) for matrix in maps]
+            read = attention[0].new_zeros(1, attention[0].shape[-1])
+            read[:, list(tokens.read)] = 1 / len(tokens.read)
+            if free:
+                return self.relevance(attention, (), read)[:, None]
+            rows = []
+            for j in range(labels.shape[1]):
+                more = j < labels.shape[1] - 1
+                gradients = torch.autograd.grad(chosen[:, j].sum(), maps, retain_graph=more)
+                rows.append(self.relevance(attention, [by_head(g, n) for g in gradients], read))
+            return torch.stack(rows, dim=1)
+
+
+def by_head(attention: Tensor, n: int) -> Tensor:
+    """``(N, heads, T, T)`` in float32, also where images and heads share an axis."""
+    return attention.float().reshape(n, -1, *attention.shape[-2:])
+
+
+_HEADS: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "mean": torch.mean,
+    "max": torch.amax,
+    "min": torch.amin,
+}
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class AttentionRollout(AttentionMethod):
+    """Attention rollout (Abnar and Zuidema 2020): the row of the class token in A'_n ... A'_2 A'_1.
+
+    A' = (A + I) / 2 stands for attention beside its shortcut, with A the mean over the heads and rows that sum to one.
+    Where the logits are read from the mean of the patches, the mean of their rows. One map for all labels.
+    """
+
+    name: ClassVar[str] = "attention-rollout"
+    reference: ClassVar[str] = "Abnar and Zuidema 2020"
+    description: ClassVar[str] = "attention of all layers multiplied, without a label"
+    label_free = True
+    needs: ClassVar[frozenset[Need]] = frozenset({"attention"})
+    heads: Literal["mean", "max", "min"] = setting("mean", "how the heads of a layer become one matrix")
+
+    def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
+        row = read.expand(len(attention[0]), 1, -1)
+        for layer in reversed(attention):  # one row at a time, from the last layer to the first
+            joined = _HEADS[self.heads](layer, 1)
+            joined = joined + torch.eye(joined.shape[-1], device=joined.device)
+            row = row @ (joined / joined.sum(dim=-1, keepdim=True))
+        return row[:, 0]
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class Chefer(AttentionMethod):
+    """Chefer's relevance: the row of the class token in R - I, where R <- R + mean over heads of relu(G * A) R, from R = I.
+
+    G = d logit_a / d A. Where the logits are read from the mean of the patches, the mean of their rows. It is the rule of *Generic attention-model explainability* (Chefer et al., ICCV 2021) for
+    self-attention. Their earlier *Transformer interpretability beyond attention visualization* (CVPR 2021) has the same
+    product of I + relu(G * A), with relevances of layer-wise propagation in the place of A.
+    """
+
+    name: ClassVar[str] = "chefer"
+    reference: ClassVar[str] = "Chefer et al. 2021"
+    description: ClassVar[str] = "attention times its gradient, layer by layer, as relevance"
+
+    def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
+        row = torch.zeros_like(read).expand(len(attention[0]), 1, -1)  # of R - I, which I would drown
+        for layer, gradient in zip(reversed(attention), reversed(gradients), strict=True):
+            row = row + (read + row) @ (gradient * layer).relu().mean(dim=1)
+        return row[:, 0]
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class LeGrad(AttentionMethod):
+    """LeGrad (Bousselham et al. 2024): the mean over layers l of the mean over heads and rows of relu(d s_l / d A_l).
+
+    s_l is the logit of label a that the net's head reads from the tokens of layer l: the net runs once, and once more
+    for each layer with the tokens of the last one replaced. With ``score="net"`` it is the net's own logit at every
+    layer, from one forward pass; at the last layer both are the same.
+    """
+
+    name: ClassVar[str] = "legrad"
+    reference: ClassVar[str] = "Bousselham et al. 2024"
+    description: ClassVar[str] = "positive gradient of the logit to the attention, over all layers"
+    layers: int | None = setting(None, "so many of the last layers; none means all", least=1)
+    score: Literal["layer", "net"] = setting(
+        "layer", "the logit read from each layer's own tokens, or the net's at every layer"
+    )
+
+    def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
+        chosen = gradients[-(self.layers or len(gradients)) :]
+        return torch.stack([gradient.relu().mean(dim=(1, 2)) for gradient in chosen]).mean(dim=0)
+
+    def state_for(self, classifier: Classifier) -> Tokens:
+        tokens = find_tokens(classifier)
+        if self.score == "layer" and None in tokens.blocks:
+            raise InputError(
+                f"the layers of {classifier.name} are not modules of their own, so no logit can be read from each; "
+                "use legrad:score=net"
+            )
+        return tokens
+
+    def cost(self, labels: int) -> Cost | None:
+        return super().cost(labels) if self.score == "net" else None
+
+    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:
+        if self.score == "net":
+            return self.cost(labels)
+        return Cost(forward=len(self._layers(ready.state)), gradient=labels)
+
+    def _layers(self, tokens: Tokens) -> range:
+        """The layers that count."""
+        every = len(tokens.blocks)
+        return range(every - min(self.layers or every, every), every)
+
+    def token_relevance(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        if self.score == "net":
+            return super().token_relevance(ready, images, labels)
+        net, n, tokens = module_of(ready.classifier, "LeGrad"), len(images), list[Tensor]()
+
+        def keep(name: str, output: Tensor) -> Tensor:
+            tokens.append(output)
+            return (
+                output.detach().clone()
+            )  # each block has a graph of its own; what follows may work in place
+
+        def read_from(own: Tensor) -> Tensor:
+            """The logits if the last block gives these tokens."""
+            with watch_outputs(net, ready.state.blocks[-1:], lambda name, output: own):
+                return ready.classifier(images)
+
+        with torch.enable_grad():
+            with AttentionMaps(differentiable=True) as recorded, watch_outputs(net, ready.state.blocks, keep):
+                ready.classifier(images)
+            layers = []
+            for layer in self._layers(ready.state):
+                chosen = read_from(tokens[layer]).gather(1, labels.clamp_min(0))
+                rows = [
+                    torch.autograd.grad(chosen[:, j].sum(), recorded.maps[layer], retain_graph=True)[0]
+                    for j in range(labels.shape[1])
+                ]
+                layers.append(torch.stack([by_head(row, n).relu().mean(dim=(1, 2)) for row in rows], dim=1))
+        return torch.stack(layers).mean(dim=0)

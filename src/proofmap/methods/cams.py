@@ -1,0 +1,276 @@
+"""Class activation maps: made from the activations of one layer and enlarged to the input.
+
+The backbone runs once for all labels; only the head is differentiated for each label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.batching import in_batches
+from proofmap.core.progress import Progress, Task
+from proofmap.methods.layers import Layer, activations_of, captured, find_layer, named_layer
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.plugins.settings import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class CAM(Method):
+    """A map made from the activations A ``(N, C, h, w)`` of one layer, enlarged bilinearly to the input.
+
+    The layer is found by itself when not named. Tokens of a transformer are put into their places, and class tokens and
+    registers left out, by a gradient probe.
+    """
+
+    family: ClassVar[Family] = "cam"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer"})
+    layer: str = setting("", "the layer's name; found by itself when left out")
+
+    def state_for(self, classifier: Classifier) -> Layer:
+        if not self.layer:
+            return find_layer(classifier)
+        return named_layer(classifier, self.layer, gradients="gradients" in self.needs)
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return {**self.settings(), "layer": ready.state.name}
+
+    def make_maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        def low_resolution(some: Tensor, own: Tensor) -> Tensor:
+            return enlarged(self.low_resolution(ready, some, own), some)
+
+        return ready.in_batches(low_resolution, images, labels, progress, per_image=1)
+
+    def low_resolution(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        """The maps ``(N, L, h, w)`` of one batch, before enlarging; ``ready.state`` is the layer."""
+        raise NotImplementedError
+
+
+def enlarged(maps: Tensor, images: Tensor) -> Tensor:
+    """Maps ``(N, L, h, w)`` at the images' size."""
+    return F.interpolate(maps, size=images.shape[2:], mode="bilinear", align_corners=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientCAM(CAM):
+    """A map made from the activations A and the gradient G = d logit_a / d A of each label, by :meth:`combine`."""
+
+    def combine(self, activations: Tensor, gradient: Tensor) -> Tensor:
+        """``(N, h, w)`` from A and G, both ``(N, C, h, w)``."""
+        raise NotImplementedError
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(gradient=1)
+
+    def low_resolution(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        """One pass of the backbone, and one gradient through the head for each label."""
+        layer: Layer = ready.state
+        with torch.enable_grad(), captured(ready.classifier, layer) as outputs:
+            chosen = ready.classifier(images).gather(1, labels.clamp_min(0))
+            activations = layer.places.of(outputs[-1].detach()).float()
+            maps = []
+            for j in range(labels.shape[1]):
+                more = j < labels.shape[1] - 1
+                (gradient,) = torch.autograd.grad(chosen[:, j].sum(), outputs[-1], retain_graph=more)
+                maps.append(self.combine(activations, layer.places.of(gradient).float()))
+        return torch.stack(maps, dim=1)
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class GradCAM(GradientCAM):
+    """Grad-CAM (Selvaraju et al. 2017): relu(sum_k w_k A_k), w_k = mean over places of d logit_a / d A_k.
+
+    A are the activations of ``layer`` (found by itself when not named), enlarged bilinearly to the input.
+    """
+
+    name: ClassVar[str] = "grad-cam"
+    reference: ClassVar[str] = "Selvaraju et al. 2017"
+    description: ClassVar[str] = "last feature map, weighted by the logit's gradient"
+
+    def combine(self, activations: Tensor, gradient: Tensor) -> Tensor:
+        weights = gradient.mean(dim=(2, 3), keepdim=True)
+        return (weights * activations).sum(dim=1).relu()
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class GradCAMPlusPlus(GradientCAM):
+    """Grad-CAM++ (Chattopadhay et al. 2018): relu(sum_k w_k A_k), w_k = sum over places of alpha_k relu(G_k).
+
+    alpha = G^2 / (2 G^2 + S G^3) with S_k the sum of A_k over places, which is 1 / (2 + S G). It is the paper's weight for
+    the score exp(logit_a), but for a factor that all places share. A weight whose denominator is zero or less,
+    which the paper's non-negative activations exclude, is zero.
+    """
+
+    name: ClassVar[str] = "grad-cam++"
+    reference: ClassVar[str] = "Chattopadhay et al. 2018"
+    description: ClassVar[str] = "Grad-CAM with weights that find several objects"
+
+    def combine(self, activations: Tensor, gradient: Tensor) -> Tensor:
+        below = 2 + activations.sum(dim=(2, 3), keepdim=True) * gradient
+        alpha = torch.where(below > 0, 1 / below, 0.0)
+        weights = (alpha * gradient.relu()).sum(dim=(2, 3), keepdim=True)
+        return (weights * activations).sum(dim=1).relu()
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class LayerCAM(GradientCAM):
+    """Layer-CAM (Jiang et al. 2021): relu(sum_k relu(G_k) A_k); each place has a weight of its own.
+
+    It is made for earlier layers too: name one with ``layer`` for a finer map.
+    """
+
+    name: ClassVar[str] = "layer-cam"
+    reference: ClassVar[str] = "Jiang et al. 2021"
+    description: ClassVar[str] = "feature map, weighted place by place by the positive gradient"
+
+    def combine(self, activations: Tensor, gradient: Tensor) -> Tensor:
+        return (gradient.relu() * activations).sum(dim=1).relu()
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class EigenCAM(CAM):
+    """Eigen-CAM (Muhammad and Yeasin 2020): relu(A v), v the first right singular vector of A as places x channels.
+
+    The sign of v is free; here the larger part of the map is above zero. With ``centred`` each channel's mean is
+    taken off first, as pytorch-grad-cam does it, whose sign is left to chance.
+    """
+
+    name: ClassVar[str] = "eigen-cam"
+    reference: ClassVar[str] = "Muhammad and Yeasin 2020"
+    description: ClassVar[str] = "first principal component of the last feature map, without a label"
+    label_free = True
+    needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
+    centred: bool = setting(False, "take off each channel's mean over places first")
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(forward=1)
+
+    def low_resolution(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+        activations = activations_of(ready.classifier, ready.state, images)
+        return first_component(activations, self.centred)[:, None]
+
+
+def first_component(activations: Tensor, centred: bool) -> Tensor:
+    """relu(A v) ``(N, h, w)`` for activations ``(N, C, h, w)``.
+
+    v is the last eigenvector of A^T A, channels x channels. With A = U S V^T the map is also the first column of U S, which
+    A A^T gives, places x places: whichever is smaller.
+    """
+    features = activations.flatten(2).transpose(1, 2)
+    if centred:
+        features = features - features.mean(dim=1, keepdim=True)
+    scale = features.abs().amax(dim=(1, 2), keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+    features = features / scale
+    if features.shape[1] <= features.shape[2]:
+        values, vectors = torch.linalg.eigh(features @ features.transpose(1, 2))
+        component = vectors[:, :, -1] * values[:, -1:].clamp_min(0).sqrt()
+    else:
+        _, vectors = torch.linalg.eigh(features.transpose(1, 2) @ features)
+        component = (features @ vectors[:, :, -1:])[:, :, 0]
+    component = component * scale[:, :, 0]
+    above, below = component.relu().square().sum(dim=1), (-component).relu().square().sum(dim=1)
+    component = torch.where((above >= below)[:, None], component, -component)
+    return component.relu().view(-1, *activations.shape[2:])
+
+
+_IMAGES = 64
+"""The activations of so many images are held at once."""
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class ScoreCAM(CAM):
+    """Score-CAM (Wang et al. 2020): relu(sum_k w_k A_k), w = softmax over k of the score of label a for the image x H_k.
+
+    H_k is channel A_k, enlarged to the input and scaled to [0, 1]; the image is multiplied by it after normalisation, so
+    what is hidden shows gray. The score is the logit. Passes: one per channel, for any number of labels.
+
+    Presets: ``paper`` (the defaults), ``released`` (the authors' own code, where w_k is the probability itself),
+    ``pytorch-grad-cam`` (where channels are enlarged from corner to corner).
+    """
+
+    name: ClassVar[str] = "score-cam"
+    reference: ClassVar[str] = "Wang et al. 2020"
+    description: ClassVar[str] = "feature maps, each weighted by the score of the image that it shows"
+    needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {
+            "paper": {},
+            "released": {"score": "probability", "weights": "score"},
+            "pytorch-grad-cam": {"align_corners": True},
+        }
+    }
+    score: Literal["logit", "probability"] = setting("logit", "what is read off for a masked image")
+    weights: Literal["softmax", "score"] = setting(
+        "softmax", "a softmax of the scores over channels, or the scores"
+    )
+    align_corners: bool = setting(False, "enlarge channels so that corners lie on corners")
+
+    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
+        """One pass to have the channels, and one for each of them."""
+        return Cost(forward=1 + ready.state.channels)
+
+    def make_maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        with progress.task(self.name, len(images) * (1 + ready.state.channels)) as task:
+            blocks = zip(images.split(_IMAGES), labels.split(_IMAGES), strict=True)
+            return torch.cat([self._block(ready, x, a, task) for x, a in blocks])
+
+    def _block(self, ready: ReadyMethod, images: Tensor, labels: Tensor, task: Task) -> Tensor:
+        classifier = ready.classifier
+
+        def run(start: int, stop: int) -> Tensor:
+            channels = activations_of(classifier, ready.state, images[start:stop])
+            task.advance(stop - start)
+            return channels
+
+        activations = torch.cat(in_batches(run, len(images), classifier.batches[0]))
+        scores = self.scores(classifier, images, activations, labels, task)
+        weights = scores.softmax(dim=2) if self.weights == "softmax" else scores
+        return enlarged(torch.einsum("nlk,nkhw->nlhw", weights, activations).relu(), images)
+
+    @torch.no_grad()
+    def scores(
+        self, classifier: Classifier, images: Tensor, activations: Tensor, labels: Tensor, task: Task
+    ) -> Tensor:
+        """The score of each label ``(N, L, K)`` for the image seen through each channel."""
+        fast, channels = classifier.frozen(), activations.shape[1]
+        gray = classifier.inputs.per_channel(images.new_tensor(classifier.mean))
+
+        def run(start: int, stop: int) -> Tensor:
+            pair = torch.arange(start, stop, device=images.device)
+            i, k = pair // channels, pair % channels
+            masks = scaled(
+                F.interpolate(
+                    activations[i, k][:, None],
+                    images.shape[2:],
+                    mode="bilinear",
+                    align_corners=self.align_corners,
+                )
+            )
+            logits = fast(gray + masks * (images[i] - gray))
+            task.advance(stop - start)
+            values = logits if self.score == "logit" else classifier.log_f(logits).exp()
+            return values.gather(1, labels[i].clamp_min(0))
+
+        rows = in_batches(run, len(images) * channels, fast.batches[0])
+        return torch.cat(rows).view(len(images), channels, -1).transpose(1, 2)
+
+
+def scaled(masks: Tensor) -> Tensor:
+    """Masks ``(B, 1, H, W)`` each scaled to [0, 1]; a constant one hides everything."""
+    low, high = masks.amin(dim=(2, 3), keepdim=True), masks.amax(dim=(2, 3), keepdim=True)
+    return torch.where(high > low, (masks - low) / (high - low).clamp_min(torch.finfo(masks.dtype).tiny), 0.0)

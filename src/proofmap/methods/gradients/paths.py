@@ -1,0 +1,334 @@
+"""Gradients at many points: SmoothGrad (around an image) and integrated gradients (on the way from a baseline to it).
+
+All labels of an image share its points, so each point costs one forward pass and one backward pass per label. Points of
+several images go through the net together, and those of one image may be spread over batches: the sums do not depend on it.
+
+Some methods share out a number among the positions: integrated gradients and DeepLIFT the change of the logit from a
+baseline to the input, relevance propagation the logit itself. The values of such a map add up to that number; if they do not, because of too few
+steps or an operation that is handled wrongly, :func:`check_sums` warns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.batching import in_batches
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress, Task
+from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_gradients, scale_of
+from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.plugins.settings import setting
+
+DRAWS_HELP = "baselines drawn, where they are random"
+
+
+class BaselineMethod(Method):
+    """A method with a baseline x', any fill, which is drawn ``draws`` times where it is random.
+
+    The settings are declared by each method, among its own: their order is that of titles.
+    """
+
+    baseline: Fill
+    draws: int
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        return self.baseline.random
+
+    @property
+    def ways(self) -> int:
+        """Baselines of an image; one is enough for a fill that is not random."""
+        return self.draws if self.baseline.random else 1
+
+    def state_for(self, classifier: Classifier) -> ReadyFill:
+        return self.baseline.prepare(classifier)
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return {**self.settings(), "baseline": ready.state.record()}
+
+    def keys_of_ways(self, images: Tensor, seed: int) -> list[Tensor]:
+        """The keys ``(N,)`` that the baselines of each way are drawn with."""
+        return [streams.image_keys(images, seed, way, self.name) for way in range(self.ways)]
+
+
+TOLERANCE = 0.05
+"""The gap from which on a method warns, as a share of what its maps should add up to."""
+
+
+class SumRuleWarning(UserWarning):
+    """Maps do not add up to what they share out."""
+
+
+def gap(found: Tensor, expected: Tensor, labels: Tensor) -> float:
+    """sum |found - expected| / sum |expected| over all (image, label) pairs ``(N, L)``; 0 where there is nothing to share.
+
+    >>> gap(Tensor([[1.0, 3.0]]), Tensor([[1.0, 4.0]]), Tensor([[0, 1]]))
+    0.2
+    """
+    here = labels != NO_LABEL
+    off = (found.double() - expected.double())[here].abs().sum()
+    whole = expected.double()[here].abs().sum()
+    return 0.0 if float(off) == 0 else round(float(off / whole.clamp_min(1e-12)), 6)
+
+
+def check_sums(method: str, found: Tensor, expected: Tensor, labels: Tensor, advice: str) -> None:
+    """Warn, with the measured gap and what can be done, where maps do not add up to what was expected of them."""
+    measured = gap(found, expected, labels)
+    if measured > TOLERANCE:
+        warnings.warn(
+            f"the maps of {method} should add up to {float(expected[labels != NO_LABEL].abs().mean()):.3g} on average "
+            f"and are off by {measured:.0%} of it; {advice}",
+            SumRuleWarning,
+            stacklevel=2,
+        )
+
+
+Each = Callable[[Tensor], Tensor]
+Points = Callable[[Tensor, Tensor], tuple[Tensor, Each]]
+"""(which image ``(B,)``, which of its points ``(B,)``) -> (points ``(B, *shape)``, what is kept of a label's gradient there)."""
+
+
+def sums_over_points(
+    classifier: Classifier, labels: Tensor, count: int, points: Points, task: Task
+) -> Tensor:
+    """The sum over an image's ``count`` points of what is kept of a label's gradient: ``(N, L, ...)``."""
+    fast, width = classifier.frozen(), labels.shape[1]
+
+    def run(start: int, stop: int) -> list[tuple[int, Tensor]]:
+        rows = torch.arange(start, stop, device=labels.device)
+        image, point = rows // count, rows % count
+        x, keep = points(image, point)
+        cuts = [*range(start - start % count + count, stop, count)]  # where the next image begins
+        sizes = [b - a for a, b in zip([start, *cuts], [*cuts, stop], strict=True)]
+
+        def each(gradient: Tensor) -> Tensor:
+            return torch.stack([part.sum(dim=0) for part in keep(gradient).split(sizes)])
+
+        sums = input_gradients(fast, x, labels[image], each)
+        task.advance((stop - start) * width)
+        return list(enumerate(sums, start // count))
+
+    totals: list[Tensor | None] = [None] * len(labels)
+    for parts in in_batches(run, len(labels) * count, fast.batches[1]):
+        for i, part in parts:
+            before = totals[i]
+            totals[i] = part if before is None else before + part
+    return torch.stack([total for total in totals if total is not None])
+
+
+def blocks(total: int, classifier: Classifier, count: int) -> list[slice]:
+    """Images in blocks whose points fill a batch, so that the sums of few images are held at once."""
+    size = max(1, classifier.frozen().batches[1].size // count)
+    return [slice(start, min(start + size, total)) for start in range(0, total, size)]
+
+
+Rule = Literal["gauss-legendre", "right", "middle"]
+
+
+def path(rule: Rule, steps: int) -> tuple[Tensor, Tensor]:
+    """Places t in [0, 1] and weights ``(steps,)``, so that sum w g(t) is the integral of g.
+
+    >>> [values.tolist() for values in path("right", 2)]
+    [[0.5, 1.0], [0.5, 0.5]]
+    """
+    if rule == "gauss-legendre":
+        nodes, weights = np.polynomial.legendre.leggauss(steps)
+        return torch.from_numpy((nodes + 1) / 2).float(), torch.from_numpy(weights / 2).float()
+    places = (torch.arange(steps) + (1.0 if rule == "right" else 0.5)) / steps
+    return places, torch.full((steps,), 1 / steps)
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class IntegratedGradients(BaselineMethod):
+    """(x - x') * integral over t in [0, 1] of d logit_a / d x at x' + t (x - x') (Sundararajan et al. 2017).
+
+    x' is the baseline, any fill: ``gray`` (the mean colour, zero for the net), ``gray:color=0`` (black), ``blur``, ...; a random
+    fill is drawn ``draws`` times and the maps averaged (expected gradients, Erion et al. 2021, with random images).
+    Values are signed and add up to logit_a(x) - logit_a(x'); where they do not, too few steps were taken, and a
+    :class:`~proofmap.methods.gradients.paths.SumRuleWarning` says by how much.
+
+    Presets: ``captum`` (the defaults: zero after normalisation, 50 Gauss-Legendre steps), ``sundararajan`` (black, a
+    right Riemann sum of 300 steps, the most they say is needed).
+
+    >>> IntegratedGradients.preset("sundararajan").title()
+    'integrated-gradients:baseline=gray(color=0),steps=300,rule=right'
+    """
+
+    name: ClassVar[str] = "integrated-gradients"
+    family: ClassVar[Family] = "gradients"
+    reference: ClassVar[str] = "Sundararajan et al. 2017"
+    description: ClassVar[str] = "gradients on the way from a baseline to the image, signed"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    signed = True
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {
+            "captum": {},
+            "sundararajan": {"baseline": Gray(color=(0.0,)), "steps": 300, "rule": "right"},
+        }
+    }
+
+    baseline: Fill = setting(Gray(), "where the way begins")
+    steps: int = setting(50, "gradients on each way", least=1)
+    rule: Rule = setting("gauss-legendre", "where they are taken: Gauss-Legendre, or equal steps")
+    draws: int = setting(1, DRAWS_HELP, least=1)
+    channels: Channels = setting("sum", CHANNELS_HELP)
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(gradient=labels * self.steps * self.ways, forward=1 + self.ways)
+
+    def make_maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        classifier, inputs = ready.classifier, ready.classifier.inputs
+        keys, points = self.keys_of_ways(images, seed), self.steps * self.ways
+        maps, sums, changes = [], [], []
+        with progress.task(self.name, labels.numel() * points) as task:
+            for some in blocks(len(images), classifier, points):
+                x, a = images[some], labels[some]
+                baselines = torch.stack([ready.state(x, key[some]) for key in keys], dim=1)
+                values = self._values(classifier, x, baselines, a, task)
+                maps.append(inputs.merged_channels(values, self.channels))
+                sums.append(values.flatten(2).sum(dim=2))
+                changes.append(_changes(classifier, x, baselines, a))
+        advice = "take more steps, or another baseline"
+        check_sums(self.name, torch.cat(sums), torch.cat(changes), labels, advice)
+        return torch.cat(maps)
+
+    def _values(
+        self, classifier: Classifier, images: Tensor, baselines: Tensor, labels: Tensor, task: Task
+    ) -> Tensor:
+        """The integral times the difference, averaged over baselines ``(N, ways, *shape)``: ``(N, L, *shape)``."""
+        places, weights = (values.to(images) for values in path(self.rule, self.steps))
+        ones = [1] * (images.ndim - 1)
+
+        def points(image: Tensor, point: Tensor) -> tuple[Tensor, Each]:
+            step, start = point % self.steps, baselines[image, point // self.steps]
+            way = images[image] - start
+            share = (weights[step] / self.ways).view(-1, *ones)
+            return start + places[step].view(-1, *ones) * way, lambda gradient: gradient * way * share
+
+        return sums_over_points(classifier, labels, self.steps * self.ways, points, task)
+
+
+@torch.no_grad()
+def _changes(classifier: Classifier, images: Tensor, baselines: Tensor, labels: Tensor) -> Tensor:
+    """logit_a(x) - mean logit_a(x'), ``(N, L)``."""
+    fast, places = classifier.frozen(), labels.clamp_min(0)
+    every = torch.cat([images[:, None], baselines], dim=1).flatten(0, 1)
+    logits = torch.cat(in_batches(lambda a, b: fast(every[a:b]), len(every), fast.batches[0]))
+    logits = logits.view(len(images), -1, logits.shape[1])
+    return (logits[:, 0] - logits[:, 1:].mean(dim=1)).gather(1, places)
+
+
+Of = Literal["gradient", "absolute-gradient", "gradient-x-input"]
+Statistic = Literal["mean", "squared", "variance"]
+Noise = Literal["range", "normalised"]
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class SmoothGrad(Method):
+    """The mean over K noisy copies x_k = x + s e_k of v(x_k), e_k standard normal (Smilkov et al. 2017).
+
+        of = gradient              v = d logit_a / d x      the size of the mean, |mean v|
+        of = absolute-gradient     v = |d logit_a / d x|    the mean of the sizes
+        of = gradient-x-input      v = x * d logit_a / d x  signed
+
+    all in normalised units. ``squared`` is the mean of v^2 (Hooker et al. 2019), ``variance`` that of v (Adebayo et al.
+    2018), both for each channel. s is ``sigma`` times the range (largest less smallest value) of the normalised image, or
+    ``sigma`` itself with ``noise=normalised``. The copies are the same for all labels of an image, and are not clipped.
+
+    Presets, because the sources differ: ``smilkov`` (the defaults) is the paper's, ``captum`` what its NoiseTunnel around
+    Saliency does by default, ``gupta`` what Gupta et al. 2022 describe (samples and sigma are not said there: Captum's).
+
+    >>> SmoothGrad.preset("captum").samples
+    5
+    """
+
+    name: ClassVar[str] = "smooth-grad"
+    family: ClassVar[Family] = "gradients"
+    reference: ClassVar[str] = "Smilkov et al. 2017"
+    description: ClassVar[str] = "gradient, averaged over noisy copies of the image"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {
+            "smilkov": {},
+            "captum": {"of": "absolute-gradient", "samples": 5, "sigma": 1.0, "noise": "normalised"},
+            "gupta": {"of": "gradient-x-input", "samples": 5, "sigma": 1.0, "noise": "normalised"},
+        }
+    }
+
+    of: Of = setting("gradient", "what is averaged: the gradient, its size, or gradient times input")
+    samples: int = setting(50, "noisy copies of each image", least=1)
+    sigma: float = setting(0.15, "standard deviation of the noise", above=0)
+    noise: Noise = setting("range", "sigma is a share of the image's range, or in normalised units")
+    statistic: Statistic = setting("mean", "over the copies: their mean, mean square, or variance")
+    channels: Channels | None = setting(None, f"{CHANNELS_HELP}; none: sum if signed, else max")
+
+    stochastic = True
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        return self.of == "gradient-x-input" and self.statistic == "mean"
+
+    def cost(self, labels: int) -> Cost:
+        return Cost(gradient=labels * self.samples)
+
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        keys = streams.image_keys(images, seed, "smooth-grad")
+        with progress.task(self.name, labels.numel() * self.samples) as task:
+            maps = [
+                self._maps(classifier, images[some], labels[some], keys[some], task)
+                for some in blocks(len(images), classifier, self.samples)
+            ]
+        return torch.cat(maps)
+
+    def _maps(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, keys: Tensor, task: Task
+    ) -> Tensor:
+        inputs = classifier.inputs
+        mean, std = scale_of(classifier)
+        x = (images - mean) / std
+        flat = x.flatten(1)
+        spread = flat.amax(dim=1) - flat.amin(dim=1) if self.noise == "range" else torch.ones_like(flat[:, 0])
+        spread = (self.sigma * spread).view(-1, *[1] * len(inputs.shape))
+
+        def points(image: Tensor, copy: Tensor) -> tuple[Tensor, Each]:
+            own = streams.step_keys(keys[image], copy, 1)[:, 0]
+            noise = streams.normal(own, flat.shape[1]).view(-1, *inputs.shape)
+            noisy = x[image] + spread[image] * noise
+
+            def moments(gradient: Tensor) -> Tensor:
+                v = gradient * std
+                if self.of == "gradient-x-input":
+                    v = v * noisy
+                elif self.of == "absolute-gradient":
+                    v = v.abs()
+                return {
+                    "mean": lambda: v[:, None],
+                    "squared": lambda: v.square()[:, None],
+                    "variance": lambda: torch.stack([v, v.square()], dim=1),
+                }[self.statistic]()
+
+            return noisy * std + mean, moments
+
+        sums = sums_over_points(classifier, labels, self.samples, points, task) / self.samples
+        values = sums[:, :, 0]
+        if self.statistic == "variance":
+            values = (sums[:, :, 1] - values.square()).clamp_min(0)
+        elif not self.signed:
+            values = values.abs()
+        return inputs.merged_channels(values, self.channels or ("sum" if self.signed else "max"))
