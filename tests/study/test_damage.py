@@ -205,8 +205,9 @@ def test_a_missing_database_is_reported_and_computed_again(run: tuple[Study, Pat
         "DELETE FROM image_scores WHERE rowid_is_first",
         "UPDATE curves SET auc = zeroblob(length(auc)) WHERE rowid_is_first",
         "UPDATE curves SET game = 'insertion' WHERE rowid_is_first",
+        "UPDATE curves SET seal = 'x' WHERE rowid_is_first",
         "UPDATE done SET unit = unit + 1 WHERE rowid_is_first",
-        "UPDATE units SET digest = 'x' WHERE id = 1",
+        "UPDATE units SET seal = 'x' WHERE id = 1",
     ],
 )
 def test_a_changed_value_is_named_and_only_its_unit_is_made_anew(
@@ -328,6 +329,8 @@ def change(folder: Path, statement: str) -> None:
         "UPDATE labels SET name = 'cow' WHERE label = 0",
         "UPDATE methods SET name = 'gradieot' WHERE id = 1",
         "UPDATE metrics SET higher_is_better = 0 WHERE id = 1",
+        "UPDATE metrics SET least = -1 WHERE id = 1",
+        "UPDATE images SET true_labels = '[1, 2]' WHERE id = 2",
         "UPDATE notes SET value = '{' WHERE key LIKE 'insertion%'",
         "UPDATE notes SET value = '{}' WHERE key = 'manifest.json'",
     ],

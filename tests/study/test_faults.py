@@ -21,7 +21,6 @@ from PIL import Image
 
 from proofmap.core.errors import InputError
 from proofmap.study import Run, RunBusy, Selection, StoreError, Study, run_study, verify_run
-from proofmap.study.store import schema
 from proofmap.study.store.database import Store
 from proofmap.study.store.lock import locked
 from tests.data.made_up import bomb, jpeg, noise, save
@@ -230,49 +229,19 @@ def test_a_run_of_a_newer_version_is_left_alone(run: tuple[Study, Path]) -> None
     assert (folder / DATABASE).read_bytes() == content
 
 
-def test_an_older_database_is_brought_up_to_date_once(
-    run: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_of_an_earlier_version_is_refused_and_left_alone(run: tuple[Study, Path]) -> None:
     study, folder = run
-    before = facts(folder)
-    step = "CREATE TABLE extra (x INTEGER); -- a step; with a remark\nINSERT INTO extra VALUES (1)"
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
-    for _ in range(2):
-        with Store(folder) as store:
-            assert store.rows("SELECT x FROM extra") == [(1,)]
-            assert store.rows("PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
-    assert run_study(study, folder).units == 0 and facts(folder) == before
-
-
-def test_a_step_that_fails_leaves_nothing_of_itself(
-    run: tuple[Study, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, folder = run
-    before = facts(folder)
-    step = "CREATE TABLE extra (x INTEGER); INSERT INTO nowhere VALUES (1)"
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
-        with pytest.raises(StoreError, match="nowhere"):
-            Store(folder)
-    with Store(folder) as store:
-        assert store.rows("SELECT * FROM sqlite_master WHERE name = 'extra'") == []
-    assert facts(folder) == before
-
-
-def test_a_step_that_another_process_made_meanwhile_is_not_made_twice(tmp_path: Path) -> None:
-    """Two processes open an old database at once: the second has read the old version before it gets its turn."""
-    steps = (*schema.MIGRATIONS, "CREATE TABLE extra (x INTEGER)")
-
-    class Late(sqlite3.Connection):
-        def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
-            if statement == "BEGIN IMMEDIATE":
-                with closing(sqlite3.connect(tmp_path / "x", isolation_level=None)) as other:
-                    schema.migrate(other, steps)
-            return super().execute(statement, *arguments)
-
-    with closing(sqlite3.connect(tmp_path / "x", isolation_level=None, factory=Late)) as late:
-        schema.migrate(late, steps)
-        assert late.execute("PRAGMA user_version").fetchone() == (len(steps),)
+    with closing(sqlite3.connect(folder / DATABASE)) as database:
+        database.execute("PRAGMA user_version = 5")
+    content = (folder / DATABASE).read_bytes()
+    for attempt in (
+        lambda: run_study(study, folder),
+        lambda: Run(folder),
+        lambda: verify_run(folder, repair=True),
+    ):
+        with pytest.raises(StoreError, match=r"earlier Proofmap.*version 5.*another --out"):
+            attempt()
+    assert (folder / DATABASE).read_bytes() == content
 
 
 def test_somebody_elses_database_is_not_touched(tmp_path: Path) -> None:

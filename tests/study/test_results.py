@@ -26,8 +26,6 @@ from proofmap.results.intervals import mean_interval
 from proofmap.results.tables import latex, score_markdown
 from proofmap.study import Run, Selection, StoreError, Study, export_run, run_study
 from proofmap.study.manifest import Manifest
-from proofmap.study.store import schema
-from proofmap.study.store.database import Store
 from proofmap.study.verify import verify_run
 from tests.data.made_up import save
 from tests.study.processes import Processes
@@ -460,124 +458,27 @@ def test_a_run_has_the_kinds_of_its_metrics(tmp_path: Path) -> None:
     assert verify_run(tmp_path / "run") == []
 
 
-def first_form(folder: Path) -> None:
-    """Write the run's database again as it was made before metrics and methods had kinds."""
-    path = folder / "scores.sqlite"
-    old = folder / "old.sqlite"
-    with closing(sqlite3.connect(old, isolation_level=None)) as database:
-        schema.migrate(database, schema.MIGRATIONS[:1])
-        database.execute("ATTACH ? AS new", (str(path),))
-        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        for (table,) in tables:
-            columns = ", ".join(row[1] for row in database.execute(f"PRAGMA main.table_info({table})"))
-            database.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
-        for table, flag in (("metrics", "higher_is_better"), ("methods", "label_free")):
-            for row in database.execute(f"SELECT name, {flag}, settings FROM {table}").fetchall():
-                database.execute(f"UPDATE {table} SET seal = ? WHERE name = ?", (schema.seal_of(row), row[0]))
-        database.execute("DETACH new")
-        assert database.execute("PRAGMA user_version").fetchone() == (1,)
-    for ending in ("", "-wal", "-shm"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)
-    old.rename(path)
-
-
 def test_a_run_remembers_which_maps_are_signed(tmp_path: Path) -> None:
     expected = {"gradient-x-input": True, "gradient": False, "top-label:gradient-x-input": True}
     study = toy_study(tmp_path, 2, methods=tuple(expected), metrics=("completeness",))
     run_study(study, tmp_path / "run")
     with Run(tmp_path / "run") as run:
         assert {r.name: r.signed for r in run.evaluation().results} == expected
-    first_form(tmp_path / "run")
-    with Run(tmp_path / "run") as run:
-        assert {r.name: r.signed for r in run.evaluation().results} == expected, "also a run of before"
+
+
+def test_a_changed_kind_is_damage(tmp_path: Path) -> None:
+    run_study(toy_study(tmp_path, 2, metrics=("completeness",), methods=("random",)), tmp_path / "run")
     assert verify_run(tmp_path / "run") == []
-
-
-@pytest.fixture
-def old_run(tmp_path: Path) -> tuple[Path, str]:
-    """A run of the first form, and its table as it was printed before."""
-    metrics = ("soundness", "completeness", "completeness:thresholds=released", "best-effort")
-    run_study(toy_study(tmp_path, 3, metrics=metrics, methods=("gradient", "random")), tmp_path / "run")
-    with Run(tmp_path / "run") as run:
-        table = run.table()
-    first_form(tmp_path / "run")
-    return tmp_path / "run", table
-
-
-KINDS = {
-    "soundness": "soundness",
-    "completeness": "completeness",
-    "completeness-2": "completeness",
-    "best-effort": "best-effort",
-}
-
-
-def test_a_run_of_the_first_form_opens_with_the_same_numbers(old_run: tuple[Path, str]) -> None:
-    folder, table = old_run
-    for _ in range(2):
-        with Run(folder) as run:
-            assert run.table() == table
-            assert {m.name: m.kind for m in run.metrics.values()} == KINDS
-    assert verify_run(folder) == []
-
-
-def test_a_run_of_the_first_form_is_sound_and_damage_to_it_is_not_sealed_over(
-    old_run: tuple[Path, str],
-) -> None:
-    folder, _ = old_run
-    with closing(sqlite3.connect(folder / "scores.sqlite")) as database, database:
-        database.execute("UPDATE metrics SET settings = replace(settings, '0.01', '0.02')")
-    (problem,) = verify_run(folder)
-    assert "a row of metrics is not what was written" in str(problem)
-
-
-def test_a_changed_kind_is_damage(old_run: tuple[Path, str]) -> None:
-    folder, _ = old_run
-    assert verify_run(folder) == []
-    with closing(sqlite3.connect(folder / "scores.sqlite")) as database, database:
+    with closing(sqlite3.connect(tmp_path / "run" / "scores.sqlite")) as database, database:
         database.execute("UPDATE metrics SET kind = 'soundness' WHERE name = 'completeness'")
-    (problem,) = verify_run(folder)
+    (problem,) = verify_run(tmp_path / "run")
     assert "a row of metrics is not what was written" in str(problem)
-
-
-def test_a_run_of_the_first_form_can_be_read_where_nothing_can_be_written(
-    old_run: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, table = old_run
-    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    monkeypatch.setattr("proofmap.study.store.connection.os.access", lambda *_: False)
-    with Run(folder) as run:
-        assert run.table() == table and {m.name: m.kind for m in run.metrics.values()} == KINDS
-        with pytest.raises(StoreError):
-            run.store.set_note("a", 1)
-    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
-
-
-def test_names_that_only_look_numbered_stay_whole() -> None:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
-        schema.migrate(database, schema.MIGRATIONS[:1])
-        names = ["a-2", "a2", "a-b", "a-2-31", "7", "-7", "top-5x"]
-        for name in names:
-            database.execute(
-                "INSERT INTO metrics (name, higher_is_better, settings, seal) VALUES (?, 1, '', '')", (name,)
-            )
-        schema.migrate(database)
-        kinds = [kind for (kind,) in database.execute("SELECT kind FROM metrics ORDER BY id")]
-    assert kinds == ["a", "a2", "a-b", "a-2", "7", "-7", "top-5x"]
 
 
 def test_a_run_knows_what_values_its_metrics_can_have(run: Run) -> None:
-    limits = run.store.limits()
-    assert set(limits) == set(run.metrics) and limits["soundness"] == (0.0, 1.0)
+    limits = {metric.name: (metric.least, metric.greatest) for metric in run.metrics.values()}
+    assert limits["soundness"] == (0.0, 1.0)
     for result in run.evaluation().results:
         for score in result.scores:
             expected = mean_interval(result.values[score.name], limits=limits[score.name])
             assert (score.low, score.high) == pytest.approx(expected, nan_ok=True)
-
-
-def test_limits_are_added_to_those_that_are_known(tmp_path: Path) -> None:
-    with Store(tmp_path, create=True) as store:
-        assert store.limits() == {}  # a run of an older version
-        store.add_limits({"a": (0.0, 1.0)})
-        store.add_limits({"b": (-math.inf, 0.5)})
-        assert store.limits() == {"a": (0.0, 1.0), "b": (-math.inf, 0.5)}

@@ -61,7 +61,7 @@ def _things(run: Run, opened: list[Session]) -> list[str]:
     """Methods and metrics that are not what they were; what a later command named replaces what an earlier one did."""
     changed = []
     for kind, stored in (("methods", run.methods), ("metrics", run.metrics)):
-        now = {name: settings for one in opened for name, _, settings, _ in registrations(one)[kind]}
+        now = {thing.name: thing.settings for one in opened for thing in registrations(one)[kind]}
         for name, thing in stored.items():
             if name not in now:
                 changed.append(

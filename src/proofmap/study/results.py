@@ -19,7 +19,6 @@ from proofmap.data.dataset import Dataset
 from proofmap.metrics.block import BlockResult, ScoreInfo
 from proofmap.metrics.curves import Curves
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.intervals import NO_LIMITS
 from proofmap.results.records import MethodResult, method_result
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
@@ -29,7 +28,8 @@ from proofmap.study.sanity import stored_sanity
 from proofmap.study.store.checks import check_values
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
-from proofmap.study.store.records import SIGNED, ImageRow, Registered, blobs_digest, curve_values, is_digest
+from proofmap.study.store.records import SIGNED, ImageRow, Registered, curve_values
+from proofmap.study.store.schema import is_sealed
 from proofmap.study.survey import chosen_images, unlabelled_images, unreadable_images
 
 if TYPE_CHECKING:
@@ -317,9 +317,8 @@ class Run:
                 columns[metric][place[image], at] = np.nan if value is None else value
         pairs = {name_of[metric]: torch.from_numpy(column) for metric, column in columns.items()}
         ((seconds,),) = self.store.rows("SELECT sum(seconds) FROM units WHERE method = ?", method.id)
-        limits = self.store.limits()
         infos = [
-            ScoreInfo(m.name, m.flag, m.settings, m.kind, limits.get(m.name, NO_LIMITS))
+            ScoreInfo(m.name, m.flag, m.settings, m.kind, (m.least, m.greatest))
             for m in self.metrics.values()
         ]
         ordered = {name: pairs[name] for name in self.metrics if name in pairs}
@@ -340,7 +339,7 @@ class Run:
         game = self._game
         about: Any = self.store.note(game) or {"counts": [0], "positions": 1, "settings": {}}
         rows = self.store.rows(
-            "SELECT image, digest, probabilities, f, auc, error, matrix FROM curves "
+            "SELECT image, seal, probabilities, f, auc, error, matrix FROM curves "
             "WHERE method = ? AND game = ?",
             method.id,
             game,
@@ -351,8 +350,8 @@ class Run:
         f = self._surveyed(table)  # where a curve is missing
         auc, error = (np.full((n, wide), np.nan, dtype=np.float32) for _ in range(2))
         matrix = np.full((n, wide, wide), np.nan, dtype=np.float32) if with_matrix else None
-        for image, digest, *blobs in rows:
-            if not is_digest(digest, blobs_digest, game, blobs):
+        for image, seal, *blobs in rows:
+            if not is_sealed(seal, [method.id, image, game, *blobs]):
                 raise damaged(self.store.path, f"the curves of image {image} are not those that were written")
             k = self._place.get(image)
             if k is None:

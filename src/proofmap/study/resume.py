@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -34,10 +34,9 @@ from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
 from proofmap.study.store.maps import check_folder, problem_with, remove_file, unused_files
-from proofmap.study.store.records import SIGNED
+from proofmap.study.store.records import SIGNED, Registered
 from proofmap.study.study import Study
 
-Registration = tuple[str, bool, Mapping[str, object], str]
 """A method or metric as the store keeps it: name, flag (label_free or higher_is_better), settings, kind."""
 
 
@@ -117,14 +116,17 @@ def warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, t
 # ---- methods and metrics --------------------------------------------------------------------------------------
 
 
-def registrations(session: Session) -> dict[str, list[Registration]]:
+def registrations(session: Session) -> dict[str, list[Registered]]:
     """The study's ``methods`` and ``metrics`` for the store, with the code that their results come from."""
     return {
         "methods": [
-            (n, m.label_free, {**m.record(), **provenance(m.method)}, SIGNED if m.signed else "")
+            Registered(0, n, m.label_free, {**m.record(), **provenance(m.method)}, SIGNED if m.signed else "")
             for n, m in session.methods.items()
         ],
-        "metrics": [(n, m.higher_is_better, m.record(), m.kind) for n, m in session.metrics.items()],
+        "metrics": [
+            Registered(0, n, m.higher_is_better, m.record(), m.kind, *m.metric.limits)
+            for n, m in session.metrics.items()
+        ],
     }
 
 
@@ -136,9 +138,10 @@ def check_registered(folder: Path, store: Store, session: Session) -> None:
     without_values = methods_without_values(store)
     for kind, things in registrations(session).items():
         known = store.registered(kind)
-        for name, _, settings, _ in things:
+        for thing in things:
+            name = thing.name
             if name in known and not (kind == "methods" and name in without_values):
-                same_settings(kind[:-1], folder, known[name].settings, settings, name)
+                same_settings(kind[:-1], folder, known[name].settings, thing.settings, name)
 
 
 def methods_without_values(store: Store) -> set[str]:
@@ -150,8 +153,9 @@ def methods_without_values(store: Store) -> set[str]:
 def replace_corrected(store: Store, session: Session) -> None:
     """Delete those methods of the study that gave no value and are no longer what they were."""
     known, without_values = store.registered("methods"), methods_without_values(store)
-    for name, _, settings, _ in registrations(session)["methods"]:
-        if name in without_values and differences(known[name].settings, plain_record(settings)):
+    for method in registrations(session)["methods"]:
+        name = method.name
+        if name in without_values and differences(known[name].settings, plain_record(method.settings)):
             store.delete_method(name)
 
 

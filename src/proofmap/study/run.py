@@ -285,7 +285,6 @@ class _Run:
         replace_corrected(self.store, self.session)
         for kind, things in registrations(self.session).items():
             self.store.register(kind, things)
-        self.store.add_limits({name: m.metric.limits for name, m in self.session.metrics.items()})
         methods, metrics = (self.store.registered(kind) for kind in ("methods", "metrics"))
         return (
             {name: methods[name] for name in self.session.methods},

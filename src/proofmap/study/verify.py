@@ -16,7 +16,7 @@ from proofmap.study.store.database import FILE, SEALED, Store
 from proofmap.study.store.errors import Damaged, StoreError
 from proofmap.study.store.lock import locked
 from proofmap.study.store.maps import FOLDER, problem_with, remove_file, unused_files
-from proofmap.study.store.schema import migrate
+from proofmap.study.store.schema import create_tables
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY nam
 def _definitions() -> list[tuple[str, ...]]:
     """The tables and views as they are made."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
-        migrate(database)
+        create_tables(database)
         return database.execute(_DEFINITIONS).fetchall()
 
 

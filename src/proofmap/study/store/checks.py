@@ -1,6 +1,6 @@
-"""Whether the values of a run are those that were written, and none is missing.
+"""Checks that the values of a run are those that were written, and that none is missing.
 
-``verify`` checks all of them, readers those of the methods they are about to read.
+``verify`` checks all of them; readers check those of the methods they read.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import damaged
-from proofmap.study.store.records import blobs_digest, is_digest, values_digest
+from proofmap.study.store.schema import is_sealed
 
 
 @dataclass(frozen=True)
 class Damage:
-    """What is wrong; ``unit`` is the one to compute again, None where it belongs to no unit."""
+    """What is wrong; ``unit`` is the unit to compute again, or None if it belongs to no unit."""
 
     what: str
     unit: int | None = None
@@ -37,7 +37,7 @@ def check_references(store: Store) -> None:
 def damage_to_values(store: Store, method: int | None = None) -> Iterator[Damage]:
     """Damage to the values of one method, or of all.
 
-    The values of a unit are checked against its digest. Each image of its block has values and a curve, or a failure.
+    The values of a unit are checked against its seal. Each image of its block has values and a curve, or a failure.
     """
     of_method, arguments = ("", ()) if method is None else ("WHERE method = ?", (method,))
     rows = store.rows
@@ -51,11 +51,13 @@ def damage_to_values(store: Store, method: int | None = None) -> Iterator[Damage
     blocks = dict(rows("SELECT id, block FROM images"))
     images, labels = defaultdict(list), defaultdict(list)
     for method, metric, image, value in rows(
-        f"SELECT method, metric, image, value FROM image_scores {of_method}", *arguments
+        f"SELECT method, metric, image, value FROM image_scores {of_method} ORDER BY metric, image",
+        *arguments,
     ):
         images[done.get((method, blocks.get(image), metric))].append((metric, image, value))
     for method, metric, image, place, value in rows(
-        f"SELECT method, metric, image, place, value FROM label_scores {of_method}", *arguments
+        f"SELECT method, metric, image, place, value FROM label_scores {of_method} ORDER BY metric, image, place",
+        *arguments,
     ):
         labels[done.get((method, blocks.get(image), metric))].append((metric, image, place, value))
     if None in images or None in labels:
@@ -65,10 +67,10 @@ def damage_to_values(store: Store, method: int | None = None) -> Iterator[Damage
     members = defaultdict(set)
     for image, block in blocks.items():
         members[block].add(image)
-    for unit, method, block, digest in rows(
-        f"SELECT id, method, block, digest FROM units {of_method}", *arguments
+    for unit, method, block, seal in rows(
+        f"SELECT id, method, block, seal FROM units {of_method}", *arguments
     ):
-        if not is_digest(digest, values_digest, images[unit], labels[unit]):
+        if not is_sealed(seal, [images[unit], labels[unit]]):
             yield Damage(f"the values of unit {unit} are not those that were written", unit)
             continue
         judged = {image for _, image, _ in images[unit]}
@@ -99,11 +101,13 @@ def _missing_rows(store: Store) -> Iterator[Damage]:
 
 def damage_to_curves(store: Store) -> Iterator[Damage]:
     """Curves that are not those that were written."""
+    units = {
+        (method, block): unit for unit, method, block in store.rows("SELECT id, method, block FROM units")
+    }
     query = (
-        "SELECT curves.image, units.id, curves.digest, game, probabilities, f, auc, error, matrix FROM curves "
-        "JOIN images ON images.id = curves.image "
-        "JOIN units ON units.method = curves.method AND units.block = images.block"
+        "SELECT curves.seal, method, block, image, game, probabilities, f, auc, error, matrix FROM curves "
+        "JOIN images ON id = image"
     )
-    for image, unit, digest, game, *blobs in store.rows(query):
-        if not is_digest(digest, blobs_digest, game, blobs):
-            yield Damage(f"the curves of image {image} are not those that were written", unit)
+    for seal, method, block, image, *curve in store.rows(query):
+        if (method, block) in units and not is_sealed(seal, [method, image, *curve]):
+            yield Damage(f"the curves of image {image} are not those that were written", units[method, block])

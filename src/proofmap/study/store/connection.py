@@ -47,12 +47,8 @@ class Connection:
         if not self.read_only:
             return self._connect(self.path, "rwc" if create else "rw")
         if not log_of(self.path).exists():
-            # the file alone has everything, and SQLite needs no files of its own beside it
-            database = self._connect(self.path, "ro&immutable=1")
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-            if version >= len(schema.MIGRATIONS):
-                return database
-            database.close()
+            # the file alone has everything, and SQLite needs no further files
+            return self._connect(self.path, "ro&immutable=1")
         self._copy = copied(self.path)
         return self._connect(Path(self._copy.name, self.path.name), "rw")
 
@@ -70,11 +66,13 @@ class Connection:
             raise Damaged(f"{self.path} is a database, but not one of proofmap")
         if not tables and not create:
             raise StoreError(f"{self.path} is empty: the run was stopped before it stored anything")
+        if tables:
+            schema.check_version(self.database)
         if not self.read_only:
             self.database.execute("PRAGMA journal_mode = WAL")
             self.database.execute("PRAGMA synchronous = FULL")  # a power cut takes back no finished unit
-        if not self.read_only or self._copy is not None:
-            schema.migrate(self.database)
+        if not tables:
+            schema.create_tables(self.database)
         if self.read_only:
             self.database.execute("PRAGMA query_only = ON")
 

@@ -1,6 +1,6 @@
-"""The scores of a run, in SQLite: what was surveyed, what is done, every value, and what failed.
+"""The scores of a run, in SQLite: surveyed pictures, finished units, every value, and failures.
 
-A unit's values go in within one transaction, so after a crash a unit is stored completely or not at all.
+A unit is written in one transaction, so after a crash it is stored completely or not at all.
 """
 
 from __future__ import annotations
@@ -15,29 +15,21 @@ from typing import Any
 from proofmap.results.statistics import RunScore
 from proofmap.study.store.connection import Connection
 from proofmap.study.store.errors import damaged
-from proofmap.study.store.records import (
-    ImageRow,
-    Registered,
-    UnitRow,
-    blobs_digest,
-    curve_blobs,
-    image_seal,
-    is_digest,
-    values_digest,
-)
-from proofmap.study.store.schema import seal_of
+from proofmap.study.store.records import ImageRow, Registered, UnitRow, curve_blobs
+from proofmap.study.store.schema import is_sealed, seal_of
 
 FILE = "scores.sqlite"
-LIMITS = "limits of metrics"
-"""The note of what values metrics can have."""
 SEALED = {
     "labels": ("label", "name"),
     "notes": ("key", "value"),
     "run_scores": ("metric", "subject", "value", "n", "higher_is_better", "settings", "kind"),
     "methods": ("name", "label_free", "settings", "kind"),
-    "metrics": ("name", "higher_is_better", "settings", "kind"),
+    "metrics": ("name", "higher_is_better", "settings", "kind", "least", "greatest"),
 }
-"""Tables whose rows have a seal, and the columns in its order."""
+"""Tables with a seal of each row, and the sealed columns."""
+
+_SURVEYED = ("name", "digest", "truth", "true_labels", "eligible", "failure")
+"""What the seal of a picture covers, with its labels; stamp and block may change later."""
 
 
 class Store(Connection):
@@ -47,15 +39,23 @@ class Store(Connection):
         super().__init__(folder / FILE, create=create)
 
     def sealed(self, table: str, rest: str = "", *arguments: object, also: str = "") -> list[tuple[Any, ...]]:
-        """Rows of a table of ``SEALED``, each checked against its seal; ``also`` names columns to put in front."""
+        """Rows of a table of ``SEALED``, each checked against its seal; ``also`` names a column to put first."""
         columns = SEALED[table]
         selected = [*([also] if also else []), *columns, "seal"]
         found = []
         for *row, seal in self.rows(f"SELECT {', '.join(selected)} FROM {table} {rest}", *arguments):
-            if not is_digest(seal, seal_of, row[-len(columns) :]):
+            if not is_sealed(seal, row[-len(columns) :]):
                 raise damaged(self.path, f"a row of {table} is not what was written")
             found.append(tuple(row))
         return found
+
+    def _insert(self, table: str, rows: Iterable[Sequence[object]], conflict: str = "") -> None:
+        """Insert rows into a table of ``SEALED``, with their seals; ``conflict`` is SQL such as ``OR IGNORE``."""
+        columns = (*SEALED[table], "seal")
+        self.database.executemany(
+            f"INSERT {conflict} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+            [(*row, seal_of(row)) for row in rows],
+        )
 
     # ---- notes, methods, metrics, labels ------------------------------------------------------------------------
 
@@ -65,8 +65,7 @@ class Store(Connection):
 
     def set_note(self, key: str, value: object) -> None:
         with self._transaction():
-            row = (key, json.dumps(value))
-            self.database.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (*row, seal_of(row)))
+            self._insert("notes", [(key, json.dumps(value))], "OR REPLACE")
 
     def _parsed(self, text: str) -> Any:
         try:
@@ -77,41 +76,27 @@ class Store(Connection):
     def registered(self, table: str) -> dict[str, Registered]:
         """The run's ``methods`` or ``metrics`` by name, in the order they were added."""
         return {
-            name: Registered(id_, name, bool(flag), self._parsed(settings), *kind)
-            for id_, name, flag, settings, *kind in self.sealed(table, "ORDER BY id", also="id")
+            name: Registered(id_, name, bool(flag), self._parsed(settings), *more)
+            for id_, name, flag, settings, *more in self.sealed(table, "ORDER BY id", also="id")
         }
 
-    def register(self, table: str, things: Iterable[tuple[str, bool, Mapping[str, object], str]]) -> None:
-        """Add methods or metrics that are not there yet: name, flag, settings and kind."""
-        columns = SEALED[table]
+    def register(self, table: str, things: Iterable[Registered]) -> None:
+        """Add methods or metrics that are not there yet; they get new ids."""
+        limits = table == "metrics"
         rows = [
-            (name, int(flag), json.dumps(settings, sort_keys=True, default=str), kind)
-            for name, flag, settings, kind in things
+            (
+                *(
+                    thing.name,
+                    int(thing.flag),
+                    json.dumps(thing.settings, sort_keys=True, default=str),
+                    thing.kind,
+                ),
+                *((thing.least, thing.greatest) if limits else ()),
+            )
+            for thing in things
         ]
         with self._transaction():
-            self.database.executemany(
-                f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}, seal) "
-                f"VALUES (?{', ?' * len(columns)})",
-                [(*row, seal_of(row)) for row in rows],
-            )
-
-    def limits(self) -> dict[str, tuple[float, float]]:
-        """The least and the greatest value of each metric, by name; runs of older versions do not know them."""
-        stored: Any = self.note(LIMITS) or {}
-        return {
-            name: (-math.inf if low is None else low, math.inf if high is None else high)
-            for name, (low, high) in stored.items()
-        }
-
-    def add_limits(self, limits: Mapping[str, tuple[float, float]]) -> None:
-        """Add what is known of metrics to it."""
-        known = self.limits()
-        if any(known.get(name) != ends for name, ends in limits.items()):
-            finite = {
-                n: [None if math.isinf(end) else end for end in ends]
-                for n, ends in {**known, **limits}.items()
-            }
-            self.set_note(LIMITS, finite)
+            self._insert(table, rows, "OR IGNORE")
 
     def run_scores(self) -> list[RunScore]:
         """Numbers about the run as a whole, as its end left them."""
@@ -142,11 +127,7 @@ class Store(Connection):
         ]
         with self._transaction():
             self.database.execute("DELETE FROM run_scores")
-            self.database.executemany(
-                f"INSERT INTO run_scores ({', '.join(SEALED['run_scores'])}, seal) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*row, seal_of(row)) for row in rows],
-            )
+            self._insert("run_scores", rows)
 
     def label_names(self) -> tuple[str, ...]:
         """The names of the net's outputs, in order."""
@@ -157,10 +138,7 @@ class Store(Connection):
 
     def set_label_names(self, names: Sequence[str]) -> None:
         with self._transaction():
-            self.database.executemany(
-                "INSERT OR IGNORE INTO labels VALUES (?, ?, ?)",
-                [(*row, seal_of(row)) for row in enumerate(names)],
-            )
+            self._insert("labels", enumerate(names), "OR IGNORE")
 
     # ---- images and blocks --------------------------------------------------------------------------------------
 
@@ -169,16 +147,17 @@ class Store(Connection):
         labels: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for image, label, f in self.rows("SELECT image, label, f FROM image_labels ORDER BY image, place"):
             labels[image].append((label, f))
-        found = self.rows(
-            "SELECT id, name, digest, stamp, truth, true_labels, eligible, block, failure, seal FROM images ORDER BY id"
-        )
+        found = self.rows(f"SELECT id, stamp, block, seal, {', '.join(_SURVEYED)} FROM images ORDER BY id")
         images = []
-        for id_, name, digest, stamp, truth, several, eligible, block, failure, seal in found:
+        for id_, stamp, block, seal, *surveyed in found:
+            name, digest, _, true_labels, eligible, failure = surveyed
+            if not is_sealed(seal, [*surveyed, labels[id_]]):
+                raise damaged(self.path, f"what is stored of the picture {name} is not what was written")
             image = ImageRow(
                 name=name,
                 digest=digest,
                 stamp=stamp,
-                true_labels=self._true_labels(truth, several, name),
+                true_labels=tuple(json.loads(true_labels)),
                 eligible=bool(eligible),
                 labels=tuple(label for label, _ in labels[id_]),
                 f=tuple(f for _, f in labels[id_]),
@@ -186,18 +165,8 @@ class Store(Connection):
                 block=block,
                 id=id_,
             )
-            if not is_digest(seal, image_seal, image):
-                raise damaged(self.path, f"what is stored of the picture {name} is not what was written")
             images.append(image)
         return images
-
-    def _true_labels(self, truth: int | None, several: str | None, name: str) -> tuple[int, ...]:
-        if several is None:
-            return () if truth is None else (truth,)
-        try:
-            return tuple(json.loads(several))
-        except (TypeError, ValueError):
-            raise damaged(self.path, f"the true labels of the picture {name} cannot be read") from None
 
     def add_images(self, images: Iterable[ImageRow]) -> None:
         with self._transaction():
@@ -205,22 +174,23 @@ class Store(Connection):
                 self.database.execute(
                     "DELETE FROM images WHERE name = ? AND failure IS NOT NULL", (image.name,)
                 )
+                labels = [(label, f + 0.0) for label, f in zip(image.labels, image.f, strict=True)]
+                true_labels = json.dumps(image.true_labels)
+                surveyed = (
+                    image.name,
+                    image.digest,
+                    image.truth,
+                    true_labels,
+                    int(image.eligible),
+                    image.failure,
+                )
                 cursor = self.database.execute(
-                    "INSERT INTO images (name, digest, stamp, truth, true_labels, eligible, failure, seal) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        *(image.name, image.digest, image.stamp, image.truth),
-                        json.dumps(image.true_labels) if len(image.true_labels) > 1 else None,
-                        *(image.eligible, image.failure),
-                        image_seal(image),
-                    ),
+                    f"INSERT INTO images ({', '.join(_SURVEYED)}, stamp, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*surveyed, image.stamp, seal_of([*surveyed, labels])),
                 )
                 self.database.executemany(
                     "INSERT INTO image_labels VALUES (?, ?, ?, ?)",
-                    [
-                        (cursor.lastrowid, place, label, f)
-                        for place, (label, f) in enumerate(zip(image.labels, image.f, strict=True))
-                    ],
+                    [(cursor.lastrowid, place, *pair) for place, pair in enumerate(labels)],
                 )
 
     def set_stamps(self, stamps: Mapping[str, str]) -> None:
@@ -256,38 +226,30 @@ class Store(Connection):
 
     def add_unit(self, unit: UnitRow) -> None:
         """Store a finished unit in one transaction."""
-        digest = values_digest(unit.image_scores, unit.label_scores)
+        image_scores = sorted((metric, image, _stored(value)) for metric, image, value in unit.image_scores)
+        label_scores = sorted((*place, _stored(value)) for *place, value in unit.label_scores)
         about = (unit.method, unit.block, unit.key, unit.environment, json.dumps(unit.batches), unit.seconds)
         maps = (unit.maps, unit.maps_bytes, unit.maps_digest)
         with self._transaction():
-            run = self.database.execute
-            many = self.database.executemany
-            cursor = run(
+            many, method = self.database.executemany, unit.method
+            cursor = self.database.execute(
                 "INSERT INTO units (method, block, key, environment, batches, seconds, passes, maps, maps_bytes, "
-                "maps_digest, digest, finished) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*about, unit.passes, *maps, digest, unit.finished),
+                "maps_digest, finished, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*about, unit.passes, *maps, unit.finished, seal_of([image_scores, label_scores])),
             )
-            number, method = cursor.lastrowid, unit.method
+            number = cursor.lastrowid
             many(
                 "INSERT INTO done VALUES (?, ?, ?, ?)",
-                [(method, unit.block, k, number) for k in unit.metrics],
+                [(method, unit.block, metric, number) for metric in unit.metrics],
             )
-            many(
-                "INSERT INTO image_scores VALUES (?, ?, ?, ?)",
-                [(method, metric, image, value) for metric, image, value in unit.image_scores],
-            )
-            many(
-                "INSERT INTO label_scores VALUES (?, ?, ?, ?, ?)",
-                [(method, metric, image, place, value) for metric, image, place, value in unit.label_scores],
-            )
+            many("INSERT INTO image_scores VALUES (?, ?, ?, ?)", [(method, *row) for row in image_scores])
+            many("INSERT INTO label_scores VALUES (?, ?, ?, ?, ?)", [(method, *row) for row in label_scores])
+            curves = [
+                (method, image, curve.game, *curve_blobs(curve)) for image, curve in unit.curves.items()
+            ]
             many(
                 "INSERT OR IGNORE INTO curves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (method, image, curve.game, *blobs, blobs_digest(curve.game, blobs))
-                    for image, curve, blobs in (
-                        (i, curve, curve_blobs(curve)) for i, curve in unit.curves.items()
-                    )
-                ],
+                [(*row, seal_of(row)) for row in curves],
             )
             many(
                 "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)",
@@ -322,3 +284,8 @@ class Store(Connection):
                 self.database.execute(f"DELETE FROM {table} WHERE method = ?", (id_,))
             self.database.execute("DELETE FROM methods WHERE id = ?", (id_,))
             self.database.execute("DELETE FROM run_scores")  # they were about all methods
+
+
+def _stored(value: float) -> float | None:
+    """A value as SQLite returns it: NaN is NULL, and -0.0 is 0.0."""
+    return None if math.isnan(value) else value + 0.0

@@ -1,17 +1,14 @@
-"""What the database keeps, as rows of plain values, and the digests that tell damage."""
+"""What the database stores, as records of plain values."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from proofmap.study.store.errors import StoreError
-from proofmap.study.store.schema import seal_of
 
 
 @dataclass(frozen=True)
@@ -36,19 +33,21 @@ class ImageRow:
 
 
 SIGNED = "signed"
-"""The kind of a method whose maps are."""
+"""The kind of a method with signed maps."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A method or a metric as the run has stored it; ``flag`` is label_free or higher_is_better. The kind of a metric says what
-    it measures; that of a method is ``SIGNED`` or nothing."""
+    """A stored method or metric; ``flag`` is label_free or higher_is_better. The kind of a metric says what it measures; that of
+    a method is ``SIGNED`` or empty. ``least`` and ``greatest`` are the limits of a metric's values."""
 
     id: int
     name: str
     flag: bool
     settings: Mapping[str, object]
     kind: str = ""
+    least: float = -math.inf
+    greatest: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -85,28 +84,8 @@ class UnitRow:
     maps_digest: str | None = None
 
 
-def values_digest(
-    image_scores: Iterable[tuple[int, int, float]], label_scores: Iterable[tuple[int, int, int, float]]
-) -> str:
-    """A digest of a unit's values, whatever their order; NaN and NULL are the same."""
-    digest = hashlib.blake2b(digest_size=16)
-    for metric, image, value in sorted((a, b, _no_nan(v)) for a, b, v in image_scores):
-        digest.update(struct.pack("<qqd", metric, image, value))
-    for metric, image, place, value in sorted((a, b, c, _no_nan(v)) for a, b, c, v in label_scores):
-        digest.update(struct.pack("<qqqd", metric, image, place, value))
-    return digest.hexdigest()
-
-
-def is_digest(stored: object, digest: Callable[..., str], *values: object) -> bool:
-    """Whether a stored digest is that of these values; it is not if damage has left values of another type."""
-    try:
-        return digest(*values) == stored
-    except (TypeError, ValueError, AttributeError, struct.error):
-        return False
-
-
 def plain_truth(true_labels: Sequence[int]) -> int | list[int] | None:
-    """True labels as digests have them: one label is a number, as it was before pictures had several.
+    """True labels as unit keys have them: a single label is a number.
 
     >>> plain_truth([3]), plain_truth([]), plain_truth([3, 5])
     (3, None, [3, 5])
@@ -114,30 +93,6 @@ def plain_truth(true_labels: Sequence[int]) -> int | list[int] | None:
     if len(true_labels) > 1:
         return list(true_labels)
     return true_labels[0] if true_labels else None
-
-
-def image_seal(image: ImageRow) -> str:
-    """A digest of what the survey found; stamp and block may change later."""
-    about = (
-        image.name,
-        image.digest,
-        plain_truth(image.true_labels),
-        int(image.eligible),
-        image.failure,
-    )
-    return seal_of([*about, *image.labels, *image.f])
-
-
-def blobs_digest(game: str, blobs: Iterable[bytes | None]) -> str:
-    """A digest of the stored curves of one image."""
-    digest = hashlib.blake2b(game.encode(), digest_size=16)
-    for blob in blobs:
-        digest.update(b"-" if blob is None else len(blob).to_bytes(8, "little") + blob)
-    return digest.hexdigest()
-
-
-def _no_nan(value: float | None) -> float:
-    return math.inf if value is None or math.isnan(value) else value
 
 
 def curve_blobs(curve: CurveRow) -> tuple[bytes | None, ...]:
