@@ -11,7 +11,7 @@ pytest.importorskip("fastapi")
 
 from fastapi.testclient import TestClient
 
-from proofmap.app.api_page import fields_of, record_in, routes_of, words
+from proofmap.app.api_page import fields_of, record_in, routes_of, type_text
 from proofmap.app.application import create_app
 from tests.app.served import HOME, made
 from tests.docs.pages import DOCS
@@ -75,14 +75,14 @@ def test_the_documentation_names_every_route_and_no_other(client: TestClient) ->
 
 def test_types_in_words() -> None:
     assert (
-        words({"type": "string", "pattern": "^a$", "maxLength": 3})
+        type_text({"type": "string", "pattern": "^a$", "maxLength": 3})
         == "text, 3 letters at most, of the form ^a$"
     )
-    assert words({"enum": ["a", "b"], "type": "string"}) == "a, b"
+    assert type_text({"enum": ["a", "b"], "type": "string"}) == "a, b"
     listed = {"type": "array", "items": {"$ref": "#/components/schemas/Belief"}}
-    assert words(listed) == "list of Belief" and record_in(listed) == "Belief"
+    assert type_text(listed) == "list of Belief" and record_in(listed) == "Belief"
     table = {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": listed}}
-    assert record_in(table) == "Belief" and words({}) == "anything" and record_in({}) == ""
+    assert record_in(table) == "Belief" and type_text({}) == "anything" and record_in({}) == ""
     (field,) = fields_of({"properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]})
     assert (field.name, field.kind, field.required) == ("n", "whole number, at least 1", True)
     (route,) = routes_of({"paths": {"/a": {"get": {"summary": "A", "responses": {"200": {}, "404": {}}}}}})

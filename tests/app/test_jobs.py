@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 import proofmap as pm
 from proofmap.app import jobs as kept
 from proofmap.app.answers import MapEvent, StateEvent
-from proofmap.app.jobs import Paced
+from proofmap.app.jobs import RateLimit
 from proofmap.app.nets import Offer
 from proofmap.app.server import Server
 from proofmap.core.ranking import rank
@@ -67,15 +67,15 @@ def test_a_job_finds_what_evaluate_finds(client: TestClient, server: Server) -> 
 def test_masks_can_be_watched_while_they_are_learned(
     client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Paced, "due", lambda *_: True)
+    monkeypatch.setattr(RateLimit, "due", lambda *_: True)
     shown: list[MapEvent] = []
-    add = kept.Job.add
+    add = kept.MapJob.add
 
-    def added(job: kept.Job, kind: type, *key: object, **fields: object) -> None:
+    def added(job: kept.MapJob, kind: type, *key: object, **fields: object) -> None:
         add(job, kind, *key, **fields)
         shown.extend(event for event in job.events(0)[0] if isinstance(event, MapEvent) and kind is MapEvent)
 
-    monkeypatch.setattr(kept.Job, "add", added)
+    monkeypatch.setattr(kept.MapJob, "add", added)
     server.nets.offered["lively"] = Offer("lively", "", lively)
     job = begun(client, uploaded(client), ["belief-mask:passes=8,fills=gray+noise"], net="lively")
     worked_off(server)
@@ -168,7 +168,7 @@ def test_a_job_that_fails_says_why_and_the_next_one_runs(client: TestClient, ser
         ({"methods": ["learned-mask:steps=90000"], "labels": [0, 1, 2, 3]}, "passes"),
         (
             {"methods": ["rise:masks=9000", "learned-mask:steps=95600"]},
-            "200,200 passes of the net; at most 200,000",
+            "200,200 passes of the net; the limit for a job is 200,000",
         ),
         ({"fill": "images:size=1024"}, "at most 256 here"),
         ({"fill": "nothing"}, "no fill is named"),
@@ -248,7 +248,7 @@ def test_at_most_two_nets_are_kept(server: Server) -> None:
 
 def test_paced_events() -> None:
     now = 0.0
-    paced = Paced(every=1.0, clock=lambda: now)
+    paced = RateLimit(every=1.0, clock=lambda: now)
     first = [paced.due("a"), paced.due("a"), paced.due("b")]
     now = 1.0
     assert first == [True, False, True] and paced.due("a")

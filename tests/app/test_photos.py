@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from proofmap.app import jobs, nets
 from proofmap.app import photos as kept
-from proofmap.app.jobs import Job
-from proofmap.app.photos import Photo, Photos, Unknown, clean_name
+from proofmap.app.jobs import MapJob
+from proofmap.app.photos import NotFound, Photo, Photos, clean_name
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from proofmap.fills import ReadyFill
@@ -84,7 +84,7 @@ def test_the_least_used_photo_goes_first(monkeypatch: pytest.MonkeyPatch) -> Non
     assert photos[first].id == first
     photos.add(picture(2))
     assert photos[first].id == first
-    with pytest.raises(Unknown, match="upload it again"):
+    with pytest.raises(NotFound, match="upload it again"):
         photos[second]
 
 
@@ -93,7 +93,7 @@ def test_all_photos_together_have_a_most_of_bytes(monkeypatch: pytest.MonkeyPatc
     photos = Photos()
     first, second = photos.add(picture(0)).id, photos.add(picture(1)).id
     assert photos[second].id == second
-    with pytest.raises(Unknown):
+    with pytest.raises(NotFound):
         photos[first]
 
 
@@ -136,7 +136,8 @@ def test_what_is_kept_of_many_uploads_does_not_grow(
         gc.collect()
         living = gc.get_objects()
         return [
-            sum(isinstance(thing, kind) for thing in living) for kind in (Photo, Job, Evaluation, ReadyFill)
+            sum(isinstance(thing, kind) for thing in living)
+            for kind in (Photo, MapJob, Evaluation, ReadyFill)
         ]
 
     first = held()

@@ -282,7 +282,7 @@ def test_images_are_found_sorted_and_paged(folder: Path) -> None:
 def test_two_runs_compare_as_the_command_compares_them(folder: Path) -> None:
     server = client(folder / "runs")
     both = ids(server)
-    query = {"run": both["more/second"], "against": both["first"], "anyway": True, "max_drop": 0.5}
+    query = {"run": both["more/second"], "against": both["first"], "allow_mismatch": True, "max_drop": 0.5}
     with Run(folder / "runs" / "first") as a, Run(folder / "runs" / "more" / "second") as b:
         expected = compare({"first": a.evaluation(), "more/second": b.evaluation()}, anyway=True)
     told = server.get("/api/runs/compare", params=query).json()

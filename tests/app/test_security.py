@@ -126,7 +126,7 @@ def test_the_token_in_the_address_becomes_a_cookie(guarded: TestClient) -> None:
     first = guarded.get("/?token=the-token&a=b", follow_redirects=False)
     assert first.status_code == 303 and first.headers["location"] == "/?a=b"
     cookie = first.headers["set-cookie"]
-    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    assert "httponly" in cookie.lower() and "samesite=strict" in cookie.lower()
     assert guarded.get("/api/about").status_code == 200  # the client keeps it
 
 

@@ -8,11 +8,11 @@ from concurrent.futures import CancelledError
 import pytest
 
 from proofmap.app import worker as workers
-from proofmap.app.worker import Busy, Cancelled, Worker
+from proofmap.app.worker import Busy, Cancelled, NetWorker
 
 
 def test_questions_are_answered_before_a_running_job_goes_on() -> None:
-    worker, begun, go, done = Worker(), threading.Event(), threading.Event(), list[str]()
+    worker, begun, go, done = NetWorker(), threading.Event(), threading.Event(), list[str]()
     threads = set()
 
     def job() -> None:
@@ -39,7 +39,7 @@ def test_questions_are_answered_before_a_running_job_goes_on() -> None:
 
 
 def test_jobs_run_in_the_order_they_came() -> None:
-    worker, done, over = Worker(), list[int](), threading.Event()
+    worker, done, over = NetWorker(), list[int](), threading.Event()
     for k in range(5):
         worker.add(lambda k=k: done.append(k))  # type: ignore[misc]
     worker.add(over.set)
@@ -48,7 +48,7 @@ def test_jobs_run_in_the_order_they_came() -> None:
 
 
 def test_a_flood_of_questions_does_not_keep_a_job_from_its_next_step() -> None:
-    worker, begun, go, over = Worker(), threading.Event(), threading.Event(), threading.Event()
+    worker, begun, go, over = NetWorker(), threading.Event(), threading.Event(), threading.Event()
 
     def job() -> None:
         begun.set()
@@ -69,7 +69,7 @@ def test_a_flood_of_questions_does_not_keep_a_job_from_its_next_step() -> None:
 
 
 def test_an_error_belongs_to_whoever_asked() -> None:
-    worker = Worker()
+    worker = NetWorker()
     with pytest.raises(ZeroDivisionError):
         worker.ask(lambda: 1 // 0).result(30)
     assert worker.ask(lambda: 2).result(30) == 2
@@ -77,7 +77,7 @@ def test_an_error_belongs_to_whoever_asked() -> None:
 
 
 def test_closing_stops_a_job_between_its_steps_and_answers_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker, begun, go, stopped = Worker(), threading.Event(), threading.Event(), threading.Event()
+    worker, begun, go, stopped = NetWorker(), threading.Event(), threading.Event(), threading.Event()
 
     def job() -> None:
         begun.set()
@@ -95,13 +95,13 @@ def test_closing_stops_a_job_between_its_steps_and_answers_nobody(monkeypatch: p
     assert stopped.wait(600)
     with pytest.raises(CancelledError):
         answer.result(30)
-    with pytest.raises(Busy, match="stopped"):
+    with pytest.raises(Busy, match="stopping"):
         worker.ask(lambda: 1)
 
 
 def test_there_is_a_most_of_waiting_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "MOST_QUESTIONS", 2)
-    worker, begun, go = Worker(), threading.Event(), threading.Event()
+    worker, begun, go = NetWorker(), threading.Event(), threading.Event()
     worker.add(lambda: (begun.set(), go.wait(600), None)[2])
     assert begun.wait(600)
     answers = [worker.ask(lambda: 1), worker.ask(lambda: 1)]

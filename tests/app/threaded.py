@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proofmap.app.application import create_app
 from proofmap.app.choices import Choices
-from proofmap.app.jobs import Job
+from proofmap.app.jobs import MapJob
 from proofmap.app.nets import Nets, Offer
 from proofmap.app.protocol import TimedProtocol
 from proofmap.app.security import Access
@@ -59,7 +59,7 @@ class Served:
         return f"http://127.0.0.1:{self.port}/"
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[MapJob]:
         """All jobs, in the order they came."""
         return [self.server.jobs[summary.job] for summary in reversed(self.server.jobs.summaries())]
 
@@ -88,7 +88,7 @@ class Served:
         return between
 
 
-def _half_way(job: Job) -> bool:
+def _half_way(job: MapJob) -> bool:
     """Whether a job runs, is wanted, and has shown a map."""
     events, _ = job.events(0)
     return job.state == "running" and not job.stop and any(event.kind == "map" for event in events)

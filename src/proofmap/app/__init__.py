@@ -1,5 +1,4 @@
-"""``proofmap serve``: a page, and a JSON API behind it, on which anyone plays with proofs.
+"""``proofmap serve``: a page on which anyone can try proofs, and the JSON API behind it. Needs the extra ``app``.
 
-One thread does all work on nets (:mod:`proofmap.app.worker`); whatever the page asks for is answered from memory or put in
-that thread's queue. Needs the extra ``app``.
+One thread does all work on nets (:mod:`proofmap.app.worker`). Requests are answered from memory or put in that thread's queue.
 """

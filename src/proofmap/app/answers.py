@@ -1,4 +1,4 @@
-"""What the API takes and gives, as types: FastAPI checks requests by them and writes the OpenAPI document from them."""
+"""The requests and answers of the API as types. FastAPI checks requests against them and makes the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 MOST_LABELS = 8
 MOST_METHODS = 3
 LONGEST_SPEC = 300
-"""Letters of a method or fill with its settings."""
+"""Characters of a method or fill with its settings."""
 
 PhotoId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 JobId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -19,35 +19,37 @@ LabelIndex = Annotated[int, Field(ge=0, le=10_000_000)]
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 
-class Asked(BaseModel):
-    """A request; a field that is not known is an error, not ignored."""
+class StrictRequest(BaseModel):
+    """A request; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Problem(BaseModel):
+class ErrorAnswer(BaseModel):
     """Every answer with a status of 400 or more."""
 
-    error: str = Field(description="what to do")
+    error: str = Field(description="what is wrong, and what to do")
 
 
-# ---- what there is ----------------------------------------------------------------------------------------------
+# ---- the server -------------------------------------------------------------------------------------------------
 
 
 class NetAbout(BaseModel):
     name: str
-    labels: int | None = Field(description="how many; null until the net is loaded")
+    labels: int | None = Field(description="how many it has; null until the net is loaded")
     size: tuple[int, int] | None = Field(description="height and width of its input; null until it is loaded")
     about: str
-    ready: bool = Field(description="whether it is loaded, so that the first answer comes at once")
+    ready: bool = Field(description="whether it is loaded, so that the first answer is fast")
 
 
 class MethodAbout(BaseModel):
     name: str
     family: str
     passes: str = Field(description="passes of the net, in words")
-    live: bool = Field(description="whether its maps can be watched while they are made")
-    label_free: bool | None = Field(description="whether one map serves all labels; null where it depends")
+    live: bool = Field(description="whether its maps can be watched while they are learned")
+    label_free: bool | None = Field(
+        description="whether one map serves all labels; null if that depends on settings"
+    )
     about: str
 
 
@@ -59,7 +61,7 @@ class Defaults(BaseModel):
     net: str
     methods: list[str]
     fill: str
-    labels: int = Field(description="how many of the net's first labels to begin with")
+    labels: int = Field(description="how many of the most probable labels are chosen at first")
 
 
 class Limits(BaseModel):
@@ -70,7 +72,7 @@ class Limits(BaseModel):
 
 
 class About(BaseModel):
-    """What this server has, and what it allows."""
+    """What this server offers, and its limits."""
 
     version: str
     device: str
@@ -78,7 +80,7 @@ class About(BaseModel):
     methods: list[MethodAbout]
     fills: list[Named]
     samples: list[Named]
-    runs: bool = Field(description="whether there are runs to look at, under /runs and /api/runs")
+    runs: bool = Field(description="whether runs can be viewed, under /runs and /api/runs")
     default: Defaults
     limits: Limits
 
@@ -86,8 +88,8 @@ class About(BaseModel):
 # ---- photos and labels ------------------------------------------------------------------------------------------
 
 
-class SampleAsked(Asked):
-    """A sample photograph that ships along, in place of an upload."""
+class SampleAsked(StrictRequest):
+    """A sample photograph, in place of an upload."""
 
     sample: Name
 
@@ -104,12 +106,12 @@ class Label(BaseModel):
     name: str
 
 
-class Belief(Label):
+class LabelBelief(Label):
     f: float = Field(description="the net's probability f(x, a)")
 
 
 class Beliefs(BaseModel):
-    labels: list[Belief]
+    labels: list[LabelBelief]
     total: int = Field(description="how many labels the net has")
 
 
@@ -120,7 +122,7 @@ class Labels(BaseModel):
 # ---- jobs -------------------------------------------------------------------------------------------------------
 
 
-class JobAsked(Asked):
+class JobAsked(StrictRequest):
     photo: PhotoId
     net: Name
     labels: list[LabelIndex] = Field(min_length=1, max_length=MOST_LABELS)
@@ -134,12 +136,12 @@ class JobMade(BaseModel):
 
 
 class ProgressEvent(BaseModel):
-    """Passes of the net done, of the task at hand: making the maps of a method, or a game that judges them."""
+    """Progress of the current task in passes of the net: computing the maps of a method, or a game that judges them."""
 
     number: int
     kind: Literal["progress"] = "progress"
-    method: int = Field(description="its number in the request's list")
-    label: None = Field(default=None, description="always null: labels are learned side by side")
+    method: int = Field(description="its index in the request's list")
+    label: None = Field(default=None, description="always null: all labels are learned together")
     what: str = Field(description="the method's name, or the game's: insertion, deletion")
     step: int = Field(description="passes done")
     steps: int = Field(description="passes in all")
@@ -148,7 +150,7 @@ class ProgressEvent(BaseModel):
 
 
 class MapEvent(BaseModel):
-    """A mask as it is now."""
+    """A mask while it is being learned."""
 
     number: int
     kind: Literal["map"] = "map"
@@ -162,7 +164,7 @@ class MapEvent(BaseModel):
 
 
 class ScoredEvent(BaseModel):
-    """The map is there and judged: ask for it at /maps."""
+    """A map is finished and judged; get it from /maps."""
 
     number: int
     kind: Literal["scored"] = "scored"
@@ -182,33 +184,33 @@ Event = Annotated[ProgressEvent | MapEvent | ScoredEvent | StateEvent, Field(dis
 class JobSummary(BaseModel):
     job: JobId
     state: State
-    place: int | None = Field(description="in the queue, 1 is next; null unless it waits")
-    message: str = Field(description="what went wrong, where something did")
+    place: int | None = Field(description="in the queue, where 1 is next; null unless it waits")
+    message: str = Field(description="the error, if the job failed")
     photo_name: str
     request: JobAsked
 
 
 class JobAnswer(JobSummary):
-    command: str = Field(description="the command line that repeats it")
+    command: str = Field(description="the command that repeats the job")
     events: list[Event] = Field(
-        description="those after the number asked for; of maps and progress only the newest"
+        description="those after the number given; of unfinished maps and progress only the newest"
     )
-    last: int = Field(description="the number to ask with next time")
+    last: int = Field(description="the number to send next time")
 
 
-class Jobs(BaseModel):
+class JobList(BaseModel):
     jobs: list[JobSummary]
 
 
 class CurveAnswer(BaseModel):
-    """A game's curve: f of the label when so large a share of the positions was taken."""
+    """A game's curve: f of the label at each share of the positions."""
 
     shares: list[float]
     f: list[float]
 
 
 class MapAnswer(BaseModel):
-    """A finished map, its order of pixels, and what it proves."""
+    """A finished map: its ranking of pixels, its curves, and what it proves."""
 
     method: str
     label: int
@@ -220,29 +222,29 @@ class MapAnswer(BaseModel):
     )
     order_type: Literal["uint16", "uint32"]
     map: str = Field(
-        description="base64 of one byte per pixel, scaled for the eye; of a signed map 128 is zero"
+        description="base64 of one byte per pixel, scaled for display; 128 is the zero of a signed map"
     )
     signed: bool
     insertion: CurveAnswer
     deletion: CurveAnswer
     f: float
-    area: float = Field(description="under the insertion curve: the AUC that is compared with f")
+    area: float = Field(description="the AUC: area under the insertion curve, to be compared with f")
     completeness: float | None
     soundness: float | None
     strength: Literal["weak", "match", "strong", "unknown"]
-    below: float | None = Field(description="the completeness or soundness that misses the bar")
-    seconds: float = Field(description="that the method took for all labels, judging included")
+    below: float | None = Field(description="the completeness or soundness that is below the bar")
+    seconds: float = Field(description="time of the method for all labels, judging included")
 
 
 # ---- painting ---------------------------------------------------------------------------------------------------
 
 
-class PaintAsked(Asked):
+class PaintAsked(StrictRequest):
     photo: PhotoId
     net: Name
     fill: Spec = "gray"
     mask: Annotated[str, Field(max_length=700_000)] = Field(
-        description="base64 of one bit per pixel of the net's input, row by row, the first pixel in the highest bit; 1 is shown"
+        description="base64 of one bit per pixel of the net's input, row by row, the first pixel in the highest bit; 1 means shown"
     )
     labels: list[LabelIndex] = Field(default_factory=list, max_length=MOST_LABELS)
     job: JobId | None = None
@@ -250,7 +252,7 @@ class PaintAsked(Asked):
 
 
 class MachineProof(BaseModel):
-    """The same share of pixels, chosen by a method's map."""
+    """The net's answer to the same share of pixels, chosen by a method's map."""
 
     method: int
     label: int
@@ -258,6 +260,6 @@ class MachineProof(BaseModel):
 
 
 class PaintAnswer(BaseModel):
-    share: float = Field(description="of the pixels that are shown")
-    labels: list[Belief] = Field(description="the five most probable, then those asked for")
+    share: float = Field(description="of the pixels that is shown")
+    labels: list[LabelBelief] = Field(description="the five most probable, then those in the request")
     machine: list[MachineProof]

@@ -1,4 +1,4 @@
-"""The API as a page to read, made from its OpenAPI document here: no remote script draws it."""
+"""The API as a page, made on the server from its OpenAPI document, without remote scripts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Field:
     about: str
     required: bool
     schema: str = ""
-    """The record that it holds, where it holds one."""
+    """The name of the record that it is or contains, if any."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Route:
 
 
 def api_page(links: Mapping[str, str]) -> APIRouter:
-    """``/api``, the page, with links to the other pages, and the style sheet of all of them."""
+    """The page ``/api`` with links to the other pages, and their style sheet."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/api")
@@ -85,7 +85,7 @@ def routes_of(document: Schema) -> list[Route]:
             [
                 field
                 for code, answer in route.get("responses", {}).items()
-                if code.startswith("2")  # problems have one form, which the page says once
+                if code.startswith("2")  # errors have one form, which the page shows once
                 for field in _contents(code, answer.get("content", {}))
             ],
         )
@@ -98,22 +98,22 @@ def fields_of(schema: Schema) -> list[Field]:
     """The fields of a record."""
     required = schema.get("required", ())
     return [
-        Field(name, words(inner), inner.get("description", ""), name in required, record_in(inner))
+        Field(name, type_text(inner), inner.get("description", ""), name in required, record_in(inner))
         for name, inner in schema.get("properties", {}).items()
     ]
 
 
-def words(schema: Schema) -> str:
+def type_text(schema: Schema) -> str:
     """What a value may be, in words.
 
-    >>> words({"type": "array", "items": {"type": "integer"}, "maxItems": 3})
+    >>> type_text({"type": "array", "items": {"type": "integer"}, "maxItems": 3})
     'list of whole numbers, 3 at most'
-    >>> words({"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]})
+    >>> type_text({"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]})
     'number, at least 0, or null'
     """
     for several in ("anyOf", "oneOf"):
         if several in schema:
-            return ", or ".join(words(inner) for inner in schema[several])
+            return ", or ".join(type_text(inner) for inner in schema[several])
     if "$ref" in schema:
         return record_in(schema)
     if "const" in schema or "enum" in schema:
@@ -123,7 +123,7 @@ def words(schema: Schema) -> str:
 
 
 def record_in(schema: Schema) -> str:
-    """The name of the record that a value is, or holds; empty where there is none."""
+    """The name of the record that a value is or contains; empty if there is none."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     inside = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
@@ -136,9 +136,9 @@ def record_in(schema: Schema) -> str:
 def _kind(schema: Schema) -> str:
     match schema.get("type"):
         case "array":
-            return f"list of {_plural(words(schema.get('items', {})))}"
+            return f"list of {_plural(type_text(schema.get('items', {})))}"
         case "object" if isinstance(schema.get("additionalProperties"), Mapping):
-            return f"table of {_plural(words(schema['additionalProperties']))} by name"
+            return f"table of {_plural(type_text(schema['additionalProperties']))} by name"
         case "object":
             return "record"
         case "integer":
@@ -163,14 +163,14 @@ def _parameter(parameter: Schema) -> Field:
     schema = parameter.get("schema", {})
     about = parameter.get("description", "")
     place = parameter.get("in", "")
-    kind = f"{words(schema)} ({place})"
+    kind = f"{type_text(schema)} ({place})"
     return Field(parameter["name"], kind, about, parameter.get("required", False))
 
 
 def _contents(name: str, content: Schema) -> list[Field]:
-    """A field for each form that a body or an answer may have."""
+    """A field for each media type that a body or an answer may have."""
     schemas = {form: inner.get("schema", {}) for form, inner in content.items()}
     return [
-        Field(name, f"{words(schema)} ({form})", "", True, record_in(schema))
+        Field(name, f"{type_text(schema)} ({form})", "", True, record_in(schema))
         for form, schema in schemas.items()
     ]

@@ -1,4 +1,4 @@
-"""The application: all routes, the page, and how problems are told."""
+"""The application: all routes, the page, and the form of its errors."""
 
 from __future__ import annotations
 
@@ -13,32 +13,31 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from proofmap.app.answers import Problem
+from proofmap.app.answers import ErrorAnswer
 from proofmap.app.api_page import api_page
 from proofmap.app.job_routes import jobs_router
+from proofmap.app.pages import static_file
 from proofmap.app.photo_routes import photos_router
-from proofmap.app.photos import Unknown
-from proofmap.app.run_pages import LINKS
-from proofmap.app.runs import runs_router
-from proofmap.app.security import Guard, Refused
+from proofmap.app.photos import NotFound
+from proofmap.app.run_routes import LINKS, runs_router
+from proofmap.app.security import Guard
 from proofmap.app.server import Server
-from proofmap.app.static import static_file
 from proofmap.app.worker import Busy
 from proofmap.core.errors import ProofmapError
 from proofmap.core.version import __version__
 from proofmap.results.sharing import without_folders
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 429)
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer} for status in (400, 401, 403, 404, 409, 413, 422, 429)
 }
 
 
 def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
-    """The application of a server."""
+    """The application of a server; with ``api_only`` without pages other than that of the API."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        server.worker.ask(server.begin)
+        server.worker.ask(server.warm_up)
         yield
         server.worker.close()
 
@@ -50,10 +49,11 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
         redoc_url=None,
         openapi_url="/api/openapi.json",
         lifespan=lifespan,
-        responses=_PROBLEMS,
+        responses=_ERRORS,
     )
     app.add_middleware(Guard, access=server.access)
-    _add_problems(app)
+    for kind in (ProofmapError, RequestValidationError, ValidationError, HTTPException, ClientDisconnect):
+        app.add_exception_handler(kind, _error_response)
     app.include_router(photos_router(server))
     app.include_router(jobs_router(server))
     if not api_only:
@@ -71,7 +71,7 @@ def _add_page(app: FastAPI) -> None:
     def answer(name: str) -> Response:
         found = static_file(name)
         if found is None:
-            raise Unknown("there is no such file")
+            raise NotFound("there is no such file")
         content, kind = found
         return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
 
@@ -84,32 +84,18 @@ def _add_page(app: FastAPI) -> None:
         return answer(file)
 
 
-def _add_problems(app: FastAPI) -> None:
-    """Every problem as JSON that says what to do."""
-
-    def told(status: int, error: str) -> JSONResponse:
-        return JSONResponse({"error": error}, status_code=status)
-
-    @app.exception_handler(ProofmapError)
-    async def wrong(request: Request, error: ProofmapError) -> JSONResponse:
-        status = 404 if isinstance(error, Unknown) else 429 if isinstance(error, Busy) else 422
-        return told(status, without_folders(str(error)))
-
-    @app.exception_handler(RequestValidationError)
-    @app.exception_handler(ValidationError)
-    async def invalid(request: Request, error: RequestValidationError | ValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
-        return told(422, f"{where or 'the request'}: {first['msg']}")
-
-    @app.exception_handler(HTTPException)
-    async def other(request: Request, error: HTTPException) -> JSONResponse:
-        return told(error.status_code, str(error.detail))
-
-    @app.exception_handler(Refused)
-    async def refused(request: Request, error: Refused) -> JSONResponse:
-        return told(error.status, error.error)
-
-    @app.exception_handler(ClientDisconnect)
-    async def gone(request: Request, error: ClientDisconnect) -> JSONResponse:
-        return told(400, "the request ended before all of it was sent")
+async def _error_response(request: Request, error: Exception) -> JSONResponse:
+    """An error as JSON that says what to do."""
+    match error:
+        case ProofmapError():
+            status = 404 if isinstance(error, NotFound) else 429 if isinstance(error, Busy) else 422
+            message = without_folders(str(error))
+        case RequestValidationError() | ValidationError():
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+            status, message = 422, f"{where or 'the request'}: {first['msg']}"
+        case HTTPException():
+            status, message = error.status_code, str(error.detail)
+        case _:
+            status, message = 400, "the request ended before all of it was sent"
+    return JSONResponse({"error": message}, status_code=status)

@@ -1,16 +1,16 @@
-"""Methods and fills that visitors may choose: the command line's parser, without what reaches files or runs code.
+"""Methods and fills that visitors may choose: as on the command line, but without access to files or code.
 
-A visitor's spec may set numbers, truth values, choices and the names of layers. Settings that hold any other text (a masker's weights,
-a folder of images, a class of another library) and ``FILE.py:NAME`` are for whoever started the server: what was named on its
-command line is offered under its title.
+A visitor's spec may set numbers, booleans, choices and the names of layers. Settings that hold any other text (a masker's weights,
+a folder of images, a class of another library) and ``FILE.py:NAME`` are reserved for whoever started the server: what its
+command line names is offered under its title.
 
-What a request costs is bounded, too, since one worker serves everybody:
+The cost of a request is limited too, because one thread serves all visitors:
 
 - the passes of all methods of a job together: at most :data:`MOST_PASSES`;
-- every other number: between a quarter of its default and :data:`TIMES` times it, of a fill at most twice, of a pool of random images at most
-  its default. Such numbers decide what one step takes, and a step cannot be interrupted (a pool of 1,024 pictures took 16 seconds, a median
-  over 101 x 101 pixels 28 seconds and 6 GB). ``steps``, ``passes`` and ``iterations`` of methods that learn masks follow one another, so passes
-  bound them.
+- every other number: between a quarter of its default and :data:`TIMES` times its default; for a fill at most twice, for a pool of
+  random images at most its default. Such numbers decide how long one step takes, and a step cannot be interrupted (a pool of 1,024
+  pictures took 16 seconds, a median over 101 x 101 pixels 28 seconds and 6 GB). ``steps``, ``passes`` and ``iterations`` of methods
+  that learn masks only repeat steps, so the limit on passes covers them.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from proofmap.plugins.settings import Plugin, Setting, settings_of
 
 DEFAULT_METHOD, DEFAULT_FILL = "belief-mask", "gray"
 MOST_PASSES = 200_000
-"""Of all methods of a job together, for all its labels."""
+"""The limit for all methods and labels of a job together."""
 TIMES = {"method": 4, "fill": 2}
-"""How many times its default a number of a method or fill may be."""
+"""The limit of a number of a method or fill, as a multiple of its default."""
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:=()+-]*")
 _SAFE_TEXTS = frozenset({"layer"})
 """Settings whose text can only name a part of the net."""
 _SEEDS = ("seed", "seed_offset")
-_IN_TURN = ("steps", "passes", "iterations")
-"""Settings of methods that learn masks that count steps; a job can be cancelled between two of them."""
+_STEP_COUNTS = ("steps", "passes", "iterations")
+"""Settings that count the steps of methods that learn masks; a job can be cancelled between two steps."""
 _WITHOUT_DEFAULT = 1_000.0
 """The largest number of a setting whose default is none or zero."""
 _LONGEST = 16
-"""Values of a setting that takes several."""
-_FOR_THE_OWNER = "is for whoever starts the server: proofmap serve --method SPEC"
+"""The most values of a setting that takes several."""
+_FOR_THE_OWNER = "can only be set by whoever starts the server: proofmap serve --method SPEC"
 
 
 class Choices:
-    """What visitors may choose from; ``own`` are the specs of the command line."""
+    """What visitors may choose; ``own`` are the specs of the command line."""
 
     def __init__(self, own: Sequence[str] = ()) -> None:
         methods = [(make_method(spec), spec) for spec in own]
@@ -72,13 +72,13 @@ class Choices:
         return fill
 
     def written(self, method: Method) -> str:
-        """A method as a command line names it."""
+        """A method as a spec of the command line."""
         return self._written.get(method.title(), method.title())
 
     @cached_property
     def methods_about(self) -> list[MethodAbout]:
-        """The methods that can be asked for by name alone, those of the command line first."""
-        registered = {name: _usual(METHODS[name]) for name in METHODS}
+        """The methods that need no settings, those of the command line first."""
+        registered = {name: _default_method(METHODS[name]) for name in METHODS}
         known = {**self.own, **{m.title(): m for m in registered.values() if m is not None}}
         return [_about(name, method) for name, method in known.items()]
 
@@ -86,8 +86,8 @@ class Choices:
         return [Named(name=name) for name in FILLS if not FILLS[name].reads_mask]
 
 
-def _usual(kind: type[Method]) -> Method | None:
-    """A method with its defaults, a wrapper around the usual method; None where a text must be given."""
+def _default_method(kind: type[Method]) -> Method | None:
+    """A method with its default settings, a wrapper around the default method; None if a text must be given."""
     needed = [info for info in settings_of(kind) if info.default is MISSING]
     if any(info.plugin is None for info in needed):
         return None
@@ -108,18 +108,18 @@ def _about(name: str, method: Method) -> MethodAbout:
 
 
 def is_live(kind: type[Method]) -> bool:
-    """Whether a class of methods shows masks while they are learned."""
+    """Whether a class of methods can show masks while they are learned."""
     return issubclass(kind, MaskMethod)
 
 
-# ---- what visitors may not say ----------------------------------------------------------------------------------
+# ---- what visitors may not ask for ----------------------------------------------------------------------------------
 
 
 def _checked(spec: str, make: Callable[[str], AnyPlugin]) -> AnyPlugin:
-    """The plug-in of a spec, if it reaches no file and runs no code."""
+    """The plug-in of a spec; refused if it would read a file or run code."""
     if not _PLAIN.fullmatch(spec) or ".py" in spec.lower():
-        raise InputError(f"a spec with a path or a file in it {_FOR_THE_OWNER}")
-    for name in {*re.split(r"[^A-Za-z0-9_+.-]+", spec)} & {*METHODS}:  # before anything is imported for it
+        raise InputError(f"a spec that contains a path or a file {_FOR_THE_OWNER}")
+    for name in {*re.split(r"[^A-Za-z0-9_+.-]+", spec)} & {*METHODS}:  # before it imports anything
         if METHODS[name].family == "adapter":
             raise InputError(f"{name}, which calls another library, {_FOR_THE_OWNER}")
     made = make(spec)
@@ -128,15 +128,15 @@ def _checked(spec: str, make: Callable[[str], AnyPlugin]) -> AnyPlugin:
 
 
 def _check_plugin(plugin: Plugin) -> None:
-    """Check all settings that differ from their defaults, and those of plug-ins among them."""
+    """Check all settings that differ from their defaults, recursively for plug-ins among them."""
     for info in settings_of(type(plugin)):
         value = getattr(plugin, info.name)
-        if value == info.default:  # a default that is a plug-in may have numbers of its own kind
+        if value == info.default:  # a default may itself be a plug-in with unusual numbers
             continue
         values = value if isinstance(value, tuple) else (value,)
         if len(values) > _LONGEST:
             raise InputError(
-                f"{info.name} of {plugin.name} has {len(values)} values; at most {_LONGEST} are taken here"
+                f"{info.name} of {plugin.name} has {len(values)} values; at most {_LONGEST} are allowed here"
             )
         for member in values:
             if isinstance(member, Plugin):
@@ -155,7 +155,7 @@ def _check_text(plugin: Plugin, info: Setting, value: str) -> None:
 
 
 def _check_number(plugin: Plugin, info: Setting, value: float) -> None:
-    in_turn = info.name in _IN_TURN and isinstance(plugin, Method) and is_live(type(plugin))
+    in_turn = info.name in _STEP_COUNTS and isinstance(plugin, Method) and is_live(type(plugin))
     if info.name in _SEEDS or in_turn:
         return
     least, most = bounds(plugin, info)
@@ -172,7 +172,7 @@ def _check_number(plugin: Plugin, info: Setting, value: float) -> None:
 
 
 def bounds(plugin: Plugin, info: Setting) -> tuple[float, float]:
-    """The smallest and the largest number that a visitor may give to a setting."""
+    """The smallest and the largest number that a visitor may give for a setting."""
     default = info.default if isinstance(info.default, (int, float)) else 0.0
     if not default:
         return -math.inf, _WITHOUT_DEFAULT

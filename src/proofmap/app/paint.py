@@ -1,7 +1,7 @@
-"""A proof that a person painted: f of the photo where only the painted pixels are shown, beside the machine's proofs.
+"""Painted proofs: f of the photo when only the painted pixels are shown, and f of the methods' proofs of the same size.
 
-The net sees M x + (1 - M) x', as in the games: x where the mask M is 1, the fill x' elsewhere. Of a random fill it is the first draw, the
-one whose picture the page shows. The machine's proof of the same size shows as many pixels, the first ones of a method's map.
+The net sees M x + (1 - M) x', as in the games: x where the mask M is 1, the fill x' elsewhere. For a random fill, x' is the first
+draw, whose picture the page shows. A method's proof of the same size shows the same number of pixels, the first ones of its map.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.app.answers import Belief, MachineProof, MapAnswer, PaintAnswer, PaintAsked
-from proofmap.app.jobs import Job
+from proofmap.app.answers import LabelBelief, MachineProof, MapAnswer, PaintAnswer, PaintAsked
+from proofmap.app.jobs import MapJob
 from proofmap.app.nets import Nets, check_known, hidden_by
 from proofmap.app.photos import Photo
 from proofmap.core.errors import InputError
 from proofmap.fills import Fill
 
 TOP = 5
-"""Labels that are told without being asked for."""
+"""The most probable labels that are always in the answer."""
 
 
-def painted(nets: Nets, asked: PaintAsked, photo: Photo, fill: Fill, job: Job | None) -> PaintAnswer:
-    """What the net says of a painted proof; in the worker's thread."""
+def painted(nets: Nets, asked: PaintAsked, photo: Photo, fill: Fill, job: MapJob | None) -> PaintAnswer:
+    """The net's answer to a painted proof; in the worker's thread."""
     classifier = nets.classifier(asked.net)
     facts = nets.facts(asked.net)
     check_known(asked.labels, facts)
@@ -42,7 +42,7 @@ def painted(nets: Nets, asked: PaintAsked, photo: Photo, fill: Fill, job: Job | 
     labels = list(dict.fromkeys([*top_labels(f[0], classifier.label_set, TOP), *asked.labels]))
     return PaintAnswer(
         share=count / keep.numel(),
-        labels=[Belief(label=a, name=facts.names[a], f=float(f[0, a])) for a in labels],
+        labels=[LabelBelief(label=a, name=facts.names[a], f=float(f[0, a])) for a in labels],
         machine=[
             MachineProof(method=method, label=label, f=float(row[label]))
             for row, ((method, label), _) in zip(f[1:], maps, strict=True)

@@ -1,4 +1,4 @@
-"""Photos, their labels, and what a net believes of them."""
+"""Routes of photos and labels, and of what a net believes about a photo."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _PHOTO_BODY = {
 
 
 def photos_router(server: Server) -> APIRouter:
-    """The routes about photos and labels."""
+    """The routes of photos and labels."""
     router = APIRouter()
     nets, photos = server.nets, server.photos
 
     @router.get("/api/about")
     async def about() -> answers.About:
-        """What this server has, and what it allows."""
+        """What this server offers, and its limits."""
         return answers.About(
             version=__version__,
             device=server.device,
@@ -68,7 +68,7 @@ def photos_router(server: Server) -> APIRouter:
     async def add_photo(
         request: Request, name: Annotated[str, Query(max_length=300)] = ""
     ) -> answers.PhotoAnswer:
-        """A picture's bytes as the body, of any type image/...; or JSON that names a sample."""
+        """Upload a photo: the bytes of a picture with any type image/..., or JSON that names a sample."""
         server.check_decoders()
         body = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -84,7 +84,7 @@ def photos_router(server: Server) -> APIRouter:
 
     @router.get("/api/photos/{photo}/view", response_class=Response, responses=_PNG)
     async def view(photo: PhotoId, net: answers.Name) -> Response:
-        """What the net sees of a photo."""
+        """The photo as the net sees it."""
         found, facts = photos[photo], await server.facts(net)
         seen = await server.seen(found, net)
         return _png(facts.inputs.picture(seen[0]))
@@ -96,7 +96,7 @@ def photos_router(server: Server) -> APIRouter:
         fill: answers.Spec = DEFAULT_FILL,
         seed: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
     ) -> Response:
-        """What hidden pixels of a photo show; of a fill that draws, its first draw."""
+        """What hidden pixels of a photo show; the first draw of a random fill."""
         found, chosen, facts = photos[photo], server.choices.fill(fill), await server.facts(net)
 
         def drawn() -> Any:
@@ -112,18 +112,18 @@ def photos_router(server: Server) -> APIRouter:
         number: Annotated[int, Query(ge=1, le=1000)] = 10,
         labels: Annotated[tuple[answers.LabelIndex, ...], Query(max_length=answers.MOST_LABELS)] = (),
     ) -> answers.Beliefs:
-        """What the net believes of a photo: the most probable labels first, then ``labels`` that are not among them."""
+        """What the net believes about a photo: the most probable labels, then those of ``labels`` that are not among them."""
         found, facts = photos[photo], await server.facts(net)
         check_known(labels, facts)
         image = await server.seen(found, net)
         f = await server.ask(lambda: nets.classifier(net).frozen().probabilities(image)[0].cpu())
-        told = dict.fromkeys([*top_labels(f, facts.label_set, number), *labels])
-        found_labels = [answers.Belief(label=a, name=facts.names[a], f=float(f[a])) for a in told]
-        return answers.Beliefs(labels=found_labels, total=len(facts.label_set))
+        chosen = dict.fromkeys([*top_labels(f, facts.label_set, number), *labels])
+        believed = [answers.LabelBelief(label=a, name=facts.names[a], f=float(f[a])) for a in chosen]
+        return answers.Beliefs(labels=believed, total=len(facts.label_set))
 
     @router.get("/api/labels")
     async def labels(net: answers.Name, search: Annotated[str, Query(max_length=200)] = "") -> answers.Labels:
-        """Labels of a net by a part of their name, at most 20."""
+        """Labels of a net whose name contains a text, at most 20."""
         facts = await server.facts(net)
         found = nets.search(facts, search)
         return answers.Labels(labels=[answers.Label(label=a, name=facts.names[a]) for a in found])

@@ -1,4 +1,4 @@
-"""Photos of visitors: kept in memory as they came, known by a hash of their content, the least used forgotten first."""
+"""Photos of visitors: kept in memory as uploaded, identified by a hash of their content; the least recently used is dropped first."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ UPLOAD_BYTES = 20_000_000
 PIXELS = 40_000_000
 MOST_PHOTOS = 64
 MOST_BYTES = 256_000_000
-"""Of all photos together."""
+"""Bytes of all photos together."""
 _LONGEST_NAME = 80
 _FORMATS = tuple(kind for kind in FORMATS if kind != "JPEG2000")
-"""JPEG 2000 is for the command line: a file of 800 bytes takes seconds and .8 GB, and no browser shows it."""
+"""JPEG 2000 is refused: a file of 800 bytes takes seconds and 0.8 GB, and browsers do not show it."""
 _decoding = threading.Semaphore(2)
-"""Decoding a picture of 40 million pixels takes up to .6 GB (WebP): not more than two at a time."""
+"""At most two decoders: a picture of 40 million pixels takes up to 0.6 GB (WebP)."""
 
 
-class Unknown(InputError):
-    """There is no such photo, job or net here."""
+class NotFound(InputError):
+    """The server has no such photo, job, net, run or file."""
 
 
 @dataclass(frozen=True)
 class Photo:
-    """A picture's file, and what visitors call it."""
+    """The content of a picture's file, and its name."""
 
     id: str
     name: str
@@ -45,13 +45,13 @@ class Photo:
 
     @contextmanager
     def opened(self) -> Iterator[Image.Image]:
-        """The picture, upright, as RGB or RGBA; in memory as long as it is needed."""
+        """The decoded picture, upright, as RGB or RGBA."""
         with _decoding:
             yield decoded(self.content, self.name)
 
     @cached_property
     def stem(self) -> str:
-        """The name without its suffix and without what marks a sample."""
+        """The name without its suffix and without the prefix of samples."""
         bare = self.name.removeprefix(SAMPLE)
         return bare.rpartition(".")[0] or bare
 
@@ -60,7 +60,7 @@ class Photos:
     """The photos of this server."""
 
     def __init__(self, look: Callable[[Photo, Image.Image], None] | None = None) -> None:
-        """``look`` is shown every new photo while it is decoded, which need not be done a second time then."""
+        """``look`` is called with every new photo and its decoded picture, which saves decoding it again."""
         self._look = look
         self._kept: OrderedDict[str, Photo] = OrderedDict()
         self._lock = threading.Lock()
@@ -68,16 +68,16 @@ class Photos:
     def __getitem__(self, photo: str) -> Photo:
         with self._lock:
             if photo not in self._kept:
-                raise Unknown("the photo is not here any more; upload it again")
+                raise NotFound("the photo is no longer on the server; upload it again")
             self._kept.move_to_end(photo)
             return self._kept[photo]
 
     def add(self, content: bytes, name: str = "") -> Photo:
-        """Keep a picture, if it is one, under what a visitor calls it."""
+        """Keep an uploaded picture under the visitor's name for it; content that is no picture is refused."""
         return self._add(content, clean_name(name))
 
     def add_sample(self, name: str) -> Photo:
-        """Keep a photograph that ships along."""
+        """Keep one of the sample photographs."""
         return self._add(sample_path(name).read_bytes(), f"{SAMPLE}{name}")
 
     def _add(self, content: bytes, name: str) -> Photo:
@@ -100,7 +100,7 @@ class Photos:
 
 
 def clean_name(name: str) -> str:
-    """What a visitor's photo is called: the last part of a path, on one line, not too long.
+    """The name of an uploaded photo: the last part of its path, in one line, not too long.
 
     >>> clean_name("C:\\\\photos\\\\cat.jpg"), clean_name("")
     ('cat.jpg', 'photo')
@@ -110,7 +110,7 @@ def clean_name(name: str) -> str:
 
 
 def decoded(content: bytes, name: str) -> Image.Image:
-    """A visitor's picture; one that is too large is refused by the file's beginning."""
+    """A visitor's picture. One with too many pixels is refused by its header, before it is decoded."""
     if len(content) > UPLOAD_BYTES:
         raise InputError(
             f"{name} has more than {UPLOAD_BYTES // 1_000_000} MB; shrink the picture, or save it as JPEG"

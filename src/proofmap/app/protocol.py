@@ -1,7 +1,7 @@
-"""HTTP with a deadline: a client that begins a request must send all of it within a time, or the connection is closed.
+"""HTTP with a deadline: a client must send each request completely within a given time, or its connection is closed.
 
-uvicorn closes connections that are idle after an answer. A connection on which nothing, half of the headers or half of a body was sent would stay open
-forever, and a thousand of them would block the server.
+uvicorn closes connections that are idle after an answer. Without the deadline, connections on which nothing, part of the headers or
+part of a body was sent would stay open forever, and a thousand of them would block the server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class TimedProtocol(H11Protocol):
-    """uvicorn's protocol; each request must be complete ``seconds`` after its connection was opened or its first bytes came."""
+    """uvicorn's protocol; a request must be complete ``seconds`` after its connection was opened or its first bytes arrived."""
 
     seconds: ClassVar[float] = 60.0
     _deadline: asyncio.TimerHandle | None = None
@@ -33,7 +33,7 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Run the deadline while the client owes bytes. More bytes do not move it, so that nobody can send one at a time."""
+        """Run the deadline while the request is incomplete. New bytes do not extend it, so sending one byte at a time does not help."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
             self._unwatch()
         elif self._deadline is None:
@@ -45,7 +45,7 @@ class TimedProtocol(H11Protocol):
             self._deadline = None
 
     def _refuse(self) -> None:
-        """Close the connection; a client that sent part of a request and has no answer yet gets the reason."""
+        """Close the connection. A client that sent part of a request and has no answer yet gets the reason."""
         began = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
         if began and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             error = f"the request was not complete after {self.seconds:g} seconds; send it again"
@@ -57,5 +57,5 @@ class TimedProtocol(H11Protocol):
             for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         if self.cycle is not None:
-            self.cycle.disconnected = True  # its own answer would be a second one
+            self.cycle.disconnected = True  # so that the application sends no second answer
         self.transport.close()

@@ -1,7 +1,7 @@
-"""The runs below one folder, by opaque names, and what a list says of each; read again when a run changes.
+"""The runs below one folder, by opaque names, and what the list says about each; read again when a run changes.
 
-A name is a digest of the run's place below the folder, so no path comes from a client, and none is told. Folders are looked
-through two levels deep. A link that leads out of the folder is not followed, be it a folder or a file of a run.
+A name is a digest of the run's place below the folder, so that clients neither send nor receive paths. Folders are searched
+two levels deep. Links that lead out of the folder are not followed, neither to folders nor to files of a run.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proofmap.app.photos import Unknown
-from proofmap.app.run_records import Mean, MetricRecord, Progress, RunList, RunRecord, State
+from proofmap.app.photos import NotFound
+from proofmap.app.run_records import Mean, MetricRecord, RunList, RunProgress, RunRecord, State
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import process_runs
 from proofmap.results.sharing import shared_names, without_folders
@@ -28,9 +28,9 @@ from proofmap.study.store.snapshot import log_of
 LEVELS = 2
 MOST_RUNS = 500
 MOST_LOOKED_AT = 20_000
-"""Files and folders that a search for runs looks at."""
+"""Files and folders that a search for runs visits."""
 SILENT_SECONDS = 30
-"""A run whose process is not found on this machine, and that has said nothing for so long, is no longer written."""
+"""A run counts as stopped if its process is not on this machine and its last report is older than this."""
 _PROGRESS = "progress.json"
 _MOST_PROGRESS = 1_000_000  # bytes
 
@@ -45,10 +45,7 @@ class RunFolder:
 
 
 class RunFolders:
-    """The runs below a folder.
-
-    >>> RunFolders(Path("runs")).records()  # doctest: +SKIP
-    """
+    """The runs below a folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -57,14 +54,14 @@ class RunFolders:
         self._known: dict[str, tuple[str, RunRecord]] = {}
 
     def records(self) -> RunList:
-        """Every run as it is now: those that are being written first, then by name."""
+        """Every run as it is now; those that are being written come first, then by name."""
         found = list(self.found())
         records = [self.record(folder) for folder in found[:MOST_RUNS]]
         records.sort(key=lambda r: (r.state not in ("surveying", "running"), r.name))
         return RunList(runs=records, left_out=len(found) - len(records))
 
     def found(self) -> Iterator[RunFolder]:
-        """The run directories, in the order of their names; one that two links lead to once."""
+        """The run directories, in the order of their names; a directory with several links counts once."""
         seen: set[Path] = set()
         for path in self._walk(self.root, LEVELS, [MOST_LOOKED_AT]):
             real = path.resolve()
@@ -78,7 +75,7 @@ class RunFolders:
         for folder in self.found():
             if folder.run == run:
                 return folder
-        raise Unknown("there is no such run; look for it in the list of runs")
+        raise NotFound("there is no such run; look for it in the list of runs")
 
     def version(self, folder: RunFolder) -> str:
         """Changes when the run's numbers, maps or settings do."""
@@ -86,7 +83,7 @@ class RunFolders:
         return _digest(repr([_stamp(file) for file in files]))[:16]
 
     def record(self, folder: RunFolder) -> RunRecord:
-        """What a list says of a run."""
+        """What the list says about a run."""
         version = self.version(folder)
         known = self._known.get(folder.run)
         if known is None or known[0] != version:
@@ -124,43 +121,43 @@ class RunFolders:
         except (OSError, RuntimeError):  # gone, or a link to itself
             return False
 
-    def _progress(self, folder: RunFolder) -> tuple[Progress | None, bool]:
-        """What the writing process said last, and whether it still writes."""
+    def _progress(self, folder: RunFolder) -> tuple[RunProgress | None, bool]:
+        """The last report of the process that writes the run, and whether it still runs."""
         path = folder.path / _PROGRESS
         try:
             if not self._inside(path) or not path.is_file() or path.stat().st_size > _MOST_PROGRESS:
                 return None, False
             content = json.loads(path.read_bytes())
-            progress = Progress.model_validate(content)
+            progress = RunProgress.model_validate(content)
             process = int(content.get("pid", 0))
             age = (datetime.now(UTC) - datetime.fromisoformat(progress.updated)).total_seconds()
         except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             return None, False
-        alive = process_runs(process) or abs(age) < SILENT_SECONDS  # not for ever if a clock was set back
-        return progress.model_copy(update={"last": told(progress.last)}), alive
+        alive = process_runs(process) or abs(age) < SILENT_SECONDS  # abs: a clock may have been set back
+        return progress.model_copy(update={"last": public_text(progress.last)}), alive
 
 
-def told(text: str) -> str:
-    """A text as it may be told: without folders; halves of characters, which UTF-8 does not have, are spelled out."""
+def public_text(text: str) -> str:
+    """A text as visitors may see it: without folders, and with lone surrogates, which UTF-8 does not have, spelled out."""
     return without_folders(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def method_names(run: Run) -> list[str]:
-    """The methods of a run as they are told."""
-    return shared_names([told(name) for name in run.methods])
+    """The methods of a run as visitors see them."""
+    return shared_names([public_text(name) for name in run.methods])
 
 
 def _read(folder: RunFolder) -> RunRecord:
     """A run from its manifest and database."""
-    bare = RunRecord(run=folder.run, name=told(folder.name), state="unreadable")
+    bare = RunRecord(run=folder.run, name=public_text(folder.name), state="unreadable")
     try:
         with Run(folder.path) as run, run.store.snapshot():
             identity, names = run.manifest.identity, dict(zip(run.methods, method_names(run), strict=True))
             return bare.model_copy(
                 update={
                     "state": run.state,
-                    "model": told(str(identity.get("model", ""))),
-                    "data": told(str(identity.get("data", ""))),
+                    "model": public_text(str(identity.get("model", ""))),
+                    "data": public_text(str(identity.get("data", ""))),
                     "labels": str(identity.get("labels", "")),
                     "images": len(run.images),
                     "methods": list(names.values()),
@@ -176,15 +173,15 @@ def _read(folder: RunFolder) -> RunRecord:
                         if method in names
                     },
                     "maps": str(run.manifest.study.get("maps", "")),
-                    "notes": [told(note) for note in run.notes()],
+                    "notes": [public_text(note) for note in run.notes()],
                 }
             )
     except ProofmapError as error:
-        return bare.model_copy(update={"reason": told(str(error))})
+        return bare.model_copy(update={"reason": public_text(str(error))})
 
 
-def _state(stored: State, progress: Progress | None, alive: bool) -> State:
-    """What the database says, and what the process that writes it does."""
+def _state(stored: State, progress: RunProgress | None, alive: bool) -> State:
+    """The state by the database and by the process that writes it."""
     if progress is None or stored == "unreadable":
         return stored
     if progress.state in ("surveying", "running"):
@@ -193,7 +190,7 @@ def _state(stored: State, progress: Progress | None, alive: bool) -> State:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Changes when the file does; None for none, and for the empty log that a reader leaves."""
+    """Changes when the file does; None if there is no file, and for the empty log that a reader leaves."""
     try:
         found = path.stat()
     except OSError:

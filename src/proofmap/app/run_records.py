@@ -1,4 +1,4 @@
-"""What the server says of runs, as typed records: they are the JSON of ``/api/runs``, and the pages are drawn from them."""
+"""What the server says about runs, as typed records: the JSON of ``/api/runs`` and the data of the pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(allow_inf_nan=False)
 
 
-class Units(_Record):
+class UnitCounts(_Record):
     """Units of a study: one method on one block of images each."""
 
     done: int = 0
@@ -32,7 +32,7 @@ class Units(_Record):
     total: int = 0
 
 
-class Passes(_Record):
+class PassCounts(_Record):
     """Images through the net."""
 
     done: int = 0
@@ -40,13 +40,13 @@ class Passes(_Record):
     per_second: float | None = None
 
 
-class Progress(_Record):
-    """What the process that writes a run said last (its file ``progress.json``)."""
+class RunProgress(_Record):
+    """The last report of the process that writes a run (its file ``progress.json``)."""
 
     state: Literal["surveying", "running", "finished", "failed", "interrupted"]
     updated: str = ""
-    units: Units = Units()
-    passes: Passes = Passes()
+    units: UnitCounts = UnitCounts()
+    passes: PassCounts = PassCounts()
     seconds: float | None = None
     seconds_left: float | None = None
     last: str = ""
@@ -67,8 +67,8 @@ class MetricRecord(_Record):
 class RunRecord(_Record):
     """A run directory as it is now."""
 
-    run: str = Field(description="its name in addresses; it says nothing about folders")
-    name: str = Field(description="its place below the folder of --runs")
+    run: str = Field(description="its name in addresses, which reveals no folder")
+    name: str = Field(description="its path below the folder of --runs")
     state: State
     reason: str = Field(default="", description="why it cannot be read")
     model: str = ""
@@ -80,13 +80,13 @@ class RunRecord(_Record):
     scores: dict[str, dict[str, Mean]] = Field(default={}, description="method -> metric -> mean so far")
     maps: str = Field(default="", description="how its maps are stored: none, float16 or float32")
     notes: list[str] = []
-    progress: Progress | None = None
+    progress: RunProgress | None = None
     version: str = Field(default="", description="changes when the run does")
 
 
 class RunList(_Record):
     runs: list[RunRecord]
-    left_out: int = Field(default=0, description="runs beyond the most that are listed")
+    left_out: int = Field(default=0, description="runs that are not listed because there are too many")
 
 
 class BelievedLabel(_Record):
@@ -101,7 +101,7 @@ class ImageRecord(_Record):
     image: int = Field(description="its place in the run, from 0")
     name: str
     labels: list[BelievedLabel]
-    values: dict[str, float | None] = Field(description="method -> value of the metric asked for")
+    values: dict[str, float | None] = Field(description="method -> value of the requested metric")
 
 
 class ImageList(_Record):
@@ -145,7 +145,7 @@ class DifferenceRecord(_Record):
 
 
 class DropRecord(_Record):
-    """One line of ``proofmap audit --against``: how a score changed, and whether it may."""
+    """One line of ``proofmap audit --against``: how a score changed, and whether that is allowed."""
 
     method: str
     metric: str

@@ -1,4 +1,4 @@
-"""What is shown of a run: its report and the pages of its images, kept until it changes; its images; two runs compared."""
+"""What is shown of a run: its report, the pages and values of its images, and its comparison with another run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from proofmap.app.photos import Unknown
-from proofmap.app.run_folders import RunFolder, RunFolders, method_names, told
+from proofmap.app.photos import NotFound
+from proofmap.app.run_folders import RunFolder, RunFolders, method_names, public_text
 from proofmap.app.run_records import (
     BelievedLabel,
     ComparisonRecord,
@@ -33,21 +33,34 @@ from proofmap.study.results import Run
 from proofmap.study.store.records import ImageRow
 
 READERS, DRAWERS = 2, 1
-"""Threads that read and that draw, whoever asks: they never keep the rest of the server waiting."""
+"""Threads that read and that draw for all visitors together, so that the rest of the server stays responsive."""
 MOST_BYTES = 64_000_000
-"""Of pages that are kept."""
+"""Bytes of the pages that are kept."""
 MOST_EVALUATIONS = 4
 
 T = TypeVar("T")
 
 
 class RunViews:
-    """Pages and numbers of the runs below a folder. One thread at a time may draw and compare; reading is free."""
+    """Pages and numbers of the runs below a folder. Pages and evaluations are kept until their run changes.
 
-    def __init__(self, folders: RunFolders) -> None:
-        self.folders = folders
+    Requests do their work in threads: :meth:`read` for what only reads, and :meth:`draw`, one at a time, for pages and comparisons.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.folders = RunFolders(root)
+        self._readers, self._drawers = CapacityLimiter(READERS), CapacityLimiter(DRAWERS)
         self._pages: OrderedDict[tuple[str, int | None], tuple[str, bytes]] = OrderedDict()
         self._evaluations: OrderedDict[str, tuple[str, Evaluation]] = OrderedDict()
+
+    async def read(self, work: Callable[[], T]) -> T:
+        return await to_thread.run_sync(work, limiter=self._readers)
+
+    async def draw(self, work: Callable[[], T]) -> T:
+        return await to_thread.run_sync(work, limiter=self._drawers)
+
+    def record(self, run: str) -> RunRecord:
+        return self.folders.record(self.folders.find(run))
 
     # ---- pages --------------------------------------------------------------------------------------------------
 
@@ -56,7 +69,9 @@ class RunViews:
 
         def write(opened: Run, path: Path) -> None:
             write_run_report(
-                opened, path, title=f"{told(self.folders.find(run).name)}: what do the heat maps prove?"
+                opened,
+                path,
+                title=f"{public_text(self.folders.find(run).name)}: what do the heat maps prove?",
             )
 
         return self._page(run, None, write)
@@ -92,7 +107,10 @@ class RunViews:
         start: int = 0,
         number: int = 50,
     ) -> ImageList:
-        """The images whose name, or the name of a label, holds a text; those where a method is worst first if asked."""
+        """The images whose name, or the name of one of whose labels, contains ``search``.
+
+        With ``sort``, a method, its worst images come first.
+        """
         with Run(self.folders.find(run).path) as opened, opened.store.snapshot():
             metrics = opened.metrics
             if not metrics:
@@ -116,7 +134,7 @@ class RunViews:
                 images=[
                     ImageRecord(
                         image=k,
-                        name=told(opened.images[k].name),
+                        name=public_text(opened.images[k].name),
                         labels=_labels(opened.images[k], names),
                         values={method: _finite(column[k]) for method, column in columns.items()},
                     )
@@ -128,7 +146,7 @@ class RunViews:
         """One image with all its values."""
         with Run(self.folders.find(run).path) as opened, opened.store.snapshot():
             if not 0 <= image < len(opened.images):
-                raise Unknown(f"there is no image {image}: the run has 0 to {len(opened.images) - 1}")
+                raise NotFound(f"there is no image {image}: the run has 0 to {len(opened.images) - 1}")
             row = opened.images[image]
             names = dict(zip(opened.methods, method_names(opened), strict=True))
             values: dict[str, dict[str, float | None]] = {name: {} for name in names.values()}
@@ -138,7 +156,7 @@ class RunViews:
             return RunImage(
                 run=run,
                 image=image,
-                name=told(row.name),
+                name=public_text(row.name),
                 labels=_labels(row, opened.label_names),
                 values=values,
                 maps=[names[method] for method in opened.mapped(image)],
@@ -153,22 +171,22 @@ class RunViews:
         *,
         baseline: str | None = None,
         metrics: Sequence[str] | None = None,
-        anyway: bool = False,
+        allow_mismatch: bool = False,
         max_drop: float | None = None,
     ) -> tuple[Comparison, tuple[DropLine, ...], tuple[str, ...]]:
-        """What ``proofmap compare AGAINST RUN`` prints, and what dropped where a drop is allowed; then notes on drops.
+        """What ``proofmap compare AGAINST RUN`` prints, and the drops with their notes if ``max_drop`` is given.
 
-        ``against`` comes first, as the run that differences are taken from.
+        ``against`` is the run that differences are taken from.
         """
         folders = [self.folders.find(against), self.folders.find(run)]
         if folders[0] == folders[1]:
             raise InputError("a run is not compared with itself; choose two")
         before, now = (self._evaluation(folder) for folder in folders)
         found = compare(
-            {told(folders[0].name): before, told(folders[1].name): now},
+            {public_text(folders[0].name): before, public_text(folders[1].name): now},
             baseline=baseline,
             metrics=metrics,
-            anyway=anyway,
+            anyway=allow_mismatch,
         )
         if max_drop is None:
             return found, (), ()
@@ -202,14 +220,16 @@ def comparison_record(
         against=against,
         differences=[DifferenceRecord.model_validate(_plain(d.record())) for d in found.differences],
         drops=[DropRecord.model_validate(_plain(line.record())) for line in drops],
-        notes=[told(note) for note in (*found.notes, *notes)],
+        notes=[public_text(note) for note in (*found.notes, *notes)],
     )
 
 
 def _plain(record: dict[str, object]) -> dict[str, object]:
-    """As JSON can carry it: None for what is not a number, texts as they may be told."""
+    """As JSON can carry it: None for NaN and infinity, texts as visitors may see them."""
     numbers = {key: _finite(value) for key, value in record.items() if isinstance(value, float)}
-    return record | numbers | {key: told(text) for key, text in record.items() if isinstance(text, str)}
+    return (
+        record | numbers | {key: public_text(text) for key, text in record.items() if isinstance(text, str)}
+    )
 
 
 def _finite(value: float | None) -> float | None:
@@ -218,7 +238,7 @@ def _finite(value: float | None) -> float | None:
 
 def _labels(row: ImageRow, names: Sequence[str]) -> list[BelievedLabel]:
     return [
-        BelievedLabel(label=label, name=told(names[label]), f=_finite(f))
+        BelievedLabel(label=label, name=public_text(names[label]), f=_finite(f))
         for label, f in zip(row.labels, row.f, strict=True)
     ]
 
@@ -229,30 +249,12 @@ def _holds(row: ImageRow, names: Sequence[str], search: str) -> bool:
 
 
 def _worst_first(value: float | None, higher: bool) -> tuple[bool, float]:
-    """Images that do not count come last."""
+    """Sort key; images that do not count come last."""
     if value is None:
         return True, 0.0
     return False, value if higher else -value
 
 
 def split_names(text: str) -> list[str] | None:
-    """Names separated by commas; None for none."""
+    """Names separated by commas; None if there are none."""
     return [name.strip() for name in text.split(",") if name.strip()] or None
-
-
-class RunDesk:
-    """Does the work of requests in threads: reading, a little at a time, and drawing, one thing at a time."""
-
-    def __init__(self, root: Path) -> None:
-        self.folders = RunFolders(root)
-        self.views = RunViews(self.folders)
-        self._readers, self._drawers = CapacityLimiter(READERS), CapacityLimiter(DRAWERS)
-
-    async def read(self, work: Callable[[], T]) -> T:
-        return await to_thread.run_sync(work, limiter=self._readers)
-
-    async def draw(self, work: Callable[[], T]) -> T:
-        return await to_thread.run_sync(work, limiter=self._drawers)
-
-    def record(self, run: str) -> RunRecord:
-        return self.folders.record(self.folders.find(run))

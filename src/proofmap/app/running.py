@@ -1,4 +1,4 @@
-"""What a job does: the maps of each method, shown while they are learned, then judged by the games."""
+"""What a job does: compute the maps of each method, show them while they are learned, and judge them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from proofmap.app.answers import CurveAnswer, MapAnswer, MapEvent, ProgressEvent, ScoredEvent
-from proofmap.app.jobs import Job, Paced, Stepped
+from proofmap.app.jobs import MapJob, RateLimit, StepTask
 from proofmap.app.nets import Nets
-from proofmap.app.worker import Cancelled, Worker
+from proofmap.app.worker import Cancelled, NetWorker
 from proofmap.core.files import distinct_names
 from proofmap.core.progress import Task
 from proofmap.core.ranking import rank
@@ -29,14 +29,14 @@ from proofmap.results.records import MethodResult
 from proofmap.results.strength import proof_values, strength
 
 
-class Runner:
-    """Runs jobs on the nets, in the worker's thread."""
+class JobRunner:
+    """Runs jobs on the nets, in their thread."""
 
-    def __init__(self, nets: Nets, worker: Worker) -> None:
+    def __init__(self, nets: Nets, worker: NetWorker) -> None:
         self.nets, self.worker = nets, worker
 
-    def __call__(self, job: Job) -> None:
-        """All methods of a job, one after the other; each is told when its maps are judged."""
+    def __call__(self, job: MapJob) -> None:
+        """Run all methods of a job, one after the other; each map is reported as soon as it is judged."""
         asked = job.asked
         classifier, names = self.nets.classifier(asked.net), self.nets.facts(asked.net).names
         if any(map(uses_default_pool, (*job.methods, job.fill))):
@@ -86,10 +86,10 @@ def joined(found: list[Evaluation]) -> Evaluation:
 
 
 class _Watcher:
-    """Progress and masks of one method of a job, as events; between steps others are answered, and a job may stop."""
+    """Reports progress and masks of one method of a job as events. Between steps it answers questions and may stop the job."""
 
-    def __init__(self, job: Job, number: int, worker: Worker) -> None:
-        self.job, self.number, self.worker, self.paced = job, number, worker, Paced()
+    def __init__(self, job: MapJob, number: int, worker: NetWorker) -> None:
+        self.job, self.number, self.worker, self.paced = job, number, worker, RateLimit()
 
     def step(self) -> None:
         self.worker.between()
@@ -116,10 +116,10 @@ class _Watcher:
                 )
             self.step()
 
-        return Stepped(advanced)
+        return StepTask(advanced)
 
     def show(self, image: int, label: int, snapshot: Snapshot) -> None:
-        """A mask on its way."""
+        """Report a mask that is being learned."""
         if not (self.paced.due(label) or snapshot.step == snapshot.steps):
             return
         height, width = snapshot.mask.shape
@@ -138,13 +138,13 @@ class _Watcher:
 
 
 def picture_bytes(heat: Tensor, *, signed: bool = False) -> str:
-    """A map as one byte per pixel, scaled for the eye, in base64."""
+    """A map as one byte per pixel, scaled for display, in base64."""
     bright = np.rint(255 * displayed(heat, signed=signed)).astype(np.uint8)
     return base64.b64encode(bright.tobytes()).decode("ascii")
 
 
 def order_bytes(heat: Tensor) -> tuple[str, str]:
-    """The rank of each pixel as the games order them, little-endian in base64, and the type of its numbers."""
+    """The rank of each pixel as in the games, little-endian in base64, and the number type."""
     ranks = rank(heat[None])[0].cpu().numpy()
     kind = "uint16" if ranks.size <= 1 << 16 else "uint32"
     return base64.b64encode(ranks.astype(np.dtype(kind).newbyteorder("<")).tobytes()).decode("ascii"), kind
@@ -183,7 +183,7 @@ def map_answer(
 
 
 def curve_answer(curves: Curves, place: int) -> CurveAnswer:
-    """One label's curve, as shares of the positions and what f is there."""
+    """One label's curve: shares of the positions, and f at each."""
     shares = curves.counts.to(torch.float64) / curves.positions
     return CurveAnswer(shares=shares.tolist(), f=curves.probabilities[0, place].tolist())
 

@@ -1,4 +1,4 @@
-"""What can be saved of a finished job: sheet, page, maps in two formats, and the command line that repeats it."""
+"""Files of a finished job: sheet, page, maps in two formats, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from proofmap.app.jobs import Job
-from proofmap.app.photos import Unknown
+from proofmap.app.jobs import MapJob
+from proofmap.app.photos import NotFound
 from proofmap.core.inputs import Inputs
 from proofmap.report.display import map_tensors, maps_safetensors, sheet_png
 from proofmap.report.html import write_report
@@ -27,24 +27,24 @@ FILES = {
     "maps.safetensors": "application/octet-stream",
     "command.txt": "text/plain; charset=utf-8",
 }
-"""The files, and their types."""
+"""The files and their media types."""
 
 
-def saved(job: Job, file: str, inputs: Inputs) -> bytes:
-    """The content of a file; made when it is first asked for."""
+def saved(job: MapJob, file: str, inputs: Inputs) -> bytes:
+    """The content of a file, made when it is first requested."""
     if file not in FILES:
-        raise Unknown(f"a job has the files {', '.join(FILES)}")
+        raise NotFound(f"a job has the files {', '.join(FILES)}")
     if file not in job.files:
         if file == "command.txt":
             job.files[file] = f"{job.command}\n".encode()
         elif job.evaluation is None:
-            raise Unknown("there is nothing to save before the job is done")
+            raise NotFound("the job has no files before it is done")
         else:
             job.files[file] = _made(job, shared(job.evaluation), file, inputs)
     return job.files[file]
 
 
-def _made(job: Job, evaluation: Evaluation, file: str, inputs: Inputs) -> bytes:
+def _made(job: MapJob, evaluation: Evaluation, file: str, inputs: Inputs) -> bytes:
     match file:
         case "sheet.png":
             return sheet_png(explained_sheet(evaluation, 0))
@@ -58,7 +58,7 @@ def _made(job: Job, evaluation: Evaluation, file: str, inputs: Inputs) -> bytes:
     return archive.getvalue()
 
 
-def _page(job: Job, evaluation: Evaluation, inputs: Inputs) -> bytes:
+def _page(job: MapJob, evaluation: Evaluation, inputs: Inputs) -> bytes:
     names = [result.name for result in evaluation.results]
     shown = names[0] if len(names) == 1 else f"{len(names)} methods"
     with TemporaryDirectory() as folder, job.photo.opened() as picture:
@@ -76,7 +76,7 @@ def _page(job: Job, evaluation: Evaluation, inputs: Inputs) -> bytes:
 def command_line(
     photo: str, net: Sequence[str], labels: Sequence[int], methods: Sequence[str], fill: str, seed: int
 ) -> str:
-    """The command that repeats a job; folders of whoever started the server are left out.
+    """The command that repeats a job; folders of the server are left out.
 
     >>> command_line("cat.jpg", ["--model", "efficientnet-lite0"], [281, 7], ["grad-cam", "rise"], "blur", 3)
     'proofmap explain cat.jpg --model efficientnet-lite0 --labels 281,7 --method grad-cam,rise --fill blur --seed 3'

@@ -1,25 +1,25 @@
-"""Who may use the server: this machine alone, or whoever has the token; never a page of another origin.
+"""Who may use the server: this machine, or whoever has the token; never a page of another origin.
 
-- *Host*: the name that was asked for must be this machine's, so that a page whose name was made to point here (DNS rebinding) gets nothing.
-- *Origin*, *Sec-Fetch-Site*: a request that a browser makes for another site is refused, reading and writing alike.
-- *Token*: needed unless the server listens on the loopback alone; given once in the address, then as a cookie that no script
-  sees and no other site sends, or by programs as ``Authorization: Bearer TOKEN``.
-- *Sizes*: bodies are counted while they come in.
+- *Host*: the Host header must name this machine, so that a page whose name was made to point here (DNS rebinding) gets nothing.
+- *Origin*, *Sec-Fetch-Site*: a request that a browser makes for another site is refused, whether it reads or writes.
+- *Token*: required unless the server listens on the loopback only. It is given once in the address and then kept in a cookie
+  that scripts cannot read and other sites cannot send; programs send ``Authorization: Bearer TOKEN``.
+- *Sizes*: bodies are counted while they arrive.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import json
 import logging
 import secrets
 import socket
-from collections.abc import Iterable
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proofmap.app.photos import UPLOAD_BYTES
@@ -39,22 +39,14 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-"""What every answer carries unless it says otherwise itself."""
+"""Headers of every response that does not set them itself."""
 _LOG = logging.getLogger("uvicorn.error")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class Refused(Exception):
-    """A request that is not answered."""
-
-    def __init__(self, status: int, error: str) -> None:
-        super().__init__(error)
-        self.status, self.error = status, error
-
-
 @dataclass(frozen=True)
 class Access:
-    """Where the server listens, and the token that is needed there; none on the loopback."""
+    """Where the server listens, and the token that it requires; empty on the loopback."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -62,7 +54,7 @@ class Access:
 
     @classmethod
     def at(cls, host: str, port: int) -> Access:
-        """Access to a server at this address: a new token, unless only this machine reaches it."""
+        """Access to a server at this address: with a new token, unless only this machine reaches it."""
         return cls(host, port, "" if is_loopback(host) else secrets.token_urlsafe(24))
 
     @property
@@ -74,17 +66,17 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """The cookie's name; cookies do not tell ports apart."""
+        """The cookie's name. It has the port in it, because cookies are shared by all ports of a host."""
         return f"proofmap-{self.port}"
 
     def serves(self, name: str) -> bool:
-        """Whether a host name of a request is this machine's; addresses in numbers cannot be made to point elsewhere."""
+        """Whether a host name is this machine's. Numeric addresses are: DNS cannot make them point elsewhere."""
         if name in _LOOPBACK_NAMES:
             return True
         if not self.token:
             return False
         own = {self.host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
-        return name in own or _address(name) is not None
+        return name in own or _ip_address(name) is not None
 
 
 def is_loopback(host: str) -> bool:
@@ -93,11 +85,11 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
     """
-    found = _address(host)
+    found = _ip_address(host)
     return host == "localhost" if found is None else found.is_loopback
 
 
-def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _ip_address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(name)
     except ValueError:
@@ -111,18 +103,18 @@ def host_name(host: str) -> str:
     ('localhost', '::1')
     """
     if host.startswith("["):
-        name, bracket, port = host[1:].partition("]")
-        if not bracket or (port and not (port[0] == ":" and port[1:].isdigit())):
-            raise Refused(400, "the Host header cannot be read")
-        return name.lower()
-    name, colon, port = host.partition(":")
-    if colon and not port.isdigit():
-        raise Refused(400, "the Host header cannot be read")
+        name, bracket, rest = host[1:].partition("]")
+        readable = bracket and (not rest or (rest[0] == ":" and rest[1:].isdigit()))
+    else:
+        name, colon, port = host.partition(":")
+        readable = not colon or port.isdigit()
+    if not readable:
+        raise HTTPException(400, "the Host header cannot be read")
     return name.lower()
 
 
 class Guard:
-    """Stands before the whole application."""
+    """Middleware around the whole application: checks every request and adds :data:`HEADERS` to every response."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self.app, self.access = app, access
@@ -131,7 +123,7 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":  # there are no web sockets here
+        if scope["type"] != "http":  # the server has no web sockets
             await send({"type": "websocket.close", "code": 1008})
             return
         began = False
@@ -145,116 +137,96 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
+        request = Request(scope)
         try:
-            headers = Headers(scope=scope)
-            self._check_host(headers)
-            self._check_origin(scope, headers)
-            if self._is_first(scope):
-                await self._welcome(scope, secured)
+            self._check_host(request)
+            self._check_origin(request)
+            if self._has_token_in_address(request):
+                await self._cookie_response(request)(scope, receive, secured)
                 return
-            self._check_token(headers)
-            await self.app(scope, _counted(receive, headers, _most(scope)), secured)
-        except Refused as refused:
+            self._check_token(request)
+            await self.app(scope, _limited(receive, request), secured)
+        except HTTPException as refused:
             if began:
                 raise
-            await _answer(secured, refused.status, {"error": refused.error})
-        except Exception:  # a mistake of ours: the terminal is told what it is, the visitor that there is one
+            answer = JSONResponse({"error": refused.detail}, refused.status_code)
+            await answer(scope, receive, secured)
+        except Exception:  # a bug of ours: the terminal gets the details, the visitor does not
             _LOG.exception("a request for %s ended in an error", scope["path"])
             if began:
                 raise
-            await _answer(
-                secured, 500, {"error": "something went wrong here; the server's terminal says what"}
+            answer = JSONResponse(
+                {"error": "something went wrong; the server's terminal has the details"}, 500
             )
+            await answer(scope, receive, secured)
 
-    def _check_host(self, headers: Headers) -> None:
-        hosts = headers.getlist("host")
+    def _check_host(self, request: Request) -> None:
+        hosts = request.headers.getlist("host")
         if len(hosts) != 1:
-            raise Refused(400, "a request needs one Host header")
+            raise HTTPException(400, "a request needs one Host header")
         if not self.access.serves(host_name(hosts[0])):
-            raise Refused(
-                403,
-                f"this server does not answer under that name; open {self.access.address.partition('?')[0]}",
-            )
+            address = self.access.address.partition("?")[0]
+            raise HTTPException(403, f"this server does not answer under that name; open {address}")
 
-    def _check_origin(self, scope: Scope, headers: Headers) -> None:
-        origins = headers.getlist("origin")
-        own = f"{scope.get('scheme', 'http')}://{headers['host']}".lower()
-        if any(origin.lower() != own for origin in origins):
-            raise Refused(403, "pages of other sites may not use this server")
-        sites = headers.getlist("sec-fetch-site")
-        if all(site in ("same-origin", "none") for site in sites):
-            return
+    def _check_origin(self, request: Request) -> None:
+        headers = request.headers
+        own = f"{request.scope.get('scheme', 'http')}://{headers['host']}".lower()
+        foreign = any(origin.lower() != own for origin in headers.getlist("origin"))
+        # a link on another site may open the page, and nothing else
         link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-        if not (link and scope["method"] == "GET" and scope["path"] == "/"):  # a link to the page is fine
-            raise Refused(403, "pages of other sites may not use this server")
+        allowed = {"same-origin", "none"}
+        if link and request.method == "GET" and request.scope["path"] == "/":
+            allowed |= {"same-site", "cross-site"}
+        if foreign or not allowed.issuperset(headers.getlist("sec-fetch-site")):
+            raise HTTPException(403, "pages of other sites may not use this server")
 
     # ---- the token ------------------------------------------------------------------------------------------
 
-    def _is_first(self, scope: Scope) -> bool:
-        """Whether the address carries the right token."""
-        if not self.access.token or scope["method"] != "GET":
-            return False
-        given = [value for key, value in _query(scope) if key == "token"]
-        return len(given) == 1 and self._right(given[0])
+    def _has_token_in_address(self, request: Request) -> bool:
+        given = request.query_params.getlist("token")
+        return (
+            bool(self.access.token)
+            and request.method == "GET"
+            and len(given) == 1
+            and self._is_token(given[0])
+        )
 
-    async def _welcome(self, scope: Scope, send: Send) -> None:
-        """Keep the token in a cookie, and lead on to the address without it."""
-        rest = urlencode([(key, value) for key, value in _query(scope) if key != "token"])
-        cookie = f"{self.access.cookie}={self.access.token}; HttpOnly; SameSite=Strict; Path=/"
-        where = "/" + quote(scope["path"].lstrip("/\\")) + (f"?{rest}" if rest else "")
-        headers = [(b"location", where.encode()), (b"set-cookie", cookie.encode()), (b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 303, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
+    def _cookie_response(self, request: Request) -> RedirectResponse:
+        """Keeps the token in a cookie, and leads to the address without it."""
+        rest = urlencode(
+            [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
+        )
+        path = "/" + quote(request.scope["path"].lstrip("/\\"))
+        response = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
+        response.set_cookie(self.access.cookie, self.access.token, httponly=True, samesite="strict")
+        return response
 
-    def _check_token(self, headers: Headers) -> None:
-        if not self.access.token:
-            return
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._right(bearer.strip()):
-            return
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load(headers.get("cookie", ""))
-        except CookieError:
-            cookies.clear()
-        if self.access.cookie in cookies and self._right(cookies[self.access.cookie].value):
-            return
-        raise Refused(401, "open the address that the server printed, with its token")
+    def _check_token(self, request: Request) -> None:
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        given = [request.cookies.get(self.access.cookie, "")]
+        given += [bearer.strip()] if scheme.lower() == "bearer" else []
+        if self.access.token and not any(map(self._is_token, given)):
+            raise HTTPException(401, "open the address that the server printed, with its token")
 
-    def _right(self, given: str) -> bool:
+    def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode(), self.access.token.encode())
 
 
-def _query(scope: Scope) -> Iterable[tuple[str, str]]:
-    return parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-
-
-def _most(scope: Scope) -> int:
-    """Bytes that a body may have."""
-    return UPLOAD_BYTES if scope["path"] == "/api/photos" else JSON_BYTES
-
-
-def _counted(receive: Receive, headers: Headers, most: int) -> Receive:
+def _limited(receive: Receive, request: Request) -> Receive:
     """The same body, refused as soon as it is known to be too long."""
-    told = headers.get("content-length", "0")
-    too_long = Refused(413, f"that is too large; at most {most / 1e6:g} MB are taken")
-    if not told.isdigit() or int(told) > most:
+    limit = UPLOAD_BYTES if request.scope["path"] == "/api/photos" else JSON_BYTES
+    declared = request.headers.get("content-length", "0")
+    too_long = HTTPException(413, f"that is too large; at most {limit / 1e6:g} MB are accepted")
+    if not declared.isdigit() or int(declared) > limit:
         raise too_long
-    came = 0
+    received = 0
 
     async def counted() -> Message:
-        nonlocal came
+        nonlocal received
         message = await receive()
-        came += len(message.get("body", b""))
-        if came > most:
+        received += len(message.get("body", b""))
+        if received > limit:
             raise too_long
         return message
 
     return counted
-
-
-async def _answer(send: Send, status: int, content: object) -> None:
-    body = json.dumps(content).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -1,8 +1,8 @@
 """The one thread that works on nets.
 
-Jobs wait in a line and are run one after the other. Questions that are short, such as what the net believes or what a painted
-proof shows, do not wait for a job to end: a job calls :meth:`Worker.between` after each of its steps, and there they are
-answered. So nothing is ever done on a net by two threads at once.
+Jobs wait in a queue and run one after the other. Short questions, such as what the net believes or what a painted proof shows,
+do not wait for a job to end: a job calls :meth:`NetWorker.between` after each of its steps, and the questions are answered there.
+A net is therefore never used by two threads at once.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from proofmap.core.errors import InputError
 T = TypeVar("T")
 
 MOST_QUESTIONS = 256
-"""Short questions that may wait."""
+"""Short questions that may wait at the same time."""
 
 
 class Cancelled(Exception):
-    """Raised inside a job, between two steps, when it is to stop."""
+    """Raised inside a job, between two steps, to stop it."""
 
 
 class Busy(InputError):
-    """Too much waits already."""
+    """Too many requests are waiting."""
 
 
-class Worker:
-    """Runs jobs one after the other in a thread of its own, and answers short questions before a job's next step."""
+class NetWorker:
+    """A thread that runs jobs one after the other, and answers short questions before a job's next step."""
 
     def __init__(self) -> None:
         self._jobs: deque[Callable[[], None]] = deque()
@@ -41,11 +41,11 @@ class Worker:
         self._thread.start()
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
-        """Answer a short question as soon as may be; the future has its answer, or the error it ended with."""
+        """Answer a short question before the next step of a job; the future holds the answer or the error."""
         answer: Future[T] = Future()
         with self._wake:
             if self._closed:
-                raise Busy("the server is being stopped")
+                raise Busy("the server is stopping")
             if len(self._questions) >= MOST_QUESTIONS:
                 raise Busy("the net is busy with other questions; ask again in a moment")
             self._questions.append((question, answer))
@@ -53,19 +53,19 @@ class Worker:
         return answer
 
     def add(self, job: Callable[[], None]) -> None:
-        """Run a job when those before it are done; it must not raise."""
+        """Run a job after those before it. It must not raise."""
         with self._wake:
             self._jobs.append(job)
             self._wake.notify()
 
     def between(self) -> None:
-        """Called by a running job between two steps: answers what was asked meanwhile."""
+        """Called by a running job between two steps: answers the questions that came in meanwhile."""
         self._answer_waiting()
         if self._closed:
             raise Cancelled
 
     def close(self, seconds: float = 2.0) -> None:
-        """Stop after the step at hand; what waits is not done."""
+        """Stop after the current step; waiting jobs and questions are dropped."""
         with self._wake:
             self._closed = True
             questions, self._questions = self._questions, deque()
@@ -76,7 +76,7 @@ class Worker:
         self._thread.join(seconds)
 
     def _answer_waiting(self) -> None:
-        """Answer what waits now; what is asked meanwhile comes after the next step, so that a flood does not stop a job."""
+        """Answer what waits now. Questions that come in meanwhile wait for the next step, so that a flood cannot stop a job."""
         with self._wake:
             waiting, self._questions = self._questions, deque()
         for question, answer in waiting:
@@ -99,11 +99,9 @@ class Worker:
 
 
 def _answer(question: Callable[[], Any], answer: Future[Any]) -> None:
-    if not answer.set_running_or_notify_cancel():  # whoever asked has gone
+    if not answer.set_running_or_notify_cancel():  # the caller no longer waits
         return
     try:
         answer.set_result(question())
-    except (
-        BaseException
-    ) as error:  # it belongs to whoever asked; also a net that exits does not end the thread
+    except BaseException as error:  # also SystemExit, which a net may raise, must not end the thread
         answer.set_exception(error)
