@@ -81,12 +81,12 @@ def _whole(count: float) -> int:
 
 def _interpolant(counts: list[int], rule: Rule) -> Tensor:
     """Weights of the mean of the linear interpolant: over integers in (first, last], or as an integral."""
-    weights = torch.zeros(len(counts), dtype=torch.float64)
+    weights = [0.0] * len(counts)
     for j, (a, b) in enumerate(pairwise(counts)):
         right = (b - a + 1) / 2 if rule == "mean" else (b - a) / 2
         weights[j] += (b - a) - right
         weights[j + 1] += right
-    return weights / (counts[-1] - counts[0])
+    return torch.tensor(weights, dtype=torch.float64) / (counts[-1] - counts[0])
 
 
 def _halved(weights: Tensor, counts: list[int], rule: Rule) -> Tensor:
