@@ -47,7 +47,12 @@ def is_installed(path: Path) -> bool:
     """Whether a file belongs to Python itself or to an installed package, not to a user's project."""
     if {"site-packages", "dist-packages"} & set(path.parts):
         return True
-    return any(path.is_relative_to(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib"))
+    return any(map(path.is_relative_to, _python_folders()))
+
+
+@cache
+def _python_folders() -> tuple[str, str]:
+    return sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")
 
 
 def is_built_in(module: str) -> bool:
