@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import settings
+from PIL import Image, PngImagePlugin
 
+from proofmap.report.figures import drawing
 from proofmap.study import cost
 from tests.browser import NoBrowser, chromium
 from tests.processor_time import ProcessorTime
@@ -25,6 +27,17 @@ from tests.processor_time import ProcessorTime
 # no deadline: how long an example takes depends on the machine, not on us
 settings.register_profile("proofmap", deadline=None)
 settings.load_profile("proofmap")
+
+drawing.DPI = 50  # figures have few pixels: no test looks at fine print
+
+
+def save_png(image: Any, file: Any, name: str, **options: Any) -> None:
+    """As Pillow writes a PNG, with the quickest compression: the pixels are the same."""
+    image.encoderinfo = {**image.encoderinfo, "optimize": False, "compress_level": 1}
+    PngImagePlugin._save(image, file, name, **options)
+
+
+Image.register_save("PNG", save_png)
 
 cost.MEASURED = 0.02  # seconds for which a dry run measures the machine: no test asks for a good estimate
 
