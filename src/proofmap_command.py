@@ -1,4 +1,4 @@
-"""The command ``proofmap``: Ctrl-C is answered in one line from the first moment on, also while PyTorch is imported."""
+"""The command ``proofmap``: Ctrl-C ends it with one line from the start, also while PyTorch is imported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def _interrupted(*_: object) -> None:
-    """Leave at once: nothing was written yet, and whatever is being imported may take an exception for its own."""
+    """End at once: nothing was written yet, and a module that is being imported may catch an exception."""
     os.write(2, b"\nInterrupted\n")
     os._exit(130)
 
@@ -26,13 +26,13 @@ def _check_working_folder() -> None:
 
 
 def main() -> None:
-    """Import the command that is asked for, and run it."""
+    """Import the command that the arguments name, and run it."""
     _check_working_folder()
     before = signal.signal(signal.SIGINT, _interrupted)
-    from proofmap.cli import asked_app
+    from proofmap.cli import app_for
     from proofmap.cli import main as run
 
-    app = asked_app(sys.argv[1:])
+    app = app_for(sys.argv[1:])
     signal.signal(signal.SIGINT, before)
     run(app)
 

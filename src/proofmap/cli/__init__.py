@@ -22,53 +22,32 @@ from proofmap.plugins.failures import place_of, reason_of
 
 COMMANDS = {
     "First steps": {
-        "demo": (
-            "demo.demo",
-            "Judge seven methods on sample photos: pictures, curves, a table and a report.",
-        ),
-        "explain": (
-            "explain.explain",
-            "Make a heat map for each label of a photo, and show what each map proves.",
-        ),
+        "demo": ("demo.demo", "Judge seven methods on sample photos: pictures, curves, a table, a report."),
+        "explain": ("explain.explain", "Map each label of a photo, and show what each map proves."),
         "serve": ("serve.serve", "Open a web page on this machine that explains your photos."),
-        "list": (
-            "lists.list_kind",
-            "List methods, metrics, models, datasets, runs and everything else that has a name.",
-        ),
-        "doctor": (
-            "doctor.doctor",
-            "Show versions, devices, memory, the time of one pass, and optional packages that are missing or broken.",
-        ),
+        "list": ("lists.list_kind", "List methods, metrics, models, datasets, runs and more."),
+        "doctor": ("doctor.doctor", "Show versions, devices, speed, and missing or broken packages."),
     },
     "Studies of many images": {
         "evaluate": (
             "evaluate.evaluate",
             "Judge methods on many images. If it is stopped, the same command continues.",
         ),
-        "compare": (
-            "runs.compare",
-            "Compare methods image by image: paired differences, 95 % intervals and corrected p-values.",
-        ),
+        "compare": ("runs.compare", "Compare methods image by image, with intervals and p-values."),
         "analyse": ("runs.analyse", "Analyse runs: seeds, reliability, frontier, bounds or label-matrix."),
         "audit": (
             "audit.audit",
-            "Check a run's scores against bars or against another run. Exit code 1 if a check fails or noise passes too.",
+            "Check a run's scores against bars or another run. Exit code 1 if a check fails or noise passes too.",
         ),
         "report": (
             "runs.report",
             "Write one HTML file with the verdict, the table and the pictures of a run.",
         ),
-        "figures": (
-            "figures.figures",
-            "Draw figures for papers, with captions, from a run or from your photos.",
-        ),
-        "export": (
-            "runs.export",
-            "Write the scores and the values per image and per label for other programs.",
-        ),
+        "figures": ("figures.figures", "Draw figures for papers from a run or from your photos."),
+        "export": ("runs.export", "Write scores and values per image and per label for other programs."),
         "verify": (
             "runs.verify",
-            "Check every stored number and map of a run against its digest. Exit code 1 if something is damaged.",
+            "Find damage in a run's stored numbers and maps. Exit code 1 if there is any.",
         ),
     },
     "Methods and the paper": {
@@ -78,12 +57,9 @@ COMMANDS = {
         ),
         "train-masker": (
             "train.train_masker",
-            "Train a masker for a net. If it is stopped, the same command continues from its last checkpoint.",
+            "Train a masker for a net. If it is stopped, the same command continues.",
         ),
-        "reproduce": (
-            "reproduce.reproduce",
-            "Reproduce a table or figure of the paper, next to its printed numbers.",
-        ),
+        "reproduce": ("reproduce.reproduce", "Reproduce a table or figure of the paper."),
     },
 }
 """Every command by the groups of the help: its function in this folder, and its help.
@@ -93,23 +69,17 @@ seconds.
 """
 
 RENAMED = {
-    "methods": "list methods {}",
-    "metrics": "list metrics {}",
-    "fills": "list fills {}",
-    "games": "list games {}",
-    "targets": "list targets {}",
-    "models": "list models {}",
-    "datasets": "list datasets {}",
-    "runs": "list runs {}",
-    "seeds": "analyse seeds {}",
-    "reliability": "analyse reliability {}",
-    "frontier": "analyse frontier {}",
-    "bounds": "analyse bounds {}",
-    "label-matrix": "analyse label-matrix {}",
-    "axioms": "sanity --axioms --methods {}",
+    **dict.fromkeys(
+        ("methods", "metrics", "fills", "games", "targets", "models", "datasets", "runs"),
+        "list {name} {arguments}",
+    ),
+    **dict.fromkeys(
+        ("seeds", "reliability", "frontier", "bounds", "label-matrix"), "analyse {name} {arguments}"
+    ),
+    "axioms": "sanity --axioms --methods {arguments}",
     "forget": "verify RUN --forget METHOD",
 }
-"""Earlier names of commands, and what to type now; {} stands for the arguments."""
+"""Earlier names of commands, and what to type now."""
 
 
 def make_app(command: str | None = None) -> typer.Typer:
@@ -149,13 +119,15 @@ def _not_imported() -> None:
 def _renamed(context: typer.Context) -> None:
     """Refuse an earlier name of a command with the command to type now."""
     name = str(context.info_name)
-    raise InputError(
-        f"proofmap {name} is now: proofmap {RENAMED[name].format(shlex.join(context.args)).strip()}"
-    )
+    new = RENAMED[name].format(name=name, arguments=shlex.join(context.args)).strip()
+    raise InputError(f"proofmap {name} is now: proofmap {new}")
 
 
-def asked_app(arguments: Sequence[str]) -> typer.Typer:
-    """The command line with the command that the arguments name; the options before it take no values."""
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """The command line with only the command imported that the arguments name.
+
+    Options before the command take no values, so the first word that is not an option is the command.
+    """
     return make_app(next((argument for argument in arguments if not argument.startswith("-")), ""))
 
 
@@ -165,8 +137,8 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-_ASKED = {"traceback": False}
-"""What the options before the command ask for."""
+_OPTIONS = {"traceback": False}
+"""Values of the options before the command."""
 
 
 def _root(
@@ -174,10 +146,10 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     traceback: Annotated[
-        bool, typer.Option("--traceback", help="Print the whole traceback of an error, too.")
+        bool, typer.Option("--traceback", help="Also print the traceback of an error.")
     ] = False,
 ) -> None:
-    _ASKED["traceback"] = traceback
+    _OPTIONS["traceback"] = traceback
 
 
 class _Interrupted(BaseException):
@@ -189,12 +161,12 @@ def _interrupt(*_: object) -> None:
 
 
 def main(app: typer.Typer | None = None) -> None:
-    """Run the command line, or the part of it that was imported before.
+    """Run the command line that ``sys.argv`` asks for; ``app`` is that command line if it was imported before.
 
-    Exit codes: 0 for success, 1 for an audit or verification that fails, 2 for input that can be fixed, 3 when some
-    image or unit of a study failed, 130 when interrupted.
+    Exit codes: 0 for success, 1 for an audit or verification that fails, 2 for input that can be fixed, 3 if an
+    image or unit of a study failed, 130 if interrupted.
     """
-    app = app or asked_app(sys.argv[1:])
+    app = app or app_for(sys.argv[1:])
     before = signal.signal(signal.SIGINT, _interrupt)
     keep_memory()
     for stream in (sys.stdout, sys.stderr):  # a console that cannot show an arrow shows a question mark
@@ -209,24 +181,22 @@ def main(app: typer.Typer | None = None) -> None:
             _print_error(error, str(error))
             sys.exit(2)
         except _Interrupted as stop:
-            usual = (
-                "no partial files were left behind, and the same command continues a study where it stopped"
-            )
-            (told,) = getattr(stop, "__notes__", [usual])[:1]  # a study that was under way says what it kept
-            stderr.print(f"stopped; {told}")
+            default = "no partial files are left, and the same command continues a study where it stopped"
+            kept, *_ = getattr(stop, "__notes__", [default])  # a running study adds what it kept
+            stderr.print(f"stopped; {kept}")
             sys.exit(130)
         except (Exception, SystemExit) as ended:
             raised = _raised(ended)
             if _is_out_of_memory(raised):
                 _print_error(
                     raised,
-                    "out of memory. Finished results of a study are kept: free some memory and run the same command again. "
-                    "A new study needs less with a smaller --batch-size or fewer workers",
+                    "out of memory. Finished results of a study are kept; free some memory and run the same command again. "
+                    "A new study needs less memory with a smaller --batch-size or fewer workers",
                 )
                 sys.exit(2)
-            if not place_of(raised):  # how every command ends, or a mistake of ours
+            if not place_of(raised):  # a normal end, or an error in Proofmap
                 raise
-            how = "" if _ASKED["traceback"] else "; all of the traceback: proofmap --traceback COMMAND ..."
+            how = "" if _OPTIONS["traceback"] else "; for the traceback: proofmap --traceback COMMAND ..."
             _print_error(raised, ", ".join([reason_of(raised), *getattr(raised, "__notes__", [])]) + how)
             sys.exit(2)
         finally:
@@ -242,17 +212,13 @@ def _is_out_of_memory(raised: BaseException) -> bool:
 
 
 def _raised(ended: BaseException) -> BaseException:
-    """What ended a command; typer takes an EOFError, which files cut short raise, for the end of what a person types."""
+    """The error that ended a command. Truncated files raise EOFError, which typer turns into Abort."""
     abort = ended.__context__
     return abort.__cause__ or ended if isinstance(abort, typer.Abort) else ended
 
 
-def _print_error(error: BaseException, told: str) -> None:
-    if _ASKED["traceback"]:
+def _print_error(error: BaseException, message: str) -> None:
+    if _OPTIONS["traceback"]:
         stderr.print("".join(format_exception(error)))
     stderr.print("error:", style="bold red", end=" ")
-    stderr.print(told)
-
-
-if __name__ == "__main__":
-    main()
+    stderr.print(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -31,6 +31,14 @@ from proofmap.study.sanity import Sanity
 from proofmap.study.study import KeptMaps
 from proofmap.study.watchers.trackers import TRACKERS, make_tracker
 from proofmap.study.watchers.views import ProgressFile, watcher_for
+
+SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
+    "table": pm.Evaluation.table,
+    "md": tables.score_markdown,
+    "csv": tables.scores_csv,
+    "json": evaluation_json,
+    "latex": tables.latex,
+}
 
 
 def evaluate(
@@ -103,9 +111,7 @@ def evaluate(
         list[str] | None,
         typer.Option(help=f"{', '.join(TRACKERS)}, or one of them with :WHERE. May be repeated."),
     ] = None,
-    format: Annotated[
-        str, options.choice_option((*options.FORMATS, "latex"), "Format of the scores on stdout")
-    ] = "table",
+    format: Annotated[str, options.choice_option(SCORE_FORMATS, "Format of the scores on stdout")] = "table",
     pictures: Annotated[bool, typer.Option(help="Write sheets and charts.")] = True,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
@@ -168,7 +174,7 @@ def evaluate(
         command=options.command_line(),
     )
     if saved.evaluation is not None:
-        print_scores(saved.evaluation, format)
+        print_result(SCORE_FORMATS[format](saved.evaluation).rstrip("\n"))
     _print_outcome(outcome, _names(config, outcome.folder))
 
 
@@ -229,20 +235,6 @@ def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
         more = f" ({len(failures) - 10} more are in the report)" if len(failures) > 10 else ""
         stderr.print(f"{len(failures)} failed{more}; the same command with --retry tries them again")
         raise typer.Exit(options.FAILED)
-
-
-def print_scores(found: pm.Evaluation, format: str) -> None:
-    """Print the scores on stdout."""
-    if format == "json":
-        print_result(evaluation_json(found))
-    elif format == "csv":
-        print_result(tables.scores_csv(found), end="")
-    elif format == "md":
-        print_result(tables.score_markdown(found))
-    elif format == "latex":
-        print_result(tables.latex(found))
-    else:
-        print_result(found.table())
 
 
 def _print_sanity(found: Sanity, quiet: bool) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -28,14 +28,6 @@ from proofmap.results import tables
 from proofmap.study import Run
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import HOW_TO_RUN
-
-
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-T = TypeVar("T", bound=_Named)
 
 
 class Listing(NamedTuple):
@@ -89,30 +81,30 @@ def _plugins_text(registry: Registry[Any], name: str | None) -> str:
 
 
 def _models(name: str | None, _: Path) -> Listing:
-    records = [asdict(info) for info in _chosen("model", pm.list_models(), name)]
+    records = _chosen("model", map(asdict, pm.list_models()), name)
     columns = {"model": "name", "input": "size", "weights": "weights", "what it is": "description"}
     return Listing(records, columns)
 
 
 def _datasets(name: str | None, _: Path) -> Listing:
-    records = [asdict(info) for info in _chosen("dataset", list_datasets(), name)]
+    records = _chosen("dataset", map(asdict, list_datasets()), name)
     note = "Words in capitals stand for your own values; what follows them is optional."
     return Listing(records, {"write": "form", "what it is": "description"}, note)
 
 
 def _figures(name: str | None, _: Path) -> Listing:
-    infos = _chosen("figure", FIGURES.values(), name)
-    records = [{"name": i.name, "needs": i.needs, "description": i.description} for i in infos]
-    return Listing(records, {"figure": "name", "needs": "needs", "what it shows": "description"})
+    infos = [{"name": i.name, "needs": i.needs, "description": i.description} for i in FIGURES.values()]
+    return Listing(
+        _chosen("figure", infos, name), {"figure": "name", "needs": "needs", "what it shows": "description"}
+    )
 
 
-def _chosen(kind: str, infos: Iterable[T], name: str | None) -> list[T]:
-    """The entry with this name, or all of them if no name is given."""
-    known = {info.name: info for info in infos}
+def _chosen(kind: str, records: Iterable[dict[str, Any]], name: str | None) -> list[dict[str, Any]]:
+    """The record with this name, or all records if no name is given."""
+    known = {record["name"]: record for record in records}
     if name is not None and name not in known:
-        raise InputError(
-            f"no {kind} is named {name!r}.{did_you_mean(name, known)} Known are: {', '.join(known)}"
-        )
+        hint = did_you_mean(name, known)
+        raise InputError(f"no {kind} is named {name!r}.{hint} Known are: {', '.join(known)}")
     return list(known.values()) if name is None else [known[name]]
 
 
