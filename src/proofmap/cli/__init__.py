@@ -53,7 +53,7 @@ COMMANDS = {
     "Methods and the paper": {
         "sanity": (
             "sanity.sanity",
-            "Check whether maps change when layers of the net are drawn anew, or which axioms methods satisfy.",
+            "Check whether maps change when layers of the net are randomised, or which axioms methods satisfy.",
         ),
         "train-masker": (
             "train.train_masker",

@@ -40,7 +40,7 @@ def sanity(
     orders: Annotated[
         str,
         typer.Option(
-            help=f"Orders in which layers are drawn anew, separated by commas: {', '.join(ORDERS)}."
+            help=f"Orders in which layers are randomised, separated by commas: {', '.join(ORDERS)}."
         ),
     ] = "cascading",
     groups: Annotated[int, typer.Option(min=1, help="Number of groups that the layers are split into.")] = 6,
