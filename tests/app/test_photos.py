@@ -115,7 +115,7 @@ def test_a_name_cannot_pretend_to_be_a_sample() -> None:
     assert not Photos().add(picture(), "sample:cat").name.startswith("sample:")
 
 
-def test_what_is_kept_of_many_uploads_does_not_grow(
+def test_what_is_describe_kept_many_uploads_does_not_grow(
     client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten visitors, each with a photo of their own, its labels and a fill, some with a job; 300 of them: benchmarks/serve_memory.py."""

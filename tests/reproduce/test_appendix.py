@@ -15,13 +15,13 @@ from proofmap.core.version import source_version
 from proofmap.metrics.saliency.box import SaliencyMetric
 from proofmap.reproduce import Recipe, artifacts, recipe_names, reproduce
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.judged import judge
 from proofmap.reproduce.outcome import Job
 from proofmap.reproduce.recipe import merged
 from proofmap.reproduce.rows import rows_for_later, study_of, with_rows
 from proofmap.reproduce.run import Reproduction
-from proofmap.reproduce.stored import Stored
-from proofmap.reproduce.tuned import without_metric
+from proofmap.reproduce.stored_maps import StoredMaps
+from proofmap.reproduce.study_recipe import judge_rows
+from proofmap.reproduce.tuning import without_metric
 from proofmap.study.resume import resolve_manifest
 from proofmap.study.session import open_session
 from tests.command import run as command
@@ -270,10 +270,10 @@ def test_rows_of_corners_have_whole_photos_beside_them_where_the_recipe_has(
 # ---- what is read off the maps ---------------------------------------------------------------------------------
 
 
-def _stored(name: str, folder: Path, data: Path) -> Stored:
+def _stored(name: str, folder: Path, data: Path) -> StoredMaps:
     recipe = Recipe.named(name).with_variant(data)
     study = study_of(Job(recipe, recipe.chosen(data=data, quick=True), folder))
-    return Stored.open(folder, study, None)
+    return StoredMaps.open(folder, study, None)
 
 
 def test_the_saliency_metric_is_tuned_on_images_that_it_does_not_count(
@@ -289,9 +289,9 @@ def test_the_saliency_metric_is_tuned_on_images_that_it_does_not_count(
         },
     )
     job = Job(recipe, settings, tmp_path / "out")
-    found = judge(job)
+    found = judge_rows(job)
     study = study_of(replace(job, settings=without_metric(settings)))
-    stored = Stored.open(job.folder, study, None)
+    stored = StoredMaps.open(job.folder, study, None)
     for result, (row, chosen, *_) in zip(found.evaluation.results, found.tables[0].rows, strict=True):
         values = {
             delta: SaliencyMetric(delta=delta)(stored.judged(result.name))
@@ -303,7 +303,7 @@ def test_the_saliency_metric_is_tuned_on_images_that_it_does_not_count(
         assert score.n == 2 and score.value == pytest.approx(float(values[best][1:].mean()), abs=1e-5)
         assert result.values["saliency-metric"].isnan().tolist() == [True, False, False]
     assert found.tables[0].title.endswith("tuned on 1 image that it does not count")
-    assert found.work.whole and not judge(job).work.whole  # the second time all of it is there
+    assert found.work.whole and not judge_rows(job).work.whole  # the second time all of it is there
 
 
 def test_what_masked_images_make_the_net_see_is_what_a_plain_loop_finds(learned: Path, data: Path) -> None:

@@ -12,10 +12,10 @@ from proofmap.core.ranking import keep_top
 from proofmap.metrics.saliency.box import SaliencyMetric
 from proofmap.metrics.saliency.sweep import SaliencySweep, SweepRow
 from proofmap.reproduce import Recipe, corner, ensembling, sanity
-from proofmap.reproduce.judged import Judged
 from proofmap.reproduce.outcome import Job, Work
 from proofmap.reproduce.sample import draw_sample
-from proofmap.reproduce.tuned import Tuned
+from proofmap.reproduce.study_recipe import JudgedRows
+from proofmap.reproduce.tuning import Tuning
 from tests.reproduce.small_world import small_data, small_nets
 from tests.reproduce.test_frame import made_up_evaluation
 
@@ -78,7 +78,7 @@ def test_whole_photos_stand_beside_their_corners_by_name() -> None:
 
 def test_what_failed_and_what_to_know_of_whole_photos_is_told_with_their_corners() -> None:
     seen = made_up_evaluation({"Random": {"insertion": [0.1, 0.2]}})
-    cut = Judged(seen, {}, ("a note",), (), Work(2, 2, 3), failed=1)
+    cut = JudgedRows(seen, {}, ("a note",), (), Work(2, 2, 3), failed=1)
     both = corner._together(cut, replace(cut, notes=("another",), failed=4))
     assert both.notes == ("a note", "whole photos: another") and both.failed == 5 and both.work.passes == 6
 
@@ -87,7 +87,7 @@ def test_each_row_keeps_the_saliency_metric_at_its_own_threshold() -> None:
     metric = SaliencyMetric()
     rows = (SweepRow(0.4, -0.1, 0.5, 0.9, 0.0), SweepRow(1.0, -0.3, 0.3, 0.8, 0.0))
     other = (rows[0], replace(rows[1], value=0.5))
-    found = Tuned({"a": SaliencySweep(rows, metric, 9), "b": SaliencySweep(other, metric, 9)}, 0)
+    found = Tuning({"a": SaliencySweep(rows, metric, 9), "b": SaliencySweep(other, metric, 9)}, 0)
     settings = {"study": {"metrics": [{"metric": "insertion"}, {"metric": "saliency-metric"}]}}
     changed = found.settings(settings)["study"]["metrics"]
     assert [m.get("delta") for m in changed] == [None, 0.4, 1.0] and len(settings["study"]["metrics"]) == 2

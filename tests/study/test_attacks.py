@@ -24,7 +24,7 @@ import torch
 import proofmap_command
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
-from proofmap.reproduce.begun import begun
+from proofmap.reproduce.copied_run import copied_from
 from proofmap.study import RunBusy, StoreError, Study, run_study, verify_run
 from proofmap.study import manifest as manifest_module
 from proofmap.study import rows as rows_module
@@ -299,9 +299,9 @@ def test_a_copy_of_a_run_that_was_killed_is_made_whole_by_the_next(
 
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copyfile", half)  # copytree copies with it, too
-        with pytest.raises(Killed), begun(start, tmp_path / "out"):
+        with pytest.raises(Killed), copied_from(start, tmp_path / "out"):
             raise AssertionError("nothing was killed")
     for _ in range(2):
-        with begun(start, tmp_path / "out"):
+        with copied_from(start, tmp_path / "out"):
             assert run_study(study, tmp_path / "out").units == 0
     assert facts(tmp_path / "out") == facts(start) and verify_run(tmp_path / "out") == []

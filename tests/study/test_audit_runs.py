@@ -11,7 +11,7 @@ import pytest
 
 from proofmap.core.errors import InputError
 from proofmap.study import Run, Study, run_study
-from proofmap.study.fresh import what_changed
+from proofmap.study.stored_study import what_changed
 from tests.command import run
 from tests.data.made_up import save
 from tests.study.studies import classifier_of, net_file, toy_study

@@ -17,7 +17,7 @@ from proofmap.results.audit import audit
 from proofmap.results.controls import role_of, soundness_notes
 from proofmap.results.statistics import mean_score
 from proofmap.study import Run, Study, run_study
-from proofmap.study.fresh import what_changed
+from proofmap.study.stored_study import what_changed
 from proofmap.testing.nets import PICTURES, ROWS
 from tests.command import run
 from tests.study.studies import toy_study

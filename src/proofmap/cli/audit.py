@@ -17,8 +17,8 @@ from proofmap.core.text import counted
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.junit import junit as junit_text
-from proofmap.study.outcome import Outcome
 from proofmap.study.results import Run
+from proofmap.study.run import Outcome
 
 
 def audit(
@@ -123,7 +123,7 @@ def _judge_controls(run: Path, device: str | None) -> None:
     """Judge the controls that a run does not have and store them in it. If that fails, the audit continues and says why."""
     # imported here, because an audit without --controls neither loads a net nor draws
     from proofmap.report.runs import save_run
-    from proofmap.study.controls import add_controls
+    from proofmap.study.stored_study import add_controls
 
     def write(outcome: Outcome) -> list[Path]:
         with Run(outcome.folder) as judged:
@@ -176,7 +176,7 @@ def _failed(run: Run, evaluation: Evaluation) -> str:
 
 def _stale(run: Run) -> str:
     """What changed since the run; empty if nothing did."""
-    from proofmap.study.fresh import what_changed  # imports what opens nets and data
+    from proofmap.study.stored_study import what_changed  # imports what opens nets and data
 
     changed = what_changed(run, options.check_device(None))
     more = f" (and {len(changed) - 5} more)" if len(changed) > 5 else ""

@@ -24,8 +24,8 @@ from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.part import of_images
 from proofmap.results.sharing import shared
-from proofmap.study.outcome import Outcome
 from proofmap.study.results import Run
+from proofmap.study.run import Outcome
 
 MOST_LABELS = 20
 """Labels drawn on the page of one image."""

@@ -24,11 +24,11 @@ from torch import Tensor
 from proofmap.metrics.roughness import Roughness
 from proofmap.report.figures.grid import GridFigure
 from proofmap.report.figures.learned import artifacts_of, blended
-from proofmap.reproduce import judged
+from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
 from proofmap.reproduce.rows import study_of
-from proofmap.reproduce.stored import Stored
+from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.intervals import Limits, pooled_interval
 from proofmap.results.tables import number
 
@@ -44,8 +44,8 @@ _KINDS = ("other labels", "top label")
 
 def run(job: Job) -> Outcome:
     """Masks of every label, as a study; then what they show of labels that are not there."""
-    outcome, study = judged.run(job), study_of(job)
-    stored = Stored.open(job.folder, study, job.device)
+    outcome, study = study_recipe.run(job), study_of(job)
+    stored = StoredMaps.open(job.folder, study, job.device)
     tvs: Mapping[str, float] = job.settings["tvs"]
     found = {row: {key: _split(value) for key, value in measured(stored, row).items()} for row in tvs}
     return replace(
@@ -56,7 +56,7 @@ def run(job: Job) -> Outcome:
     )
 
 
-def measured(stored: Stored, row: str) -> dict[str, Tensor]:
+def measured(stored: StoredMaps, row: str) -> dict[str, Tensor]:
     """What :data:`MEASURES` names, for every image and label ``(N, L)``."""
     net, masks, labels = stored.classifier.frozen(), stored.maps(row), stored.labels
     seen = net.probabilities(blended(net, stored.images, masks).flatten(0, 1)).view(*labels.shape, -1)
@@ -79,7 +79,7 @@ def _split(values: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _table(stored: Stored, found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Table:
+def _table(stored: StoredMaps, found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Table:
     rows, records = [], []
     for row, measures in found.items():
         for kind in _KINDS:
@@ -143,7 +143,7 @@ def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator
         )
 
 
-def _figure(stored: Stored, tvs: Mapping[str, float], job: Job) -> GridFigure:
+def _figure(stored: StoredMaps, tvs: Mapping[str, float], job: Job) -> GridFigure:
     """The figure of the first images; a column is a label where all images have the same ones."""
     some = slice(job.settings["pictured"])
     labels, order = stored.labels[some].sort(dim=1)

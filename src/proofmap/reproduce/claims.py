@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from proofmap.core.text import counted
-from proofmap.reproduce.beside import distances
 from proofmap.reproduce.outcome import Claim, Table, Verdict
+from proofmap.reproduce.paper_cells import distances
 from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.compare import signed
 from proofmap.results.evaluation import Evaluation

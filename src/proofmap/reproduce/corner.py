@@ -14,16 +14,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from proofmap.reproduce.judged import Judged, judge, outcome_of
 from proofmap.reproduce.outcome import Job, Outcome, Work
+from proofmap.reproduce.study_recipe import JudgedRows, judge_rows, outcome_of
 from proofmap.results.records import MethodResult
 
 
 def run(job: Job) -> Outcome:
     """Both studies, the second in the folder ``whole``; rows are compared photo by photo, by name."""
-    cut, whole = judge(job), _whole(job)
+    cut, whole = judge_rows(job), _whole(job)
     return outcome_of(
-        _together(cut, judge(whole)) if whole.settings["study"]["methods"] else cut, job.settings
+        _together(cut, judge_rows(whole)) if whole.settings["study"]["methods"] else cut, job.settings
     )
 
 
@@ -38,7 +38,7 @@ def _whole(job: Job) -> Job:
     return replace(job, settings=settings, all_settings=None, folder=job.folder / "whole")
 
 
-def _together(cut: Judged, whole: Judged) -> Judged:
+def _together(cut: JudgedRows, whole: JudgedRows) -> JudgedRows:
     names = cut.evaluation.image_names
     added = [_beside(result, whole.evaluation.image_names, names) for result in whole.evaluation.results]
     methods = {f"{name}, whole photos": method for name, method in whole.methods.items()}

@@ -137,7 +137,7 @@ class Job:
     all_settings: Mapping[str, Any] | None = None
     """The settings with all rows, where only some were asked for."""
     start: Path | None = None
-    """A run that this one begins with: see :mod:`proofmap.reproduce.begun`."""
+    """A run that this one begins with: see :mod:`proofmap.reproduce.copied_run`."""
     seed: int = 0
     device: str | None = None
     progress: Progress = field(default_factory=Silent)

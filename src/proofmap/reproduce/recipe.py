@@ -2,7 +2,7 @@
 
 title = "Completeness and soundness by total variation, CIFAR-10"
 paper = "appendix, table 5"
-experiment = "study"            # what runs it, see proofmap.reproduce.experiments
+experiment = "study"            # what runs it, see proofmap.reproduce.run
 extends = ["cifar10"]           # files of recipes/parts that this one adds to: tables are merged, all else replaced
 
 [[needs]]                       # what must be there; each names one thing

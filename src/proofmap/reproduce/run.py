@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,16 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
 from proofmap.report.figures import draw
 from proofmap.report.templates import templates_of
-from proofmap.reproduce.experiments import EXPERIMENTS, OF_ROWS, WITHOUT_IMAGES
+from proofmap.reproduce import (
+    artifacts,
+    corner,
+    desk,
+    ensembling,
+    linear_case,
+    sanity,
+    study_recipe,
+    tv_curves,
+)
 from proofmap.reproduce.outcome import Effort, Job, Outcome, rows_of
 from proofmap.reproduce.recipe import Recipe
 from proofmap.reproduce.rows import with_rows
@@ -37,6 +46,20 @@ from proofmap.results.tables import json_text, records_csv
 from proofmap.study.environment import environment
 from proofmap.study.watchers.status import Watcher
 
+EXPERIMENTS: Mapping[str, Callable[[Job], Outcome]] = {
+    "artifacts": artifacts.run,
+    "corner": corner.run,
+    "curves": tv_curves.run,
+    "desk": desk.run,
+    "ensembling": ensembling.run,
+    "sanity": sanity.run,
+    "study": study_recipe.run,
+    "theory": linear_case.run,
+}
+WITHOUT_IMAGES = {"desk", "theory"}
+"""Those that --images does not concern."""
+OF_ROWS = {"study", "corner"}
+"""Those whose rows can be had one by one."""
 QUICK = "made with --quick: this shows that the code runs, and nothing else"
 DATA = Path("data")
 """Where files that a recipe needs are looked for, unless another folder is named."""

@@ -21,11 +21,11 @@ from proofmap.fills import Pools
 from proofmap.metrics.areas import GameMetric
 from proofmap.metrics.curves import Curves
 from proofmap.report.figures.learned import TVCurves, panels_by_fill
-from proofmap.reproduce import judged
+from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
 from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
 from proofmap.reproduce.rows import study_of
-from proofmap.reproduce.stored import Stored
+from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.compare import signed
 from proofmap.results.statistics import mean_score
 from proofmap.results.tables import number
@@ -38,8 +38,8 @@ LABELS = ("top label", "second label")
 
 def run(job: Job) -> Outcome:
     """Learn the masks, as a study; then play the game with each fill."""
-    outcome, study = judged.run(job), study_of(job)
-    stored = Stored.open(job.folder, study, job.device)
+    outcome, study = study_recipe.run(job), study_of(job)
+    stored = StoredMaps.open(job.folder, study, job.device)
     found = played(stored, study, job.settings["lines"], job.settings["panels"])
     return replace(
         outcome,
@@ -49,7 +49,7 @@ def run(job: Job) -> Outcome:
     )
 
 
-def played(stored: Stored, study: Study, rows: Sequence[str], panels: Mapping[str, str]) -> Found:
+def played(stored: StoredMaps, study: Study, rows: Sequence[str], panels: Mapping[str, str]) -> Found:
     """The games of these metrics on the maps of these rows."""
     metrics = study.named_metrics()
     found: dict[str, dict[str, Curves]] = {}
@@ -61,7 +61,7 @@ def played(stored: Stored, study: Study, rows: Sequence[str], panels: Mapping[st
     return found
 
 
-def areas_table(stored: Stored, found: Found) -> Table:
+def areas_table(stored: StoredMaps, found: Found) -> Table:
     """The area under the curve of each label, with each fill."""
     columns = [(place, fill) for place in range(len(LABELS)) for fill in found]
     rows, records = [], []
@@ -109,7 +109,7 @@ def area_claims(found: Found) -> Iterator[Claim]:
             )
 
 
-def figure(stored: Stored, found: Found, lines: Mapping[str, str]) -> TVCurves:
+def figure(stored: StoredMaps, found: Found, lines: Mapping[str, str]) -> TVCurves:
     """The paper's figure: a row per label, a panel per fill."""
     named = {fill: {lines[row]: curves for row, curves in own.items()} for fill, own in found.items()}
     return TVCurves(panels_by_fill(named), stored.about(), stored.classifier.inputs.position_noun)

@@ -45,7 +45,7 @@ class Manifest:
         batches: batch sizes (forward only, with gradient), threads, and images in a block: they decide the last bits.
         environments: every machine and version that units were made on.
         commands: every command line that worked on the run.
-        asked: the methods and metrics that each of them named, to make them again; see :mod:`proofmap.study.fresh`.
+        asked: the methods and metrics that each of them named, to make them again; see :mod:`proofmap.study.stored_study`.
     """
 
     study: Mapping[str, object]

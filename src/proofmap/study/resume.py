@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
 
-from proofmap.core.errors import InputError
+from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.files import output_folder
 from proofmap.core.labels import LabelRule
 from proofmap.core.version import source_version
 from proofmap.methods.method import Method, PlannedMethod
@@ -33,11 +36,13 @@ from proofmap.study.store.checks import check_references
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
+from proofmap.study.store.lock import FILE as LOCK
+from proofmap.study.store.lock import locked
 from proofmap.study.store.maps import check_folder, problem_with, remove_file, unused_files
 from proofmap.study.store.records import SIGNED, Registered
 from proofmap.study.study import Study
 
-"""A method or metric as the store keeps it: name, flag (label_free or higher_is_better), settings, kind."""
+_PROGRESS = "progress.json"
 
 
 # ---- the manifest ---------------------------------------------------------------------------------------------
@@ -209,3 +214,42 @@ def check_disk_space(folder: Path, plan: Plan) -> None:
             f"the maps will take {plan.map_bytes / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free in "
             f"{folder}. Use --maps none, choose another --out, or make room"
         )
+
+
+# ---- the folder -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def run_folder(out: str | Path, *, wait: bool = False) -> Iterator[Path]:
+    """The folder of a run, made where it is missing, and locked.
+
+    Where the study is refused before a new run has any result, all that was written is removed. What a full disk or
+    another process stopped is kept: it can go on.
+    """
+    missing = [folder for folder in (Path(out), *Path(out).parents) if not os.path.exists(folder)]
+    folder = output_folder(out)
+    with locked(folder, wait=wait):
+        new = not any((folder / name).exists() for name in (MANIFEST, SCORES))
+        try:
+            yield folder
+        except ProofmapError as error:
+            if new and not isinstance(error, StoreError) and not _has_units(folder):
+                _remove(folder, missing)
+            raise
+
+
+def _has_units(folder: Path) -> bool:
+    if not (folder / SCORES).exists():
+        return False
+    with Store(folder, create=True) as store:
+        return bool(store.rows("SELECT 1 FROM units LIMIT 1"))
+
+
+def _remove(folder: Path, made: list[Path]) -> None:
+    """Remove what a run writes at its beginning, and folders that were made, unless something else is in them."""
+    with suppress(OSError):  # the refusal is what counts; Windows keeps a file that is open
+        remove_empty_run(folder)
+        for name in (_PROGRESS, LOCK):
+            (folder / name).unlink(missing_ok=True)
+        for path in made:
+            path.rmdir()

@@ -1,14 +1,19 @@
-"""Is a run still what its study would compute now? For pipelines that must not pass on the numbers of an older state."""
+"""The study that a run came from, made again: whether it would still compute the same, and controls that the run lacks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from proofmap.core.errors import InputError
+from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.inputs import inputs_of
 from proofmap.core.version import source_version
 from proofmap.study.manifest import differences, identity_of, plain_record, with_revisions
 from proofmap.study.results import Run
 from proofmap.study.resume import registrations
+from proofmap.study.run import Outcome, run_study
 from proofmap.study.session import Session, open_session
 from proofmap.study.study import Study
 from proofmap.study.survey import changed_images
@@ -71,3 +76,57 @@ def _things(run: Run, opened: list[Session]) -> list[str]:
             lines = differences(*with_revisions(thing.settings, plain_record(now[name])))
             changed += [f"the {kind[:-1]} {name}: {line}" for line in lines]
     return changed
+
+
+# ---- controls -------------------------------------------------------------------------------------------------
+
+
+def missing_controls(run: Run) -> dict[str, Study]:
+    """The controls that a run lacks, by name, and the study that judges each; see :mod:`proofmap.methods.controls`.
+
+    Methods that were objects of a Python process cannot be made again, so their own maps get no controls.
+    """
+    inputs = inputs_of(run.manifest.identity)
+    found: dict[str, Study] = {}
+    for asked in run.manifest.asked:
+        if not asked["methods"]:
+            continue
+        study = replace(study_of(run, dict(asked)), controls=True, maps=str(run.manifest.study["maps"]))  # type: ignore[arg-type]
+        found |= {name: study for name in study.named_methods(inputs) if name not in run.methods}
+    return found
+
+
+def add_controls(
+    folder: Path,
+    *,
+    device: str | None = None,
+    on_start: Callable[[Sequence[str]], None] | None = None,
+    on_end: Callable[[Outcome], Sequence[Path]] | None = None,
+) -> str:
+    """Judge the controls that a run lacks and store them in it; empty, or why it was not done.
+
+    Where maps were kept they are taken, so that ``blurred`` and ``cheating`` rows cost their games alone.
+    """
+    with Run(folder) as run:
+        kept: Any = run.manifest.study
+        if run.manifest.outdated:
+            return "an earlier Proofmap made the run, so nothing is added to it"
+        if run.unfinished():
+            return "the run is not finished"
+        if not run.has_results:
+            return "no method of the run has a result"
+        if kept["model"] is None or not kept["dataset"]:
+            return (
+                "the net or the data was an object of a Python process; judge them there, with controls=True"
+            )
+        missing = missing_controls(run)
+    if not missing:
+        return ""
+    if on_start is not None:
+        on_start(list(missing))
+    try:
+        for study in {id(study): study for study in missing.values()}.values():
+            run_study(study, folder, device=device, on_end=on_end)
+    except (ProofmapError, OSError) as error:
+        return str(error)
+    return ""

@@ -24,7 +24,7 @@ from proofmap.core.text import counted
 from proofmap.metrics.saliency.sweep import DELTAS, SaliencySweep, saliency_sweep, sweep_of
 from proofmap.reproduce.outcome import Job, Table
 from proofmap.reproduce.sample import draw_sample
-from proofmap.reproduce.stored import Stored
+from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.statistics import Score, mean_score
@@ -34,7 +34,7 @@ METRIC = "saliency-metric"
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Tuning:
     """What each row's thresholds gave on the holdout, and the passes of the net that this took."""
 
     sweeps: Mapping[str, SaliencySweep]
@@ -81,7 +81,7 @@ class Tuned:
         return Table(title, header, tuple(rows), tuple(records))
 
 
-def tuned_on_other_images(job: Job) -> Tuned:
+def tune_on_other_images(job: Job) -> Tuning:
     """The thresholds of a recipe that names other data for them; maps of its images are made."""
     wanted = job.settings["tuned"]
     here = draw_sample(job, wanted["data"], wanted["number"])
@@ -94,10 +94,10 @@ def tuned_on_other_images(job: Job) -> Tuned:
             task.advance(1, name)
     costs = [method.cost(1) for method in here.methods.values()]
     made = sum(cost.passes for cost in costs if cost is not None)
-    return Tuned(sweeps, len(here.images) * made + _passes(sweeps))
+    return Tuning(sweeps, len(here.images) * made + _passes(sweeps))
 
 
-def tuned_on_first_images(stored: Stored, wanted: Mapping[str, Any]) -> Tuned:
+def tune_on_first_images(stored: StoredMaps, wanted: Mapping[str, Any]) -> Tuning:
     """The thresholds on the first images of a run, a third at most and one at least, whose maps are there."""
     held = min(wanted["number"], max(1, len(stored.evaluation) // 3))
     sweeps = {
@@ -106,7 +106,7 @@ def tuned_on_first_images(stored: Stored, wanted: Mapping[str, Any]) -> Tuned:
         )
         for result in stored.evaluation.results
     }
-    return Tuned(sweeps, _passes(sweeps), held)
+    return Tuning(sweeps, _passes(sweeps), held)
 
 
 def without_metric(settings: Mapping[str, Any]) -> dict[str, Any]:

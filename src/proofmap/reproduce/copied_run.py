@@ -23,7 +23,7 @@ from proofmap.study.store.snapshot import log_of
 
 
 @contextmanager
-def begun(start: Path | None, folder: Path) -> Iterator[None]:
+def copied_from(start: Path | None, folder: Path) -> Iterator[None]:
     """While a study runs in this folder, begun with a copy of the run ``start``; one that is refused leaves nothing."""
     if start is None or (folder / MANIFEST).exists():
         yield
@@ -59,7 +59,7 @@ def _copy(start: Path, folder: Path) -> list[Path]:
     return [folder / path.name for path in (*there, start / MANIFEST)]
 
 
-def asked_for(evaluation: Evaluation, study: Study) -> Evaluation:
+def select_rows(evaluation: Evaluation, study: Study) -> Evaluation:
     """The rows and scores of this study alone: a run that was begun with another's has those, too."""
     rows, scores = study.named_methods(evaluation.inputs), list(study.named_metrics())
     there = {result.name: result for result in evaluation.results}

@@ -5,7 +5,7 @@ figures = ["curves"]            # of the evaluation
 
 [settings.study]                # see proofmap.reproduce.rows
 
-[settings.tuned]                # the saliency metric's threshold: see proofmap.reproduce.tuned
+[settings.tuned]                # the saliency metric's threshold: see proofmap.reproduce.tuning
 
 [settings.paper."TV 0"]         # what the paper printed, by method and metric
 "completeness, gray" = 0.92
@@ -23,37 +23,24 @@ from typing import Any
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.methods.method import Method
+from proofmap.report.figures import Figure, make_figure
+from proofmap.report.figures.masks import two_objects
 from proofmap.report.runs import SavedRun
-from proofmap.reproduce.begun import asked_for, begun
-from proofmap.reproduce.beside import epsilon_table, rows_table, score_tables
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
+from proofmap.reproduce.copied_run import copied_from, select_rows
 from proofmap.reproduce.outcome import Job, Outcome, Table, Work
-from proofmap.reproduce.pictured import figures_of
-from proofmap.reproduce.rows import rows_for_later, study_of
-from proofmap.reproduce.stored import Stored
-from proofmap.reproduce.tuned import tuned_on_first_images, tuned_on_other_images, without_metric
+from proofmap.reproduce.paper_cells import epsilon_table, rows_table, score_tables
+from proofmap.reproduce.rows import by_epsilons, rows_for_later, study_of
+from proofmap.reproduce.stored_maps import StoredMaps
+from proofmap.reproduce.tuning import tune_on_first_images, tune_on_other_images, without_metric
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.sharing import shared
 from proofmap.study import Run, run_study
-from proofmap.study.watchers.status import Status
 from proofmap.study.watchers.views import ProgressFile
 
 
-class _Last:
-    """Keeps the last status of a study: how many passes it made."""
-
-    status: Status
-
-    def begin(self, study: Mapping[str, object], status: Status) -> None:
-        self.status = status
-
-    def update(self, status: Status) -> None:
-        self.status = status
-
-    end = update
-
-
 @dataclass(frozen=True)
-class Judged:
+class JudgedRows:
     """A finished study: its numbers, what its rows are, and what to know about it."""
 
     evaluation: Evaluation
@@ -69,21 +56,21 @@ class Judged:
 
 def run(job: Job) -> Outcome:
     """The study in the run directory, continued if it was stopped; its scores beside the paper's."""
-    return outcome_of(judge(job), job.settings)
+    return outcome_of(judge_rows(job), job.settings)
 
 
-def judge(job: Job) -> Judged:
+def judge_rows(job: Job) -> JudgedRows:
     """Run the study of a recipe in the job's folder, or what is left of it to do; the saliency metric is tuned where asked."""
     wanted = job.settings.get("tuned")
     if wanted is None:
-        return _judge(job)
+        return _run_study(job)
     if "data" in wanted:
-        before, thresholds = None, tuned_on_other_images(job)
+        before, thresholds = None, tune_on_other_images(job)
     else:
         first = replace(job, settings=without_metric(job.settings))
-        before = _judge(first).work
-        thresholds = tuned_on_first_images(Stored.open(job.folder, study_of(first), job.device), wanted)
-    found = _judge(replace(job, settings=thresholds.settings(job.settings)))
+        before = _run_study(first).work
+        thresholds = tune_on_first_images(StoredMaps.open(job.folder, study_of(first), job.device), wanted)
+    found = _run_study(replace(job, settings=thresholds.settings(job.settings)))
     passes = found.work.passes + thresholds.passes + (0 if before is None else before.passes)
     return replace(
         found,
@@ -93,15 +80,15 @@ def judge(job: Job) -> Judged:
     )
 
 
-def _judge(job: Job) -> Judged:
-    saved, last, study = SavedRun(pictures=False), _Last(), study_of(job)
-    with begun(job.start, job.folder):
+def _run_study(job: Job) -> JudgedRows:
+    saved, study = SavedRun(pictures=False), study_of(job)
+    with copied_from(job.start, job.folder):
         finished = run_study(
             study,
             job.folder,
             device=job.device,
             later=rows_for_later(job),
-            watchers=[*job.watchers, last, ProgressFile(job.folder / "progress.json")],
+            watchers=[*job.watchers, ProgressFile(job.folder / "progress.json")],
             on_end=saved,
             command=job.command,
         )
@@ -112,17 +99,17 @@ def _judge(job: Job) -> Judged:
         notes = [*job.left_out(), *opened.notes(study.named_methods(), study.named_metrics())]
     if failed := finished.failed + finished.unreadable:
         notes.append(f"{counted(failed, 'thing')} failed; report.html says which")
-    evaluation = asked_for(saved.evaluation, study)
+    evaluation = select_rows(saved.evaluation, study)
     work = Work(
         len(evaluation),
         evaluation.labels.shape[1],
-        last.status.passes_done,
-        whole=last.status.units_before == 0 and job.start is None,
+        finished.passes,
+        whole=finished.units_before == 0 and job.start is None,
     )
-    return Judged(evaluation, study.named_methods(), tuple(notes), finished.files, work, failed=failed)
+    return JudgedRows(evaluation, study.named_methods(), tuple(notes), finished.files, work, failed=failed)
 
 
-def outcome_of(found: Judged, settings: Mapping[str, Any]) -> Outcome:
+def outcome_of(found: JudgedRows, settings: Mapping[str, Any]) -> Outcome:
     """Tables, claims and figures of a study."""
     evaluation = found.evaluation
     compared = orderings_of(evaluation, settings)
@@ -142,3 +129,28 @@ def outcome_of(found: Judged, settings: Mapping[str, Any]) -> Outcome:
         found.work,
         found.failed,
     )
+
+
+def figures_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> dict[str, Figure]:
+    """What ``[settings] figures`` names, by the names of their files; a scatter for each pair of thresholds."""
+    found: dict[str, Figure] = {}
+    for name in settings.get("figures", ()):
+        if name == "two-objects":
+            found[name] = two_objects(shared(evaluation))
+        elif name == "scatter" and settings.get("epsilons"):
+            for place, preset in enumerate(settings["epsilons"]):
+                one = _at_one(evaluation, settings, place)
+                found[f"{name}-{preset}"] = make_figure(name, evaluation=one)
+        else:
+            found[name] = make_figure(name, evaluation=evaluation)
+    return found
+
+
+def _at_one(evaluation: Evaluation, settings: Mapping[str, Any], place: int) -> Evaluation:
+    """The evaluation with the scores of one pair of thresholds only."""
+    others = {name for names in by_epsilons(settings).values() for k, name in enumerate(names) if k != place}
+    results = tuple(
+        replace(result, scores=tuple(score for score in result.scores if score.name not in others))
+        for result in evaluation.results
+    )
+    return replace(evaluation, results=results)

@@ -17,7 +17,7 @@ from proofmap.core.errors import InputError
 from proofmap.metrics.context import Judged
 from proofmap.metrics.games import Game, ReadyGame
 from proofmap.report.figures.drawing import evaluation_settings
-from proofmap.reproduce.begun import asked_for
+from proofmap.reproduce.copied_run import select_rows
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 from proofmap.study import Run, Study
@@ -25,14 +25,14 @@ from proofmap.study.session import open_net
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredMaps:
     """An evaluation with the pixels and maps of all its images, and the net that judged them."""
 
     classifier: Classifier
     evaluation: Evaluation
 
     @classmethod
-    def open(cls, folder: Path, study: Study, device: str | None) -> Stored:
+    def open(cls, folder: Path, study: Study, device: str | None) -> StoredMaps:
         """The run of this study in this folder; it must have kept its maps (``maps = "float32"``)."""
         with Run(folder) as run:  # one that was begun with another's has rows that nobody asks for
             rows = [name for name in study.named_methods() if name in run.methods]
@@ -42,7 +42,7 @@ class Stored:
                 f"{folder} lacks the maps of {len(evaluation) - len(evaluation.pictured)} of {len(evaluation)} images: a method "
                 f"failed on them, or the pictures were moved. See {folder / 'report.html'}, then use another --out"
             )
-        return cls(open_net(study, device=device), asked_for(evaluation, study))
+        return cls(open_net(study, device=device), select_rows(evaluation, study))
 
     @property
     def images(self) -> Tensor:
