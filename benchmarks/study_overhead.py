@@ -52,7 +52,7 @@ def plain_loop(f: pm.Classifier, study: Study) -> Callable[[], None]:
     methods = [method.prepare(f) for method in study.named_methods().values()]
     metrics = prepare_metrics(study.named_metrics(), f)
     subjects = Subjects(block.images, labels)
-    size = study.block or len(labels)
+    size = study.images_per_unit or len(labels)
 
     def loop() -> None:
         for start in range(0, len(labels), size):
@@ -99,7 +99,7 @@ def resume(units: int, folder: Path) -> None:
         methods=[f"random:seed_offset={k}" for k in range(10)],
         metrics=[{"metric": "insertion", "points": 2}],
         labels="top2",
-        block=1,
+        images_per_unit=1,
     )
     finish, _ = seconds(lambda: run_study(study, folder / "run", classifier=f))
     again, processor = zip(
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             methods=[f"learned-mask:steps={args.steps},fill=gray"],
             metrics=["insertion:points=8"],
             labels="top2",
-            block=2,
+            images_per_unit=2,
         )
         (folder / "masks").mkdir()
         overhead(f"learned masks, {args.model}", f, masks, folder / "masks", args.rounds)
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             data=str(pictures(folder / "small", args.small_images, 32)),
             methods=["gradient", "random"],
             labels="top10",
-            block=16,
+            images_per_unit=16,
         )
         (folder / "curves").mkdir()
         overhead("curves, 32 x 32 pictures", small, curves, folder / "curves", args.rounds)

@@ -250,7 +250,9 @@ def test_a_study_gives_the_same_bits_whether_interrupted_or_not(tmp_path: Path) 
                     raise KeyboardInterrupt
 
     photos = ArrayImages((pixels(7, 16).permute(0, 2, 3, 1) * 255).round().numpy().astype(np.uint8))
-    study = pm.Study(labels="top3", methods=["learned-mask:steps=20,fill=gray", "gradient"], block=3)
+    study = pm.Study(
+        labels="top3", methods=["learned-mask:steps=20,fill=gray", "gradient"], images_per_unit=3
+    )
     rows = []
     for name in ("whole", "interrupted"):
         folder = tmp_path / name

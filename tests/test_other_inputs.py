@@ -110,7 +110,7 @@ def test_a_study_stores_resumes_and_reports_them(case: tuple[pm.Classifier, Tens
         metrics=["completeness", "soundness", "best-effort", "insertion", "deletion", "ranking-agreement"],
         labels="top2",
         maps="float32",
-        block=2,
+        images_per_unit=2,
     )
     first = pm.run_study(study, tmp_path / "run", classifier=f, dataset=data)
     assert first.complete and first.units == 12

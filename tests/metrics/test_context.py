@@ -248,7 +248,7 @@ def test_boxes_of_a_table_reach_a_metric_of_a_study_where_they_are_painted(tmp_p
         labels="top2",
         methods=("random",),
         metrics=metrics,
-        block=3,
+        images_per_unit=3,
     )
     run_study(study, tmp_path / "run")
     with Run(tmp_path / "run") as run:

@@ -89,7 +89,9 @@ def test_pairs_run_once_for_a_block_of_an_evaluation() -> None:
 
 
 def test_pairs_run_once_for_a_block_of_a_study(tmp_path: Path) -> None:
-    run_study(toy_study(tmp_path, 4, block=2, methods=["random"], metrics=[Counted()]), tmp_path / "run")
+    run_study(
+        toy_study(tmp_path, 4, images_per_unit=2, methods=["random"], metrics=[Counted()]), tmp_path / "run"
+    )
     assert CALLS == [2, 2]
 
 

@@ -197,7 +197,7 @@ def test_rows_one_after_the_other_are_those_of_one_run(
     assert "steps=2,learning_rate=" in str(first.outcome.tables[-1].records[0]["what"])
     assert any(claim.statement == "total variation raises soundness" for claim in first.outcome.claims)
     with pm.Run(tmp_path / "out") as run, pm.Run(learned) as whole:
-        assert run.manifest.block == whole.manifest.block
+        assert run.manifest.images_per_unit == whole.manifest.images_per_unit
     rest = reproduce("cifar10-tv", tmp_path / "out", **asked)  # type: ignore[arg-type]
     work, at_first = rest.outcome.work, first.outcome.work
     assert work is not None and at_first is not None and not work.whole and 0 < work.passes < at_first.passes
@@ -249,8 +249,8 @@ def test_units_are_planned_for_rows_that_come_later(tmp_path: Path, data: Path) 
     for number, (asked, later) in enumerate([(job, []), (some, rows_for_later(some)), (some, [])]):
         study = study_of(replace(asked, settings=without_metric(asked.settings), images=3))
         session = open_session(study)
-        manifest, _ = resolve_manifest(tmp_path / str(number), session, live=False, later=later)
-        blocks.append(manifest.block)
+        manifest, _ = resolve_manifest(tmp_path / str(number), session, live=False, planned_methods=later)
+        blocks.append(manifest.images_per_unit)
     assert blocks[0] == blocks[1] < blocks[2]
 
 

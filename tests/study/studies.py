@@ -56,7 +56,7 @@ def toy_study(folder: Path, n: int = 6, **changes: Any) -> Study:
         "data": str(photos(folder / "photos", n)),
         "labels": "top3",
         "methods": METHODS,
-        "block": 2,
+        "images_per_unit": 2,
     }
     return Study(**{**settings, **changes})
 

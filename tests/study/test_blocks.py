@@ -61,7 +61,7 @@ def test_a_unit_takes_no_longer_than_planned_and_at_least_one_image(monkeypatch:
     assert size(Cost(forward=ten)) == 10 and size(Cost(forward=ten), threads=2) == 20
     assert size(Cost(forward=1), Cost(gradient=ten // GRADIENT)) == 10  # the costliest method decides
     assert size(Cost(forward=10 * ten)) == size(Cost(gradient=10**12)) == 1
-    assert size(Cost(forward=1)) == 64 and size(Cost(gradient=10**12), block=7) == 7
+    assert size(Cost(forward=1)) == 64 and size(Cost(gradient=10**12), images_per_unit=7) == 7
     assert size(None) == size(Cost(gradient=2 * UNKNOWN))
 
 
@@ -117,17 +117,19 @@ def test_a_unit_fills_a_gpu_where_time_and_memory_allow() -> None:
 def test_the_size_comes_from_the_plan_and_a_run_keeps_the_one_it_began_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = toy_study(tmp_path, 6, methods=["gradient"], metrics=["insertion:points=4"], block=None)
+    study = toy_study(tmp_path, 6, methods=["gradient"], metrics=["insertion:points=4"], images_per_unit=None)
     run_study(study, tmp_path / "large")
-    assert Manifest.read(tmp_path / "large").block >= 6, "a small net is fast, so all images are one unit"
+    assert Manifest.read(tmp_path / "large").images_per_unit >= 6, (
+        "a small net is fast, so all images are one unit"
+    )
     monkeypatch.setitem(RATES, "cpu", 1e4)
     for name in ("small", "again"):
         run_study(study, tmp_path / name)
-    assert Manifest.read(tmp_path / "small").block == 1
+    assert Manifest.read(tmp_path / "small").images_per_unit == 1
     assert facts(tmp_path / "small") == facts(tmp_path / "again")
-    before = Manifest.read(tmp_path / "large").block
+    before = Manifest.read(tmp_path / "large").images_per_unit
     run_study(replace(study, methods=("gradient", "random")), tmp_path / "large")
-    assert Manifest.read(tmp_path / "large").block == before
+    assert Manifest.read(tmp_path / "large").images_per_unit == before
 
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, number: int, how: type[BaseException]) -> None:
@@ -170,7 +172,9 @@ def test_the_command_line_says_it_too(
 ) -> None:
     study = toy_study(tmp_path, 3)
     words = ["evaluate", "--model", study.model, "--data", str(study.data[0]), "--methods", "gradient", "-q"]
-    monkeypatch.setattr(sys, "argv", ["proofmap", *words, "--block", "1", "--out", str(tmp_path / "run")])
+    monkeypatch.setattr(
+        sys, "argv", ["proofmap", *words, "--images-per-unit", "1", "--out", str(tmp_path / "run")]
+    )
     stop_at(monkeypatch, 3, cli._Interrupted)
     with pytest.raises(SystemExit) as ended:
         cli.main()

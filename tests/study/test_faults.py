@@ -275,7 +275,7 @@ def test_a_manifest_of_a_newer_version_is_left_alone(run: tuple[Study, Path]) ->
         ({"seed": 1}, "seed: 0 there, 1 now"),
         ({"label_set": ["cat", "dog", "cup"]}, "label_set"),
         ({"label_set": ["cat", "dog", "cup"], "renormalise": False}, "label_set"),
-        ({"images": Selection(second=0.1)}, r"images\.second: nothing there, 0\.1 now"),
+        ({"images": Selection(min_second_probability=0.1)}, r"images\.min_second_probability: nothing there, 0\.1 now"),
         ({"images": Selection(seed=1)}, r"images\.seed"),
         ({"images": Selection(names=("01.png",))}, r"images\.names"),
         ({"thresholds": "released"}, "completeness.*e1: 0.01 there, 0.1 now"),
@@ -425,7 +425,7 @@ def test_five_hundred_files_with_one_in_a_hundred_unreadable(tmp_path: Path) -> 
         methods=["centered-gaussian"],
         metrics=[{"metric": "insertion", "points": 2}],
         maps="none",
-        block=100,
+        images_per_unit=100,
     )
     outcome = run_study(study, tmp_path / "run")
     assert (outcome.unreadable, outcome.failed, outcome.plan.images) == (5, 0, 495)

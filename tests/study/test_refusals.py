@@ -67,7 +67,7 @@ def test_a_refused_study_leaves_no_folder_and_no_lock(
 ) -> None:
     study = toy_study(tmp_path, 3, methods=["random"])
     before = sorted(path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts)
-    nothing_left = replace(study, images=Selection(second=1.0))
+    nothing_left = replace(study, images=Selection(min_second_probability=1.0))
     for out in ("run", "new/folders/run"):
         with pytest.raises(InputError, match="no picture is left to study"):
             run_study(nothing_left, tmp_path / out)

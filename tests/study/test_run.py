@@ -110,7 +110,7 @@ def check_maps(run: Run, method: str, image: str, expected: Tensor, kept: str) -
 
 
 def test_a_study_agrees_with_evaluate(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 6, block=6)
+    study = toy_study(tmp_path, 6, images_per_unit=6)
     run_study(study, tmp_path / "run")
     f = classifier_of(study)
     names = [f"{k:02d}.png" for k in range(6)]
@@ -138,7 +138,7 @@ def test_a_study_agrees_with_evaluate(tmp_path: Path) -> None:
 
 
 def test_labels_may_differ_in_number_from_image_to_image(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 6, labels="p>=0.19", block=3)
+    study = toy_study(tmp_path, 6, labels="p>=0.19", images_per_unit=3)
     run_study(study, tmp_path / "run")
     f = classifier_of(study)
     expected = evaluate(f, pictures_of(study, f), methods=METHODS, labels="p>=0.19")
@@ -219,7 +219,7 @@ def test_only_pictures_with_a_second_label(tmp_path: Path) -> None:
     f = classifier_of(study)
     second = f.probabilities(pictures_of(study, f)).topk(2).values[:, 1]
     floor = float(second.sort().values[5:7].mean())  # between two values: rounding decides nothing
-    run_study(replace(study, images=Selection(second=floor)), tmp_path / "run")
+    run_study(replace(study, images=Selection(min_second_probability=floor)), tmp_path / "run")
     expected = [f"{k:02d}.png" for k, value in enumerate(second.tolist()) if value >= floor]
     assert images_of(tmp_path / "run") == expected and 0 < len(expected) < 12
 
@@ -343,7 +343,9 @@ def test_stored_maps_are_given_to_the_images_they_were_made_for(
     telltale: type[Telltale], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first picture of a block vanishes from the dataset before a new metric is computed from stored maps."""
-    study = toy_study(tmp_path, 4, block=4, methods=[telltale()], maps="float32", metrics=["insertion"])
+    study = toy_study(
+        tmp_path, 4, images_per_unit=4, methods=[telltale()], maps="float32", metrics=["insertion"]
+    )
     run_study(study, tmp_path / "run")
     dataset = image_folder(tmp_path / "photos")
     monkeypatch.setattr(dataset, "read", _failing(dataset.read, {0}))
@@ -450,7 +452,7 @@ def hard(images: Tensor, telltale_pixel: float) -> Tensor:
 def test_a_failure_belongs_to_the_image_that_causes_it(
     telltale: type[Telltale], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = toy_study(tmp_path, 10, block=5, methods=[telltale(), "random"])
+    study = toy_study(tmp_path, 10, images_per_unit=5, methods=[telltale(), "random"])
     f = classifier_of(study)
     mark = float(pictures_of(study, f)[2, 0, 0, 0])
 
@@ -492,7 +494,7 @@ def test_a_failing_metric_does_not_spoil_the_maps_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files of one unit with fewer images and of a later one with all are two files."""
-    study = toy_study(tmp_path, 3, block=3, methods=["gradient"])
+    study = toy_study(tmp_path, 3, images_per_unit=3, methods=["gradient"])
     mark = float(pictures_of(study, classifier_of(study))[0, 0, 0, 0])
     run_study(replace(study, metrics=(Picky(mark=mark),)), tmp_path / "run")
     run_study(replace(study, metrics=("insertion",)), tmp_path / "run")
@@ -554,7 +556,7 @@ def test_a_method_that_always_fails_is_given_up_and_the_others_finish(tmp_path: 
         calls.append(len(images))
         raise RuntimeError("never")
 
-    study = toy_study(tmp_path, 12, block=1, methods=[broken, "random"])
+    study = toy_study(tmp_path, 12, images_per_unit=1, methods=[broken, "random"])
     outcome = run_study(study, tmp_path / "run")
     assert outcome.failed == 12 and outcome.units == 12
     assert 8 <= len(calls) <= 10, "eight images in a row, and those already under way"
@@ -571,7 +573,7 @@ def test_a_few_images_in_a_row_are_no_reason_to_give_up_where_each_is_a_unit(
             raise RuntimeError("bad luck")
 
     monkeypatch.setattr(notes(), "troubles", [first_seven])
-    outcome = run_study(toy_study(tmp_path, 12, block=1, methods=[telltale()]), tmp_path / "run")
+    outcome = run_study(toy_study(tmp_path, 12, images_per_unit=1, methods=[telltale()]), tmp_path / "run")
     assert (outcome.failed, outcome.units, outcome.given_up) == (7, 5, {})
 
 
@@ -583,7 +585,7 @@ def test_a_failure_now_and_then_is_no_reason_to_give_up(
             raise RuntimeError("now and then")
 
     monkeypatch.setattr(notes(), "troubles", [every_other])
-    outcome = run_study(toy_study(tmp_path, 12, block=1, methods=[telltale()]), tmp_path / "run")
+    outcome = run_study(toy_study(tmp_path, 12, images_per_unit=1, methods=[telltale()]), tmp_path / "run")
     assert (outcome.failed, outcome.units, notes().made) == (6, 6, [1] * 12)
 
 
@@ -593,7 +595,7 @@ def test_maps_with_nan_are_failures_that_name_the_method(tmp_path: Path) -> None
         maps[images[:, 0, 0, 0] > 0.5] = math.nan
         return maps
 
-    study = toy_study(tmp_path, 6, block=6, methods=[{"method": hollow, "name": "hollow"}])
+    study = toy_study(tmp_path, 6, images_per_unit=6, methods=[{"method": hollow, "name": "hollow"}])
     expected = (pictures_of(study, classifier_of(study))[:, 0, 0, 0] > 0.5).tolist()
     assert 0 < sum(expected) < 6
     outcome = run_study(study, tmp_path / "run")
@@ -606,7 +608,7 @@ def test_maps_with_nan_are_failures_that_name_the_method(tmp_path: Path) -> None
 def test_pictures_that_vanish_after_the_survey_are_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = toy_study(tmp_path, 6, block=2, methods=["gradient"])
+    study = toy_study(tmp_path, 6, images_per_unit=2, methods=["gradient"])
     dataset = load_dataset(str(tmp_path / "photos"))
     read, digest = dataset.read, dataset.digest
 
@@ -697,7 +699,7 @@ def test_a_unit_goes_on_in_smaller_batches_when_memory_runs_out(tmp_path: Path) 
 
 
 def test_an_image_that_fits_in_no_batch_fails_alone(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 4, block=4, methods=["gradient"])
+    study = toy_study(tmp_path, 4, images_per_unit=4, methods=["gradient"])
     mark = float(pictures_of(study, classifier_of(study))[1, 0, 0, 0])
 
     def glutton(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:

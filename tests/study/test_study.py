@@ -25,14 +25,14 @@ label_set = ["cat", "dog", 2]
 renormalise = false
 metrics = ["insertion", {metric = "soundness", e2 = 0.5, name = "loose"}]
 maps = "keep"
-block = 3
+images_per_unit = 3
 seed = 7
 
 [images]
 number = 5
 seed = 3
 correct = true
-second = 0.01
+min_second_probability = 0.01
 
 [[methods]]
 method = "learned-mask"
@@ -65,8 +65,8 @@ def test_a_file_may_set_everything(tmp_path: Path) -> None:
         "only what is there is taken to be there"
     )
     assert (study.labels, study.label_set, study.renormalise) == (("cat", 2), ("cat", "dog", 2), False)
-    assert (study.maps, study.block, study.seed) == ("float16", 3, 7)
-    assert study.images == Selection(number=5, seed=3, correct=True, second=0.01)
+    assert (study.maps, study.images_per_unit, study.seed) == ("float16", 3, 7)
+    assert study.images == Selection(number=5, seed=3, correct=True, min_second_probability=0.01)
     assert study.named_methods() == {
         "smooth mask": LearnedMask(steps=4, tv=0.2, fill="gray"),
         "random:seed_offset=2": Random(seed_offset=2),
@@ -80,7 +80,7 @@ def test_what_is_left_out_has_its_usual_value(tmp_path: Path) -> None:
     study = Study.from_toml(written(tmp_path, 'data = "photos"\nmethods = "random"'))
     assert study == Study(data=("photos",), methods=("random",))
     assert (study.model, study.labels, study.maps, study.seed) == (DEFAULT_MODEL, "top5", "float16", 0)
-    assert study.images == Selection(number=None, correct=False, second=None, names=())
+    assert study.images == Selection(number=None, correct=False, min_second_probability=None, names=())
     assert list(study.named_metrics()) == [
         "completeness",
         "soundness",
@@ -163,7 +163,7 @@ def test_methods_and_metrics_keep_their_names_apart() -> None:
     "text, told",
     [
         ("methds = ['random']", "a study has no setting 'methds'. Did you mean 'methods'?"),
-        ("zzz = 1", "a study has no setting 'zzz'. Known are model, weights, data"),
+        ("zzz = 1", "a study has no setting 'zzz'. Its settings are: model, weights, data"),
         ("[images]\nnumbr = 3", "images has no setting 'numbr'. Did you mean 'number'?"),
         ("[imagse]\nnumber = 3", "Did you mean 'images'?"),
         ("methods = 3", "methods must be a list of methods: names.*, not 3"),
@@ -180,29 +180,35 @@ def test_methods_and_metrics_keep_their_names_apart() -> None:
         ("[labels]\nrule = 'top5'", "labels must be a list"),
         ("label_set = [2.5]", "label_set must be a list of names or indices of labels; 2.5 is none"),
         ("label_set = 1.5", "label_set must be a list"),
-        ("renormalise = 'no'", "renormalise must be true or false, not 'no'"),
+        ("renormalise = 'no'", "renormalise must be true or false or none, not 'no'"),
         ("model = 5", "model must be a text, not 5"),
-        ("weights = []", r"weights must be a text, not \[\]"),
+        ("weights = []", r"weights must be a text or none, not \[\]"),
         ("thresholds = 0.1", "thresholds must be a text, not 0.1"),
         ("curve = 3", "curve must be a text, not 3"),
         ("seed = 1.5", "seed must be a whole number, not 1.5"),
         ("seed = true", "seed must be a whole number, not True"),
         ("seed = 'x'", "seed must be a whole number, not 'x'"),
-        ("block = 0", "block must be a whole number of at least 1, not 0"),
-        ("block = '4'", "block must be a whole number of at least 1, not '4'"),
-        ("block = true", "block must be a whole number"),
-        ("maps = 'all'", "maps must be none, keep, float16 or float32, not 'all'"),
-        ("maps = 16", "maps must be none"),
+        ("images_per_unit = 0", "images_per_unit must be a whole number of at least 1, not 0"),
+        ("images_per_unit = '4'", "images_per_unit must be a whole number of at least 1 or none, not '4'"),
+        ("images_per_unit = true", "images_per_unit must be a whole number"),
+        ("maps = 'all'", "maps must be one of none, keep, float16, float32, not 'all'"),
+        ("maps = 16", "maps must be one of none"),
         ("images = 5", r"images must be a table: \[images\] with number"),
         ("[images]\nnumber = 0", "images.number must be a whole number of at least 1, not 0"),
         ("[images]\nnumber = 1.5", "images.number must be a whole number"),
         ("[images]\nnumber = true", "images.number must be a whole number"),
         ("[images]\nseed = 'x'", "images.seed must be a whole number, not 'x'"),
         ("[images]\ncorrect = 'yes'", "images.correct must be true or false, not 'yes'"),
-        ("[images]\nsecond = '0.1'", "images.second must be a probability between 0 and 1, not '0.1'"),
-        ("[images]\nsecond = 1.5", "images.second must be a probability"),
-        ("[images]\nsecond = nan", "images.second must be a probability"),
-        ("[images]\nsecond = true", "images.second must be a probability"),
+        (
+            "[images]\nmin_second_probability = '0.1'",
+            "images.min_second_probability must be a number or none, not '0.1'",
+        ),
+        (
+            "[images]\nmin_second_probability = 1.5",
+            "images.min_second_probability must lie between 0 and 1, not 1.5",
+        ),
+        ("[images]\nmin_second_probability = nan", "images.min_second_probability must lie between 0 and 1"),
+        ("[images]\nmin_second_probability = true", "images.min_second_probability must be a number"),
         ("[images]\nnames = 5", "images.names must be a list of names of pictures, not 5"),
         ("[images]\nnames = [5]", "images.names must be .*; 5 is none"),
         ("seed = ", "is not TOML"),
@@ -267,7 +273,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ({"curve": "papr"}, "papr"),
         ({"images": Selection(names=("zz.png",))}, "no picture is named 'zz.png'"),
         ({"images": Selection(correct=True)}, "images.correct needs true labels"),
-        ({"images": Selection(second=1.0)}, "no picture is left to study: 2 were looked at"),
+        ({"images": Selection(min_second_probability=1.0)}, "no picture is left to study: 2 were looked at"),
     ],
 )
 def test_a_study_that_cannot_be_done_says_why(changes: dict[str, Any], told: str, tmp_path: Path) -> None:

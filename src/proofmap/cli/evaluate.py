@@ -68,7 +68,7 @@ def evaluate(
     correct: Annotated[
         bool | None, typer.Option(help="Only images that the net classifies correctly.")
     ] = None,
-    second: Annotated[
+    min_second_probability: Annotated[
         float | None,
         typer.Option(min=0, max=1, help="Only images whose second label has at least this probability."),
     ] = None,
@@ -79,9 +79,11 @@ def evaluate(
     curve: Annotated[str | None, options.CURVE] = None,
     maps: Annotated[
         str | None,
-        options.choice_option((*get_args(KeptMaps), "keep"), "How maps are stored (keep is float16)"),
+        options.choice_option(get_args(KeptMaps), "How maps are stored (keep is float16)"),
     ] = None,
-    block: Annotated[int | None, typer.Option(min=1, help="Number of images in one unit of work.")] = None,
+    images_per_unit: Annotated[
+        int | None, typer.Option(min=1, help="Number of images in one unit of work.")
+    ] = None,
     seed: Annotated[int | None, options.SEED] = None,
     out: Annotated[
         Path | None,
@@ -127,13 +129,17 @@ def evaluate(
         "thresholds": thresholds,
         "curve": curve,
         "maps": maps,
-        "block": block,
+        "images_per_unit": images_per_unit,
         "seed": seed,
         "methods": None if methods is None else split_specs(methods),
         "metrics": None if metrics is None else split_specs(metrics, "metric"),
         "label_set": options.names_after("--label-set", label_set),
     }
-    selection: dict[str, Any] = {"number": number, "correct": correct, "second": second}
+    selection: dict[str, Any] = {
+        "number": number,
+        "correct": correct,
+        "min_second_probability": min_second_probability,
+    }
     config = replace(
         config,
         images=replace(config.images, **{k: v for k, v in selection.items() if v is not None}),

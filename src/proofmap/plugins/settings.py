@@ -323,7 +323,7 @@ class Setting:
 
 
 @cache
-def settings_of(kind: type[Plugin]) -> tuple[Setting, ...]:
+def settings_of(kind: type) -> tuple[Setting, ...]:
     """The settings of a class, in order.
 
     >>> settings_of(Plugin)
@@ -343,8 +343,18 @@ def _typed_default(default: Any, types: tuple[Any, ...]) -> Any:
     return typed(default, types) if any(fits(default, kind) for kind in types) else default
 
 
-def setting_names(kind: type[Plugin]) -> tuple[str, ...]:
+def setting_names(kind: type) -> tuple[str, ...]:
     return tuple(info.name for info in settings_of(kind))
+
+
+def check_settings(described: object, owner: str = "") -> None:
+    """Check the settings of any frozen dataclass, and give each its declared type; ``owner`` comes before their names in errors."""
+    for info in settings_of(type(described)):  # type: ignore[arg-type]
+        if info.help:
+            try:
+                object.__setattr__(described, info.name, info.checked(getattr(described, info.name)))
+            except InputError as error:
+                raise InputError(f"{owner}{error}") from None
 
 
 def check_names(owner: str, given: Iterable[str], known: Sequence[str]) -> None:

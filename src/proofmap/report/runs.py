@@ -216,7 +216,7 @@ def provenance(run: Run) -> Mapping[str, object]:
         "fingerprint of the net": manifest.identity.get("fingerprint"),
         "batch sizes (forward, gradient)": list(manifest.batches),
         "threads": manifest.threads,
-        "images in a unit": manifest.block,
+        "images in a unit": manifest.images_per_unit,
         "maps": f"stored as {manifest.study.get('maps')}",
         **{f"machine {k + 1}": text for k, text in enumerate(machines)},
         **{f"command {k + 1}": text for k, text in enumerate(manifest.commands)},

@@ -87,7 +87,7 @@ def _run_study(job: Job) -> JudgedRows:
             study,
             job.folder,
             device=job.device,
-            later=rows_for_later(job),
+            planned_methods=rows_for_later(job),
             watchers=[*job.watchers, ProgressFile(job.folder / "progress.json")],
             on_end=saved,
             command=job.command,

@@ -41,8 +41,8 @@ def block_size(
     study: Study, classifier: Classifier, labels: int, costs: Iterable[Cost | None], threads: int, images: int
 ) -> int:
     """Images in a unit, of so many in all; ``costs`` are those of one image by each method, None where a method cannot tell."""
-    if study.block is not None:
-        return study.block
+    if study.images_per_unit is not None:
+        return study.images_per_unit
     labels = max(1, labels)
     passes = max((_forward_passes(cost, labels) for cost in costs), default=1)
     return planned_images(

@@ -52,7 +52,7 @@ class Manifest:
     identity: Mapping[str, object]
     batches: tuple[int, int]
     threads: int
-    block: int
+    images_per_unit: int
     created: str
     environments: tuple[Mapping[str, object], ...] = ()
     commands: tuple[str, ...] = ()
@@ -206,7 +206,7 @@ def _no_run(folder: Path) -> StoreError:
     return StoreError(f"{what if there else f'there is no run directory {folder}'}. {near}{HOW_TO_RUN}")
 
 
-def new_manifest(session: Session, *, live: bool, threads: int, block: int) -> Manifest:
+def new_manifest(session: Session, *, live: bool, threads: int, images_per_unit: int) -> Manifest:
     """The manifest of a new run. ``live``: the net is an object of this process, which no other process can load."""
     study = session.study
     forward, gradient = session.classifier.frozen().batches
@@ -228,7 +228,7 @@ def new_manifest(session: Session, *, live: bool, threads: int, block: int) -> M
         identity=identity_of(session),
         batches=(forward.size, gradient.size),
         threads=threads,
-        block=block,
+        images_per_unit=images_per_unit,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         environments=(environment(session.classifier.device),),
         asked=(asked_by(study),),
@@ -263,7 +263,7 @@ def identity_of(session: Session) -> dict[str, object]:
         "seed": study.seed,
         "images.seed": selection.seed,
         "images.correct": selection.correct,
-        "images.second": selection.second,
+        "images.min_second_probability": selection.min_second_probability,
         "fingerprint": classifier.fingerprint(),
     }
     as_read: dict[str, object] = json.loads(json.dumps(identity))  # as it will be read from the file

@@ -47,14 +47,14 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
             done = _done(store, session)
     selection = study.images
     survey = Survey(session, selection)
-    filtered = selection.correct or selection.second is not None or survey.rule.kind == "true"
+    filtered = selection.correct or selection.min_second_probability is not None or survey.rule.kind == "true"
     order = survey.order()
     wanted = len(order) if selection.number is None else min(selection.number, len(order))
     images = max(len(rows), wanted)
     looked_at = rows or [row for row in survey.look(order[:_LOOKED_AT]) if row.labels]
     labels = sum(len(row.labels) for row in looked_at) / max(1, len(looked_at))
     known = [row.block for row in rows if row.block is not None]
-    blocks = len(set(known)) + -(-(images - len(known)) // manifest.block)
+    blocks = len(set(known)) + -(-(images - len(known)) // manifest.images_per_unit)
     waiting = {name: max(0, blocks - done.get(name, 0)) for name in session.methods}
     plan = make_plan(session, images, labels, blocks, waiting)
     speed = measure_speed(classifier, plan.expected.known, plan.at_once)

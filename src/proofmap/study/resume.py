@@ -62,11 +62,11 @@ def existing_manifest(folder: Path) -> Manifest | None:
 
 
 def resolve_manifest(
-    folder: Path, session: Session, *, live: bool, retry: bool = False, later: Sequence[Method] = ()
+    folder: Path, session: Session, *, live: bool, retry: bool = False, planned_methods: Sequence[Method] = ()
 ) -> tuple[Manifest, bool]:
     """The manifest of the run, and whether it is new (True) or the existing one, extended (False).
 
-    Nothing is written yet. Units of a new run are planned for methods that it gets ``later``, too. An existing run without results does not bind: a study of something else replaces it.
+    Nothing is written yet. Units of a new run are planned for ``planned_methods`` too, which it gets afterwards. An existing run without results does not bind: a study of something else replaces it.
     """
     study, existing = session.study, existing_manifest(folder)
     has_results = False
@@ -91,11 +91,11 @@ def resolve_manifest(
     rule = LabelRule.parse(study.labels, session.classifier.names)
     labels, metrics = expected_labels(rule, session.classifier), list(session.metrics.values())
     threads = torch.get_num_threads()
-    planned = [*session.methods.values(), *(PlannedMethod(m, session.classifier) for m in later)]
+    planned = [*session.methods.values(), *(PlannedMethod(m, session.classifier) for m in planned_methods)]
     costs = [unit_cost(method, metrics, labels) for method in planned]
     images = min(study.images.number or len(session.data), len(session.data))
-    block = block_size(study, session.classifier, labels, costs, threads, images)
-    manifest = new_manifest(session, live=live, threads=threads, block=block)
+    size = block_size(study, session.classifier, labels, costs, threads, images)
+    manifest = new_manifest(session, live=live, threads=threads, images_per_unit=size)
     return manifest, True
 
 
@@ -108,7 +108,7 @@ def remove_empty_run(folder: Path) -> None:
 def warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, threads: int | None) -> None:
     """Warn where the study asks for another block, batch size or number of threads than the run began with."""
     requested = {
-        "block": (study.block, [run.block]),
+        "images per unit": (study.images_per_unit, [run.images_per_unit]),
         "threads": (threads, [run.threads]),
         "batch size": (batch_size, sorted(set(run.batches))),
     }

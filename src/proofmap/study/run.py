@@ -102,7 +102,7 @@ def run_study(
     worker_device: str | None = None,
     batch_size: int | None = None,
     threads: int | None = None,
-    later: Sequence[Method] = (),
+    planned_methods: Sequence[Method] = (),
     watchers: Sequence[Watcher] = (),
     on_sanity: Callable[[Sanity], None] | None = None,
     on_plan: Callable[[Plan], None] | None = None,
@@ -118,7 +118,7 @@ def run_study(
         executor: where units are computed; this process when left out.
         device, worker_device: where the net runs here, and in other processes if that is somewhere else.
         batch_size, threads: they affect the last bits of a result; a run keeps those it began with.
-        later: methods that the run gets afterwards: its units are planned for them as well.
+        planned_methods: methods that the run gets afterwards; its units are planned for them as well.
         watchers: receive the progress.
         on_sanity: called with what the net does with some of the images, before the work starts.
         on_plan: called with the plan before the work starts.
@@ -149,7 +149,7 @@ def run_study(
         true_outputs(session.data, session.classifier.names, None if strict else [], strict=strict)
         with run_folder(out, wait=wait) as folder:
             run = _Run(folder, session, opened, executor or LocalExecutor(), watchers, worker_device)
-            return run.execute(on_sanity, on_plan, on_end, retry, command, later)
+            return run.execute(on_sanity, on_plan, on_end, retry, command, planned_methods)
     finally:
         torch.set_num_threads(before)
         if classifier is not None and batches_before is not None:
@@ -183,9 +183,9 @@ class _Run:
         on_end: Callable[[Outcome], Sequence[Path]] | None,
         retry: bool,
         command: str,
-        later: Sequence[Method],
+        planned_methods: Sequence[Method],
     ) -> Outcome:
-        self.manifest = self._begin(command, retry, later)
+        self.manifest = self._begin(command, retry, planned_methods)
         outcome: Outcome | None = None
         self.watchers.begin(self.manifest.study, self.tally.status("surveying"))
         state: State = "failed"
@@ -268,10 +268,12 @@ class _Run:
             results = run.evaluation().results if run.has_results else ()
         self.store.set_run_scores(run_scores(self.session.run_metrics, results) if results else ())
 
-    def _begin(self, command: str, retry: bool, later: Sequence[Method]) -> Manifest:
+    def _begin(self, command: str, retry: bool, planned_methods: Sequence[Method]) -> Manifest:
         """Check everything that can be refused, then write the manifest."""
         live = self.opened["classifier"] is not None
-        manifest, new = resolve_manifest(self.folder, self.session, live=live, retry=retry, later=later)
+        manifest, new = resolve_manifest(
+            self.folder, self.session, live=live, retry=retry, planned_methods=planned_methods
+        )
         self.survey = Survey(self.session, manifest.selection)
         if new:
             remove_empty_run(self.folder)
@@ -316,7 +318,7 @@ class _Run:
             raise InputError(
                 f"no picture is left to study: {len(rows)} were looked at, {len(unreadable)} cannot be read{first}"
             )
-        free = cut(chosen, self.manifest.block)
+        free = cut(chosen, self.manifest.images_per_unit)
         if not free:
             return chosen
         self.store.add_blocks(free)

@@ -108,7 +108,7 @@ class Survey:
     def _read(self, block: ImageBlock) -> Iterator[ImageRow]:
         if not block.indices:
             return
-        label_set, floor = self.classifier.label_set, self.selection.second
+        label_set, floor = self.classifier.label_set, self.selection.min_second_probability
         f = self.classifier.frozen().probabilities(block.images)
         labels = self._labels(f, block.indices)
         believed = f.gather(1, labels.clamp_min(0)).tolist()

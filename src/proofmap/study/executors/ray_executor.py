@@ -27,6 +27,7 @@ import torch
 from proofmap.core.allocator import keep_memory
 from proofmap.core.errors import InputError, ProofmapError, require
 from proofmap.plugins.failures import exit_as_error
+from proofmap.plugins.settings import check_settings, setting
 from proofmap.study.executors.executor import Lost, Result, Unit, Worker
 from proofmap.study.executors.ray_cluster import capacity, connected, describe_resources, import_folders
 
@@ -41,36 +42,30 @@ class RayExecutor:
     """Actors of a Ray cluster: the one this process is connected to, the one at ``address``, or a new one on this machine.
 
     A worker's ``prefetch`` is not called: two actors that share a GPU load and compute in turn.
-
-    Args:
-        workers: how many actors; as many as the cluster has room for when left out, and never more.
-        address: of a running cluster (``"auto"``, ``"host:port"``). It must have the driver's packages, and is left running.
-        cpus_per_worker: cores an actor asks for, and threads it computes with.
-        gpus_per_worker: GPUs an actor asks for; .5 lets two actors share one.
-        retries: how often a unit is tried again, alone, when its process died; then it is :class:`Lost`.
-        ahead: groups of units that wait at each actor, so that it does not wait for the driver.
     """
 
-    workers: int | None = None
-    address: str | None = None
-    cpus_per_worker: int = 1
-    gpus_per_worker: float = 0
-    retries: int = 3
-    ahead: int = 2
+    workers: int | None = setting(
+        None,
+        "actors, at most as many as the cluster has room for; none: as many as there is room for",
+        least=1,
+    )
+    address: str | None = setting(
+        None, "of a running cluster (auto, or host:port); it needs the driver's packages, and is left running"
+    )
+    cpus_per_worker: int = setting(1, "cores an actor asks for, and threads it computes with", least=1)
+    gpus_per_worker: float = setting(0, "GPUs an actor asks for; .5 lets two actors share one", least=0)
+    retries: int = setting(
+        3, "times a unit is tried again, alone, when its process died; then it is Lost", least=1
+    )
+    ahead: int = setting(
+        2, "groups of units that wait at each actor, so that it does not wait for the driver", least=0
+    )
 
     def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 1:
-            raise InputError(f"workers must be at least 1, or None for as many as fit, got {self.workers}")
-        if self.cpus_per_worker < 1:
-            raise InputError(f"cpus_per_worker must be at least 1, got {self.cpus_per_worker}")
-        if self.gpus_per_worker < 0 or (self.gpus_per_worker > 1 and self.gpus_per_worker % 1):
+        check_settings(self)
+        if self.gpus_per_worker > 1 and self.gpus_per_worker % 1:
             raise InputError(
                 f"gpus_per_worker must be a fraction of one GPU or whole GPUs, got {self.gpus_per_worker}"
-            )
-        if self.retries < 1 or self.ahead < 0:
-            raise InputError(
-                "retries must be at least 1 and ahead at least 0, "
-                f"got retries={self.retries}, ahead={self.ahead}"
             )
 
     def run(
