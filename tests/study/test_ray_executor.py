@@ -365,11 +365,11 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     "wrong, complaint",
     [
-        ({"workers": 0}, "workers must be at least 1"),
-        ({"cpus_per_worker": 0}, "cpus_per_worker must be at least 1"),
+        ({"workers": 0}, "workers must be a whole number of at least 1"),
+        ({"cpus_per_worker": 0}, "cpus_per_worker must be a whole number of at least 1"),
         ({"gpus_per_worker": 1.5}, "gpus_per_worker must be a fraction of one GPU or whole GPUs"),
-        ({"retries": 0}, "retries must be at least 1 and ahead at least 0"),
-        ({"ahead": -1}, "retries must be at least 1 and ahead at least 0"),
+        ({"retries": 0}, "retries must be a whole number of at least 1"),
+        ({"ahead": -1}, "ahead must be a whole number of at least 0"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], complaint: str) -> None:
