@@ -45,6 +45,7 @@ class ArrayImages(Dataset):
     """
 
     cropped = True
+    _advice = "save it with numpy.savez(FILE, images=..., labels=...) and name the file"
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class ArrayImages(Dataset):
         if images.dtype != np.uint8 and images.dtype.kind != "f":
             raise InputError(f"images must be bytes (uint8) or floats in [0, 1], not {images.dtype}")
         self._images, self._layout = images, _layout_of(images.shape, layout)
-        self._labels = None if labels is None else checked_labels(labels, len(images), label_names)
+        self.labels = None if labels is None else checked_labels(labels, len(images), label_names)
         self.title, self.label_names = title, tuple(map(str, label_names))
         self.names = [f"{prefix}-{i:05d}" for i in range(len(images))]
         self._settings = settings
@@ -83,21 +84,9 @@ class ArrayImages(Dataset):
         image = Image.fromarray(np.ascontiguousarray(picture))
         return image if image.mode == "RGBA" else image.convert("RGB")
 
-    def truth(self, i: int) -> int | None:
-        label = -1 if self._labels is None else int(self._labels[i])
-        return label if label >= 0 else None
-
     def digest(self, i: int) -> str:
         picture = np.ascontiguousarray(self._images[i])
         return digest_of(f"{self._layout} {picture.dtype.str} {picture.shape}", picture.tobytes())
-
-    def settings(self) -> dict[str, object]:
-        if self._settings is None:
-            raise InputError(
-                "arrays in memory cannot be opened by another process; save them with numpy.savez(FILE, images=..., "
-                "labels=...) and name the file"
-            )
-        return dict(self._settings)
 
 
 def array_file(path: str | Path, *, layout: str = "auto") -> ArrayImages:

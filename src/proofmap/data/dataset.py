@@ -1,4 +1,4 @@
-"""What every dataset offers, where its labels stand among a net's outputs, and which of its pictures to take."""
+"""The interface of datasets, the match of their labels with a net's outputs, and choices of items."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from numpy.typing import NDArray
 
 from proofmap.core import streams
 from proofmap.core.errors import InputError
@@ -15,26 +17,29 @@ from proofmap.core.text import counted, did_you_mean
 
 
 class Dataset(ABC):
-    """Pictures (or inputs of another kind) by number, with their names and, where known, their labels; nothing is decoded
-    before it is asked for.
+    """Pictures, or inputs of another kind, by number. Nothing is decoded before it is asked for.
 
     Any thread may call :meth:`read`, :meth:`truth`, :meth:`true_labels` and :meth:`digest`, several at once.
 
     Attributes:
-        kind: of the inputs it holds, as :attr:`proofmap.core.inputs.Inputs.kind` says it.
-        title: what a record of results calls the dataset: no folder of this machine.
-        names: one per picture, all distinct, the same wherever and whenever the same data is opened.
-        label_names: what :meth:`truth` points into; empty where labels are bare numbers, or unknown.
-        cropped: a picture is already cut as the net shall see it, so the loader adds no margin before its crop.
+        kind: the kind of input, as in :attr:`proofmap.core.inputs.Inputs.kind`.
+        title: the name of the dataset in records of results, without a folder of this machine.
+        names: one per item, all distinct. The same data always has the same names.
+        labels: the true label of each item, or a list of its true labels, as indices into ``label_names``; None if unknown.
+        label_names: the names of the labels; empty if labels are output indices of the net.
+        cropped: pictures are already cut as the net shall see them, so the loader adds no margin before its crop.
         sequential: items are read fastest in order. The loader then reads with one thread.
     """
 
     kind: str = Pictures.kind
     title: str
     names: Sequence[str]
+    labels: Sequence[int | Sequence[int] | None] | NDArray[Any] | None = None
     label_names: Sequence[str] = ()
     cropped: bool = False
     sequential: bool = False
+    _settings: Mapping[str, object] | None = None
+    _advice = "pass the dataset itself: run_study(..., dataset=...)"
 
     def __len__(self) -> int:
         return len(self.names)
@@ -46,37 +51,43 @@ class Dataset(ABC):
         """
 
     @abstractmethod
-    def truth(self, i: int) -> int | None:
-        """The one true label of picture ``i``, an index into ``label_names``; None if it is not known, or if there are several.
+    def digest(self, i: int) -> str:
+        """A hash of item ``i`` as it is stored, 32 hexadecimal digits. The item is read but not decoded."""
 
-        ImageNet's, Imagenette's and CIFAR's are the indices of the usual nets' outputs. For any other net, and for
-        folders named by people, :func:`truths` finds the outputs by name.
+    def truth(self, i: int) -> int | None:
+        """The only true label of item ``i``; None if it is unknown or if there are several.
+
+        :func:`true_outputs` finds the net's outputs for labels that are named otherwise than ImageNet, Imagenette or CIFAR name them.
         """
+        labels = self._labels_of(i)
+        return labels[0] if len(labels) == 1 else None
 
     def true_labels(self, i: int) -> tuple[int, ...]:
-        """All true labels of picture ``i``, each once; empty if they are not known. Override it if a picture can have several."""
-        label = self.truth(i)
-        return () if label is None else (label,)
+        """All true labels of item ``i``, each once; empty if they are unknown. Override it if an item can have several."""
+        labels, label = self._labels_of(i), self.truth(i)
+        return labels if label is None else (label,)
+
+    def _labels_of(self, i: int) -> tuple[int, ...]:
+        labels = None if self.labels is None else self.labels[i]
+        if labels is None or isinstance(labels, Sequence):
+            return tuple(labels or ())
+        return (int(labels),) if labels >= 0 else ()
 
     def source_of(self, i: int, k: int) -> str:
-        """Where true label ``k`` of picture ``i`` is written, for error messages."""
+        """Where true label ``k`` of item ``i`` is written, for error messages."""
         return f"{self.names[i]} in {self.title}"
 
-    @abstractmethod
-    def digest(self, i: int) -> str:
-        """A hash of picture ``i`` as it is stored (32 hexadecimal digits); reads it, but does not decode it."""
-
     def boxes(self, i: int) -> tuple[Box, ...]:
-        """Where the things of the true label are, in pixels of the stored picture; none where the dataset does not know."""
+        """Boxes around the objects of the true label, in pixels of the stored picture; empty if unknown."""
         return ()
 
     def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
-        """The same for each label of which a thing is known, by its index into ``label_names``: the true one has :meth:`boxes`."""
+        """Boxes by label, for every label with known objects; those of the true label are :meth:`boxes`."""
         label, boxes = self.truth(i), self.boxes(i)
         return {label: boxes} if label is not None and boxes else {}
 
     def stamp(self, i: int) -> str:
-        """What changes when picture ``i`` is stored again, without reading it; empty where there is no such thing.
+        """Text that changes when item ``i`` is stored again, found without reading it; empty if there is none.
 
         An unchanged stamp is taken to mean an unchanged digest.
         """
@@ -84,17 +95,18 @@ class Dataset(ABC):
 
     def settings(self) -> dict[str, object]:
         """Plain data from which :func:`proofmap.data.rebuild_dataset` opens the same dataset in another process."""
-        raise InputError(
-            f"{self.title} is held in memory, so another process cannot open it by its settings; "
-            "pass the dataset itself: run_study(..., dataset=...)"
-        )
+        if self._settings is None:
+            raise InputError(
+                f"{self.title} is held in memory, so another process cannot open it by its settings; {self._advice}"
+            )
+        return dict(self._settings)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.title}, {len(self)} {self.kind}, {counted(len(self.label_names), 'label')})"
 
 
 def digest_of(*parts: bytes | str) -> str:
-    """32 hexadecimal digits of the parts' content.
+    """A hash of the parts' content, 32 hexadecimal digits.
 
     >>> digest_of(b"ab") == digest_of("ab"), digest_of("a", "b") == digest_of("ab")
     (True, False)
@@ -112,16 +124,15 @@ def digest_of(*parts: bytes | str) -> str:
 
 
 SAME_LIST = 0.95
-"""Two lists of names are the same list in other words if so many of the names stand at the same place in both."""
+"""Share of names at the same place from which two lists are taken to be one list in other words."""
 
 
 def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[int | None, ...]:
-    """Where each label stands among a net's outputs, given both lists of names; None for a label it does not have.
+    """The output index of each label, given the names of both; None for a label that the net does not have.
 
     Labels are found by name (case and ``_`` do not matter), by one of several names ("tench" is "tench, Tinca tinca"),
-    or by index where the label is a number. An order alone says nothing: labels are taken in theirs only where the net
-    merely numbers as many outputs, or where nearly all names agree in place and none stands at another: ImageNet has
-    several vocabularies.
+    or by index if the label is a number. Labels are matched by position only if the net's outputs have numbers for
+    names, or if nearly all names agree in position and none is at another one: ImageNet has several vocabularies.
 
     >>> match_labels(["cat", "dog"], ["dog", "cup", "Cat"])
     (2, 0)
@@ -151,7 +162,7 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
 
 
 def _places(names: Sequence[Sequence[str]]) -> dict[str, int | None]:
-    """Which output has each name; None for a name that two outputs share."""
+    """The output with each name; None for a name that two outputs share."""
     where: dict[str, int | None] = {}
     for k, own in enumerate(names):
         for name in set(own):
@@ -166,7 +177,7 @@ def _synonyms(name: str) -> list[str]:
 def truths(
     dataset: Dataset, outputs: Sequence[str], indices: Sequence[int] | None = None
 ) -> list[int | None]:
-    """The one true label of each picture as an index into a classifier's outputs; None if it is not known, or if there are several."""
+    """The only true label of each picture as an output index; None if it is unknown or if there are several."""
     known = true_outputs(dataset, outputs, indices)
     return [labels[0] if len(labels) == 1 else None for labels in known]
 
@@ -174,10 +185,10 @@ def truths(
 def true_outputs(
     dataset: Dataset, outputs: Sequence[str], indices: Sequence[int] | None = None, *, strict: bool = False
 ) -> list[tuple[int, ...]]:
-    """The true labels of each picture as indices into a classifier's outputs, each once; empty if they are not known.
+    """The true labels of each picture as output indices, each once; empty if they are unknown.
 
-    ``outputs`` are the classifier's ``names``. A dataset that knows labels, none of which the net has, is an error. A single label
-    that the net does not have is left out, or with ``strict`` an error that says where it is written.
+    ``outputs`` are the classifier's ``names``. It is an error if the net has none of the dataset's labels. A single label that the
+    net does not have is left out, or with ``strict`` it is an error that says where the label is written.
     """
     chosen = range(len(dataset)) if indices is None else indices
     own = [dataset.true_labels(i) for i in chosen]
@@ -210,7 +221,7 @@ def true_outputs(
 
 
 def output_places(dataset: Dataset, outputs: Sequence[str]) -> tuple[int | None, ...] | None:
-    """Where each of a dataset's labels stands among a classifier's outputs; None where labels are outputs' numbers already."""
+    """The output index of each of a dataset's labels; None if its labels are output indices already."""
     return match_labels(dataset.label_names, outputs) if dataset.label_names else None
 
 
@@ -218,9 +229,9 @@ def output_places(dataset: Dataset, outputs: Sequence[str]) -> tuple[int | None,
 
 
 def random_choice(names: Sequence[str], n: int, *, seed: int = 0) -> list[int]:
-    """``n`` of the pictures at random, as indices, by name: the order in which they are listed does not matter.
+    """Indices of ``n`` random pictures, drawn by name, so that the order of ``names`` does not matter.
 
-    The first ``n`` of a larger choice are the choice of ``n``, so a study can grow without starting again.
+    A smaller choice is the beginning of a larger one, so a study can grow without starting again.
 
     >>> random_choice(["a", "b", "c", "d"], 3)[:2] == random_choice(["a", "b", "c", "d"], 2)
     True

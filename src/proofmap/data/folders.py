@@ -47,9 +47,9 @@ class ImageFiles(Dataset):
     ) -> None:
         self.title, self.root, self.label_names = title, str(root), tuple(label_names)
         self.names = [printable(file) for file in files] if names is None else names
-        self._files, self._labels, self._boxes = files, labels, boxes
+        self._files, self.labels, self._boxes = files, labels, boxes
         self._objects, self._lines = objects, lines
-        self._settings = dict(settings)
+        self._settings = settings
 
     def path(self, i: int) -> Path:
         """The file of picture ``i``."""
@@ -58,16 +58,6 @@ class ImageFiles(Dataset):
     def read(self, i: int) -> Image.Image:
         path = self.path(i)
         return decode_image(path, printable(str(path)))
-
-    def truth(self, i: int) -> int | None:
-        labels = self.true_labels(i)
-        return labels[0] if len(labels) == 1 else None
-
-    def true_labels(self, i: int) -> tuple[int, ...]:
-        labels = None if self._labels is None else self._labels[i]
-        if labels is None:
-            return ()
-        return (labels,) if isinstance(labels, int) else tuple(labels)
 
     def source_of(self, i: int, k: int) -> str:
         return super().source_of(i, k) if self._lines is None else f"line {self._lines[i][k]} of {self.title}"
@@ -104,9 +94,6 @@ class ImageFiles(Dataset):
 
     def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
         return super().objects(i) if self._objects is None else self._objects[i]
-
-    def settings(self) -> dict[str, object]:
-        return dict(self._settings)
 
 
 def image_folder(path: str | Path) -> ImageFiles:

@@ -234,7 +234,7 @@ class _Renamed(Dataset):
     def __init__(
         self, data: Dataset, names: Sequence[str] | None, labels: Sequence[tuple[int, ...]] | None
     ) -> None:
-        self._data, self._labels = data, labels
+        self._data, self.labels, self._is_labelled = data, labels, labels is not None
         self.kind, self.title, self.cropped, self.sequential = (
             data.kind,
             data.title,
@@ -242,17 +242,10 @@ class _Renamed(Dataset):
             data.sequential,
         )
         self.names = data.names if names is None else distinct_names(list(map(str, names)))
-        self.label_names = data.label_names if labels is None else ()
+        self.label_names = () if self._is_labelled else data.label_names
 
     def read(self, i: int) -> Any:
         return self._data.read(i)
-
-    def truth(self, i: int) -> int | None:
-        labels = self.true_labels(i)
-        return labels[0] if len(labels) == 1 else None
-
-    def true_labels(self, i: int) -> tuple[int, ...]:
-        return self._data.true_labels(i) if self._labels is None else self._labels[i]
 
     def digest(self, i: int) -> str:
         return self._data.digest(i)
@@ -260,11 +253,17 @@ class _Renamed(Dataset):
     def stamp(self, i: int) -> str:
         return self._data.stamp(i)
 
+    def true_labels(self, i: int) -> tuple[int, ...]:
+        return super().true_labels(i) if self._is_labelled else self._data.true_labels(i)
+
+    def truth(self, i: int) -> int | None:
+        return super().truth(i) if self._is_labelled else self._data.truth(i)
+
     def boxes(self, i: int) -> tuple[Box, ...]:
-        return self._data.boxes(i) if self._labels is None else ()
+        return () if self._is_labelled else self._data.boxes(i)
 
     def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
-        return self._data.objects(i) if self._labels is None else {}
+        return {} if self._is_labelled else self._data.objects(i)
 
 
 def label_rows(truth: Truth, outputs: Sequence[str], n: int) -> list[tuple[int, ...]]:

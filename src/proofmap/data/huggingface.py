@@ -24,6 +24,8 @@ class HuggingFaceImages(Dataset):
         image, label: the columns; found by their types when left out.
     """
 
+    _advice = "name it as hf:ORG/NAME[SPLIT], or save it with save_to_disk(FOLDER) and write hf:FOLDER"
+
     def __init__(
         self,
         rows: Any,
@@ -49,10 +51,9 @@ class HuggingFaceImages(Dataset):
             image_column, library.Image(decode=False)
         )
         self._column, self.title, self._settings = image_column, title, settings
-        self._labels: list[int | None] | None = None
         if label_column is not None:
             self.label_names = tuple(rows.features[label_column].names)
-            self._labels = rows.select_columns([label_column])[:][label_column]
+            self.labels = rows.select_columns([label_column])[:][label_column]
         prefix = str(rows.split or "image").partition("[")[0]
         self.names = [f"{prefix}-{i:05d}" for i in range(len(rows))]
 
@@ -72,20 +73,8 @@ class HuggingFaceImages(Dataset):
     def read(self, i: int) -> Image.Image:
         return decode_image(self._content(i), self._description(i))
 
-    def truth(self, i: int) -> int | None:
-        label = None if self._labels is None else self._labels[i]
-        return None if label is None or label < 0 else label
-
     def digest(self, i: int) -> str:
         return digest_of(self._content(i))
-
-    def settings(self) -> dict[str, object]:
-        if self._settings is None:
-            raise InputError(
-                "a datasets.Dataset in memory cannot be opened by another process; name it as hf:ORG/NAME[SPLIT], or "
-                "save it with save_to_disk(FOLDER) and write hf:FOLDER"
-            )
-        return dict(self._settings)
 
     def _description(self, i: int) -> str:
         return f"{self.names[i]} of {self.title}"

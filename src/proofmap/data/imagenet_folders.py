@@ -87,7 +87,7 @@ class Corners(Dataset):
 
     def __init__(self, pictures: Dataset, *, seed: int, title: str, settings: dict[str, object]) -> None:
         self.pictures, self.seed, self.title = pictures, seed, title
-        self.names, self.label_names = pictures.names, pictures.label_names
+        self.names, self.labels, self.label_names = pictures.names, pictures.labels, pictures.label_names
         self._settings = settings
 
     def corner(self, i: int) -> int:
@@ -106,9 +106,6 @@ class Corners(Dataset):
         cut = image.crop((x, y, x + self.CORNER, y + self.CORNER))
         return cut.resize((self.FINAL, self.FINAL), Image.Resampling.BILINEAR)
 
-    def truth(self, i: int) -> int | None:
-        return self.pictures.truth(i)
-
     def digest(self, i: int) -> str:
         content = self.pictures.digest(i)
         return digest_of(
@@ -117,9 +114,6 @@ class Corners(Dataset):
 
     def stamp(self, i: int) -> str:
         return self.pictures.stamp(i)
-
-    def settings(self) -> dict[str, object]:
-        return dict(self._settings)
 
 
 def imagenette_corner(

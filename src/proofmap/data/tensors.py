@@ -63,17 +63,13 @@ class TensorData(Dataset):
         self.names = [f"{singular}-{i:05d}" for i in range(n)] if names is None else list(map(str, names))
         if len(self.names) != n or len(set(self.names)) != n:
             raise InputError(f"names must be {n} distinct names, one per item, got {len(set(self.names))}")
-        self._labels = None if labels is None else checked_labels(_array(labels), n, label_names)
+        self.labels = None if labels is None else checked_labels(_array(labels), n, label_names)
 
     def read(self, i: int) -> NDArray[np.float32]:
         item: NDArray[np.float32] = self._values[i].copy()
         if not np.isfinite(item).all():
             raise InputError(f"{self.names[i]} of {self.title} has NaN or infinity")
         return item
-
-    def truth(self, i: int) -> int | None:
-        label = -1 if self._labels is None else int(self._labels[i])
-        return label if label >= 0 else None
 
     def digest(self, i: int) -> str:
         item = self._values[i]
