@@ -19,7 +19,6 @@ from proofmap.classifier.outputs import in_words
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.labels import NO_LABEL
 from proofmap.methods import make_method
-from proofmap.models.function_file import _moved
 from proofmap.report.html import write_report
 from proofmap.study import Run, Study, run_study
 from tests.data.made_up import save
@@ -119,7 +118,10 @@ def test_the_rounding_of_certain_probabilities_is_no_dependence_on_the_batch() -
 def test_the_two_labels_of_one_output_can_be_named(names: Any, expected: tuple[str, ...]) -> None:
     f = classifier(column(0), names=names)
     assert f.names == expected
-    assert (_moved(f, "cpu", 3).names, _moved(f, "cpu", 3).outputs) == (expected, "sigmoid")
+    assert (
+        f.with_net(f.net, device="cpu", batch_size=3).names,
+        f.with_net(f.net, device="cpu", batch_size=3).outputs,
+    ) == (expected, "sigmoid")
 
 
 def test_a_smaller_label_set_leaves_f_as_it_was(images: Tensor) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +20,13 @@ from proofmap.classifier.outputs import (
     check_declaration,
     check_finite,
     check_outputs,
+    check_rows,
     chosen_labels,
     is_independent,
     names_of,
     outside_of,
 )
-from proofmap.classifier.steadiness import count_labels, on_noise
+from proofmap.classifier.steadiness import count_labels, outputs_on_noise
 from proofmap.classifier.view import (
     LogitsModule,
     copy_net,
@@ -37,7 +39,7 @@ from proofmap.classifier.view import (
     view_of,
 )
 from proofmap.core.batching import BatchSize, in_batches
-from proofmap.core.errors import InputError, ModelError
+from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import LabelRule, Labels, is_by_probability
 from proofmap.core.pictures import Fit, Interpolation
@@ -46,32 +48,30 @@ from proofmap.plugins.code import Digest
 
 
 class Classifier:
-    """A net together with everything that makes its output a probability f(x, a).
+    """A net with the preprocessing of its input and the labels that count: the probability f(x, a).
 
-    Images are ``(N, C, H, W)`` floats in [0, 1]; normalisation ``(x - mean) / std`` happens inside. A net that takes
-    something else declares it with ``inputs`` (:class:`~proofmap.core.inputs.Series`, ``Rows``). Labels are
-    indices into the net's outputs. ``label_set`` names the outputs that count: the softmax runs over them alone, as the
-    paper has it, and over all outputs with ``renormalise=False``. Labels that do not exclude
-    each other, and nets with one logit, are declared with ``outputs="sigmoid"``: see :mod:`proofmap.classifier.outputs`.
-
-    The net is used through a private view and is never altered: see :mod:`proofmap.classifier.view`. Weights are shared with
-    your net, batch-norm statistics are copied; when you train the net further, the view and what was frozen from it are
-    made anew before they are next used. Changes that torch does not count (through ``.data`` or NumPy) are not seen.
+    Images are ``(N, C, H, W)`` floats in [0, 1]; the classifier normalises them, ``(x - mean) / std``. Labels are output indices.
+    The net is used through a private view (:mod:`proofmap.classifier.view`) and is never altered. Weights are shared with your
+    net, and batch-norm statistics are copied. After you train the net further, the view and its frozen copies are made again
+    before their next use. Changes that torch does not count (through ``.data`` or NumPy) are not seen.
 
     Args:
         net: a module or function from normalised images ``(N, C, H, W)`` to outputs ``(N, A)``.
         size: height and width of the input (one number for a square).
         mean, std: per channel, in [0, 1] pixel units.
-        outputs: what the net returns: ``"logits"`` or ``"probabilities"`` of labels of which one is right, ``"sigmoid"``
-            (logits) or ``"sigmoid-probabilities"`` of independent labels; checked on the first batch.
-        names: one name per output; ``"0", "1", ...`` when left out. A net with one output has two labels, no and yes.
-        label_set: ``"all"``, or a list of names or indices.
-        renormalise: softmax over the label set only, as in the paper; on when left out. Independent labels have none.
-        resize: shorter side before the centre crop when photos are loaded; the input size when left out.
-        fit: what happens to photos of other proportions: ``"crop"``, ``"pad"`` or ``"squash"``.
-        inputs: what the net takes, in place of size, mean, std, resize, interpolation and fit.
-        device: where to run; the net's own device when left out.
-        batch_size: passes of the net at once; found from the device's memory when left out.
+        outputs: ``"logits"`` or ``"probabilities"`` of labels of which exactly one is right, ``"sigmoid"`` (logits) or
+            ``"sigmoid-probabilities"`` of independent labels, or of a net with one output; checked on the first batch. See
+            :mod:`proofmap.classifier.outputs`.
+        names: one name per output; ``"0", "1", ...`` by default. A net with one output has two labels, no and yes.
+        label_set: the labels that count: ``"all"``, or a list of names or indices.
+        renormalise: whether the softmax runs over the label set alone, as in the paper (default), or over all outputs.
+            Independent labels have no softmax.
+        resize: shorter side of photos before the centre crop; the input size by default.
+        fit: how photos of other proportions are fitted: ``"crop"``, ``"pad"`` or ``"squash"``.
+        inputs: what the net takes (:class:`~proofmap.core.inputs.Series`, ``Rows``), in place of size, mean, std, resize,
+            interpolation and fit.
+        device: where to run; the net's device by default.
+        batch_size: passes of the net at once; found from the device's memory by default.
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
     >>> f = Classifier(net, size=2, names=["cat", "dog", "cup"])
@@ -104,7 +104,7 @@ class Classifier:
         if inputs is None:
             if size is None:
                 raise InputError(
-                    "a classifier needs the size of its pictures, or inputs= for other kinds of input"
+                    "a classifier needs size (of its pictures), or inputs= for other kinds of input"
                 )
             inputs = Pictures(
                 size=size,  # type: ignore[arg-type]
@@ -122,27 +122,23 @@ class Classifier:
         self.device = torch.device(device) if device is not None else device_of(net)
         self.net = view_of(net, self.device) if isinstance(net, nn.Module) else net
         self._original = net if isinstance(net, nn.Module) else None
-        self._state, self._counted = (
-            state_of(net),
-            counted_tensors(net),
-        )  # of the original, when the view was made
+        self._state, self._counted = state_of(net), counted_tensors(net)  # when the view was made
         self.dtype = dtype_of(net)
         self.outputs: Outputs = check_outputs(outputs)
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
-        self._source: Classifier | None = None  # what this one was frozen from,
-        self._compiled = False  # and how
+        self._source: Classifier | None = None  # the classifier that this one was frozen from
+        self._compiled = False
         self._mean = inputs.per_channel(torch.tensor(inputs.mean, device=self.device, dtype=torch.float32))
         self._std = inputs.per_channel(torch.tensor(inputs.std, device=self.device, dtype=torch.float32))
         self._checked = self.one_output = False
         self._frozen: dict[tuple[torch.dtype, bool], Classifier] = {}
-        self._fixed_batches = None if batch_size is None else (batch_size, batch_size)
-        self._batches: tuple[BatchSize, BatchSize] | None = None
-
+        self._batches: tuple[BatchSize, BatchSize] | None
+        self._fixed_batches, self._batches = False, None
+        if batch_size is not None:
+            self.fix_batches(batch_size, batch_size)
         width = count_labels(self, self.inputs, self.device, self.outputs, self.dtype)
         self.names: tuple[str, ...] = names_of(names, width, one_output=self.one_output)
-        if isinstance(label_set, str) and label_set != "all":
-            raise InputError(f"label_set must be 'all' or a list of names or indices, not {label_set!r}")
-        self._set_labels(range(width) if isinstance(label_set, str) else label_set, renormalise)
+        self._set_labels(label_set, renormalise)
 
     # ---- what the net is ------------------------------------------------------------------------------------
 
@@ -167,32 +163,26 @@ class Classifier:
 
     @property
     def independent(self) -> bool:
-        """Whether the labels do not exclude each other: f(x, a) = sigmoid(logit_a), which does not sum to one."""
+        """Whether several labels can be right at once: f(x, a) = sigmoid(logit_a), which does not sum to one."""
         return is_independent(self.outputs)
 
     @property
     def gray(self) -> Tensor:
-        """What normalises to zero, ``(C,)`` in the input's own units: for pictures a colour inside [0, 1]."""
+        """The value ``(C,)`` that normalises to zero, in the input's own units: for pictures a colour inside [0, 1]."""
         return self.inputs.neutral.to(self.device)
 
     @property
     def batches(self) -> tuple[BatchSize, BatchSize]:
         """Passes at once (forward only, with input gradient), found from the memory of the device at first use."""
         if self._batches is None:
-            if self._fixed_batches is not None:
-                forward, gradient = self._fixed_batches
-                self._batches = (BatchSize(forward), BatchSize(gradient))
-            else:
-                self._batches = probe_batch_sizes(self, self.blank(1), tensors_of(self.net))
+            self._batches = probe_batch_sizes(self, self.blank(1), tensors_of(self.net))
         return self._batches
 
     def fix_batches(self, forward: int, gradient: int) -> None:
-        """Use these batch sizes from now on, also in every frozen view: they affect the last bits of a result."""
-        self._set_batches((forward, gradient), (BatchSize(forward), BatchSize(gradient)))
+        """Use these batch sizes from now on, also in every frozen view. They affect the last bits of a result."""
+        self._set_batches(True, (BatchSize(forward), BatchSize(gradient)))
 
-    def _set_batches(
-        self, fixed: tuple[int, int] | None, batches: tuple[BatchSize, BatchSize] | None
-    ) -> None:
+    def _set_batches(self, fixed: bool, batches: tuple[BatchSize, BatchSize] | None) -> None:
         for view in (self, *self._frozen.values()):
             view._fixed_batches, view._batches = fixed, batches
 
@@ -201,34 +191,30 @@ class Classifier:
         return self.inputs.blank(n).to(self.device)
 
     def restricted(self, label_set: Sequence[int | str], *, renormalise: bool | None = None) -> Classifier:
-        """The same net, seen through a smaller label set; label indices keep their meaning.
+        """The same net with a smaller label set; label indices stay the same.
 
-        The softmax runs over the smaller set unless ``renormalise`` is False; independent labels have none.
+        The softmax runs over the smaller set unless ``renormalise`` is False; independent labels have no softmax.
 
         >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2).restricted([0, 2])
         >>> f.probabilities(torch.rand(1, 3, 2, 2))[0, 1].item()
         0.0
         """
-        self.refresh()
-        other = self._like(self.net)
-        other._set_labels(label_set, renormalise)
-        if self._source is not None:
-            other._source = self._source.restricted(label_set, renormalise=renormalise)
-        return other
+        return self._copy(lambda other: other._set_labels(label_set, renormalise))
 
     def fitting(self, fit: Fit) -> Classifier:
         """The same net, with photos of other proportions cropped, padded or squashed."""
         if not isinstance(self.inputs, Pictures):
             raise InputError(f"fit is for photos; {self.name} takes {self.inputs.noun}")
-        self.refresh()
-        other = self._like(self.net)
-        other.inputs = replace(self.inputs, fit=fit)
-        if self._source is not None:
-            other._source = self._source.fitting(fit)
-        return other
+        inputs = replace(self.inputs, fit=fit)
+        return self._copy(lambda other: setattr(other, "inputs", inputs))
+
+    def with_net(self, net: nn.Module | Callable[[Tensor], Tensor], **changes: Any) -> Classifier:
+        """A classifier of another net with the inputs, labels, device and name of this one; ``changes`` are arguments of Classifier."""
+        same = ("inputs", "outputs", "names", "label_set", "renormalise", "device", "name")
+        return Classifier(net, **{**{key: getattr(self, key) for key in same}, **changes})
 
     def refresh(self) -> None:
-        """Make the view anew if the net was changed since, such as by training; all that takes images does this."""
+        """Make the view again if the net has changed, such as by training. Every method that takes images calls this."""
         if self._original is None or (state := state_of(self._original)) == self._state:
             return
         self._counted = counted_tensors(self._original)
@@ -240,26 +226,25 @@ class Classifier:
         self._state = state
 
     def state(self) -> Hashable:
-        """Equal as long as the net was not changed, such as by training; changes of what a function calls are not seen."""
+        """A value that stays equal while the net does not change. Changes of what a function calls are not seen."""
         self.refresh()
         return self._state
 
     def settings(self) -> dict[str, object]:
-        """What a record of results must carry to say which f was judged."""
-        everything = len(self.label_set) == len(self.names)
+        """Plain data that identify f in a record of results."""
         return {
             "model": self.name,
             **self.inputs.record(),
-            "label_set": "all" if everything else list(self.label_set),
+            "label_set": "all" if len(self.label_set) == len(self.names) else list(self.label_set),
             "renormalise": self.renormalise,
             "outputs": self.outputs,
         }
 
     def fingerprint(self) -> str:
-        """A digest of layers, weights, buffers and settings: it differs where the function f differs.
+        """A digest of layers, weights, buffers, code and settings: it differs if the function f differs.
 
-        A function counts by its code, what it calls and its bound values; so do the class and the plain attributes of
-        every module that is not torch's. Files of your own count as a whole: see :mod:`proofmap.plugins.code`.
+        Code is that of a function, or of modules that are not torch's, with what it calls and reads: see
+        :mod:`proofmap.plugins.code`.
         """
         self.refresh()
         digest = Digest(16)
@@ -267,38 +252,26 @@ class Classifier:
         digest.add_function(self.net)
         return digest.hexdigest()
 
-    # ---- one batch, differentiable --------------------------------------------------------------------------
-
     def __call__(self, images: Tensor) -> Tensor:
-        """Logits ``(N, A)`` in float32 for one batch, differentiable in the images (log-probabilities where the
-        net returns probabilities)."""
+        """Logits ``(N, A)`` in float32 for one batch, differentiable in the images; log-probabilities if the net returns probabilities."""
         return self.from_normalised((images - self._mean) / self._std)
 
     def normalised(self, images: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """Images ``(..., *shape)`` as the net itself takes them: (x - mean) / std, in its precision or another."""
-        if self._source is None:  # its precision now
+        """Images ``(..., *shape)`` as the net takes them: (x - mean) / std, in the net's precision or in ``dtype``."""
+        if self._source is None:
             self.refresh()
         return ((images - self._mean) / self._std).to(dtype or self.dtype)
 
     def from_normalised(self, x: Tensor) -> Tensor:
-        """The same for images that are normalised already."""
-        if self._source is None or is_changed(self._counted):  # a frozen view is called in inner loops
+        """Logits ``(N, A)`` for images that are normalised already."""
+        if self._source is None or is_changed(self._counted):  # the faster question, for inner loops
             self.refresh()
-        out = self.net(x.to(self.dtype))
-        if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != x.shape[0]:
-            shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-            raise ModelError(
-                f"the net returned {shape} for {counted(x.shape[0], 'image')}; expected one row of outputs per image, "
-                "(N, A). Wrap it in a function that picks the logits."
-            )
-        out = out.to(torch.float32, copy=True)  # a net may use its own tensor again
+        out = check_rows(self.net(x.to(self.dtype)), len(x))
+        out = out.to(torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
             check_finite(out)
-            check_declaration(
-                out.detach(),
-                self.outputs,
-                lambda: on_noise(self.net, self.inputs, self.device, self.dtype),
-            )
+            noise = partial(outputs_on_noise, self.net, self.inputs, self.device, self.dtype)
+            check_declaration(out.detach(), self.outputs, noise)
             self._checked, self.one_output = True, out.shape[1] == 1
         return as_logits(out, self.outputs)
 
@@ -337,13 +310,12 @@ class Classifier:
         return LabelRule.parse(f"top{k}", self.names).choose(self.probabilities(images), self.label_set)
 
     def choose_labels(self, images: Tensor, labels: Labels) -> Tensor:
-        """What a person wrote for ``labels`` (:meth:`LabelRule.parse`) as labels ``(N, L)`` of these images."""
+        """The labels ``(N, L)`` of these images that a rule chooses; see :meth:`LabelRule.parse` for the forms of ``labels``."""
         rule = LabelRule.parse(labels, self.names)
+        f = torch.zeros(len(images), len(self.names), device=self.device)
         if is_by_probability(str(rule)):
-            return rule.choose(self.frozen().probabilities(images), self.label_set)
-        return rule.choose(torch.zeros(len(images), len(self.names), device=self.device), self.label_set)
-
-    # ---- checks ---------------------------------------------------------------------------------------------
+            f = self.frozen().probabilities(images)
+        return rule.choose(f, self.label_set)
 
     def check_images(self, images: Tensor) -> Tensor:
         """The images on this classifier's device, or an error that says what is wrong with them."""
@@ -356,10 +328,8 @@ class Classifier:
     def frozen(self, *, dtype: torch.dtype | None = None, compile: bool = False) -> Classifier:
         """The same function made fast for input gradients: see :mod:`proofmap.classifier.frozen`.
 
-        Batch-norm is folded into the convolutions, the layout is the faster one, on a CPU the input gradient of
-        a convolution is computed as a convolution, and on a GPU convolutions over single positions are matrix products. The net's own precision unless ``dtype`` says otherwise;
-        ``compile`` runs the net through ``torch.compile``. The result is kept until the net changes, so asking twice
-        is free.
+        ``dtype`` is the net's own precision by default; ``compile`` runs the net through ``torch.compile``. The result is kept
+        until the net changes, so a second call is free.
         """
         self.refresh()
         dtype = dtype or self.dtype
@@ -369,14 +339,13 @@ class Classifier:
         if not isinstance(self.net, nn.Module):
             if dtype != self.dtype or compile:
                 raise InputError(
-                    "another precision or compiling needs a torch module; this classifier wraps a function"
+                    "another dtype or compile needs a torch module; this classifier wraps a function"
                 )
             return self
         if (dtype, compile) not in self._frozen:
-            fast = self._like(freeze(self.net, self.blank(1).to(self.dtype), dtype=dtype))
+            net = freeze(self.net, self.blank(1).to(self.dtype), dtype=dtype)
+            fast = self._copy(lambda other: setattr(other, "net", net))
             fast.dtype, fast._source, fast._compiled = dtype, self, compile
-            if self._fixed_batches is not None:
-                fast._batches = self.batches
             if compile:
                 _ = fast.batches  # measured before compiling, which would specialise on a batch of one
                 fast.net = torch.compile(fast.net, dynamic=False)
@@ -385,13 +354,12 @@ class Classifier:
 
     @outside_inference_mode()
     def as_module(self, *, dtype: torch.dtype | None = None) -> nn.Module:
-        """The ``nn.Module`` that Captum, pytorch-grad-cam or torch-cam ask for: images as this classifier takes them (in
-        [0, 1], normalised inside), logits ``(N, A)`` out, differentiable, in evaluation mode, on this device.
+        """An ``nn.Module`` for Captum, pytorch-grad-cam or torch-cam: images in [0, 1] (normalised inside) to logits ``(N, A)``,
+        differentiable, in evaluation mode, on this device.
 
-        It is a copy, weights included: no hook, mode or weight that a library changes reaches the classifier or your net, and
-        it stays as it is when you train the net. Layers are found below ``net``. The net's own precision unless ``dtype`` says
-        otherwise. Outside a renormalised label set
-        logits are minus infinity, so that the softmax over them is f(x, .).
+        It is a copy, weights included: what a library does to it does not reach the classifier or your net, and it does not change
+        when you train the net. Layers are found below ``net``. ``dtype`` is the net's own precision by default. Logits are minus
+        infinity outside a renormalised label set, so that their softmax is f(x, .).
 
         >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2)
         >>> module, images = f.as_module(), torch.rand(1, 3, 2, 2)
@@ -401,34 +369,30 @@ class Classifier:
         self.refresh()
         if dtype not in (None, self.dtype) and not isinstance(self.net, nn.Module):
             raise InputError("another precision needs a torch module; this classifier wraps a function")
-        return LogitsModule(
-            copy_net(self.net).to(dtype) if isinstance(self.net, nn.Module) else self.net,
-            mean=self._mean,
-            std=self._std,
-            dtype=dtype or self.dtype,
-            outputs=self.outputs,
-            outside=self._outside,
-        ).eval()
+        net = copy_net(self.net).to(dtype) if isinstance(self.net, nn.Module) else self.net
+        dtype = dtype or self.dtype
+        return LogitsModule(net, self._mean, self._std, dtype, self.outputs, self._outside).eval()
 
-    def _like(self, net: nn.Module | Callable[[Tensor], Tensor]) -> Classifier:
-        """Everything of this classifier but its net and what was derived from the net."""
+    def _copy(self, change: Callable[[Classifier], None]) -> Classifier:
+        """This classifier with a change, which also concerns the classifier that it was frozen from."""
+        self.refresh()
         other = copy.copy(self)
-        other.net, other._frozen, other._batches = net, {}, None
-        other._original, other._counted = self._original, self._counted
+        other._original, other._counted = self._original, self._counted  # which copies for others lack
+        other._frozen, other._batches = {}, self._batches if self._fixed_batches else None
+        other._source = None if self._source is None else self._source._copy(change)
+        change(other)
         return other
 
     def __getstate__(self) -> dict[str, object]:
-        """A copy, here or in another process, has weights of its own, which no training changes."""
+        """A copy has its own weights, which do not change when the net is trained."""
         return {**self.__dict__, "_original": None, "_counted": ()}
 
-    def _set_labels(self, label_set: Sequence[int | str], renormalise: bool | None) -> None:
+    def _set_labels(self, label_set: Literal["all"] | Sequence[int | str], renormalise: bool | None) -> None:
         self.label_set, self.renormalise = chosen_labels(label_set, self.names, self.outputs, renormalise)
         outside = outside_of(self.label_set, len(self.names), self.device)
         self._outside = outside if self.renormalise else None
 
     def __repr__(self) -> str:
-        kind = f"{len(self.label_set)} of {counted(len(self.names), 'label')}" + (
-            ", renormalised" if self.renormalise else ""
-        )
-        shape = "x".join(map(str, self.inputs.positions))
-        return f"Classifier({self.name}, {shape}, {kind}, {self.device})"
+        shape, renormalised = "x".join(map(str, self.inputs.positions)), ", renormalised" * self.renormalise
+        labels = f"{len(self.label_set)} of {counted(len(self.names), 'label')}{renormalised}"
+        return f"Classifier({self.name}, {shape}, {labels}, {self.device})"

@@ -23,21 +23,12 @@ from proofmap.core.text import counted
 
 Outputs = Literal["logits", "probabilities", "sigmoid", "sigmoid-probabilities"]
 
-_SEE_THROUGH = (
-    "View",
-    "Reshape",
-    "Squeeze",
-    "Unsqueeze",
-    "ToCopy",
-    "Clone",
-    "Alias",
-    "Clamp",
-    "Cat",
-    "Stack",
+_SEE_THROUGH = frozenset(
+    ["View", "Reshape", "Squeeze", "Unsqueeze", "ToCopy", "Clone", "Alias", "Clamp", "Cat", "Stack"]
 )
 """Steps of autograd's graph that leave a probability a probability."""
 _MOVES = 0.05
-"""A net whose outputs move less than this between images of noise has not shown what its range is."""
+"""The range of a net is unknown if its outputs differ by less than this between images of noise."""
 
 
 def check_outputs(outputs: str) -> Outputs:
@@ -106,15 +97,20 @@ def in_words(settings: Mapping[str, object]) -> str:
 
 
 def chosen_labels(
-    label_set: Sequence[int | str], names: Sequence[str], outputs: Outputs, renormalise: bool | None
+    label_set: Literal["all"] | Sequence[int | str],
+    names: Sequence[str],
+    outputs: Outputs,
+    renormalise: bool | None,
 ) -> tuple[tuple[int, ...], bool]:
-    """The members of a label set as indices, and whether f is renormalised over them; where nothing is said, it is for a part
-    of the labels.
+    """The members of a label set as indices, and whether f is renormalised over them. By default it is for a part of the labels.
 
     >>> chosen_labels(["cup", 0], ["cat", "dog", "cup"], "logits", None)
     ((0, 2), True)
     """
-    members = tuple(sorted({label_index(a, names) for a in label_set}))
+    if isinstance(label_set, str) and label_set != "all":
+        raise InputError(f"label_set must be 'all' or a list of names or indices, not {label_set!r}")
+    chosen = range(len(names)) if label_set == "all" else label_set
+    members = tuple(sorted({label_index(a, names) for a in chosen}))
     if not members:
         raise InputError("label_set is empty; name at least one label")
     if renormalise is None:
@@ -200,6 +196,17 @@ def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:
     while step is not None and step.name().removesuffix("Backward0") in _SEE_THROUGH:
         step = step.next_functions[0][0]
     return step is not None and "igmoid" in step.name()
+
+
+def check_rows(out: object, images: int) -> Tensor:
+    """Refuse what is not one row of outputs per image."""
+    if isinstance(out, Tensor) and out.ndim == 2 and len(out) == images:
+        return out
+    shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+    raise ModelError(
+        f"the net returned {shape} for {counted(images, 'image')}; expected one row of outputs per image, "
+        "(N, A). Wrap it in a function that picks the logits."
+    )
 
 
 def check_finite(out: Tensor) -> None:

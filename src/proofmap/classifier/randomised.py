@@ -82,16 +82,7 @@ def randomised(classifier: Classifier, modules: Sequence[str], *, seed: int = 0)
     with torch.no_grad():
         for name in modules:
             _draw(net.get_submodule(name), name, seed)
-    other = Classifier(
-        net,
-        inputs=source.inputs,
-        outputs=source.outputs,
-        names=source.names,
-        label_set=source.label_set,
-        renormalise=source.renormalise,
-        device=source.device,
-        name=source.name,
-    )
+    other = source.with_net(net)
     other.fix_batches(*(batch.size for batch in source.batches))
     return other
 

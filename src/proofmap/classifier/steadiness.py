@@ -89,7 +89,7 @@ def count_labels(
     return pair.shape[1]
 
 
-def on_noise(
+def outputs_on_noise(
     net: Callable[[Tensor], Tensor], inputs: Inputs, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
     """What a net returns for four inputs of loud noise, with its graph."""

@@ -122,7 +122,6 @@ class LogitsModule(nn.Module):
     def __init__(
         self,
         net: nn.Module | Callable[[Tensor], Tensor],
-        *,
         mean: Tensor,
         std: Tensor,
         dtype: torch.dtype,

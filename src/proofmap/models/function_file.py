@@ -67,35 +67,20 @@ def _run(path: Path) -> Any:
 def _as_classifier(
     made: object, where: str, device: str | torch.device | None, batch_size: int | None
 ) -> Classifier:
+    given = {"device": device, "batch_size": batch_size}
+    chosen = {key: value for key, value in given.items() if value is not None}
     if isinstance(made, Classifier):
-        return made if device is None and batch_size is None else _moved(made, device, batch_size)
+        return made.with_net(made.net, **chosen) if chosen else made
     if isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], dict):
         net, arguments = made
         unknown = [str(key) for key in arguments if key not in _ACCEPTED]
         if unknown or "size" not in arguments:
             fault = f"unknown: {', '.join(unknown)}" if unknown else "size is missing"
             raise ModelError(f"{where}: {fault}. The arguments of Classifier are {', '.join(_ACCEPTED)}")
-        given = {"device": device, "batch_size": batch_size}
-        chosen = {key: value for key, value in given.items() if value is not None}
         return Classifier(net, **{"name": where, **arguments, **chosen})
     bare = f"the bare net {type(made).__name__}, which does not have its input size and preprocessing"
     raise ModelError(
         f"{where} returned {bare if isinstance(made, nn.Module) else repr(made)[:200]}; {_EXPECTED}"
-    )
-
-
-def _moved(f: Classifier, device: str | torch.device | None, batch_size: int | None) -> Classifier:
-    """The same classifier on another device or with another batch size."""
-    return Classifier(
-        f.net,
-        inputs=f.inputs,
-        outputs=f.outputs,
-        names=f.names,
-        label_set=f.label_set,
-        renormalise=f.renormalise,
-        device=f.device if device is None else device,
-        batch_size=batch_size,
-        name=f.name,
     )
 
 
