@@ -96,7 +96,7 @@ def test_of_many_names_those_are_told_that_are_most_alike(monkeypatch: pytest.Mo
         things["CUP-AND-SPOON"]
     names, more = str(told.value).split("Known are: ")[1].split(", and ")
     assert names.split(", ")[0] == "cup-and-saucer" and "cup" in names.split(", ")[1:]
-    assert len(names.split(", ")) == 8 and more == "14 more; proofmap things lists them"
+    assert len(names.split(", ")) == 8 and more == "14 more; proofmap list things lists them"
 
 
 def test_an_optional_package_that_is_not_installed_names_the_extra() -> None:

@@ -143,11 +143,10 @@ class Images(Fill):
             return str(self.source)
         return OWN if type(self.source).__name__ == "Distractors" else type(self.source).__name__
 
-    def _changed(self) -> tuple[str, list[str]]:
-        """What has no text, such as an array, is not written."""
-        main, changed = super()._changed()
-        written = isinstance(self.source, (str, Path))
-        return main, [part for part in changed if written or not part.startswith("source=")]
+    def changes(self) -> list[str]:
+        """Without a source that has no text, such as an array."""
+        has_text = isinstance(self.source, (str, Path))
+        return [part for part in super().changes() if has_text or not part.startswith("source=")]
 
     def _identity(self) -> tuple[object, ...]:
         plain = isinstance(self.source, (str, Path)) or (

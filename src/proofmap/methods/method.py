@@ -359,9 +359,9 @@ class FromFunction(Method):
     def _title_name(self) -> str:
         return str(getattr(self.function, "__qualname__", type(self.function).__name__))
 
-    def _changed(self) -> tuple[str, list[str]]:
-        """Nothing: a function goes by its name."""
-        return "", []
+    def changes(self) -> list[str]:
+        """Nothing: a function is known by its name."""
+        return []
 
 
 def per_label(function: MapFunction) -> FromFunction:

@@ -1,12 +1,12 @@
-"""What a function or an object does, as a digest: the only thing that distinguishes two of one name.
+"""Digests of code, so that results of two functions with one name are not mixed.
 
-The code that is loaded counts, with what it calls and the values that it reads by name (:mod:`proofmap.plugins.reads`),
-and so do the files it comes from (:mod:`proofmap.plugins.source`): a helper, a constant, a global tensor or a class
-attribute that was changed gives another digest.
+A digest covers the loaded code, what it calls, the values that it reads by name (:mod:`proofmap.plugins.reads`), and the files
+that it comes from (:mod:`proofmap.plugins.source`). It changes with a helper, a constant, a global tensor or a class attribute.
 """
 
 from __future__ import annotations
 
+import copy
 import copyreg
 import functools
 import hashlib
@@ -26,7 +26,7 @@ from proofmap.plugins.settings import Plugin
 from proofmap.plugins.source import NOT_FOLLOWED, is_built_in, is_installed, module_file, source_of
 
 UNSEEN = "unseen"
-"""The entry of a record that names values whose content cannot be seen: results with them cannot be continued."""
+"""The entry of a record with values whose content cannot be read: a run with such values cannot be continued."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _SHOWN = 40
@@ -34,11 +34,8 @@ _DEEP = 12
 
 
 def code_digest(function: Callable[..., object]) -> str:
-    """A digest of a function's code, its defaults, bound arguments and closed-over values, or of a callable object's
-    class and attributes; with the functions and classes it calls, the values it reads by name, and the files that they
-    come from.
-
-    Empty for what has no Python code of its own (a built-in).
+    """A digest of a function (code, defaults, bound arguments, closed-over values) or of a callable object (class, attributes), with
+    the functions and classes it calls, the values it reads by name, and their files. Empty for a built-in.
 
     >>> def scaled(k):
     ...     return lambda x: k * x
@@ -51,8 +48,8 @@ def code_digest(function: Callable[..., object]) -> str:
 
 
 def code_record(function: Callable[..., object]) -> dict[str, object]:
-    """The ``code`` of a function for a record, as :func:`code_digest` gives it; the values that it ``reads`` by name, as
-    they are or as digests; and those that are ``unseen``, with their types.
+    """Entries for a record: the ``code`` of a function as in :func:`code_digest`, the values that it ``reads`` by name (plain, or as
+    digests), and the types of values that are ``unseen``.
 
     >>> def scaled(k):
     ...     return lambda x: k * x
@@ -61,12 +58,12 @@ def code_record(function: Callable[..., object]) -> dict[str, object]:
     """
     digest = Digest(8)
     found = digest.add_function(function)
-    return {"code": digest.hexdigest() if found else "", **digest.named()}
+    return digest.record() if found else {**digest.record(), "code": ""}
 
 
 def foreign_code(thing: object) -> dict[str, object]:
-    """The code of an object's class (and its attributes, unless they are a dataclass's settings) as an entry of a record,
-    if the class is not ours: other people's code changes under us. See :func:`code_record`.
+    """Entries for a record (:func:`code_record`) with the code of an object's class and, unless it is a dataclass, its attributes;
+    empty if the class is part of Proofmap.
 
     >>> foreign_code(3)
     {}
@@ -78,21 +75,19 @@ def foreign_code(thing: object) -> dict[str, object]:
     if not is_dataclass(thing):
         with digest.within(type(thing).__name__):
             digest.add_value(getattr(thing, "__dict__", {}))
-    return {"code": digest.hexdigest(), **digest.named()}
+    return digest.record()
 
 
 def class_record(kind: type) -> dict[str, object]:
-    """The ``code`` of a class for a record, with what its methods read; see :func:`code_record`."""
+    """Entries for a record with the code of a class; see :func:`code_record`."""
     digest = Digest(8)
     digest.add_class(kind)
-    return {"code": digest.hexdigest(), **digest.named()}
+    return digest.record()
 
 
 def provenance(plugin: Plugin, *others: Plugin) -> dict[str, object]:
-    """The ``revisions`` of a plug-in, of those it has as settings and of ``others`` it uses, where they are not the
-    first; and the ``code`` of those that are not ours, with the values that it reads (:func:`proofmap.plugins.code.code_record`).
-
-    Records stay as short as they are because a revision that is not stated is the first.
+    """Entries for a record about a plug-in, the plug-ins among its settings, and ``others`` that it uses: ``revisions`` other than 1,
+    and the ``code`` of those that are not part of Proofmap (:func:`code_record`).
     """
     members = list(dict.fromkeys(inner for one in (plugin, *others) for inner in _with_inner(one)))
     revisions = {f"{one.noun} {one.name}": one.revision for one in members if one.revision != 1}
@@ -122,7 +117,7 @@ def value_digest(value: object) -> str:
 
 
 def unseen_in(record: Mapping[str, Any]) -> dict[str, str]:
-    """The values that are ``unseen`` in a record or in a record inside it, with their types."""
+    """The types of ``unseen`` values in a record and in records inside it."""
     found: dict[str, str] = {}
     for key, value in record.items():
         if isinstance(value, Mapping):
@@ -131,24 +126,24 @@ def unseen_in(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def tensor_bytes(tensor: Tensor) -> bytes:
-    """The values of a tensor of any type, as they lie in memory."""
+    """The bytes of a tensor's values."""
     return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
 class Digest:
     """A digest of code and values, the same in every process.
 
-    A value counts by its content: a net by its layers, weights and code, any other object by what pickling it would keep.
-    What cannot be pickled (an open file, a generator, a lock) counts by its type alone, and is noted as unseen.
+    Values enter by content: nets by layers, weights and code, other objects by what pickle would keep. An object that cannot be
+    pickled (an open file, a generator, a lock) enters by its type alone, and is recorded as unseen.
     """
 
-    def __init__(self, size: int, parent: Digest | None = None) -> None:
+    def __init__(self, size: int) -> None:
         self._hash = hashlib.blake2b(digest_size=size)
-        self._seen: dict[int, object] = {} if parent is None else parent._seen
-        self._pieces: dict[int, tuple[object, str]] = {} if parent is None else parent._pieces
-        self._where: list[str] = [] if parent is None else parent._where
-        self._reads: dict[str, object] = {} if parent is None else parent._reads
-        self._unseen: dict[str, str] = {} if parent is None else parent._unseen
+        self._seen: dict[int, object] = {}
+        self._pieces: dict[int, tuple[object, str]] = {}
+        self._where: list[str] = []
+        self._reads: dict[str, object] = {}
+        self._unseen: dict[str, str] = {}
 
     def update(self, content: bytes) -> None:
         self._hash.update(b"%d:" % len(content) + content)
@@ -156,15 +151,14 @@ class Digest:
     def hexdigest(self) -> str:
         return self._hash.hexdigest()
 
-    def named(self) -> dict[str, object]:
-        """The values that were read by name, and those that are unseen, for a record."""
-        reads = dict(sorted(self._reads.items()))
-        unseen = dict(sorted(self._unseen.items()))
-        return {**({"reads": reads} if reads else {}), **({UNSEEN: unseen} if unseen else {})}
+    def record(self) -> dict[str, object]:
+        """Entries for a record: the ``code``, and if there are any, the values that it ``reads`` and those that are ``unseen``."""
+        named = {"reads": dict(sorted(self._reads.items())), UNSEEN: dict(sorted(self._unseen.items()))}
+        return {"code": self.hexdigest(), **{key: found for key, found in named.items() if found}}
 
     @contextmanager
     def within(self, name: str) -> Iterator[None]:
-        """What is added meanwhile belongs to this name, unless it belongs to another one already."""
+        """Report values that are added meanwhile under this name, unless they are under another name already."""
         self._where.append(name)
         try:
             yield
@@ -174,7 +168,7 @@ class Digest:
     # ---- code -------------------------------------------------------------------------------------------------
 
     def add_class(self, kind: type) -> None:
-        """Add all methods and attributes of a class, also of the classes it inherits from, and their source."""
+        """Add the methods, attributes and source of a class and of the classes it inherits from."""
         for base in _foreign(kind) or [kind]:
             if id(base) in self._seen:
                 continue
@@ -223,7 +217,7 @@ class Digest:
         return True
 
     def _add_own_code(self, function: types.FunctionType) -> None:
-        """The function's code, the values bound to it, its source, and what it reads by name."""
+        """Add a function's code, the values bound to it, its source, and what it reads by name."""
         self._add_code(function.__code__)
         if id(function) in self._seen:
             return
@@ -247,7 +241,7 @@ class Digest:
                 self.add_value(constant)
 
     def _add_read(self, name: str, value: object, reader: type | types.FunctionType) -> None:
-        """A value that is read by name: its digest, and what a record shows of it."""
+        """Add a value that is read by name, and note it for the record."""
         with self.within(name):
             piece = self._piece(value)
         self.update(piece.encode())
@@ -259,7 +253,7 @@ class Digest:
     # ---- values -----------------------------------------------------------------------------------------------
 
     def add_plain(self, values: Mapping[str, object]) -> None:
-        """Add those values that are plain data, tensors or functions; other objects may change by themselves."""
+        """Add the values that are plain data, tensors or functions; other objects may change by themselves."""
         for key, value in sorted(values.items()):
             if _is_plain(value):
                 self.update(key.encode())
@@ -299,10 +293,11 @@ class Digest:
                 self.add_plain(own)
 
     def _piece(self, value: object) -> str:
-        """A digest of a value by itself. One that contains itself is marked there, and one met again is not read again."""
+        """A digest of a value by itself, computed once per value; a value that contains itself is marked."""
         if id(value) in self._pieces:
             return self._pieces[id(value)][1]
-        child = Digest(8, self)
+        child = copy.copy(self)  # which shares what was seen
+        child._hash = hashlib.blake2b(digest_size=8)
         if isinstance(value, _PLAIN):
             child.add_value(value)
             return child.hexdigest()
@@ -351,7 +346,7 @@ class Digest:
             self.update(value.tobytes())
 
     def _add_object(self, value: object) -> None:
-        """Any other object: its class, and what pickling would keep of it. Raises for one that cannot be pickled."""
+        """Add an object's class and what pickle would keep of it. Raises if it cannot be pickled."""
         self._add_type(type(value))
         reducer = copyreg.dispatch_table.get(type(value))
         reduced: Any = value.__reduce_ex__(4) if reducer is None else reducer(value)
@@ -373,12 +368,12 @@ class Digest:
 
 
 def _foreign(kind: type) -> list[type]:
-    """Those classes among a class and what it inherits from that are neither ours nor torch's."""
+    """The classes among a class and its bases that are not from Proofmap or torch."""
     return [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in NOT_FOLLOWED]
 
 
 def _is_own(module: str) -> bool:
-    """Whether a module is a user's own: not ours, and not installed."""
+    """Whether a module belongs to the user: neither part of Proofmap nor installed."""
     if module == "__main__":
         return True
     if not module or module.partition(".")[0] in NOT_FOLLOWED:
@@ -388,13 +383,13 @@ def _is_own(module: str) -> bool:
 
 
 def _is_code(value: object) -> bool:
-    """Whether a value is code, which has a digest of its own: a function, a class or a module."""
+    """Whether a value is a function, a class or a module."""
     kinds = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
     return isinstance(getattr(value, "__wrapped__", value), kinds)
 
 
 def _is_slot(attribute: object) -> bool:
-    """Whether a class attribute stands for a value of each object, as those of ``__slots__`` do."""
+    """Whether a class attribute is a descriptor for values of instances, such as those of ``__slots__``."""
     return inspect.isdatadescriptor(attribute) or inspect.ismethoddescriptor(attribute)
 
 

@@ -1,6 +1,6 @@
-"""What a function reads by name: globals, closed-over values, and attributes of modules and objects such as ``config.scale``.
+"""The values that a function reads by name: globals, closed-over values, and attributes such as ``config.scale``.
 
-The names come from the function's code, so that a value counts which no call has read yet.
+The names come from the function's code, so values count before any call has read them.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 _NOTHING = object()
 
 
 def values_read(function: types.FunctionType, is_own: Callable[[str], bool]) -> Iterator[tuple[str, object]]:
-    """Each value that a function and the functions inside it read by name, with that name.
+    """Names and values that a function and the functions inside it read.
 
-    Of a module that ``is_own``, and of an object with attributes of its own, only the attribute counts: ``config.scale``
-    and not all of ``config``. Built-in names and those that Python gives a module, such as ``__file__``, are left out.
+    Only the attribute counts of a module that ``is_own`` and of an object: ``config.scale``, not all of ``config``. Built-in names
+    and those that Python gives a module, such as ``__file__``, are left out.
 
     >>> scale, other = 2.0, 3.0
     >>> def double(x):
@@ -29,7 +30,10 @@ def values_read(function: types.FunctionType, is_own: Callable[[str], bool]) -> 
     [('scale', 2.0)]
     """
     closure = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    cells = {name: cell.cell_contents for name, cell in closure.items() if _is_full(cell)}
+    cells = {}
+    for name, cell in closure.items():
+        with suppress(ValueError):  # an empty cell
+            cells[name] = cell.cell_contents
     own = is_own(str(function.__globals__.get("__name__", "")))
     seen: set[tuple[str, ...]] = set()
     for kind, *path in _chains(function.__code__):
@@ -49,7 +53,7 @@ def values_read(function: types.FunctionType, is_own: Callable[[str], bool]) -> 
 
 
 def _chains(code: types.CodeType) -> Iterator[tuple[str, ...]]:
-    """The names that code reads, with the attributes read of each: ``("global", "config", "scale")``."""
+    """The names that code reads, each with its kind and the attributes that follow: ``("global", "config", "scale")``."""
     instructions = list(dis.get_instructions(code))
     for at, one in enumerate(instructions):
         name = str(one.argval)
@@ -80,7 +84,7 @@ def _chains(code: types.CodeType) -> Iterator[tuple[str, ...]]:
 def _follow(
     scope: Mapping[str, Any], path: list[str], is_own: Callable[[str], bool]
 ) -> tuple[str, object] | None:
-    """The value at the end of a path, as far as its attributes are stored values; None if the scope has no such name."""
+    """The value at the end of a path, or before the first attribute that is not stored; None if the scope has no such name."""
     name, *attributes = path
     value = scope.get(name, _NOTHING)
     if value is _NOTHING or (name.startswith("__") and name.endswith("__")):
@@ -99,7 +103,7 @@ def _follow(
 
 
 def _imported(path: list[str], is_own: Callable[[str], bool]) -> tuple[str, object] | None:
-    """What an import inside a function gives, if the module is loaded."""
+    """The value of an import inside a function, if the module is loaded."""
     module = sys.modules.get(path[0])
     if module is None:
         return None
@@ -109,13 +113,5 @@ def _imported(path: list[str], is_own: Callable[[str], bool]) -> tuple[str, obje
 
 
 def _is_computed(value: object, attribute: str) -> bool:
-    """Whether the class decides what this attribute is, as a property does."""
+    """Whether the class computes this attribute, such as by a property."""
     return hasattr(inspect.getattr_static(type(value), attribute, None), "__set__")
-
-
-def _is_full(cell: types.CellType) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True

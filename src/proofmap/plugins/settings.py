@@ -40,6 +40,13 @@ from proofmap.plugins.values import (
 __all__ = ["Plugin", "Ready", "required", "setting"]
 
 T = TypeVar("T")
+_TYPE_TEXT = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    NoneType: "none",
+}
 
 
 def setting(
@@ -66,14 +73,14 @@ def required(help: str = "", *, main: bool = False) -> Any:
 
 
 class Plugin(ABC):
-    """A description: what something is called, and its settings. It compares, hashes and prints by them.
+    """A description: the name of a plug-in, and its settings. It compares, hashes and prints by them.
 
     Attributes:
-        noun: what messages and tables of TOML call it: method, metric, fill, game.
-        name: under which it is registered.
-        description: one line for people.
+        noun: the kind of plug-in in messages and TOML tables: method, metric, fill, game.
+        name: the name that it is registered under.
+        description: one line.
         reference: the paper it comes from.
-        revision: of its results. Raise it when they change: a study does not mix those of two revisions.
+        revision: raise it when results change; a study does not mix results of two revisions.
         shortcuts: settings that stand for several others, by their values: ``preset=paper``, ``curve=rise``.
     """
 
@@ -90,26 +97,26 @@ class Plugin(ABC):
 
     @classmethod
     def make(cls, spec: Any) -> Self:
-        """The plug-in of a spec; see :mod:`proofmap.plugins.specs`. Each kind says what it can be made from."""
+        """The plug-in of a spec (:mod:`proofmap.plugins.specs`). Each kind of plug-in overrides this."""
         if isinstance(spec, cls):
             return spec
         raise InputError(f"a {cls.noun} cannot be made from {spec!r}")
 
     @classmethod
     def build(cls, options: Mapping[str, Any]) -> Self:
-        """With these settings, as values; shortcuts first, so that what is said in particular wins."""
+        """The plug-in with these settings. A setting that is given by itself wins over a shortcut."""
         try:
             return cls(**cls.expanded(options))
         except TypeError as error:
             raise InputError(f"{cls.noun} {cls.name!r}: {error}") from None
 
     def changed(self, **options: Any) -> Self:
-        """The same with other settings; shortcuts count, too."""
+        """The same plug-in with other settings; they may be shortcuts."""
         return dataclasses.replace(self, **self.expanded(options))  # type: ignore[type-var]
 
     @classmethod
     def expanded(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """These settings with shortcuts replaced by what they stand for, where nothing is said in particular."""
+        """These settings with shortcuts replaced by the settings they stand for."""
         check_names(f"{cls.noun} {cls.name!r}", options, [*cls.shortcuts, *setting_names(cls)])
         given: dict[str, Any] = {}
         for key in cls.shortcuts:
@@ -127,7 +134,7 @@ class Plugin(ABC):
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        """The settings of a preset, with changes; one without presets refuses."""
+        """The plug-in with the settings of a preset, and changes to them."""
         if "preset" not in cls.shortcuts:
             raise InputError(f"the {cls.noun} {cls.name!r} has no presets, so no preset {name!r}")
         return cls.build({"preset": name, **changes})
@@ -138,48 +145,35 @@ class Plugin(ABC):
         return {self.noun: self.name, **values}
 
     def _members(self) -> list[Plugin]:
-        """The plug-ins that it has as settings, alone or in tuples."""
+        """The plug-ins among its settings, alone or in tuples."""
         values = (getattr(self, info.name) for info in settings_of(type(self)))
         members = (item for value in values for item in (value if isinstance(value, tuple) else (value,)))
         return [item for item in members if isinstance(item, Plugin)]
 
     def title(self) -> str:
-        """The name with the settings that differ from their defaults, as it would be written."""
-        main, changed = self._changed()
-        if main:
-            return f"{self._title_name()}:{main}"
-        return self._title_name() + (f":{','.join(changed)}" if changed else "")
+        """The name with the settings that differ from their defaults, as in a spec."""
+        changes = self.changes()
+        main = next((info.name for info in settings_of(type(self)) if info.main), "")
+        inner = getattr(self, main, None)
+        if len(changes) == 1 and changes[0].startswith(f"{main}=") and isinstance(inner, Plugin):
+            return f"{self._title_name()}:{inner.title()}"  # the main setting alone
+        return self._title_name() + (f":{','.join(changes)}" if changes else "")
 
     def changes(self) -> list[str]:
-        """The settings that differ from their defaults, each as it would be written."""
-        return self._changed()[1]
+        """The settings that differ from their defaults, each as in a spec; of those without a default, only the main one."""
+        written = []
+        for info in settings_of(type(self)):
+            text = _text(getattr(self, info.name))
+            if info.main if info.default is MISSING else text != _text(info.default):
+                written.append(f"{info.name}={text}")
+        return written
 
     def _title_name(self) -> str:
         return self.name
 
-    def _nested_title(self) -> str:
-        """In brackets, so that what follows can be told from its settings."""
-        _, changed = self._changed()
-        return self._title_name() + (f"({','.join(changed)})" if changed else "")
-
-    def _changed(self) -> tuple[str, list[str]]:
-        """The main setting as text, if it alone must be told, and every setting that differs from its default."""
-        main, changed = "", []
-        for info in settings_of(type(self)):
-            text = _text(getattr(self, info.name))
-            if info.default is MISSING and not info.main:
-                continue
-            if info.default is MISSING or text != _text(info.default):
-                if info.main and isinstance(value := getattr(self, info.name), Plugin):
-                    main = value.title()
-                changed.append(f"{info.name}={text}")
-        return main if len(changed) == 1 else "", changed
-
 
 class Ready(ABC):
-    """What is made from a description for one net. It is equal to another when their records are: when what decides
-    the result is the same.
-    """
+    """A plug-in prepared for one net. Two are equal if their records are equal."""
 
     @property
     @abstractmethod
@@ -187,7 +181,7 @@ class Ready(ABC):
         """The description it was made from."""
 
     def record(self) -> dict[str, object]:
-        """What a record of results must carry: the settings, and what was found or built for the net."""
+        """Plain data for a record of results: the settings, and what was found or built for the net."""
         return self.plugin.settings()
 
     def _identity(self) -> str:
@@ -202,7 +196,7 @@ class Ready(ABC):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting as it is listed, read and checked."""
+    """One setting: how it is listed, read and checked."""
 
     name: str
     types: tuple[Any, ...]
@@ -215,36 +209,27 @@ class Setting:
 
     @property
     def choices(self) -> tuple[Any, ...]:
-        return tuple(
-            choice for kind in self.types if get_origin(kind) is Literal for choice in get_args(kind)
-        )
+        literals = (kind for kind in self.types if get_origin(kind) is Literal)
+        return tuple(choice for kind in literals for choice in get_args(kind))
 
     @property
     def plugin(self) -> type[Plugin] | None:
-        """The kind of plug-in that the value is, if it is one."""
-        return next(
-            (kind for kind in self.types if isinstance(kind, type) and issubclass(kind, Plugin)), None
-        )
+        """The kind of plug-in that the value is; None if it is none."""
+        return _plugin_in(self.types)
 
     @property
     def several(self) -> type[Plugin] | None:
-        """The kind of plug-in that the value is a tuple of, if it is one."""
-        kinds = (get_args(kind)[0] for kind in self.types if get_origin(kind) is tuple)
-        return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Plugin)), None)
+        """The kind of plug-in that the value is a tuple of; None if it is none."""
+        return _plugin_in(get_args(kind)[0] for kind in self.types if get_origin(kind) is tuple)
 
     def type_text(self) -> str:
-        """What values it takes, in words."""
+        """A description of the values it takes."""
         if self.several is not None:
             return f"{self.several.noun}s joined by +"
-        words = {
-            bool: "true or false",
-            int: "a whole number",
-            float: "a number",
-            str: "a text",
-            NoneType: "none",
-        }
         parts = [
-            words[kind] for kind in self.types if kind in words and not (kind is int and float in self.types)
+            _TYPE_TEXT[kind]
+            for kind in self.types
+            if kind in _TYPE_TEXT and not (kind is int and float in self.types)
         ]
         if any(get_origin(kind) is tuple for kind in self.types):
             parts.append("numbers")
@@ -258,7 +243,7 @@ class Setting:
         return "required" if self.default is MISSING else _text(self.default)
 
     def read(self, text: str) -> object:
-        """The text as the setting's type wants it; what is no number, truth value or ``none`` stays text."""
+        """The value that a text stands for, by the setting's type; other text stays text."""
         if NoneType in self.types and text.lower() == "none":
             return None
         if text in self.choices:
@@ -281,7 +266,7 @@ class Setting:
         return text
 
     def checked(self, value: Any) -> Any:
-        """The value in its declared type, plug-ins made from their specs; or an error that says what was expected."""
+        """The value in its declared type, with plug-ins made from their specs; raises an InputError if it does not fit."""
         value = value if Any in self.types else without_library(value)
         if self.plugin is not None and not isinstance(value, self.plugin) and value is not None:
             return self.plugin.make(value)
@@ -332,15 +317,16 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
     if not dataclasses.is_dataclass(kind):
         return ()
     hints = get_type_hints(kind)
-    return tuple(
-        Setting(field.name, types, _typed_default(field.default, types), **dict(field.metadata))
-        for field in dataclasses.fields(kind)
-        for types in [alternatives(hints[field.name])]
-    )
+    found = []
+    for field in dataclasses.fields(kind):
+        types, default = alternatives(hints[field.name]), field.default
+        default = typed(default, types) if any(fits(default, kind) for kind in types) else default
+        found.append(Setting(field.name, types, default, **dict(field.metadata)))
+    return tuple(found)
 
 
-def _typed_default(default: Any, types: tuple[Any, ...]) -> Any:
-    return typed(default, types) if any(fits(default, kind) for kind in types) else default
+def _plugin_in(kinds: Iterable[Any]) -> type[Plugin] | None:
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Plugin)), None)
 
 
 def setting_names(kind: type) -> tuple[str, ...]:
@@ -358,7 +344,7 @@ def check_settings(described: object, owner: str = "") -> None:
 
 
 def check_names(owner: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse settings that are not known, with the nearest one that is."""
+    """Refuse unknown settings, and suggest a known one."""
     for key in given:
         if key not in known:
             hint = did_you_mean(key, known, most=1)
@@ -368,7 +354,7 @@ def check_names(owner: str, given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
-    """The settings written after a plug-in's name: ``key=value,key=value``, or its main setting alone."""
+    """The settings that follow a plug-in's name in a spec: ``key=value,key=value``, or its main setting alone."""
     infos = {info.name: info for info in settings_of(kind)}
     main = next((info for info in infos.values() if info.main), None)
     known = [*kind.shortcuts, *infos]
@@ -388,7 +374,7 @@ def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
 
 
 def _main_and_rest(text: str, known: Sequence[str]) -> tuple[str, str]:
-    """The main setting's own text, which may hold commas, and the settings that follow it."""
+    """The text of the main setting, which may hold commas, and the settings that follow it."""
     parts = split_outside_brackets(text)
     rest = [part for part in parts[1:] if part.partition("=")[0].strip().replace("-", "_") in known]
     return ",".join(part for part in parts if part not in rest), ",".join(rest)
@@ -408,7 +394,8 @@ def _plain_data(value: object) -> object:
 def _text(value: object) -> str:
     """A value as it would be written in a spec."""
     if isinstance(value, Plugin):
-        return value._nested_title()
+        changes = ",".join(value.changes())  # in brackets, which separate them from what follows
+        return value._title_name() + (f"({changes})" if changes else "")
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, float):
