@@ -17,11 +17,11 @@ METHODS_PLACE = re.compile(r"<!-- methods:.*?-->")
 CODES = """
 | exit code | when |
 |---|---|
-| 0 | all went well |
+| 0 | success |
 | 1 | an audit missed a bar, or `verify` found damage |
-| 2 | something in the input must be fixed; the message says what |
-| 3 | a study is done, but some image or unit failed |
-| 130 | interrupted; the same command continues a study where it stopped |
+| 2 | the input must be fixed; the message says how |
+| 3 | a study is finished, but some image or unit failed |
+| 130 | interrupted; the same command continues a study |
 """
 
 
@@ -80,8 +80,8 @@ def command_line() -> str:
     rows = [f"| [`proofmap {name}`](#proofmap-{name}) | {_first(c)} |" for name, c in commands.items()]
     parts = [
         "# Command line",
-        "Results go to standard output, everything meant for a person to standard error. "
-        "This page is made from the program's own help; `proofmap COMMAND --help` says the same.",
+        "Results go to standard output, messages to standard error. "
+        "This page is generated from the program's help; `proofmap COMMAND --help` prints the same.",
         "\n".join(["| command | what it does |", "|---|---|", *rows]),
         CODES.strip(),
         *(_command(name, command) for name, command in commands.items()),
