@@ -102,6 +102,8 @@ def test_a_kind_refuses_what_it_cannot_take(
 def test_every_kind_can_be_listed_by_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert run(monkeypatch, "list") == 0
+    assert ", ".join(LISTS) in capsys.readouterr().out
     for kind in ("fills", "games", "datasets", "figures", "recipes"):
         assert run(monkeypatch, "list", kind, "--json") == 0
         names = [record["name"] for record in json.loads(capsys.readouterr().out)]

@@ -116,10 +116,12 @@ def test_the_list_says_what_is_ready_and_what_to_supply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert command(monkeypatch, "reproduce") == 0
+    assert command(monkeypatch, "reproduce") == 2
+    assert "no recipe was named; see: proofmap list recipes" in capsys.readouterr().err
+    assert command(monkeypatch, "list", "recipes") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1 : len(recipe_names()) + 1]] == recipe_names()
-    assert any(line.startswith("cifar10-tv") and "lacks data" in line for line in lines)
+    assert any(line.startswith("cifar10-tv") and "data missing" in line for line in lines)
     assert any(line.startswith("desk") and "ready" in line for line in lines)
     (told,) = (line for line in lines if "data/cifar-10-batches-py: CIFAR-10" in line)
     assert told.startswith("  cifar10-artifacts, ") and "cifar10-tv: data/" in told

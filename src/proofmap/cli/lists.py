@@ -39,7 +39,9 @@ class Listing(NamedTuple):
 
 
 def list_kind(
-    kind: Annotated[str, typer.Argument(help=KIND_HELP, parser=options.one_of(LISTS), metavar="KIND")],
+    kind: Annotated[
+        str | None, typer.Argument(help=KIND_HELP, parser=options.one_of(LISTS), metavar="KIND")
+    ] = None,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -50,6 +52,9 @@ def list_kind(
     data: Annotated[Path, typer.Option(help="Folder with the data and weights that recipes need.")] = DATA,
     as_json: Annotated[bool, options.AS_JSON] = False,
 ) -> None:
+    if kind is None:
+        print_result(f"proofmap list KIND [NAME]\nKIND: {KIND_HELP}")
+        return
     listed = LISTS[kind]
     if isinstance(listed, Registry):
         print_result(_plugins_json(listed, name) if as_json else _plugins_text(listed, name))
@@ -172,4 +177,4 @@ LISTS: dict[str, Registry[Any] | Callable[[str | None, Path], Listing]] = {
     "recipes": _recipes,
     "runs": _runs,
 }
-KIND_HELP = f"What to list: {', '.join(LISTS)}."
+KIND_HELP = f"One of {', '.join(LISTS)}."

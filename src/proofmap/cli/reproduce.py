@@ -9,6 +9,7 @@ import typer
 
 from proofmap.cli import options
 from proofmap.cli.console import print_result, print_written, progress_for, stderr
+from proofmap.core.errors import InputError
 from proofmap.reproduce import reproduce as run_recipe
 from proofmap.reproduce.run import DATA
 from proofmap.study.watchers.views import watcher_for
@@ -16,9 +17,8 @@ from proofmap.study.watchers.views import watcher_for
 
 def reproduce(
     name: Annotated[
-        str,
-        typer.Argument(help="Which table or figure; see [bold]proofmap list recipes[/].", show_default=False),
-    ],
+        str | None, typer.Argument(help="Which table or figure; see [bold]proofmap list recipes[/].")
+    ] = None,
     data: Annotated[Path, typer.Option(help="Folder with the data and weights that it needs.")] = DATA,
     out: Annotated[Path | None, options.path_option("Run directory.", show_default="reproduced/NAME")] = None,
     quick: Annotated[
@@ -52,6 +52,8 @@ def reproduce(
     seed: Annotated[int, options.SEED] = 0,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
+    if name is None:
+        raise InputError("no recipe was named; see: proofmap list recipes")
     found = run_recipe(
         name,
         out or Path("reproduced") / (f"{name}-quick" if quick else name),
