@@ -375,7 +375,7 @@ def test_pages_and_sheets_say_what_hidden_pixels_showed(tmp_path: Path) -> None:
     assert (sheet == (255, 0, 51)).all(axis=2).mean() > 0.05
     blurred = judged(**options, metrics=["completeness:fill=blur"])
     page = PageParts(write_report(blurred, tmp_path / "b.html"))
-    assert "in their place the net saw the fill blur (the input itself, blurred" in page.text
+    assert "the net saw the fill blur there (the input itself, blurred" in page.text
 
 
 def test_there_is_no_empty_plot(evaluation: pm.Evaluation) -> None:
@@ -411,7 +411,7 @@ def test_the_page_of_explain_sets_methods_side_by_side(tmp_path: Path) -> None:
     found = judged(1, labels="top2", methods=methods, label_names=["cat", "dog", "fox"])
     page = PageParts(write_report(found, tmp_path / "r.html", explained=True))
     detail = page.record["explained"]["detail"]
-    assert detail.startswith("Of 2 labels each method proves so many: gradient ")
+    assert detail.startswith("Proved by each method, of 2 labels: gradient ")
     matches = [[a["strength"] == "match" for a in m["labels"]] for m in page.record["pictured"][0]["methods"]]
     for name, label_matches in zip(methods, matches, strict=True):
         assert f"{name} {sum(label_matches) or 'none'}" in detail
@@ -441,7 +441,7 @@ def test_the_page_says_over_how_many_labels_soundness_is_and_how_maps_were_store
     page = PageParts(write_report(evaluation, tmp_path / "a.html", stored="float16"))
     assert "Soundness is over 4 of 6 labels." in page_data.verdict_words(evaluation)["detail"]
     assert "Soundness over 4 of 6 labels" in page.text.split("All scores")[1]
-    assert "maps stored as float16: pixels of nearly equal value may have another order here" in page.text
+    assert "maps stored as float16: pixels of nearly equal value may be in another order here" in page.text
     for stored in ("", "float32"):
         assert "float16" not in PageParts(write_report(evaluation, tmp_path / "b.html", stored=stored)).text
 

@@ -89,7 +89,7 @@ class JobQueue:
         found = self.find(job)
         if found is None:
             raise NotFound(
-                "the job is no longer on the server: it was restarted, or newer jobs replaced this one; run it again"
+                "the job is no longer kept: the server was restarted, or newer jobs replaced it; run it again"
             )
         return found
 

@@ -1,7 +1,7 @@
-"""Which images a report shows in full: those where methods do worst, and a few drawn at random.
+"""Which images a report shows in full: those where methods do worst, and a random sample.
 
-A large study cannot show the pixels of every image. The choice is made from numbers alone, before any pixel is
-loaded, and the page says how it was made.
+A report of a large study cannot show the pixels of every image. The choice uses only scores, so that no other pixels are loaded,
+and the page states the rule.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Values = Mapping[str, Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class Choice:
-    """Images to show in full, in the order they were chosen, each with the reasons for it, and the rule in words."""
+    """Images to show in full, in the order of the choice, each with its reasons, and the rule in words."""
 
     reasons: Mapping[int, tuple[str, ...]]
     rule: str
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """The chosen images in the study's order: what ``Evaluation.pictured`` holds."""
+        """The chosen images in the study's order, as ``Evaluation.pictured`` holds them."""
         return tuple(sorted(self.reasons))
 
 
 def values_of(evaluation: EvaluationRecord) -> Values:
-    """What images are chosen by: each method's values, those of the first score of each kind."""
+    """Each method's values per image, of the first score of each kind."""
     return {result.name: result.values_by_kind for result in evaluation.results}
 
 
@@ -48,17 +48,16 @@ def choose_pictured(
     positions: str = "pixels",
     among: Sequence[int] | None = None,
 ) -> Choice:
-    """The images worst in soundness, those worst in completeness, and a few at random.
+    """The images worst in soundness, those worst in completeness, and a random sample.
 
-    Each method's worst image comes first, then each method's second worst, so that no method's failures hide
-    behind another's. An image that was not counted (NaN) is never among the worst. Where the images can all be
-    shown, they are.
+    Each method's worst image comes first, then each method's second worst, so that every method's failures are seen. An image that
+    does not count (NaN) is never among the worst. If there are few enough images, all are chosen.
 
     Args:
         values: per-image values by method and kind of score.
-        soundness, completeness, random: how many images of each kind.
-        positions: what the rule calls what an image is made of.
-        among: the images that can be chosen; all when left out.
+        soundness, completeness, random: numbers of images.
+        positions: the word for positions in the rule, such as "pixels".
+        among: the images that can be chosen; all by default.
 
     >>> import torch
     >>> values = {
@@ -96,7 +95,7 @@ def choose_pictured(
 def _worst_in_turn(
     values: Values, kind: str, among: Sequence[int], count: int, taken: Iterable[int]
 ) -> dict[int, str]:
-    """Image to method: each method's lowest value of this kind in turn, images already taken left out."""
+    """Image -> method: each method's lowest values of this kind, the methods taking turns; without images already taken."""
     queues = []
     for method, found in values.items():
         if kind in found:

@@ -1,4 +1,4 @@
-"""Colours of heat maps: dark to bright for maps that say how much, two colours around zero for signed ones."""
+"""Colours of heat maps: dark to bright, or two colours around zero for signed maps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-# The matplotlib colour map "inferno" (CC0) at nine places: perceptually uniform, readable when colour-blind.
+# The matplotlib colour map "inferno" (CC0) at nine places: perceptually uniform, readable for colour-blind people.
 INFERNO = np.array(
     [
         [0, 0, 4],
@@ -21,7 +21,7 @@ INFERNO = np.array(
     ],
     dtype=np.float64,
 )
-# Blue through white to orange, in steps of equal lightness (OKLCH) on both sides: two hues that the colour-blind tell apart.
+# Blue through white to orange, in steps of equal lightness (OKLCH) on both sides: hues that colour-blind people distinguish.
 DIVERGING = np.array(
     [
         [9, 78, 140],
@@ -37,7 +37,7 @@ DIVERGING = np.array(
     dtype=np.float64,
 )
 SIGNED_WORDS = ("against the label", "for the label")
-"""What the two ends of a signed map's colours mean."""
+"""The meaning of the two ends of a signed map's colours."""
 SIGNED_NOTE = "white is zero; each map has a scale of its own"
 
 
@@ -49,9 +49,9 @@ def heat_colours(values: np.ndarray, *, signed: bool = False) -> np.ndarray:
 
 
 def displayed(heat: Tensor, *, signed: bool = False) -> np.ndarray:
-    """A map ``(*positions,)`` scaled to [0, 1] for the eye: its 1st and 99th percentile become black and bright.
+    """A map ``(*positions,)`` scaled to [0, 1] for display: its 1st and 99th percentile become 0 and 1.
 
-    A signed map keeps its zero, at 1/2; the 99th percentile of its values' sizes becomes 0 or 1.
+    The zero of a signed map becomes 1/2; the 99th percentile of its absolute values becomes 0 or 1.
 
     >>> import torch
     >>> displayed(torch.tensor([-2.0, 0.0, 1.0]), signed=True).round(2).tolist()

@@ -1,8 +1,7 @@
 """The report as one HTML file that needs nothing else: no network, no server, no installed font.
 
-First the record (:mod:`proofmap.report.page_data`, :mod:`proofmap.report.page_pictures`), then the drawing: a
-template, two style sheets and a few scripts in the folder ``page``, all put into the file. The page of
-``proofmap serve`` shares ``look.css`` and ``shared.js``.
+The data is a record (:mod:`proofmap.report.page_data`, :mod:`proofmap.report.page_pictures`). The template, two style sheets and
+the scripts in the folder ``page`` are all put into the file. The page of ``proofmap serve`` shares ``look.css`` and ``shared.js``.
 """
 
 from __future__ import annotations
@@ -51,20 +50,19 @@ def write_report(
 ) -> Path:
     """Write the report of an evaluation to one file and return its path.
 
-    A report is made to be shared, so absolute paths are cut to file names.
+    Absolute paths are cut to file names, because reports are made to be shared.
 
     Args:
-        command: the exact command that makes the evaluation again.
+        command: the exact command that repeats the evaluation.
         provenance: more facts about the run, such as hashes, hardware and dates.
         failures: what could not be done, and why.
-        warnings: what a reader must know first, such as a method that failed; they stand under the headline.
-        stored: the number format that maps were stored in since they were scored, such as ``float16``; none when left out.
-        choice: the images to show in full, as :func:`choose_pictured` chose them; by default it is asked for
-            twenty of those whose pixels were kept.
-        most_labels: how many labels of an image are drawn; the numbers of all labels are in the scores anyway.
-        explained: whether the page is for someone who has a photo: it begins with what the net says and what the maps
+        warnings: what a reader must know first, such as a method that failed; shown under the headline.
+        stored: the number format in which the maps were stored after scoring, such as ``float16``; empty if they were not stored.
+        choice: the images to show in full; by default :func:`choose_pictured` chooses twenty of those whose pixels were kept.
+        most_labels: how many labels of an image are drawn. The scores cover all labels.
+        explained: whether the page is about photos rather than methods: it begins with what the net says and what the maps
             prove, a row for each method with its labels side by side; scores come later.
-        originals: gives an image, by its index, as it was before it was fitted, where the net sees only a part of it.
+        originals: gives the original of an image, by its index, if the net sees only a part of it.
     """
     evaluation = shared(evaluation)
     record = page_record(
@@ -95,7 +93,7 @@ def write_report(
 
 
 def page_html(record: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
-    """The page of a record and the pictures in it; the same data gives the same text."""
+    """The page of a record and its pictures; equal data gives equal text."""
     return (
         _environment()
         .get_template("report.html")
@@ -114,7 +112,7 @@ def page_html(record: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
 def _pictures(
     evaluation: Evaluation, shown: Sequence[int], most_labels: int
 ) -> tuple[list[Picture], dict[str, Any]]:
-    """The images in full, and what all of them share: the slider's counts and the curves'."""
+    """The images in full, and the counts of the slider and of the curves, which all images share."""
     if not shown:
         return [], {"counts": [], "curve_counts": []}
     first = evaluation.results[0]
@@ -124,7 +122,7 @@ def _pictures(
 
 
 def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, object]:
-    """What the net says of an image, and what each map that is drawn proves."""
+    """What the net says about an image, and what each drawn map proves."""
     index = shown["index"]
     places = [evaluation.labels[index].tolist().index(label["label"]) for label in shown["labels"]]
     return {
@@ -146,7 +144,7 @@ def _page_file(name: str) -> str:
 
 
 def _json_for_html(record: Mapping[str, Any]) -> Markup:
-    """JSON that can stand in a page: no name in it can end the element or begin another, or turn what stands after it."""
+    """JSON that is safe inside a page: no text in it can end the element, begin another, or change the direction of text."""
     text = json.dumps(_spelled(record), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -154,7 +152,7 @@ def _json_for_html(record: Mapping[str, Any]) -> Markup:
 
 
 def _spelled(value: Any) -> Any:
-    """The same data, its texts as :func:`~proofmap.core.text.terminal_text` spells them."""
+    """The same data with control characters spelled out by :func:`~proofmap.core.text.terminal_text`."""
     if isinstance(value, str):
         return terminal_text(value)
     if isinstance(value, Mapping):

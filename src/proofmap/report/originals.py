@@ -1,4 +1,4 @@
-"""The photo as it was, small, with a frame around what the net sees of it; drawn where the fit lost some of it."""
+"""The original photo, small, with a frame around the part that the net sees; drawn if some of it was cropped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proofmap.core.inputs import Inputs, Pictures
 from proofmap.report.pictures import data_uri
 
 LOST = 0.03
-"""The share of a photo's area that may be lost without a word."""
+"""Share of a photo's area that may be cropped without showing the original."""
 SIDE = 320
 """The longest side of the small original, in pixels."""
 _LEAST = 24  # of the shorter side, where a photo is very narrow
@@ -19,7 +19,7 @@ _DIMMED = 0.45
 
 @dataclass(frozen=True)
 class Original:
-    """A photo of which the net sees a part: a small picture as a data URI, and what is said below it."""
+    """A photo of which the net sees a part: a small picture as a data URI, and its caption."""
 
     picture: str
     width: int
@@ -28,9 +28,9 @@ class Original:
 
 
 def original_of(photo: Image.Image, inputs: Inputs, *, cropped: bool = False) -> Original | None:
-    """The original with a frame around what the net sees; None where it sees all, or nearly all of it.
+    """The original with a frame around what the net sees; None if it sees all or nearly all of it.
 
-    ``cropped`` says that the dataset cuts its photos itself, as :meth:`Pictures.prepare` is told.
+    ``cropped`` says that the dataset crops its photos itself, as for :meth:`Pictures.prepare`.
     """
     if not isinstance(inputs, Pictures):
         return None
@@ -39,14 +39,14 @@ def original_of(photo: Image.Image, inputs: Inputs, *, cropped: bool = False) ->
         return None
     small = framed(photo, inputs.seen_part(photo, cropped=cropped))
     words = (
-        f"The original, {photo.width} x {photo.height}. The net sees {_percent(share)} of it, the part inside the frame: that is "
-        "the photo that everything here is about."
+        f"The original, {photo.width} x {photo.height}. The net sees {_percent(share)} of it, the part inside the frame. "
+        "Everything on this page is about that part."
     )
     return Original(data_uri(small, "JPEG", quality=85), small.width, small.height, words)
 
 
 def framed(photo: Image.Image, part: tuple[float, float, float, float]) -> Image.Image:
-    """The photo made small, darker outside the part (in shares of its sides), with a frame around that."""
+    """The photo made small, darker outside the part (in shares of its sides), which gets a frame."""
     scale = min(1.0, SIDE / max(photo.size))
     size = tuple(max(min(_LEAST, side), round(side * scale)) for side in photo.size)
     small = photo.convert("RGBA").resize((size[0], size[1]), Image.Resampling.BILINEAR)

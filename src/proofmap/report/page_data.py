@@ -1,4 +1,4 @@
-"""What the HTML page says, as a json_number record: the verdict, the scatter's points, the tables, the settings."""
+"""The data of the HTML page as a plain record: the verdict, the points of the scatter plots, the tables, the settings."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from proofmap.results.statistics import Score
 from proofmap.results.strength import BAR, OTHER_CURVE, judged_on_another_curve
 
 PROOF = (COMPLETENESS, SOUNDNESS)
-"""The two halves of the definition of a proof: a method passes by both or not at all."""
+"""The two halves of the definition of a proof; a method must pass both."""
 VERDICT = (*PROOF, BEST_EFFORT)
-"""What a verdict reads: the two halves of the definition, and where it was judged, that every label was tried."""
+"""The scores of a verdict: the two halves of the definition, and best effort if it was judged."""
 
 
 def page_record(
@@ -41,7 +41,7 @@ def page_record(
     warnings: Sequence[str] = (),
     stored: str = "",
 ) -> dict[str, Any]:
-    """Everything on the page but the pictures; NaN is None, and nothing but json_number data."""
+    """Everything on the page but the pictures, as data for JSON; NaN is None."""
     hidden = hidden_of(evaluation)
     return {
         "title": title,
@@ -75,7 +75,7 @@ def page_record(
 
 
 def subject(evaluation: Evaluation) -> str:
-    """What was judged, in one line."""
+    """The methods, images, labels and net, in one line."""
     settings = evaluation.settings
     parts = [
         counted(len(evaluation.results), "method"),
@@ -87,9 +87,9 @@ def subject(evaluation: Evaluation) -> str:
 
 
 def verdict_words(evaluation: Evaluation) -> dict[str, str]:
-    """The verdict as a headline and a line: who reaches the bar in all that was judged, and the ends of the trade.
+    """The verdict as a headline and details: which methods reach the bar in all scores, and the extremes.
 
-    A method that lacks completeness or soundness never passes. One that lacks best effort may, and the line says so.
+    A method without completeness or soundness never passes. One without best effort may, and the details say so.
     """
     results = evaluation.results
     if any(r.first_score(half) is None for r in results for half in PROOF):
@@ -98,7 +98,7 @@ def verdict_words(evaluation: Evaluation) -> dict[str, str]:
     whole = [r for r in results if all(_has_value(r, half) for half in PROOF)]
     missing = _missing_words(results)
     if not whole and not any(_has_value(r, half) for r in results for half in PROOF):
-        return {"headline": "No image counted", "detail": "There is no value to judge the methods by."}
+        return {"headline": "No image counted", "detail": "No method has a value to judge it by."}
     if not whole:
         return {"headline": "What the methods scored", "detail": missing}
     passing = [r for r in whole if all(s.value >= BAR for s in _counted_scores(r))]
@@ -119,13 +119,13 @@ def verdict_words(evaluation: Evaluation) -> dict[str, str]:
         _uneven_note(evaluation),
         missing,
         f"Soundness is over {coverage_words(evaluation)}.",
-        f"The bar, {tables.number(BAR)}, is our choice; read the numbers, too.",
+        f"The bar, {tables.number(BAR)}, is our choice; read the numbers too.",
     ]
     return {"headline": headline, "detail": " ".join(part for part in parts if part)}
 
 
 def _missing_words(results: Sequence[MethodResult]) -> str:
-    """Which scores there are not, and what follows from that."""
+    """Which scores are missing, and what follows from that."""
     sentences = []
     for kind in VERDICT:
         unknown = [r.name for r in results if not _has_value(r, kind)]
@@ -139,9 +139,9 @@ def _missing_words(results: Sequence[MethodResult]) -> str:
 
 
 def scatter_panels(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """What is drawn against soundness: completeness, and best effort; once for every setting they were asked for.
+    """The scatter plots: completeness and best effort against soundness, for each of their settings.
 
-    There is no panel where no method has both values.
+    A plot for which no method has both values is left out.
     """
     scores = evaluation.results[0].scores
     names = {kind: [s.name for s in scores if s.kind == kind] for kind in VERDICT}
@@ -162,7 +162,7 @@ def scatter_panels(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 
 def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
-    """The label x label matrix, meant over images: of the labels where all images share them, otherwise by place.
+    """The label x label matrix, averaged over images: by label if all images have the same labels, otherwise by place.
 
     Row a, column b: the mean probability of label b while the pixels of a's map are shown, best first.
     """
@@ -185,7 +185,7 @@ def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def _image_table(evaluation: Evaluation) -> dict[str, Any]:
-    """Names and first choices of all images; the values stand with the methods."""
+    """Names and first choices of all images; the methods hold the values."""
     f = evaluation.f.cpu().nan_to_num(-1.0)
     best = f.argmax(dim=1, keepdim=True)
     labels = evaluation.labels.cpu().gather(1, best)[:, 0].tolist()
@@ -210,7 +210,7 @@ def _metric_record(score: Score) -> dict[str, Any]:
 
 
 def _description(score: Score) -> str:
-    """What the registered metric of this name, or else of this kind, says about itself."""
+    """The description of the registered metric of this name, or else of this kind."""
     registered = next((name for name in (score.name, score.kind) if name in METRICS), None)
     return METRICS[registered].description if registered else ""
 
@@ -231,19 +231,19 @@ def _method_record(result: MethodResult) -> dict[str, Any]:
 
 
 def _has_value(result: MethodResult, kind: str) -> bool:
-    """Whether there is a score of this kind, and a number in it."""
+    """Whether the method has a score of this kind that is a number."""
     score = result.first_score(kind)
     return score is not None and not math.isnan(score.value)
 
 
 def _counted_scores(result: MethodResult) -> list[Score]:
-    """The scores that a verdict counts and that are numbers."""
+    """The scores of the verdict that are numbers."""
     found = (result.first_score(kind) for kind in VERDICT)
     return [s for s in found if s is not None and not math.isnan(s.value)]
 
 
 def _extremes(evaluation: Evaluation) -> str:
-    """Who is most complete, and who soundest: the two ends of the trade that the scatter shows."""
+    """Which method is most complete, and which is soundest."""
     halves = {h: {r.name: s.value for r in evaluation.results if (s := r.first_score(h))} for h in PROOF}
     judged = [n for n in halves[COMPLETENESS] if all(half[n] == half[n] for half in halves.values())]
     if not judged:
@@ -261,7 +261,7 @@ def _extremes(evaluation: Evaluation) -> str:
 
 
 def _uneven_note(evaluation: Evaluation) -> str:
-    """That the means behind the verdict are over different images, where they are."""
+    """A note if the means behind the verdict are over different images."""
     first = evaluation.results[0]
     uneven = dict(zip((s.name for s in first.scores), tables.different_images(evaluation), strict=True))
     judged = [s.name for kind in VERDICT if (s := first.first_score(kind)) is not None]
@@ -269,7 +269,7 @@ def _uneven_note(evaluation: Evaluation) -> str:
 
 
 def _nth_or_first(names: Sequence[str], k: int) -> str | None:
-    """The k-th name: scores of two kinds belong together by their order. The first where there are fewer."""
+    """The k-th name, or the first if there are fewer: scores of two kinds are matched by their order."""
     return next(iter(names[k : k + 1] or names[:1]), None)
 
 
@@ -286,7 +286,7 @@ def _versions() -> dict[str, str]:
 
 
 def _settings_text(settings: Mapping[str, object]) -> dict[str, str]:
-    """Settings as text, one line each; a setting that holds settings becomes several."""
+    """Settings as text, one line each; nested settings become several lines."""
     lines: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):
@@ -308,7 +308,7 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def _notes(evaluation: Evaluation) -> list[str]:
-    """What the numbers depend on; label-free methods carry their mark in the table."""
+    """What the numbers depend on. The note on label-free methods is left out: the table marks them."""
     notes = tables.score_notes(evaluation)
     if judged_on_another_curve(evaluation):
         notes.append(OTHER_CURVE)

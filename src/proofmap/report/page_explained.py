@@ -1,4 +1,4 @@
-"""What the page of ``explain`` says to someone who has a photo: what the net says, and what each map proves, in words."""
+"""The sentences on the page of ``explain``: what the net says about a photo, and what each map proves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GROUPS: dict[Word, str] = {
 
 
 def headline(evaluation: Evaluation) -> dict[str, str]:
-    """The page's first lines: of one image what the net says and what the maps amount to, otherwise what follows."""
+    """The page's first lines: for one image what the net says and what the maps prove, otherwise what the page shows."""
     if len(evaluation) > 1:
         maps = "the map" if len(evaluation.results) == 1 else "each method's map"
         detail = f"Below: what the net says of each, {maps} of each label, and what that map proves."
@@ -30,7 +30,7 @@ def headline(evaluation: Evaluation) -> dict[str, str]:
 
 
 def says(evaluation: Evaluation, index: int) -> str:
-    """The net's first choice and how much it believes it; of the labels asked for, where those were a list."""
+    """The net's first choice and its probability, among the labels of the request if those are a list."""
     places = _places(evaluation, index)
     first = max(places, key=lambda j: float(evaluation.f[index, j]))
     name, f = _name(evaluation, index, first), share(float(evaluation.f[index, first]))
@@ -44,7 +44,7 @@ def says(evaluation: Evaluation, index: int) -> str:
 
 
 def amounts(evaluation: Evaluation, index: int, result: MethodResult) -> str:
-    """Which labels' maps of a method are proofs, and which are too weak or too strong."""
+    """For which labels the maps of a method are proofs, and for which they are too weak or too strong."""
     found: dict[Word, list[str]] = {word: [] for word in _GROUPS}
     for j in _places(evaluation, index):
         found[_word(evaluation, result, index, j)].append(_name(evaluation, index, j))
@@ -53,7 +53,7 @@ def amounts(evaluation: Evaluation, index: int, result: MethodResult) -> str:
 
 
 def proved(evaluation: Evaluation, index: int) -> str:
-    """Of which labels each method's map is a proof, where there are several methods."""
+    """For which labels the maps of each method are proofs."""
     places, parts = _places(evaluation, index), []
     for result in evaluation.results:
         labels = [
@@ -61,15 +61,15 @@ def proved(evaluation: Evaluation, index: int) -> str:
         ]
         found = f"{len(labels)} ({', '.join(labels)})" if labels else "none"
         parts.append(f"{result.name} {found}")
-    return f"Of {counted(len(places), 'label')} each method proves so many: {'; '.join(parts)}."
+    return f"Proved by each method, of {counted(len(places), 'label')}: {'; '.join(parts)}."
 
 
 def label_words(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
-    """What one map of a method proves, in plain words, and whether the fill alone explains it."""
+    """What one map of a method proves, and whether the fill alone explains it."""
     words = _map_words(evaluation, result, index, place)
     fill = fill_words(result, index, place)
     cause = (
-        f" With nothing shown the net already believes it ({fill}): this speaks of the fill, not of the map."
+        f" With nothing shown the net already believes it ({fill}): this is due to the fill, not to the map."
     )
     return words + cause if fill else words
 
@@ -94,7 +94,7 @@ def _map_words(evaluation: Evaluation, result: MethodResult, index: int, place: 
 
 
 def share(probability: float) -> str:
-    """A probability as people say it.
+    """A probability in percent.
 
     >>> share(0.364), share(0.004), share(0.0), share(0.9999)
     ('36 %', 'less than 1 %', '0 %', 'more than 99 %')

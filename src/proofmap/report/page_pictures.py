@@ -32,8 +32,8 @@ from proofmap.results.records import MethodResult
 from proofmap.results.strength import proof_values, strength
 
 STEPS = 200
-"""The slider's steps over all positions: half a percent each."""
-_LOSSLESS = 128  # pixels: smaller photos are drawn enlarged, where a JPEG would show its blocks
+"""Steps of the slider over all positions: half a percent each."""
+_LOSSLESS = 128  # pixels: smaller photos are drawn enlarged, which would show the blocks of a JPEG
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def heat_table(heat: Tensor, levels: np.ndarray, steps: int, *, signed: bool = F
 def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
     """The places of the labels that are drawn for this image, in their order.
 
-    Where there are more than ``most``: the most probable ones, and the one that some method proves most unsoundly,
-    because a proof of what the net does not believe is what the page is looking for.
+    If there are more than ``most``: the most probable ones, and the one with the lowest soundness of any method, because a proof of
+    what the net does not believe is what a reader looks for.
     """
     places = [j for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
     if len(places) <= most:
@@ -94,7 +94,7 @@ def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
 
 
 def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts: Sequence[int]) -> Picture:
-    """Everything the page shows of one image."""
+    """Everything that the page shows of one image."""
     image, inputs = evaluation.image_of(index), evaluation.inputs
     height, width = inputs.picture_size()
     order = evaluation.f[index].nan_to_num(-1).argsort(descending=True).tolist()
@@ -138,15 +138,15 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
 
 
 def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:
-    """Where the curves are stored: at the curve's own counts, or at the slider's where those are fewer."""
+    """The counts at which the page stores a curve: the curve's own, or the slider's if those are fewer."""
     own = result.insertion.counts.tolist()
     return own if len(own) <= len(counts) else [c for c in counts if own[0] <= c <= own[-1]]
 
 
 def json_number(value: float) -> float | None:
-    """A number as pages carry it; None for what is not a number.
+    """A number as pages carry it; None for NaN and infinity.
 
-    Nine digits tell any two float32 apart, so what the page prints is what every other table prints.
+    Nine digits distinguish any two float32 values, so the page prints the same numbers as every other table.
     """
     return float(f"{value:.9g}") if math.isfinite(value) else None
 
@@ -169,7 +169,7 @@ def _curves(
 def _matrices(
     evaluation: Evaluation, index: int, places: Sequence[int]
 ) -> list[list[list[float | None]]] | None:
-    """By method, the area of label b under the map of label a, of the labels shown."""
+    """For each method, the area of label b under the map of label a, for the labels shown."""
     matrices = [r.insertion.matrix for r in evaluation.results]
     if any(m is None for m in matrices):
         return None
@@ -185,7 +185,7 @@ def _ties(result: MethodResult) -> Ties:
 
 
 def _tie_keys(evaluation: Evaluation, result: MethodResult, image: Tensor, n: int) -> Tensor | None:
-    """The stream keys that the curves were ranked with, where ties are decided by chance."""
+    """The stream keys that the curves were ranked with, if ties are broken at random."""
     if _ties(result) != "random":
         return None
     seed = int(str(evaluation.settings["seed"]))
@@ -204,7 +204,7 @@ def levels_uri(levels: np.ndarray) -> str:
 
 
 def photo_uri(image: Tensor, inputs: Inputs) -> str:
-    """The picture as text that an ``img`` shows: exact where it is small or drawn, a JPEG where it is a larger photo."""
+    """The picture as a data URI: a PNG if it is small or a drawing, a JPEG if it is a larger photo."""
     picture = photo(image, inputs)
     if max(picture.size) <= _LOSSLESS or not isinstance(inputs, Pictures):
         return data_uri(picture, "PNG", optimize=True)

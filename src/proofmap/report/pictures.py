@@ -1,4 +1,4 @@
-"""Pictures with Pillow alone: heat maps over photos, the pixels kept, and sheets of both with captions."""
+"""Pictures made with Pillow: heat maps over photos, masked photos, and captioned sheets of both."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ _NOTES = (
 )
 KEPT_SHARE = 0.2
 MOST_IMAGES, MOST_LABELS = 50, 8
-"""Sheets are made of the first so many images, and show the first so many labels."""
+"""Sheets are made for the first ``MOST_IMAGES`` images, and show the first ``MOST_LABELS`` labels."""
 
 
 def photo(image: Tensor, inputs: Inputs) -> Image.Image:
-    """An image as the net takes it, as a picture for people."""
+    """An image, as the net takes it, as a picture."""
     return Image.fromarray(inputs.picture(image))
 
 
 def overlay(
     image: Tensor, heat: Tensor, inputs: Inputs, strength: float = 0.65, *, signed: bool = False
 ) -> Image.Image:
-    """The heat map in colour over the picture in gray; a signed one in two colours around zero."""
+    """The heat map in colour over the picture in gray; a signed map has two colours around zero."""
     gray = np.asarray(photo(image, inputs).convert("L").convert("RGB"), dtype=np.float64)
     colours = heat_colours(per_pixel(displayed(heat, signed=signed), inputs), signed=signed)
     mixed = (1 - strength) * gray + strength * colours
@@ -69,12 +69,12 @@ def per_pixel(values: np.ndarray, inputs: Inputs) -> np.ndarray:
 
 
 def input_word(inputs: Inputs) -> str:
-    """What a caption calls one input: a photo where it is one."""
+    """The word for one input in captions: "photo" if it is one."""
     return "photo" if isinstance(inputs, Pictures) else "input"
 
 
 def picture_ratio(inputs: Inputs) -> float:
-    """The room for the height of a picture, in shares of its width: photos have a square, whatever their shape."""
+    """The height reserved for a picture as a share of its width; photos get a square, whatever their shape."""
     height, width = inputs.picture_size()
     return 1.0 if isinstance(inputs, Pictures) else min(1.0, height / width)
 
@@ -94,7 +94,7 @@ def data_uri(picture: Image.Image, format: str, **options: Any) -> str:
 
 @dataclass(frozen=True)
 class Text:
-    """A line of text; ``strong`` is dark, otherwise soft, unless a colour is given."""
+    """A line of text in its colour; by default dark if ``strong``, otherwise gray."""
 
     text: str
     strong: bool = False
@@ -103,14 +103,14 @@ class Text:
 
 @dataclass(frozen=True)
 class Cell:
-    """A picture (or none) with lines of text below it."""
+    """An optional picture with lines of text below it."""
 
     picture: Image.Image | None
     lines: tuple[Text, ...] = ()
 
 
 def verdict(completeness: float, soundness: float) -> Text:
-    """What a map amounts to, in words: too weak, too strong, or exactly as strong as the net's belief."""
+    """The verdict on a map: too weak, too strong, or as strong as the net's belief."""
     found = strength(completeness, soundness)
     if found.word == "weak":
         return Text(f"too weak: complete {number(found.below)}", colour=_WEAK)
@@ -120,7 +120,7 @@ def verdict(completeness: float, soundness: float) -> Text:
 
 
 def _verdicts(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> Iterator[Text]:
-    """The verdict on a map, and below it the cause where the fill gives the label by itself."""
+    """The verdict on a map, and below it a note if the fill alone gives the label."""
     yield verdict(*proof_values(evaluation, result, index, place))
     if words := fill_words(result, index, place):
         yield Text(words, colour=_STRONG)
@@ -136,8 +136,8 @@ def sheet(
 ) -> Image.Image:
     """A grid of captioned pictures; a row without pictures is only as high as its text.
 
-    Pictures are ``side`` across (or along, if they are taller than wide), and have room for ``ratio * side`` of height.
-    Where ``signed`` maps are among them, a colour bar tells what their colours mean.
+    The longer side of a picture is ``side``, and its row is ``ratio * side`` high. With ``signed`` a colour bar explains the colours
+    of signed maps.
     """
     tall = round(ratio * side)
     big, plain, small = (_font(size) for size in (20, 15, 13))
@@ -172,7 +172,7 @@ def sheet(
 
 
 def _draw_bar(page: Image.Image, draw: ImageDraw.ImageDraw, y: int, font: Font) -> None:
-    """The colour bar of signed maps in one line, between what its two ends mean; as long as there is room."""
+    """The colour bar of signed maps between the meanings of its ends, as long as the line allows."""
     against, towards = f"Signed maps: {SIGNED_WORDS[0]}", SIGNED_WORDS[1]
     before, after = (round(draw.textlength(words, font)) + 8 for words in (against, towards))
     room = page.width - 2 * _GAP - before - after
@@ -236,13 +236,13 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
 
 
 def explained_sheet(evaluation: Evaluation, index: int) -> Image.Image:
-    """One image as ``explain`` shows it: what each map of a method proves, or several methods side by side."""
+    """One image as ``explain`` shows it: the maps of one method, or several methods compared."""
     several = len(evaluation.results) > 1
     return comparison_sheet(evaluation, index) if several else proof_sheet(evaluation, index)
 
 
 def pictured_images(evaluation: Evaluation) -> tuple[int, ...]:
-    """The images that sheets are made of: the first of those whose maps were kept."""
+    """The images that get sheets: the first of those whose maps were kept."""
     return evaluation.pictured[:MOST_IMAGES]
 
 
@@ -263,7 +263,7 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
 
 
 def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
-    """(place, label) of the labels of this image that a sheet shows."""
+    """(place, label) of the labels that a sheet shows of this image."""
     labels = [(j, a) for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
     return labels[:MOST_LABELS]
 

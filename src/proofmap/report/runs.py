@@ -1,4 +1,4 @@
-"""What people get from a run: the report, a table, sheets and charts, all from its stored numbers and maps."""
+"""The report, the tables, sheets and charts of a run, made from its stored numbers and maps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from proofmap.study.results import Run
 from proofmap.study.run import Outcome
 
 MOST_LABELS = 20
-"""Labels drawn on the page of one image."""
+"""The most labels drawn on the page of one image."""
 
 
 def write_run_report(
@@ -40,15 +40,15 @@ def write_run_report(
     title: str | None = None,
     dataset: Dataset | None = None,
 ) -> Path:
-    """The HTML report of a run; the images worst in soundness and in completeness, and some at random, in full."""
+    """Write the HTML report of a run. It shows the images worst in soundness and in completeness, and a random sample, in full."""
     evaluation, choice = shown(run, worst=worst, random=random, dataset=dataset)
     return _report(run, evaluation, choice, path, title, dataset)
 
 
 def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | None = None) -> Path:
-    """The page of one image of a run, whichever a report shows: what the net says of it, and what each stored map proves.
+    """Write the page of one image of a run: what the net says about it, and what each stored map proves.
 
-    Methods whose maps of it are not stored are named; where none is, or the picture is no longer there, that is raised.
+    The page names methods whose maps of the image are not stored. If there are none, or the picture is gone, an error is raised.
     """
     if not 0 <= place < len(run.images):
         raise InputError(f"there is no image {place}: the run has 0 to {len(run.images) - 1}")
@@ -58,7 +58,7 @@ def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | Non
     found = run.evaluation([place], methods=mapped, dataset=dataset)
     if not found.pictured:
         raise InputError(
-            f"{name} is not where it was when it was judged, or it has changed; put it back, and open this page again"
+            f"{name} is no longer where it was when it was judged, or it has changed; put it back, and open this page again"
         )
     failed = {f.method: f.reason for f in run.failures() if f.image == name}
     lacking = [method for method in run.methods if method not in mapped]
@@ -82,10 +82,10 @@ def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | Non
 
 def _how_to_store(run: Run) -> str:
     if run.unfinished() and run.manifest.study.get("maps") != "none":
-        return "The run is not finished: open the page again when a method has judged this image."
+        return "The run is not finished: open the page again after a method has judged this image."
     return (
-        "The run was made without maps (--maps none): judge the images again into another --out, with --maps float16, "
-        "and every image of it can be opened."
+        "The run was made without maps (--maps none): judge the images again into another --out, with --maps float16; "
+        "then every image can be opened."
     )
 
 
@@ -95,7 +95,7 @@ def save_run(
     pictures: bool = True,
     dataset: Dataset | None = None,
 ) -> tuple[Evaluation, list[Path]]:
-    """``scores.csv`` and ``report.html`` in the run directory, and sheets and charts in its folder ``pictures``."""
+    """Write ``scores.csv`` and ``report.html`` to the run directory, and sheets and charts to its folder ``pictures``."""
     evaluation, choice = shown(run, dataset=dataset)
     write_text(run.folder / "scores.csv", tables.scores_csv(shared(evaluation)))
     written = [
@@ -110,7 +110,7 @@ def save_run(
 
 @dataclass
 class SavedRun:
-    """Saves the run of a study when it ends (``on_end``); ``evaluation`` has its numbers then, where a method gave any."""
+    """Saves the run of a study when it ends (``on_end``). Then ``evaluation`` has its numbers, if there are any."""
 
     pictures: bool = True
     evaluation: Evaluation | None = None
@@ -130,7 +130,7 @@ def shown(
     random: int = 6,
     dataset: Dataset | None = None,
 ) -> tuple[Evaluation, Choice]:
-    """A run's numbers with the pixels and maps of the images to be shown in full, and how those were chosen."""
+    """A run's numbers with the pixels and maps of the images to show in full, and how these were chosen."""
     choices: list[Choice] = []
 
     def choose(numbers: Evaluation) -> tuple[int, ...]:
@@ -150,7 +150,7 @@ def shown(
     (choice,) = choices
     there = {i: why for i, why in choice.reasons.items() if i in evaluation.pictured}
     if len(there) < len(choice.reasons):
-        missing = "the run keeps no maps of them, or the pictures are no longer where they were"
+        missing = "the run has no maps of the others, or their pictures are no longer where they were"
         rule = (
             f"{len(there)} of {counted(len(choice.reasons), 'image')} chosen can be shown in full: {missing}."
         )
@@ -159,7 +159,7 @@ def shown(
 
 
 def _judged_by_all(numbers: Evaluation) -> list[int] | None:
-    """The images that every method has judged, while a run is being written; None where no image has been so far."""
+    """The images that every method has judged, which may be some while a run is being written; None if there are none."""
     judged = [~result.insertion.auc.isnan().all(dim=1) for result in numbers.results]
     found = torch.stack(judged).all(dim=0).nonzero()[:, 0].tolist()
     return found or None
@@ -185,8 +185,10 @@ def _report(
 def _originals(
     run: Run, evaluation: Evaluation, dataset: Dataset | None
 ) -> Callable[[int], Original | None] | None:
-    """What gives the photos of a run as they were; None where they are no longer at hand. The evaluation has pixels of
-    those only that are the same as when they were judged."""
+    """A function that gives the original photos of a run; None if its dataset is gone.
+
+    The evaluation has the pixels of only those images that have not changed since they were judged.
+    """
     if not isinstance(evaluation.inputs, Pictures) or not evaluation.pictured:
         return None
     settings: Any = run.manifest.study

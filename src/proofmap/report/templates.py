@@ -1,4 +1,4 @@
-"""How pages are drawn from templates: the report's, the server's and those of recipes alike."""
+"""Templates of all pages: of reports, of the server and of recipes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from proofmap.results import tables
 
 
 def templates_of(package: str, folder: str) -> Environment:
-    """The templates in a folder of a package; what they show is escaped, and a name that is not there is an error.
+    """The templates in a folder of a package. Values are escaped, and unknown names are errors.
 
-    Characters that would turn the direction of what follows, and control characters, are spelled out as on a terminal.
+    Control characters, and characters that change the direction of text, are spelled out as on a terminal.
     """
     environment = Environment(
         loader=PackageLoader(package, folder),

@@ -1,4 +1,4 @@
-"""How far maps can go: for every pair the areas that were reached, what the net believes, and where each method stands."""
+"""The range of areas that maps can reach: for every pair the weakest and strongest proof found, f, and each method's area."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from proofmap.results.tables import number
 MOST_COLUMNS, MOST_METHODS = 30, 7
 _LEAST_FLOOR = 1e-4
 _WIDE, _ROOM = 0.86, 0.72
-"""The width of what was reached, and of the marks on it, as shares of a column."""
+"""The widths of the range and of the marks on it, as shares of a column."""
 
 
 @dataclass(frozen=True)
 class Marks:
-    """One method's area in each column, and where several pairs share a column, its middle half."""
+    """One method's area in each column, and its quartiles if several pairs share a column."""
 
     method: str
     label_free: bool
@@ -44,7 +44,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class BoundsFigure(Figure):
-    """Columns by growing f, each of one pair or of the medians of many; areas below ``floor`` stand at the floor."""
+    """Columns in the order of f, each for one pair or for the medians of several; areas below ``floor`` are drawn at the floor."""
 
     name = "bounds"
     f: tuple[float, ...]
@@ -119,7 +119,7 @@ class BoundsFigure(Figure):
         return line
 
     def _edge(self) -> str:
-        """That values were cut, where they were."""
+        """A note if values were cut off."""
         cut = self._least() < self.floor
         return f" Values below {number(self.floor)} stand at the lower edge." if cut else ""
 
@@ -132,13 +132,13 @@ class BoundsFigure(Figure):
         return float(np.nanmin(smallest))
 
     def _shown(self, values: tuple[float, ...]) -> np.ndarray:
-        """Values as they are drawn: none below the floor."""
+        """Values as they are drawn, at least the floor."""
         shown: np.ndarray = np.maximum(np.array(values), self.floor)
         return shown
 
 
 def bounds_figure(evaluation: Evaluation) -> BoundsFigure:
-    """Every pair with both bounds, in columns by growing f; more than 30 pairs are drawn as medians of groups."""
+    """Every pair with both bounds, in the order of f; more than 30 pairs are drawn as medians of groups."""
     found = reach(evaluation)
     there = ~found.low.isnan()
     f = found.f[there]
@@ -170,13 +170,13 @@ def bounds_figure(evaluation: Evaluation) -> BoundsFigure:
 
 
 def _places(n: int) -> np.ndarray:
-    """Where the marks of n methods stand beside the middle of their column."""
+    """The offsets of the marks of n methods from the middle of their column."""
     places: np.ndarray = _ROOM * ((np.arange(n) + 0.5) / n - 0.5)
     return places
 
 
 def _ticks(bottom: float) -> list[float]:
-    """Powers of ten down to the bottom, with 2 and 5 between them where there are few."""
+    """Powers of ten down to the bottom, with 2 and 5 between them if there are few."""
     few = bottom > 0.03
     steps = [step * 10.0**-k for k in range(5) for step in ((1, 0.5, 0.2) if few else (1,))]
     return [tick for tick in steps if tick >= 0.99 * bottom]

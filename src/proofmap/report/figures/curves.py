@@ -46,7 +46,7 @@ class Panel:
 
 
 def mean_line(name: str, curves: Curves, place: int, *, label_free: bool = False) -> Line:
-    """The mean over images of the curve of the label in this place; images without such a label do not count."""
+    """The mean curve over images of the label in this place of the label table; images without such a label do not count."""
     p = curves.probabilities[:, place]
     counted = ~p.isnan().any(dim=1)
     shares = (curves.counts / curves.positions).tolist()
@@ -112,13 +112,13 @@ def curves_figure(evaluation: Evaluation) -> CurvesFigure:
 
 
 def panel_top(*panels: Panel) -> float:
-    """The end of a vertical axis that holds these panels: 1, or less where probabilities stay small."""
+    """The end of the vertical axis of these panels: 1, or less if probabilities are small."""
     highest = max(max(line.probabilities) for panel in panels for line in panel.lines)
     return next(top for top in (0.1, 0.2, 0.3, 0.5, 1.0) if highest <= top or top == 1.0)
 
 
 def draw_panel(axis: Any, panel: Panel, styles: Sequence[dict[str, Any]], top: float, positions: str) -> None:
-    """Lines, and f as a dotted line with its value where all lines end."""
+    """Draw the lines, and f as a dotted line with its value at the right end."""
     for line, style in zip(panel.lines, styles, strict=True):
         axis.plot([100 * s for s in line.shares], line.probabilities, **style)
     believed = panel.lines[0].believed
@@ -140,7 +140,7 @@ def draw_panel(axis: Any, panel: Panel, styles: Sequence[dict[str, Any]], top: f
 
 
 def line_style(k: int, line: Line) -> dict[str, Any]:
-    """The style of the k-th line: seven colours, thinner when they come again; dashed for one map for all labels."""
+    """The style of the k-th line: seven colours, thinner when they repeat; dashed for one map for all labels."""
     width = 1.2 / (1 + 0.4 * (k // len(COLOURS)))
     return {
         "color": COLOURS[k % len(COLOURS)],

@@ -1,4 +1,4 @@
-"""The paper's desk: two labels of one photo, and how strongly each method proves them."""
+"""The paper's worked example, a photo of a desk: two labels, and how strongly each method proves them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ SHARE = 0.3
 
 @dataclass(frozen=True, eq=False)
 class Desk(Figure):
-    """An example worked out; with pictures (one per label and method, and the photo) where there is a photo.
+    """A worked example, with the photo and a picture per label and method if there is a photo.
 
-    ``ratio`` is the height of a picture in shares of its room. ``judged`` holds completeness and soundness by method and label, where they were scored; otherwise they are worked
-    out from f and AUC.
+    ``ratio`` is the height of a picture as a share of its width. ``judged`` holds completeness and soundness by method and label if
+    they were scored; otherwise they are computed from f and AUC.
     """
 
     name = "desk"
@@ -153,13 +153,13 @@ def _name(case: Case) -> str:
 
 
 def desk() -> Desk:
-    """The numbers that the paper prints; needs no net and no photo."""
+    """The figure of the numbers in the paper; needs no net and no photo."""
     settings = f"Settings: the paper's section 3.3, net {DESK.net}, {DESK.photo}; e1 = e2 = 0."
     return Desk(DESK, 0.0, 0.0, settings)
 
 
 def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
-    """The same for one image of an evaluation and its first two labels, with pictures."""
+    """The figure of one image of an evaluation and its first two labels, with pictures."""
     labels = [a for a in evaluation.labels[index].tolist() if a != NO_LABEL][:2]
     image, inputs, first = evaluation.image_of(index), evaluation.inputs, evaluation.results[0]
     cases, pictures, judged, hidden = [], [], [], hidden_of(evaluation)
@@ -209,8 +209,7 @@ def desk_of_photo(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Desk:
-    """The paper's example on a photo of one's own: two labels, the learned mask with more and with less total variation,
-    and one map for both labels."""
+    """The paper's example on another photo: two labels; the learned mask, the same with less smoothing, and one map for both."""
     return desk_of(
         evaluate(
             classifier,

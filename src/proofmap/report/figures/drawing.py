@@ -1,4 +1,4 @@
-"""How every figure looks, and how it becomes a file: vector PDF or PNG, the same bytes for the same record."""
+"""The look of all figures, and how they are written: vector PDF, PNG or SVG, equal bytes for equal records."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from proofmap.results.records import SOUNDNESS
 from proofmap.results.settings_words import coverage_words, thresholds_words
 
 WIDTH = 5.5
-"""Inches: the text width of NeurIPS. Figures are drawn at the size they are printed, so fonts keep theirs."""
+"""Inches: the text width of NeurIPS. Figures are drawn at the size of the print, so that fonts keep their size."""
 DPI = 300
-"""Dots per inch of a PNG, and of what is not vectors in a PDF."""
+"""Dots per inch of a PNG, and of pictures in a PDF."""
 SMALL = 7.0
-"""Points: the smallest text but one."""
+"""Points: the size of small text."""
 INK, SOFT = "#18181c", "#5c5c64"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, which colour-blind readers can tell apart."""
+"""Okabe and Ito's colours, which colour-blind readers can distinguish."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
-"""One fewer than colours, in the page's order: 42 methods have marks of their own, where as many would repeat after seven."""
+"""In the page's order. Six markers with seven colours give 42 methods different marks; seven would repeat after seven methods."""
 FORMATS = ("pdf", "png", "svg")
 _STYLE = {
     "font.family": [
         "STIXGeneral",
         "DejaVu Sans",
-    ],  # both come with matplotlib; Times is what papers are set in
+    ],  # both come with matplotlib; STIX looks like Times
     "mathtext.fontset": "stix",
     "font.size": 8.5,
     "axes.titlesize": 8.5,
@@ -60,7 +60,7 @@ _STYLE = {
     "axes.spines.right": False,
     "lines.linewidth": 1.2,
     "figure.constrained_layout.use": True,
-    "pdf.fonttype": 42,  # TrueType: what publishers ask for, and text stays text
+    "pdf.fonttype": 42,  # TrueType, as publishers require; text stays text
     "ps.fonttype": 42,
     "svg.hashsalt": "proofmap",
 }
@@ -73,7 +73,7 @@ class Figure(ABC):
 
     @abstractmethod
     def caption(self) -> str:
-        """What is shown and every setting it depends on, in sentences."""
+        """What the figure shows, and all settings that it depends on, in sentences."""
 
     @abstractmethod
     def drawn(self, plt: Any) -> Any:
@@ -100,7 +100,7 @@ def draw(figure: Figure, path: str | Path) -> Path:
 
 
 def escaped(text: str) -> str:
-    """Text that matplotlib prints as it is, in one line: a dollar sign would start mathematics.
+    """Text that matplotlib prints literally, in one line; a dollar sign would start a formula.
 
     >>> print(escaped("5$ note"))
     5\\$ note
@@ -109,12 +109,12 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str, width: int, lines: int = 3) -> str:
-    """Text in short lines, as :func:`wrapped` breaks it and :func:`escaped` prints it."""
+    """Text broken into lines by :func:`wrapped`, each :func:`escaped`."""
     return "\n".join(map(escaped, wrapped(text, width, lines).split("\n")))
 
 
 def legend_below(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """What the lines and marks of a figure are, in two columns below it."""
+    """A legend in two columns below the figure."""
     figure.legend(handles, names, loc="outside lower center", ncols=2, columnspacing=1.5, handlelength=2.2)
 
 
@@ -124,7 +124,7 @@ def legend_height(names: int) -> float:
 
 
 def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> str:
-    """What an evaluation's figures depend on, as one sentence for their captions."""
+    """The settings of an evaluation, as one sentence for captions."""
     settings, curve, n = evaluation.settings, evaluation.results[0].insertion.settings, len(evaluation)
     parts = [
         f"net {settings['model']}",
@@ -146,7 +146,7 @@ def place_title(evaluation: Evaluation, place: int) -> str:
 
 
 def _proof_settings(evaluation: Evaluation) -> list[str]:
-    """The thresholds of each score, and over how many labels soundness was judged, where it was."""
+    """The thresholds of the scores, and over how many labels soundness was judged, if it was."""
     sound = evaluation.results[0].first_score(SOUNDNESS) is not None
     covered = [f"soundness over {coverage_words(evaluation)}"] if sound else []
     return [words for words in (thresholds_words(evaluation), *covered) if words]

@@ -26,7 +26,7 @@ SIGNS: dict[Word, tuple[str, str]] = {
 }
 """Sign and colour of a proof of each strength."""
 MOST_COLUMN = 1.1
-"""Inches: no picture is drawn wider, however few there are."""
+"""Inches: the largest width of a picture."""
 READING = (
     "Below each picture: the AUC of its map. ↓ (blue) is too weak, completeness below .8; ↑ (orange) too strong, "
     "soundness below .8; = (green) matches f."
@@ -35,7 +35,7 @@ READING = (
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A picture ``(H, W, 3)`` of bytes, with words above and below it."""
+    """A picture ``(H, W, 3)`` of bytes, with text above and below it."""
 
     pixels: np.ndarray
     below: str = ""
@@ -44,24 +44,24 @@ class Shown:
 
 
 def shown(picture: Image.Image, below: str = "", above: str = "") -> Shown:
-    """A picture with plain words."""
+    """A picture with text in the usual colour."""
     return Shown(np.asarray(picture.convert("RGB")), below, INK, above)
 
 
 def shown_photo(image: Tensor, inputs: Inputs, label: str, f: float | None = None) -> Shown:
-    """A photo, with a label and what the net believes of it."""
+    """A photo, with a label and its f below."""
     name = one_line(label)
     return shown(photo(image, inputs), name if f is None else f"{name}\nf = {tiny(f)}".replace("= <", "< "))
 
 
 def shown_proof(picture: Image.Image, auc: float, completeness: float, soundness: float) -> Shown:
-    """A picture of a map, with its AUC and whether its proof is too weak (↓), too strong (↑) or as strong as f (=)."""
+    """A picture of a map, with its AUC and a sign: too weak (↓), too strong (↑) or as strong as f (=)."""
     sign, colour = SIGNS[strength(completeness, soundness).word]
     return Shown(np.asarray(picture.convert("RGB")), f"{tiny(auc)} {sign}".rstrip(), colour)
 
 
 def tiny(value: float) -> str:
-    """A probability in little room.
+    """A probability as a short text.
 
     >>> tiny(0.844), tiny(0.0042), tiny(3e-9), tiny(0.0)
     ('.84', '.004', '<.001', '0')
@@ -102,7 +102,7 @@ class GridFigure(Figure):
 
 
 class _Page:
-    """Places in inches, from the upper left corner."""
+    """The layout of a grid in inches, from the upper left corner."""
 
     space, wider, line = 0.05, 0.14, 0.118
 
@@ -140,7 +140,7 @@ class _Page:
         return self._text(text).count("\n") + 1 if text else 0
 
     def _text(self, text: str) -> str:
-        """Words that fit the column, each line for itself."""
+        """The text with each line wrapped to the width of a column."""
         return "\n".join(wrapped(line, self.letters, lines=2) for line in text.split("\n"))
 
     def drawn(self, plt: Any) -> Any:
@@ -196,7 +196,7 @@ class _Page:
         figure.add_artist(rule(ends, (y, y), transform=figure.transFigure, color=SOFT, linewidth=0.4))
 
     def _write(self, figure: Any, x: float, y: float, text: str, side: str, colour: str = INK) -> None:
-        """Lines of text above or below a height; each on its own baseline, so that neighbours align."""
+        """Write lines above or below a height, each on its own baseline, so that neighbouring texts align."""
         lines = text.split("\n")
         first = y + 0.08 if side == "top" else y - 0.02 - self.line * (len(lines) - 1)
         for k, line in enumerate(lines):

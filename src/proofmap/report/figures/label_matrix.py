@@ -1,4 +1,4 @@
-"""Whose pixels prove what: the area of every label's probability under every label's map."""
+"""The label x label matrix: the area of every label's probability under every label's map."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class LabelMatrix(Figure):
-    """A matrix per method, all on one scale, and what the net believes of each label."""
+    """A matrix per method, all on one scale, and f of each label."""
 
     name = "label-matrix"
     labels: tuple[str, ...]
@@ -80,7 +80,7 @@ class LabelMatrix(Figure):
         return all(len(name) <= 3 for name in self.labels)
 
     def _matrix(self, axis: Any, matrix: Matrix, wide: int) -> Any:
-        """Areas, and below a white rule what the net believes."""
+        """Draw the areas, and f below a white line."""
         size = len(self.labels)
         values = np.array([*matrix.areas, self.believed])
         everything = [*(row for m in self.matrices for row in m.areas), self.believed]
@@ -104,10 +104,10 @@ class LabelMatrix(Figure):
 
 
 def label_matrix(evaluation: Evaluation) -> LabelMatrix:
-    """The mean matrix of each method: by label where all images have the same ones, else by their order."""
+    """The mean matrix of each method: by label if all images have the same labels, otherwise by their order."""
     wide = evaluation.labels.shape[1]
     size = min(wide, MOST_LABELS)
-    found = label_matrices(evaluation, by_label=wide <= MOST_LABELS)  # more cannot be told by name
+    found = label_matrices(evaluation, by_label=wide <= MOST_LABELS)  # more names do not fit
     matrices = [
         Matrix(result.name, result.label_free, tuple(map(tuple, areas[:size, :size].tolist())))
         for result, areas in zip(evaluation.results, found.areas, strict=True)

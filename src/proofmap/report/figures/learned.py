@@ -1,4 +1,4 @@
-"""Figures about the learned mask itself, which compute their own masks: curves by TV, artifacts, masks by K."""
+"""Figures about learned masks, which they compute themselves: curves by total variation, artifacts, masks by K."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from proofmap.report.pictures import input_word, kept, photo
 from proofmap.results.tables import number
 
 TVS = (0.0, 0.001, 0.01, 0.1)
-"""The weights of the paper's figures."""
+"""The weights of the total variation in the paper's figures."""
 _PLACES = ("Top label", "Second label")
 
 
@@ -72,7 +72,7 @@ class TVCurves(Figure):
 
 
 def _key(axis: Any, panel: Panel, colours: Sequence[Any]) -> None:
-    """Weights and areas in the lines' colours, in a row above the panel."""
+    """Write weights and areas in the colours of the lines, in a row above the panel."""
     words = ["TV (AUC)", *(f"{line.method} ({number(line.auc)})" for line in panel.lines)]
     letters = sum(len(word) + 3 for word in words) - 3
     x = 0.0
@@ -94,8 +94,8 @@ def tv_curves(
     """Learn masks of the top two labels at each weight, and play the insertion game with each fill.
 
     Args:
-        fills: what hidden pixels show in the game; masks are learned with the method's own.
-        method: the learned mask whose ``tv`` is varied; the preset ``fast`` when left out.
+        fills: the fills of the game; masks are learned with the method's own fill.
+        method: the learned mask whose ``tv`` is varied; by default the preset ``fast``.
     """
     images = classifier.check_images(images)
     labels = _chosen("top2", classifier, images)
@@ -169,14 +169,14 @@ def artifacts_of(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
-    """The figure from masks ``(N, L, *positions)`` that are there, by their weight of the total variation.
+    """The figure of given masks ``(N, L, *positions)``, by their weight of the total variation.
 
     Args:
-        table: the labels ``(N, L)``; where rows differ, their names stand above the pictures.
+        table: the labels ``(N, L)``; if rows differ, the names are above the pictures.
         settings: how the masks were learned, as a sentence for the caption.
     """
     at = proof.thresholds(thresholds)
-    inputs, alike = classifier.inputs, bool((table == table[:1]).all())
+    inputs, same_labels = classifier.inputs, bool((table == table[:1]).all())
     rows: list[tuple[Shown | None, ...]] = []
     for masks in maps.values():
         curves = insertion(classifier.frozen(), images, masks, table, seed=seed, progress=progress)
@@ -188,10 +188,10 @@ def artifacts_of(
             row = [shown_photo(image, inputs, "")]
             for j in range(table.shape[1]):
                 cell = shown_proof(photo(blends[i, j], inputs), auc[i][j], complete[i][j], sound[i][j])
-                name = "" if alike else f"{one_line(classifier.names[int(table[i, j])])}\n"
+                name = "" if same_labels else f"{one_line(classifier.names[int(table[i, j])])}\n"
                 row.append(replace(cell, above=f"{name}f {tiny(f[i][j])}"))
             rows.append(tuple(row))
-    names = [classifier.names[a] if alike else "" for a in table[0].tolist()]
+    names = [classifier.names[a] if same_labels else "" for a in table[0].tolist()]
     noun, weights = input_word(inputs), " and ".join(f"{tv:g}" for tv in maps)
     return GridFigure(
         name="artifact",
@@ -263,7 +263,7 @@ def masks_by_k(
 def learned_settings(
     classifier: Classifier, method: LearnedMask, n: int, seed: int, varied: Sequence[str] = ()
 ) -> str:
-    """What figures of learned masks depend on, as one sentence for their captions."""
+    """The settings of learned masks, as one sentence for captions."""
     shown = ("steps", "distractors", "learning_rate", "scale", "tv", "objective", "masks")
     learning = ", ".join(
         f"{key.replace('_', ' ')} {value:g}"
@@ -282,17 +282,17 @@ def learned_settings(
 def _chosen(labels: Labels, classifier: Classifier, images: Tensor) -> Tensor:
     table = classifier.choose_labels(images, labels)
     if bool((table == NO_LABEL).any()):
-        raise InputError("this figure needs as many labels for every image")
+        raise InputError("this figure needs the same number of labels for every image")
     return table
 
 
 @torch.no_grad()
 def _probability(classifier: Classifier, image: Tensor, mask: Tensor, label: int, share: float) -> float:
-    """f of the label when only the top positions of the mask are shown on gray."""
+    """f of the label when only the top positions of the mask are shown, on gray."""
     shown = classifier.inputs.composite(keep_top(mask[None], share), image, classifier.blank(1))
     return float(classifier.frozen().probabilities(shown)[0, label])
 
 
 def fill_name(fill: Fill) -> str:
-    """What captions call a fill."""
+    """The word for a fill in captions."""
     return {"images": "random images", "blur": "blurred", "noise": "noise"}.get(fill.name, fill.name)

@@ -1,4 +1,4 @@
-"""What is left of each photo when only the top pixels of a map are kept, for right and for wrong labels."""
+"""Photos with only the top pixels of a map kept, for right and for wrong labels."""
 
 from __future__ import annotations
 

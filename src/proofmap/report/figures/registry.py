@@ -30,10 +30,10 @@ Needs = Literal["evaluation", "images", "nothing"]
 
 @dataclass(frozen=True)
 class FigureInfo:
-    """What a figure shows, what it is made from, and what makes it.
+    """What a figure shows, what it needs, and the function that makes it.
 
-    ``evaluation``: ``make(evaluation, **settings)``. ``images``: ``make(classifier, images, seed=, progress=, **settings)``;
-    learns its own masks. ``nothing``: ``make(**settings)``.
+    By what it needs, this is called as ``make(evaluation, **settings)``, ``make(classifier, images, seed=, progress=, **settings)``
+    (it learns its own masks), or ``make(**settings)``.
     """
 
     name: str
@@ -79,7 +79,7 @@ def make_figure(
     images: Tensor | None = None,
     **settings: Any,
 ) -> Figure:
-    """The record of a figure, from what it needs; ``settings`` as its maker takes them (labels, tvs, ks, seed, ...)."""
+    """Make the record of a figure from what it needs; ``settings`` are those of its maker (labels, tvs, ks, seed, ...)."""
     if name not in FIGURES:
         raise InputError(f"no figure is named {name!r}; known are {', '.join(FIGURES)}")
     info = FIGURES[name]
@@ -108,8 +108,8 @@ def draw_figure(
 
     Args:
         evaluation: for the figures that need one, see ``FIGURES``.
-        classifier, images: for those that learn masks of their own.
-        settings: as the figure's maker takes them.
+        classifier, images: for the figures that learn their own masks.
+        settings: arguments of the figure's maker.
     """
     unknown = [format for format in formats if format not in FORMATS]
     if unknown or not formats:
@@ -124,7 +124,7 @@ def draw_figure(
 
 
 def figures_of(evaluation: Evaluation) -> list[str]:
-    """The names of the figures that can be drawn from this evaluation alone."""
+    """The names of the figures that can be drawn from this evaluation."""
     possible = {
         "curves": True,
         "scatter": bool(scatter_kinds(evaluation)),

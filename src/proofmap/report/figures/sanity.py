@@ -28,7 +28,7 @@ from proofmap.results.randomisation import BAR, SanityChecks
 
 @dataclass(frozen=True)
 class SanityCurve:
-    """One method and one order: how many layers were drawn anew, and the similarity with its interval."""
+    """One method and one order of layers: the number of randomised layers, and the similarity with its interval."""
 
     method: str
     order: str
@@ -84,7 +84,7 @@ class SanityFigure(Figure):
         return figure
 
     def _falls(self) -> bool:
-        """Whether a value is far below zero."""
+        """Whether some value is far below zero."""
         return any(v < -0.3 for curve in self.curves for v in (*curve.values, *curve.low))
 
 

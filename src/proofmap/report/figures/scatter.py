@@ -54,7 +54,7 @@ def proof_points(evaluation: Evaluation, x: str = COMPLETENESS, y: str = SOUNDNE
 
 
 def scatter_kinds(evaluation: Evaluation) -> list[str]:
-    """The kinds of score that can be drawn against soundness; none unless both halves of a proof were judged."""
+    """The kinds of score that can be drawn against soundness; none unless completeness and soundness were judged."""
     judged = {score.kind for score in evaluation.results[0].scores}
     if not {COMPLETENESS, SOUNDNESS} <= judged:
         return []
@@ -70,7 +70,7 @@ class ScatterFigure(Figure):
     points: tuple[tuple[Point, ...], ...]
     settings: str
     tried: str = ""
-    """Which images best effort counts."""
+    """The images that best effort counts, in words."""
 
     def caption(self) -> str:
         right = (
@@ -111,7 +111,7 @@ class ScatterFigure(Figure):
 
 
 def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
-    """Completeness, and where it was judged best effort, against soundness."""
+    """Completeness, and best effort if it was judged, against soundness."""
     points = {x: tuple(proof_points(evaluation, x)) for x in scatter_kinds(evaluation)}
     points = {x: some for x, some in points.items() if any(_is_drawn(p) for p in some)}
     if not points:
@@ -121,7 +121,7 @@ def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
 
 
 def _tried(evaluation: Evaluation) -> str:
-    """The images that best effort counts, in words: by its rule, where nothing else leaves images out."""
+    """The images that best effort counts, in words; with its rule if nothing else leaves images out."""
     scores = [score for r in evaluation.results if (score := r.first_score(BEST_EFFORT)) is not None]
     if not scores:
         return ""

@@ -1,4 +1,4 @@
-"""Theorem 5.1 as a figure: completeness and soundness of the interval search against the length, theory beside simulation."""
+"""Theorem 5.1: completeness and soundness of the interval search against its length, in theory and in simulation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLUE, ORANGE = COLOURS[:2]
 
 @dataclass(frozen=True)
 class TheoremFigure(Figure):
-    """Curves of simulated probabilities, and the least that the bounds allow."""
+    """Curves of simulated probabilities, and the lower bounds of the theorem."""
 
     name = "theorem"
     curves: tuple[Curve, ...]
@@ -27,7 +27,7 @@ class TheoremFigure(Figure):
         return (
             "Theorem 5.1 in simulation. Probability over random orders of the coordinates that the interval search is complete "
             "(some interval of length L certifies the label) and sound (none certifies the other label), against L / d. Solid: "
-            "simulated; dashed: at least so much by the bounds, with each input's own margin, variance and range; dotted: the "
+            "simulated; dashed: lower bounds, from each input's own margin, variance and range; dotted: the "
             f"share of inputs for which the greedy set does not certify the other label. Settings: {panels}; seed {self.curves[0].seed}."
         )
 
@@ -82,7 +82,7 @@ def _range(ends: Sequence[str]) -> str:
 def theorem(
     *, d: int = 256, gammas: Sequence[float] = (0.2, 0.4), trials: int = 200, points: int = 32, seed: int = 0
 ) -> TheoremFigure:
-    """Made inputs alone, which need no data: each kind with small and with larger margin."""
+    """The figure of synthetic inputs, which need no data: each kind with a small and a larger margin."""
     return TheoremFigure(
         tuple(
             curve(

@@ -1,4 +1,4 @@
-// The label x label matrix as a picture: a table with coloured cells, or a small canvas where there are many labels.
+// The label x label matrix: a table with coloured cells, or a small canvas if there are many labels.
 
 const MOST_IN_TABLE = 12;
 
@@ -8,7 +8,7 @@ function inkOn(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
-/** The matrix of one method, with what the net believes of the whole image as its last row. */
+/** The matrix of one method; the last row is f on the whole image. */
 function matrixTable(names, values, f, top, words) {
   const cell = (value) => {
     if (value === null) return make("td", { class: "number" }, "-");
@@ -50,7 +50,7 @@ function matrixFigures(names, matrices, f) {
   });
 }
 
-/** An image's own matrices, made when they are asked for. */
+/** The matrices of one image, made when they are opened. */
 function matrixDetails(image) {
   const place = make("div", { class: "matrices" });
   const details = make("details", { class: "own-matrix" }, make("summary", {}, "Label by label"), place);

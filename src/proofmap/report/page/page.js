@@ -1,11 +1,11 @@
-// What all scripts of the report share: the record, the marks of methods, what happens before printing.
+// Shared by all scripts of the report: the record, the marks of methods, and work before printing.
 
 const record = JSON.parse(document.getElementById("record").textContent);
 
-/** Work to do before the page goes on paper. */
+/** Register work to do before the page is printed. */
 const beforePrint = (work) => addEventListener("beforeprint", work);
 
-/** The picture that marks a method everywhere: taken from the table of scores. */
+/** The mark of a method, copied from the table of scores. */
 const methodMark = (method) =>
   document.querySelectorAll(".scores tbody .key")[record.methods.length ? method : 0].cloneNode(true);
 

@@ -1,4 +1,4 @@
-// The images in full. One slider says how many positions (pixels, say) are shown; every picture and every curve follows it.
+// The images in full. One slider sets how many positions (pixels, for example) are shown; all pictures and curves follow it.
 //
 // A map travels as levels, one byte per pixel: the first step of the slider at which its position is kept. The pixels
 // shown at step k are exactly those with level <= k, which are those whose rank is below counts[k]. The levels of a method's
@@ -15,7 +15,7 @@ function levelsOf(picture, map, { width, height }) {
   return levels;
 }
 
-/** One label of one image by one method: the heat map, the pixels kept, the curve, and what they amount to. */
+/** One label of one image by one method: the heat map, the pixels kept, the curve, and the verdict. */
 class Cell {
   constructor(card, place, method) {
     const image = card.image;
@@ -32,7 +32,7 @@ class Cell {
     this.counts = record.curve_counts[method];
     this.f = label.f;
     this.heat = pictureCanvas(image, "heat", `Heat map of ${name} for ${label.name}`);
-    this.kept = pictureCanvas(image, "kept", `The ${record.positions} that ${name} likes best for ${label.name}`);
+    this.kept = pictureCanvas(image, "kept", `The top ${record.positions} of ${name} for ${label.name}`);
     this.curve = new Curve(this.counts, this.probabilities, {
       end: record.counts[record.counts.length - 1], top: card.tops[place], f: label.f,
       words: `Insertion curve of ${name} for ${label.name}: AUC ${number(facts.auc)}, f ${number(label.f)}`,
@@ -48,13 +48,13 @@ class Cell {
     );
   }
 
-  /** Photo in gray, heat over it. */
+  /** Draw the heat over the gray photo. */
   paintHeat() {
     const colours = Uint32Array.from(this.table, (brightness) => packed(heatColour(brightness / 255, this.stops)));
     paintOver(this.heat, this.card.photo, (pixels) => this.put(pixels, colours), grayUnderHeat);
   }
 
-  /** The photo where the level is at most the step, and what hidden pixels are drawn as elsewhere. */
+  /** Draw the photo where the level is at most the step, and the colour of hidden pixels elsewhere. */
   paintKept(step) {
     const hidden = packed(record.hidden.colour);
     const colours = Uint32Array.from({ length: 256 }, (_, level) => (level <= step ? 0 : hidden));
@@ -81,7 +81,7 @@ class Cell {
 /** A step of the slider in percent of the positions. */
 const percent = (step) => `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
 
-/** A row of pictures of one image. It is painted when it comes into view, and follows the slider there. */
+/** A row of pictures of one image. It is painted when it comes into view, and follows the slider while in view. */
 class Row {
   constructor(card, cells, node) {
     this.card = card;
@@ -105,7 +105,7 @@ class Row {
     ));
   }
 
-  /** One method: a column for each label. Where it is the only one, what each map proves stands below it in words. */
+  /** One method: a column for each label. If it is the only method, a sentence below each map says what it proves. */
   static ofLabels(card, method) {
     const alone = record.methods.length === 1;
     const cells = card.image.labels.map((label, place) => {
@@ -162,7 +162,7 @@ class Card {
   }
 }
 
-/** All images in full, and the tools that rule them. */
+/** All images in full, and their tools. */
 class Gallery {
   constructor() {
     this.slider = byId("share");
@@ -182,7 +182,7 @@ class Gallery {
     return Number(this.slider.value);
   }
 
-  /** Say how many positions are shown, then paint what is in view before the next frame. */
+  /** Write how many positions are shown, and paint what is in view before the next frame. */
   follow() {
     const count = record.counts[this.step];
     const n = record.counts[record.counts.length - 1];

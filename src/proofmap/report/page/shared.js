@@ -1,5 +1,5 @@
-// What the report and the page of `proofmap serve` share: elements, how numbers are written, colours, canvases, curves.
-// A report holds it as it is, in one script with the others; the page of `proofmap serve` imports it.
+// Shared by the report and the page of `proofmap serve`: elements, numbers, colours, canvases, curves.
+// A report contains this file in one script with the others; the page of `proofmap serve` imports it.
 
 /** The element with this id, or null. */
 const byId = (id) => document.getElementById(id);
@@ -16,21 +16,21 @@ function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Two decimals without the leading zero, small values in scientific form, "-" where there is none. */
+/** Two decimals without the leading zero, small values in scientific form, "-" for a missing value. */
 function number(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "-";
   if (value !== 0 && Math.abs(value) < 0.005) return value.toExponential(0);
   return evenHundredths(value).toFixed(2).replace(/^(-?)0\./, "$1.");
 }
 
-/** Python rounds .125 to .12 and .375 to .38, toFixed rounds both up; only odd eighths lie halfway. */
+/** Python rounds .125 to .12 and .375 to .38, toFixed rounds both up; only odd eighths are halfway. */
 function evenHundredths(value) {
   if (Math.abs(value * 8) % 2 !== 1) return value;
   const below = Math.floor(value * 100);
   return (below % 2 ? below + 1 : below) / 100;
 }
 
-/** The value on a line through (xs, ys) at x; null outside of it. */
+/** The value at x of the line through (xs, ys); null outside its range. */
 function interpolated(xs, ys, x) {
   if (x < xs[0] || x > xs[xs.length - 1]) return null;
   const right = xs.findIndex((place) => place >= x);
@@ -39,7 +39,7 @@ function interpolated(xs, ys, x) {
   return ys[left] + ((ys[right] - ys[left]) * (x - xs[left])) / (xs[right] - xs[left]);
 }
 
-/** The bytes behind a text in base64. */
+/** The bytes of a text in base64. */
 function bytesOf(text) {
   const letters = atob(text);
   const bytes = new Uint8Array(letters.length);
@@ -60,10 +60,10 @@ function heatColour(brightness, stops = INFERNO) {
   return stops[left].map((low, c) => Math.round(low + (stops[left + 1][c] - low) * (place - left)));
 }
 
-/** A colour [red, green, blue] as a canvas keeps an opaque pixel of it: one number. */
+/** A colour [red, green, blue] as one number, as a canvas stores an opaque pixel. */
 const packed = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 
-/** One shared canvas for each size of image and purpose, to put pixels on before they are drawn elsewhere. */
+/** A shared canvas for each size and purpose, on which pixels are prepared. */
 const scratches = new Map();
 function scratch({ width, height }, purpose) {
   const key = `${purpose} ${width}x${height}`;
@@ -76,9 +76,9 @@ function scratch({ width, height }, purpose) {
   return scratches.get(key);
 }
 
-/** The photo with a colour over each pixel, which `put` writes; `prepare` changes the photo and how they are laid over it.
+/** Draw the photo with colours over it, which `put` writes; `prepare` changes the photo and how colours are blended with it.
  *
- * It is put together elsewhere and drawn as one picture, because a printer may replay the steps of a canvas in its own way.
+ * The result is composed on another canvas and drawn as one picture, because a printer may replay the steps of a canvas differently.
  */
 function paintOver(canvas, photo, put, prepare = () => {}) {
   const over = scratch(canvas, "over");
@@ -93,7 +93,7 @@ function paintOver(canvas, photo, put, prepare = () => {}) {
   canvas.getContext("2d").drawImage(whole.canvas, 0, 0);
 }
 
-/** Under a heat map the photo is gray, and shines through. */
+/** Make the photo gray, and let it show through the heat map. */
 function grayUnderHeat(context, { width, height }) {
   context.globalCompositeOperation = "saturation";
   context.fillStyle = "#000";
@@ -102,13 +102,13 @@ function grayUnderHeat(context, { width, height }) {
   context.globalAlpha = 0.65;
 }
 
-/** A canvas for pictures of this size, with words for those who cannot see it. */
+/** A canvas for pictures of this size, with a text for screen readers. */
 function pictureCanvas({ width, height }, kind, words) {
   const small = Math.max(width, height) <= 112 ? " small" : "";
   return make("canvas", { class: `${kind}${small}`, width, height, role: "img", "aria-label": words });
 }
 
-/** A curve over 0 to `end` in a frame from 0 to `top`, as it says above; f dashed, the area below filled. */
+/** A curve over 0 to `end` in a frame from 0 to `top`, which is printed above; f dashed, the area below filled. */
 class Curve {
   constructor(xs, ys, { end, top, f, words }) {
     this.x = (place) => (100 * place) / end;
@@ -133,7 +133,7 @@ class Curve {
   }
 }
 
-/** What a map's AUC says beside f, in words, and why. */
+/** The verdict on a map, and its reason. */
 const VERDICTS = { match: "matches f", weak: "too weak:", strong: "too strong:", unknown: "not judged" };
 const WHY = {
   match: "completeness and soundness reach the bar",
@@ -142,7 +142,7 @@ const WHY = {
   unknown: "there is no AUC to judge by",
 };
 
-/** The button that switches between light and dark; until it is pressed the system's choice counts. */
+/** The button that switches between light and dark; until it is pressed the system's setting is used. */
 function setUpTheme() {
   const button = byId("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");

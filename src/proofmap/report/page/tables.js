@@ -1,6 +1,6 @@
-// Tables that can be sorted: the scores as they stand in the page, and the list of all images from the record.
+// Sortable tables: the scores, which the page contains, and the list of all images, made from the record.
 
-/** Order of two values, missing ones last whatever the direction. */
+/** Order of two values; missing ones are last in both directions. */
 function compare(a, b, descending) {
   const missing = (v) => v === null || v === "" || v === undefined;
   if (missing(a) || missing(b)) return Number(missing(a)) - Number(missing(b));
@@ -10,13 +10,13 @@ function compare(a, b, descending) {
   return descending ? -order : order;
 }
 
-/** Say in the header which column is sorted and how. */
+/** Mark the sorted column and its direction in the header. */
 function markSorted(header, descending) {
   for (const other of header.parentElement.children) other.setAttribute("aria-sort", "none");
   header.setAttribute("aria-sort", descending ? "descending" : "ascending");
 }
 
-/** The direction a click on this header asks for: first its own (the best first), then the other one. */
+/** The direction after a click on this header: first its default, then the other one. */
 function nextDirection(header, first) {
   const now = header.getAttribute("aria-sort");
   return now === "none" ? first : now !== "descending";
