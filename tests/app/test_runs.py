@@ -14,7 +14,6 @@ import pytest
 
 from proofmap.report.runs import write_image_page, write_run_report
 from proofmap.results.compare import compare
-from proofmap.results.part import of_images
 from proofmap.study import Run, run_study
 from proofmap.study.store.database import Store
 from tests.report.pages import PageParts
@@ -202,7 +201,7 @@ def test_any_image_opens_with_its_own_maps_and_numbers(folder: Path, tmp_path: P
     record = PageParts(page).record
     assert record["images"]["names"] == [name] and record["explained"]["headline"].startswith("The net says")
     assert [len(m["values"][0]) for m in record["methods"]] == [1, 1]
-    alone = of_images(found, [2])
+    alone = found.select_images([2])
     assert alone.f.tolist() == found.f[2:3].tolist() and alone.pictured == (0,)
     assert bool((alone.map_of(alone["gradient"], 0, 1) == maps[1]).all())
     for result, shown in zip(found.results, record["methods"], strict=True):

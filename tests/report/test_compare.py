@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from proofmap.core.errors import InputError
 from proofmap.results.compare import Comparison, Difference, compare
 from proofmap.results.paired import images_needed
 from proofmap.results.statistics import mean_score
+from proofmap.study import run_study
+from tests.study.studies import toy_study
 from tests.toys import conv_classifier, linear_classifier, pixels
 
 METHODS = ("gradient-x-input", "random", "centered-gaussian")
@@ -247,3 +250,15 @@ def test_the_images_needed_are_those_of_the_difference_found_or_of_the_one_asked
     for wrong in (0.0, -0.1, math.nan):
         with pytest.raises(InputError, match="detect must be a difference above 0"):
             compare(found, detect=wrong)
+
+
+def test_a_proof_a_run_and_an_outcome_are_compared_as_their_evaluations_are(tmp_path: Path) -> None:
+    outcome = run_study(toy_study(tmp_path, 3, methods=("gradient", "random")), tmp_path / "run")
+    with pm.Run(tmp_path / "run") as run:
+        expected = compare(run.evaluation()).json()
+        assert compare(run).json() == compare(outcome).json() == expected
+        proof = pm.Proof(run.evaluation())
+    assert compare(proof).json() == expected
+    assert compare({"a": proof, "b": outcome}).differences[0].difference == 0
+    with pytest.raises(InputError, match="an Evaluation, a Run or a Proof is needed, not str"):
+        compare("runs/first")  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.results.part import of_images
 from tests.toys import linear_classifier, pixels
 
 NAMES = ["a", "b", "c"]
@@ -21,7 +20,7 @@ def judged(*places: int) -> pm.Evaluation:
 
 
 def test_some_images_alone_are_what_judging_them_alone_gives() -> None:
-    part, alone = of_images(judged(0, 1, 2), [2, 0]), judged(2, 0)
+    part, alone = judged(0, 1, 2).select_images([2, 0]), judged(2, 0)
     assert part.table() == alone.table() and part.image_names == alone.image_names == ("c", "a")
     assert part.pictured == alone.pictured
     for mine, other in zip(part.results, alone.results, strict=True):
@@ -37,4 +36,4 @@ def test_some_images_alone_are_what_judging_them_alone_gives() -> None:
 @pytest.mark.parametrize("places", [[], [3], [-1]])
 def test_images_that_are_not_there_are_refused(places: list[int]) -> None:
     with pytest.raises(pm.InputError, match="0 to 2"):
-        of_images(judged(0, 1, 2), places)
+        judged(0, 1, 2).select_images(places)

@@ -74,7 +74,7 @@ def test_images_that_a_seed_does_not_count_are_left_out() -> None:
 
 def test_all_forms_say_the_same() -> None:
     found = seed_spread({"a": SEEDS[0], "b": SEEDS[1]})
-    records = [line.record() for line in found.lines]
+    records = [dataclasses.asdict(line) for line in found.lines]
     assert json.loads(found.json())["lines"] == records
     assert [float(r["spread"]) for r in csv.DictReader(found.csv().splitlines())] == [
         r["spread"] for r in records

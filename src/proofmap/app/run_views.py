@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -219,7 +220,7 @@ def comparison_record(
         run=run,
         against=against,
         differences=[DifferenceRecord.model_validate(_plain(d.record())) for d in found.differences],
-        drops=[DropRecord.model_validate(_plain(line.record())) for line in drops],
+        drops=[DropRecord.model_validate(_plain(asdict(line))) for line in drops],
         notes=[public_text(note) for note in (*found.notes, *notes)],
     )
 

@@ -110,7 +110,7 @@ def audit(
                 junit_text(result, run=opened.folder.name, also=demands),
             )
         print_notes(opened)
-        for note in result.notes if format in ("md", "csv") else ():  # the other formats contain them
+        for note in result.notes if format == "csv" else ():  # the other formats contain them
             stderr.print(f"note: {note}")
     print_as(result, format)
     for reason in filter(None, demands.values()):

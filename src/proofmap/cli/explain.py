@@ -25,7 +25,7 @@ from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
 from proofmap.report.originals import original_of
 from proofmap.results.fill_alone import fill_notes, other_fill
-from proofmap.results.settings_words import distractor_notes
+from proofmap.results.notes import distractor_notes
 from proofmap.study.cost import expected_cost, expected_labels, worth_telling
 from proofmap.study.session import open_net
 

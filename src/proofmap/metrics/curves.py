@@ -57,6 +57,12 @@ class Curves:
         """The game's target on the whole image ``(N, L)``, with which its areas are to be compared."""
         return self.f if self.whole is None else self.whole
 
+    def select_images(self, places: list[int]) -> Curves:
+        """The curves of the images at these places, in this order."""
+        per_image = ("labels", "f", "probabilities", "auc", "error", "matrix", "whole")
+        found: dict[str, Any] = {key: x[places] for key in per_image if (x := getattr(self, key)) is not None}
+        return replace(self, **found)
+
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Curves:
         """The same with every tensor changed: copied, say, or on another device."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
-from proofmap.results.records import COMPLETENESS, SOUNDNESS, EvaluationRecord
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import COMPLETENESS, SOUNDNESS
 
 Values = Mapping[str, Mapping[str, Tensor]]
 """Per-image values ``(N,)`` by method and kind of score, as :func:`values_of` gives them."""
@@ -33,7 +34,7 @@ class Choice:
         return tuple(sorted(self.reasons))
 
 
-def values_of(evaluation: EvaluationRecord) -> Values:
+def values_of(evaluation: Evaluation) -> Values:
     """Each method's values per image, of the first score of each kind."""
     return {result.name: result.values_by_kind for result in evaluation.results}
 

@@ -33,8 +33,19 @@ from proofmap.report.pictures import (
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_records
-from proofmap.results.html_tables import pairs_html, table_html
+from proofmap.results.frames import dataframe
 from proofmap.results.sharing import shared
+from proofmap.results.tables import pairs_html, score_table, table_html
+
+__all__ = [
+    "dataframe",
+    "evaluation_html",
+    "proof_html",
+    "proof_png",
+    "save_evaluation",
+    "save_proof",
+    "score_table",
+]
 
 MOST_PICTURES = 3
 """Pictures of one result in a notebook."""

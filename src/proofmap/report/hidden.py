@@ -9,7 +9,7 @@ import torch
 
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.fills import FILLS
-from proofmap.results.records import EvaluationRecord
+from proofmap.results.evaluation import Evaluation
 
 Colour = tuple[int, int, int]
 PLAIN: Colour = (219, 219, 219)
@@ -24,7 +24,7 @@ class Hidden:
     words: str
 
 
-def hidden_of(evaluation: EvaluationRecord) -> Hidden:
+def hidden_of(evaluation: Evaluation) -> Hidden:
     """How to draw what hidden positions showed in the insertion game."""
     inputs, settings = evaluation.inputs, evaluation.results[0].insertion.settings
     colour, positions = settings.get("color"), inputs.position_noun

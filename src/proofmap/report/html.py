@@ -25,7 +25,7 @@ from proofmap.report.originals import Original
 from proofmap.report.page_data import page_record
 from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
 from proofmap.report.templates import templates_of
-from proofmap.results.evaluation import Evaluation
+from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.sharing import shared, shared_settings, without_folders
 
 TITLE = "What do the heat maps prove?"
@@ -34,7 +34,7 @@ _SCRIPTS = ("shared.js", "page.js", "tables.js", "pictures.js", "matrix.js")
 
 
 def write_report(
-    evaluation: Evaluation,
+    results: Results,
     path: str | Path,
     *,
     title: str = TITLE,
@@ -48,7 +48,7 @@ def write_report(
     explained: bool = False,
     originals: Callable[[int], Original | None] | None = None,
 ) -> Path:
-    """Write the report of an evaluation to one file and return its path.
+    """Write the report of an evaluation, a run or a proof to one file and return its path.
 
     Absolute paths are cut to file names, because reports are made to be shared.
 
@@ -64,7 +64,7 @@ def write_report(
             prove, a row for each method with its labels side by side; scores come later.
         originals: gives the original of an image, by its index, if the net sees only a part of it.
     """
-    evaluation = shared(evaluation)
+    evaluation = shared(evaluation_of(results))
     record = page_record(
         evaluation,
         title=without_folders(title),

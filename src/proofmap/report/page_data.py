@@ -20,8 +20,8 @@ from proofmap.report.page_pictures import json_number
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
+from proofmap.results.notes import coverage_words, different_images
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
-from proofmap.results.settings_words import coverage_words
 from proofmap.results.statistics import Score
 from proofmap.results.strength import BAR, OTHER_CURVE, judged_on_another_curve
 
@@ -55,9 +55,7 @@ def page_record(
         "panels": scatter_panels(evaluation),
         "metrics": [
             {**_metric_record(s), "uneven": uneven}
-            for s, uneven in zip(
-                evaluation.results[0].scores, tables.different_images(evaluation), strict=True
-            )
+            for s, uneven in zip(evaluation.results[0].scores, different_images(evaluation), strict=True)
         ],
         "methods": [_method_record(r) for r in evaluation.results],
         "images": _image_table(evaluation),
@@ -263,7 +261,7 @@ def _extremes(evaluation: Evaluation) -> str:
 def _uneven_note(evaluation: Evaluation) -> str:
     """A note if the means behind the verdict are over different images."""
     first = evaluation.results[0]
-    uneven = dict(zip((s.name for s in first.scores), tables.different_images(evaluation), strict=True))
+    uneven = dict(zip((s.name for s in first.scores), different_images(evaluation), strict=True))
     judged = [s.name for kind in VERDICT if (s := first.first_score(kind)) is not None]
     return "These means are over different images." if any(uneven[name] for name in judged) else ""
 

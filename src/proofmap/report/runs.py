@@ -22,7 +22,6 @@ from proofmap.report.html import TITLE, write_report
 from proofmap.report.originals import Original, original_of
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.part import of_images
 from proofmap.results.sharing import shared
 from proofmap.study.results import Run
 from proofmap.study.run import Outcome
@@ -68,7 +67,7 @@ def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | Non
     ]
     originals = _originals(run, found, dataset)
     return write_report(
-        of_images(found, [place]),
+        found.select_images([place]),
         path,
         command=run.manifest.commands[-1] if run.manifest.commands else "",
         provenance=provenance(run),

@@ -16,9 +16,9 @@ from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.controls import role_of, soundness_notes
 from proofmap.results.drops import HEADER, DropLine, Use, find_drops
-from proofmap.results.evaluation import Evaluation
-from proofmap.results.html_tables import table_html
+from proofmap.results.evaluation import Results, evaluation_of
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
+from proofmap.results.tables import Cells, Tables
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,10 @@ class AuditLine:
         """The bar in words."""
         return f"{'>=' if self.higher_is_better else '<='} {self.bar:g}"
 
-    def record(self) -> dict[str, object]:
-        """The line as plain data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class AuditResult:
-    """Passes when every line and every drop does and no control reaches all of its bars. Prints as a table."""
+class AuditResult(Tables):
+    """Passes if every line and every drop passes and no control reaches all of its bars. Prints as a table."""
 
     lines: tuple[AuditLine, ...]
     use: Use
@@ -57,11 +53,11 @@ class AuditResult:
     drops: tuple[DropLine, ...] = ()
     """Scores held against those of another run."""
     drop_notes: tuple[str, ...] = ()
-    """In what that run differs."""
+    """How that run differs."""
     companions: tuple[AuditLine, ...] = ()
-    """The methods' own maps, blurred or shown for every label, beside the same bars: for comparison, they decide nothing."""
+    """The methods' own maps, blurred or shown for every label, with the same bars: for comparison, they decide nothing."""
     soundness_notes: tuple[str, ...] = ()
-    """When a method's soundness is no merit of its maps."""
+    """Why a method's soundness is no merit of its maps."""
 
     @property
     def passes(self) -> bool:
@@ -79,32 +75,39 @@ class AuditResult:
         return tuple(dict.fromkeys(line.method for line in self.controls if line.method not in missed))
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What the controls say about the audit itself, and in what the other run differs."""
-        return (*self._control_notes(), *self.soundness_notes, *self.drop_notes)
-
-    def _control_notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the controls say about the audit itself, and how the other run differs."""
+        found: tuple[str, ...] = ()
         if self.too_good:
-            return (
+            found = (
                 f"the control {' and '.join(self.too_good)} reaches every bar: maps that know nothing of the net pass, so these "
-                "bars prove nothing. Ask for completeness and best effort beside soundness, raise the bars, and check the "
+                "bars prove nothing. Ask for completeness and best effort as well as soundness, raise the bars, and check the "
                 "net's mean, std and weights",
             )
-        if self.lines and not self.controls:
-            return (
+        elif self.lines and not self.controls:
+            found = (
                 "no control was judged, so it is not known whether noise would pass; judge controls too: "
                 "evaluate --controls, or audit --controls",
             )
-        return ()
+        return (*found, *self.soundness_notes, *self.drop_notes)
 
     @property
     def rule(self) -> str:
         """What was compared with the bars, in words."""
         return "the mean counts" if self.use == "mean" else "the whole 95 % interval counts"
 
-    def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Header and one row of cells per method and bar; the controls at the end."""
-        rows = [
+    def footer(self) -> list[str]:
+        """The verdict."""
+        failed = sum(not line.passes for line in self.held)
+        missed = [f"{failed} of {counted(len(self.held), 'bar')} missed"] if failed else []
+        verb = "passes, which knows" if len(self.too_good) == 1 else "pass, which know"
+        noise = [f"{' and '.join(self.too_good)} {verb} nothing of the net"] if self.too_good else []
+        verdict = "passed" if self.passes else f"failed: {', and '.join([*missed, *noise])}"
+        return [f"audit {verdict} ({self.rule})"]
+
+    def tables(self) -> list[Cells]:
+        """The bars, with the controls at the end; then the drops."""
+        bars = [
             [
                 line.method,
                 line.metric,
@@ -115,58 +118,27 @@ class AuditResult:
                 ("" if line in self.lines else "control: ")
                 + ("passes" if line.passes else f"fails: {line.reason}"),
             ]
-            for line in (*self.lines, *self.controls, *self.companions)
+            for line in self._bars
         ]
-        return ["method", "metric", "mean", "95 % interval", "n", "bar", "verdict"], rows
-
-    def table(self) -> str:
-        """Aligned text, ending in one line that says it all."""
-        failed = sum(not line.passes for line in self.held)
-        missed = [f"{failed} of {counted(len(self.held), 'bar')} missed"] if failed else []
-        verb = "passes, which knows" if len(self.too_good) == 1 else "pass, which know"
-        noise = [f"{' and '.join(self.too_good)} {verb} nothing of the net"] if self.too_good else []
-        verdict = "passed" if self.passes else f"failed: {', and '.join([*missed, *noise])}"
-        found = [tables.aligned(*cells) for cells in self._tables()]
-        return "\n".join(["\n\n".join(found), *self.notes, f"audit {verdict} ({self.rule})"])
-
-    def _tables(self) -> list[tuple[list[str], list[list[str]]]]:
-        """Header and rows of the bars, and of the drops, where there are any."""
+        header = ["method", "metric", "mean", "95 % interval", "n", "bar", "verdict"]
         drops = [(HEADER, [line.cells() for line in self.drops])] if self.drops else []
-        return [*([self.cells()] if self.lines else []), *drops]
+        return [*([(header, bars)] if self.lines else []), *drops]
 
-    def markdown(self) -> str:
-        return "\n\n".join(tables.markdown(*cells) for cells in self._tables())
+    @property
+    def _bars(self) -> tuple[AuditLine, ...]:
+        return (*self.lines, *self.controls, *self.companions)
 
-    def csv(self) -> str:
-        """One row per bar, all decimals; columns that a row does not have are empty."""
-        bars = [line.record() for line in (*self.lines, *self.controls, *self.companions)]
-        return tables.records_csv([*bars, *(line.record() for line in self.drops)])
+    def records(self) -> list[dict[str, object]]:
+        return [*map(asdict, self._bars), *map(asdict, self.drops)]
 
-    def json(self) -> str:
-        """The verdict and every line; NaN becomes null."""
-        record = {
-            "passes": self.passes,
-            "use": self.use,
-            "lines": [line.record() for line in self.lines],
-            "controls": [line.record() for line in self.controls],
-            "companions": [line.record() for line in self.companions],
-            "drops": [line.record() for line in self.drops],
-            "notes": list(self.notes),
-        }
-        return tables.json_text(record)
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def _repr_html_(self) -> str:
-        *first, last = self._tables()
-        return "".join(
-            [*(table_html(*cells, ()) for cells in first), table_html(*last, [*self.notes, self.rule])]
-        )
+    def record(self) -> dict[str, object]:
+        found = asdict(self)
+        lines = {name: found[name] for name in ("lines", "controls", "companions", "drops")}
+        return {"passes": self.passes, "use": self.use, **lines, "notes": self.notes}
 
 
 def audit(
-    evaluation: Evaluation,
+    results: Results,
     *,
     min_completeness: float | None = None,
     min_soundness: float | None = None,
@@ -174,7 +146,7 @@ def audit(
     bars: Mapping[str, float] | None = None,
     method: str | Sequence[str] | None = None,
     use: Use = "mean",
-    against: Evaluation | None = None,
+    against: Results | None = None,
     max_drop: float | Mapping[str, float] | None = None,
 ) -> AuditResult:
     """Hold every method, or the named ones, against bars, against another evaluation, or both; and controls, which must
@@ -194,14 +166,15 @@ def audit(
         max_drop: how much any score may get worse against it; or how much by the name of a score, and then only these
             are looked at.
     """
+    evaluation, before = evaluation_of(results), None if against is None else evaluation_of(against)
     if use not in get_args(Use):
         raise InputError(f"use must be one of {', '.join(get_args(Use))}, not {use!r}")
     asked = {COMPLETENESS: min_completeness, SOUNDNESS: min_soundness, BEST_EFFORT: min_best_effort}
     by_kind = {kind: bar for kind, bar in asked.items() if bar is not None}
     by_name = dict(bars or {})
-    if (against is None) != (max_drop is None):
+    if (before is None) != (max_drop is None):
         raise InputError("against and max_drop belong together: another evaluation, and how much may be lost")
-    if not by_kind and not by_name and against is None:
+    if not by_kind and not by_name and before is None:
         raise InputError(
             "an audit needs a bar, such as min_completeness=0.8, or another evaluation: against, max_drop"
         )
@@ -211,8 +184,8 @@ def audit(
     methods = [method] if isinstance(method, str) else method
     roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
     others = [result for result in evaluation.results if roles[result.name] == "method"] or evaluation.results
-    results = others if methods is None else [evaluation[name] for name in methods]
-    held = {result.name for result in results}
+    chosen = others if methods is None else [evaluation[name] for name in methods]
+    held = {result.name for result in chosen}
     rest = [result for result in evaluation.results if result.name not in held]
     controls = [result for result in rest if roles[result.name] == "noise"]
     companions = [result for result in rest if roles[result.name] in ("blurred", "cheating")]
@@ -226,18 +199,18 @@ def audit(
 
     drops: tuple[DropLine, ...] = ()
     notes: tuple[str, ...] = ()
-    if against is not None and max_drop is not None:
+    if before is not None and max_drop is not None:
         # without a choice, what either evaluation has: one that was left out must not pass
         also = (
             []
             if methods is not None
-            else [r.name for r in against.results if role_of(r, against.results) == "method"]
+            else [r.name for r in before.results if role_of(r, before.results) == "method"]
         )
-        names = list(dict.fromkeys([*(result.name for result in results), *also]))
-        drops, notes = find_drops(evaluation, against, max_drop, names, use)
+        names = list(dict.fromkeys([*(result.name for result in chosen), *also]))
+        drops, notes = find_drops(evaluation, before, max_drop, names, use)
     bars_asked = bool(by_kind or by_name)
     explained = tuple(soundness_notes(evaluation, list(held))) if bars_asked else ()
-    return AuditResult(lines(results), use, lines(controls), drops, notes, lines(companions), explained)
+    return AuditResult(lines(chosen), use, lines(controls), drops, notes, lines(companions), explained)
 
 
 def _score_name(result: MethodResult, kind: str) -> str:

@@ -35,11 +35,12 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.metrics import proof
 from proofmap.results import tables
+from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.intervals import Limits, pooled_interval
-from proofmap.results.records import EvaluationRecord, MethodResult, setting_text
-from proofmap.results.settings_words import distractor_notes
+from proofmap.results.notes import distractor_notes, subject_words
+from proofmap.results.records import MethodResult, setting_text
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve
-from proofmap.results.tabled import Cells, Table
+from proofmap.results.tables import Cells, Table
 
 TARGETS = ("weakest", "strongest")
 """What a method's setting ``target`` says where its areas are a bound."""
@@ -78,13 +79,13 @@ class Reach:
         return (self.high < self.f) & (self.f >= self.e1)
 
 
-def has_bounds(evaluation: EvaluationRecord) -> bool:
+def has_bounds(evaluation: Evaluation) -> bool:
     """Whether both bounds were judged, and a method beside them."""
     targets = [_target(result) for result in evaluation.results]
     return {*TARGETS, None} <= set(targets)
 
 
-def reach(evaluation: EvaluationRecord) -> Reach:
+def reach(evaluation: Evaluation) -> Reach:
     """What was reached for every pair; refuses an evaluation without both bounds or without another method."""
     by_target = {t: [r for r in evaluation.results if _target(r) == t] for t in (*TARGETS, None)}
     _check(evaluation, by_target)
@@ -125,7 +126,7 @@ def _target(result: MethodResult) -> str | None:
     return str(target) if target in TARGETS else None
 
 
-def _check(evaluation: EvaluationRecord, by_target: Mapping[str | None, Sequence[MethodResult]]) -> None:
+def _check(evaluation: Evaluation, by_target: Mapping[str | None, Sequence[MethodResult]]) -> None:
     missing = [f"belief-mask:target={target}" for target in TARGETS if not by_target[target]]
     if missing:
         raise InputError(
@@ -216,22 +217,18 @@ class Bounds(Table):
         ]
         return ["method", "overshoot ↓", "by choice", "shortfall ↓", "by choice"], rows
 
-    def csv(self) -> str:
-        """One line per method, all decimals."""
+    def records(self) -> list[dict[str, object]]:
         shared = _flat({"matchable": asdict(self.matchable)})
-        return tables.records_csv([{**_flat(asdict(m)), **shared} for m in self.methods])
-
-    def json(self) -> str:
-        """Methods, the share that can be matched, and notes; NaN becomes null."""
-        return tables.json_text(asdict(self))
+        return [{**_flat(asdict(m)), **shared} for m in self.methods]
 
 
-def bounds(evaluation: EvaluationRecord) -> Bounds:
+def bounds(results: Results) -> Bounds:
     """Overshoot, shortfall and the parts of them that were a method's choice, for every method but the bounds themselves.
 
     The evaluation must have judged ``belief-mask:target=weakest`` and ``belief-mask:target=strongest``; of several, the
     farthest counts. Pairs without both bounds, or without an area of the method, do not count.
     """
+    evaluation = evaluation_of(results)
     found = reach(evaluation)
     methods = tuple(_method(found, result) for result in found.others)
     matchable = _pair_mean(found.matchable(), (0.0, 1.0))
@@ -297,7 +294,7 @@ def _beaten_notes(found: Reach, methods: Sequence[MethodBounds]) -> list[str]:
     return notes
 
 
-def _meaning_notes(evaluation: EvaluationRecord, found: Reach) -> list[str]:
+def _meaning_notes(evaluation: Evaluation, found: Reach) -> list[str]:
     curve = found.others[0].insertion.settings
     pairs, known = int((evaluation.labels != NO_LABEL).sum()), int((~found.low.isnan()).sum())
     lacking = [f"{pairs - known} of {counted(pairs, 'pair')} lack a bound and do not count"]
@@ -306,7 +303,7 @@ def _meaning_notes(evaluation: EvaluationRecord, found: Reach) -> list[str]:
         "factor of two. By choice: the part that the weakest proof (of overshoot) or the strongest (of shortfall) does not have",
         f"bounds of {'; '.join(map(_search_words, found.bounding))}: found, not proven. Further searches can only widen "
         "them, so the parts by choice and the share that can be matched can only grow",
-        f"{tables.subject_words(evaluation)}; means over pairs, 95 % intervals over images",
+        f"{subject_words(evaluation)}; means over pairs, 95 % intervals over images",
         f"thresholds e1 = {found.e1:g}, e2 = {found.e2:g}; insertion curve: fill {curve.get('fill')}, "
         f"{curve.get('points')} points",
         *distractor_notes(evaluation),

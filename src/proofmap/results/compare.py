@@ -13,9 +13,8 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
-from proofmap.results import tables
-from proofmap.results.alike import Entry, shared_images, shared_metrics, what_differs
-from proofmap.results.evaluation import Evaluation
+from proofmap.results.comparability import Entry, shared_images, shared_metrics, what_differs
+from proofmap.results.evaluation import Results, evaluation_of
 from proofmap.results.intervals import mean_interval
 from proofmap.results.paired import (
     fewest_images,
@@ -24,7 +23,7 @@ from proofmap.results.paired import (
     sign_flip_p,
     smallest_p,
 )
-from proofmap.results.tabled import Cells, Table
+from proofmap.results.tables import Cells, Table
 
 Verdict = Literal["better", "worse", "undecided"]
 
@@ -120,18 +119,15 @@ class Comparison(Table):
         ]
         return header, rows
 
-    def csv(self) -> str:
-        """One line per difference, all decimals."""
-        return tables.records_csv([d.record() for d in self.differences])
+    def records(self) -> list[dict[str, object]]:
+        return [d.record() for d in self.differences]
 
-    def json(self) -> str:
-        """Differences and notes; NaN becomes null."""
-        record = {"differences": [d.record() for d in self.differences], "notes": list(self.notes)}
-        return tables.json_text(record)
+    def record(self) -> dict[str, object]:
+        return {"differences": self.records(), "notes": self.notes}
 
 
 def compare(
-    evaluations: Evaluation | Mapping[str, Evaluation],
+    results: Results | Mapping[str, Results],
     *,
     baseline: str | None = None,
     metrics: Sequence[str] | None = None,
@@ -153,7 +149,8 @@ def compare(
     """
     if detect is not None and not (math.isfinite(detect) and detect > 0):
         raise InputError(f"detect must be a difference above 0, not {detect}")
-    runs = {"": evaluations} if isinstance(evaluations, Evaluation) else dict(evaluations)
+    several = dict(results) if isinstance(results, Mapping) else {"": results}
+    runs = {name: evaluation_of(each) for name, each in several.items()}
     if not runs:
         raise InputError("there is nothing to compare; give at least one evaluation")
     entries = [

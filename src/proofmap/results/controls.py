@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from proofmap.core.text import one_line
+from proofmap.results.evaluation import Evaluation
 from proofmap.results.intervals import mean_interval
-from proofmap.results.records import SOUNDNESS, EvaluationRecord, MethodResult
+from proofmap.results.records import SOUNDNESS, MethodResult
 
 NOISE = ("random", "centered-gaussian", "edges")
 """Methods that know nothing of the net, where one map serves all labels."""
@@ -43,7 +44,7 @@ def _is(result: MethodResult, record: Mapping[str, object]) -> bool:
     return all(result.settings.get(key) == value for key, value in record.items())
 
 
-def soundness_notes(evaluation: EvaluationRecord, methods: Sequence[str] | None = None) -> list[str]:
+def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None) -> list[str]:
     """When soundness is no merit of the maps: it is not above that of blurred maps, or of maps that are the same for every
     label, or what is proved is proved by the fill alone.
 

@@ -1,4 +1,4 @@
-"""Drawing, plugged in from above: a result knows that it can be shown and saved, not how."""
+"""Tables, drawing and files, plugged in from above: a result can be shown and saved, but does not know how."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any, Protocol
 
 
 class Display(Protocol):
-    """What the room of drawings offers to results; :mod:`proofmap.report.display` is ours."""
+    """What results call; the module :mod:`proofmap.report.display` implements it."""
+
+    def score_table(self, evaluation: Any) -> str: ...
+
+    def dataframe(self, evaluation: Any, table: str) -> Any: ...
 
     def evaluation_html(self, evaluation: Any) -> str: ...
 
@@ -27,7 +31,7 @@ _load: Callable[[], Display] | None = None
 
 
 def set_display(load: Callable[[], Display]) -> None:
-    """Say where drawing comes from; ``load`` is called when something is first shown or saved."""
+    """Set the implementation; ``load`` is called when a result is first shown or saved."""
     global _load
     _load = load
 

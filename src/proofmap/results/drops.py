@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from proofmap.core.errors import InputError
@@ -48,10 +48,6 @@ class DropLine:
     def bar(self) -> str:
         """The bar in words."""
         return f"{'-' if self.higher_is_better else '+'}{self.max_drop:g} at most"
-
-    def record(self) -> dict[str, object]:
-        """The line as plain data."""
-        return asdict(self)
 
     def cells(self) -> list[str]:
         return [

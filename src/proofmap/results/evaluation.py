@@ -1,35 +1,124 @@
-"""An evaluation as people hold it: the records, with tables, notebook displays and files."""
+"""The results of an evaluation, with tables, notebook displays and files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs, inputs_of
 from proofmap.core.text import counted
 from proofmap.results.display import display
-from proofmap.results.records import EvaluationRecord
+from proofmap.results.records import MethodResult
+from proofmap.results.statistics import RunScore
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+class HasEvaluation(Protocol):
+    """Something that holds or reads an evaluation: a :class:`~proofmap.Run`, a :class:`~proofmap.Proof`, the outcome of a study."""
+
+    @property
+    def evaluation(self) -> Evaluation | Callable[[], Evaluation]: ...
+
+
 @dataclass(frozen=True, repr=False)
-class Evaluation(EvaluationRecord):
-    """What was found about methods. Prints as a table; ``save`` writes tables, records and pictures."""
+class Evaluation:
+    """The results of methods on images: the one type that tables, comparisons, audits, reports and figures read.
+
+    :func:`proofmap.evaluate` returns one; :meth:`proofmap.Run.evaluation` reads one from a run directory. It prints as a table.
+
+    All images have numbers. Pixels and maps take memory, so only the ``pictured`` images have them: ``images`` is ``(P, *shape)``
+    (see :attr:`inputs`) and belongs to the rows ``pictured`` of ``image_names``, ``labels`` and ``f``.
+    """
+
+    results: tuple[MethodResult, ...]
+    images: Tensor
+    image_names: tuple[str, ...]
+    labels: Tensor
+    label_names: tuple[str, ...]
+    f: Tensor
+    settings: Mapping[str, object]
+    pictured: tuple[int, ...] = ()
+    run_scores: tuple[RunScore, ...] = ()
+    """Numbers about the run as a whole, computed from the values of all methods."""
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.image_names)
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """The kind of input: how it is composed and shown, and the names of its positions."""
+        return inputs_of(self.settings)
+
+    def image_of(self, index: int) -> Tensor:
+        """A pictured image as the net takes it, such as ``(C, H, W)``."""
+        return self.images[self._place(index)]
+
+    def map_of(self, result: MethodResult, index: int, place: int) -> Tensor:
+        """The map ``(*positions,)`` of a pictured image for the label at this place in its row of labels."""
+        return result.maps[self._place(index), 0 if result.label_free else place]
+
+    def maps_of(self, result: MethodResult) -> Tensor:
+        """The maps ``(P, L, *positions)`` of all pictured images and labels."""
+        return result.maps.expand(-1, self.labels.shape[1], *result.maps.shape[2:])
+
+    def _place(self, index: int) -> int:
+        if index not in self.pictured:
+            raise InputError(
+                f"the pixels and maps of image {index} were not kept; kept are {len(self.pictured)} of {len(self)}"
+            )
+        return self.pictured.index(index)
+
+    def __getitem__(self, method: str) -> MethodResult:
+        """The result of a method, by its name or by a prefix that only this name has."""
+        for result in self.results:
+            if result.name == method:
+                return result
+        beginning = [result for result in self.results if result.name.startswith(method)]
+        if len(beginning) == 1 and method:
+            return beginning[0]
+        raise InputError(
+            f"no method {method!r} was judged; there are {', '.join(r.name for r in self.results)}"
+        )
+
+    def select_images(self, places: Sequence[int]) -> Evaluation:
+        """The evaluation of the images at these places, in this order; means and intervals are over them.
+
+        Numbers about the run as a whole are left out.
+        """
+        outside = [place for place in places if not 0 <= place < len(self)]
+        if outside or not places:
+            which = f"no image {outside[0]}" if outside else "no image asked for"
+            raise InputError(f"there is {which}: the evaluation has 0 to {len(self) - 1}")
+        names = tuple(self.image_names[place] for place in places)
+        kept = [place for place in places if place in self.pictured]
+        rows = [self.pictured.index(place) for place in kept]
+        return replace(
+            self,
+            results=tuple(r.select_images(places, rows, names) for r in self.results),
+            images=self.images[rows],
+            image_names=names,
+            labels=self.labels[list(places)],
+            f=self.f[list(places)],
+            pictured=tuple(k for k, place in enumerate(places) if place in kept),
+            run_scores=(),
+        )
 
     def table(self) -> str:
         """The scores as text: one line per method, one column per metric, intervals in brackets."""
-        from proofmap.results.tables import score_table
-
-        return score_table(self)
+        return display().score_table(self)
 
     def to_dataframe(self, table: str = "scores") -> pd.DataFrame:
-        """The numbers as a pandas DataFrame, one row per ``value``: ``scores`` (means with intervals), ``per_image`` or
-        ``per_label``."""
-        from proofmap.results.frames import dataframe
-
-        return dataframe(self, table)
+        """The numbers as a pandas DataFrame, one row per value: ``scores`` (means with intervals), ``per_image`` or ``per_label``."""
+        return display().dataframe(self, table)
 
     def __str__(self) -> str:
         return self.table()
@@ -44,3 +133,18 @@ class Evaluation(EvaluationRecord):
     def save(self, folder: str | Path, *, pictures: bool = True) -> list[Path]:
         """Write ``scores.csv``, ``pairs.csv``, ``evaluation.json`` and the pictures; returns what was written."""
         return display().save_evaluation(self, folder, pictures=pictures)
+
+
+Results = Evaluation | HasEvaluation
+"""What comparisons, audits, analyses, reports and figures take."""
+
+
+def evaluation_of(results: Results) -> Evaluation:
+    """The evaluation itself, or the one that a run, a proof or the outcome of a study has."""
+    if isinstance(results, Evaluation):
+        return results
+    found = getattr(results, "evaluation", None)
+    found = found() if callable(found) else found
+    if not isinstance(found, Evaluation):
+        raise InputError(f"an Evaluation, a Run or a Proof is needed, not {type(results).__name__}")
+    return found

@@ -11,7 +11,9 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.results.display import display
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.fill_alone import fill_notes
 from proofmap.results.records import MethodResult
+from proofmap.results.tables import pair_table, pairs_html
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,9 @@ class PairScores:
         return self.rows[index]
 
     def __str__(self) -> str:
-        from proofmap.results.fill_alone import fill_notes
-        from proofmap.results.tables import pair_table
-
         return "\n".join([pair_table(self.evaluation), *fill_notes(self.evaluation)])
 
     def _repr_html_(self) -> str:
-        from proofmap.results.html_tables import pairs_html
-
         return pairs_html(self.evaluation)
 
 

@@ -19,14 +19,8 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, one_line
 from proofmap.metrics import proof
 from proofmap.metrics.curves import Curves
-from proofmap.results.records import (
-    BEST_EFFORT,
-    COMPLETENESS,
-    SOUNDNESS,
-    EvaluationRecord,
-    MethodResult,
-    setting_text,
-)
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 from proofmap.results.statistics import Score
 from proofmap.results.strength import BAR
 
@@ -61,7 +55,7 @@ def fill_words(result: MethodResult, index: int, place: int) -> str:
     return f"{_fill(result)} alone: f = {_places(float(f_of_fill(result.insertion)[index, place]))}"
 
 
-def is_marked(evaluation: EvaluationRecord, score: Score) -> bool:
+def is_marked(evaluation: Evaluation, score: Score) -> bool:
     """Whether a score of completeness or soundness rests on labels that the fill gave."""
     drawn = evaluation.results[0].insertion.settings.get("fill")
     same_fill = setting_text(score.settings.get("fill", drawn)) == setting_text(drawn)
@@ -84,14 +78,14 @@ def fill_records(result: MethodResult) -> list[dict[str, object]]:
     ]
 
 
-def fill_notes(evaluation: EvaluationRecord) -> list[str]:
+def fill_notes(evaluation: Evaluation) -> list[str]:
     """Which labels the fill gives by itself, what that means, and how to judge with another one; nothing if there are none."""
     other = other_fill(evaluation)
     how = f"--fill {other} (explain), fill={other} in each of --metrics (evaluate), curve={{'fill': '{other}'}} (Python)"
     return [f"{MARK} {cause}. Another fill: {how}" for cause in fill_causes(evaluation)]
 
 
-def fill_causes(evaluation: EvaluationRecord) -> list[str]:
+def fill_causes(evaluation: Evaluation) -> list[str]:
     """The same without how to judge with another fill, for pictures."""
     if not any(bool(given_by_fill(result).any()) for result in evaluation.results):
         return []
@@ -99,14 +93,14 @@ def fill_causes(evaluation: EvaluationRecord) -> list[str]:
     return [f"{fill} alone gives {labels}, with nothing shown: such scores speak of the fill, not of the map"]
 
 
-def other_fill(evaluation: EvaluationRecord) -> str:
+def other_fill(evaluation: Evaluation) -> str:
     """A fill that the curves do not use and that these inputs can have."""
     inputs, used = evaluation.inputs, _fill(evaluation.results[0])
     blurs = inputs.has_neighbours and len(inputs.positions) <= 2
     return next(name for name in (*(["blur"] if blurs else []), "noise", "gray") if name != used)
 
 
-def _labels(evaluation: EvaluationRecord) -> Iterator[str]:
+def _labels(evaluation: Evaluation) -> Iterator[str]:
     """``'cat' f = .98 (2 images)``, those on most images first."""
     given = torch.stack([given_by_fill(result) for result in evaluation.results]).any(dim=0)
     alone, labels = f_of_fill(evaluation.results[0].insertion), evaluation.labels.cpu()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.labels import NO_LABEL
-from proofmap.results.records import EvaluationRecord
+from proofmap.results.evaluation import Evaluation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TABLES = ("scores", "per_image", "per_label")
 
 
-def score_records(evaluation: EvaluationRecord) -> Iterator[dict[str, object]]:
+def score_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     """One record per method and score: the mean with its interval, direction and settings (as JSON)."""
     for result in evaluation.results:
         for score in result.scores:
@@ -24,7 +24,7 @@ def score_records(evaluation: EvaluationRecord) -> Iterator[dict[str, object]]:
             yield {"method": result.name, **record, "settings": json.dumps(record["settings"], default=str)}
 
 
-def image_records(evaluation: EvaluationRecord) -> Iterator[dict[str, object]]:
+def image_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     """One record per method, metric and image; the value is NaN where the image does not count."""
     for result in evaluation.results:
         for metric, values in result.values.items():
@@ -32,7 +32,7 @@ def image_records(evaluation: EvaluationRecord) -> Iterator[dict[str, object]]:
                 yield {"method": result.name, "metric": metric, "image": image, "value": value}
 
 
-def label_records(evaluation: EvaluationRecord) -> Iterator[dict[str, object]]:
+def label_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     """One record per method, metric, image and label, with f, the net's probability of the label."""
     names = evaluation.label_names
     believed, table = evaluation.f.tolist(), evaluation.labels.tolist()
@@ -46,7 +46,7 @@ def label_records(evaluation: EvaluationRecord) -> Iterator[dict[str, object]]:
                         yield {"method": result.name, "metric": metric, **place, "value": found[k]}
 
 
-def dataframe(evaluation: EvaluationRecord, table: str = "scores") -> pd.DataFrame:
+def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
     """One of the three tables as a pandas DataFrame; a value that does not count is NaN."""
     if table not in TABLES:
         raise InputError(f"there is no table {table!r}; there are {', '.join(TABLES)}")

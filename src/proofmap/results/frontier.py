@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import permutations
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.compare import Comparison, compare
-from proofmap.results.evaluation import Evaluation
+from proofmap.results.evaluation import Results, evaluation_of
+from proofmap.results.notes import subject_words
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
-from proofmap.results.tabled import Cells, Table
+from proofmap.results.tables import Cells, Table
 
 
 @dataclass(frozen=True)
@@ -53,31 +54,26 @@ class Frontier(Table):
         rows = [[p.method, *map(tables.number, p.means), _words(p)] for p in self.places]
         return ["method", *self.scores, "place"], rows
 
-    def csv(self) -> str:
-        """One line per method, all decimals."""
-        return tables.records_csv([self._record(place) for place in self.places])
-
-    def json(self) -> str:
-        """Methods and notes; NaN becomes null."""
-        return tables.json_text(asdict(self))
-
-    def _record(self, place: Place) -> dict[str, object]:
-        means = dict(zip(self.scores, place.means, strict=True))
-        return {
-            "method": place.method,
-            **means,
-            "frontier": place.on_frontier,
-            "dominated_by": "; ".join(place.dominated_by),
-            "clearly_by": "; ".join(place.clearly_by),
-        }
+    def records(self) -> list[dict[str, object]]:
+        return [
+            {
+                "method": place.method,
+                **dict(zip(self.scores, place.means, strict=True)),
+                "frontier": place.on_frontier,
+                "dominated_by": "; ".join(place.dominated_by),
+                "clearly_by": "; ".join(place.clearly_by),
+            }
+            for place in self.places
+        ]
 
 
-def frontier(evaluation: Evaluation, *, scores: Sequence[str] | None = None) -> Frontier:
+def frontier(results: Results, *, scores: Sequence[str] | None = None) -> Frontier:
     """Which methods of an evaluation no other one dominates.
 
     Args:
         scores: the names of those that count; the first of completeness, soundness and best effort when left out.
     """
+    evaluation = evaluation_of(results)
     if len(evaluation.results) < 2:
         raise InputError("a frontier needs at least two methods or settings; judge another one beside it")
     first = evaluation.results[0]
@@ -112,7 +108,7 @@ def frontier(evaluation: Evaluation, *, scores: Sequence[str] | None = None) -> 
     notes = (
         f"{left} of {counted(len(places), 'method')} on the frontier: no other is at least as good in all of "
         f"{', '.join(scores)} and better in one; clearly dominated: one of these differences is decided by its paired interval and test",
-        tables.subject_words(evaluation),
+        subject_words(evaluation),
     )
     return Frontier(tuple(scores), tuple(places), notes)
 

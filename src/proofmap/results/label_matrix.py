@@ -12,8 +12,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.results import tables
-from proofmap.results.records import EvaluationRecord
-from proofmap.results.tabled import Cells, Tables
+from proofmap.results.evaluation import Results, evaluation_of
+from proofmap.results.tables import Cells, Tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,37 +62,33 @@ class LabelMatrices(Tables):
             for method, areas in self.kept().items()
         ]
 
-    def csv(self) -> str:
-        """One line per method and pair of labels, all decimals."""
-        return tables.records_csv(
-            [
-                {"method": method, "map_of": a, "probability_of": b, "auc": auc, "f": f}
-                for method, areas in self.kept().items()
-                for a, row in zip(self.names, areas.tolist(), strict=True)
-                for b, auc, f in zip(self.names, row, self.f.tolist(), strict=True)
-            ]
-        )
+    def records(self) -> list[dict[str, object]]:
+        return [
+            {"method": method, "map_of": a, "probability_of": b, "auc": auc, "f": f}
+            for method, areas in self.kept().items()
+            for a, row in zip(self.names, areas.tolist(), strict=True)
+            for b, auc, f in zip(self.names, row, self.f.tolist(), strict=True)
+        ]
 
-    def json(self) -> str:
-        """Labels, f, the matrix of each method and the notes; NaN becomes null."""
-        record = {
-            "labels": list(self.names),
-            "indices": None if self.labels is None else list(self.labels),
+    def record(self) -> dict[str, object]:
+        return {
+            "labels": self.names,
+            "indices": self.labels,
             "f": self.f.tolist(),
             "methods": {method: areas.tolist() for method, areas in self.kept().items()},
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
-        return tables.json_text(record)
 
 
 def label_matrices(
-    evaluation: EvaluationRecord, *, methods: Sequence[str] | None = None, by_label: bool = True
+    results: Results, *, methods: Sequence[str] | None = None, by_label: bool = True
 ) -> LabelMatrices:
     """The mean matrix of each method, or of the named ones.
 
     Rows and columns are labels if all images were judged for the same ones (unless ``by_label`` is False), otherwise places: the first
     label of each image, the second, and so on.
     """
+    evaluation = evaluation_of(results)
     chosen = (
         list(evaluation.results) if methods is None else [evaluation[name] for name in dict.fromkeys(methods)]
     )

@@ -11,7 +11,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.metrics.similarity import SIMILARITIES
 from proofmap.results import tables
-from proofmap.results.tabled import Cells, Tables
+from proofmap.results.tables import Cells, Tables
 
 Order = Literal["cascading", "bottom-up", "independent", "last", "labels"]
 Verdict = Literal["passes", "fails", "undecided"]
@@ -131,21 +131,11 @@ class SanityChecks(Tables):
             (["method", "verdict", "why"], verdicts),
         ]
 
-    def csv(self) -> str:
-        """One line per number, all decimals."""
-        return tables.records_csv(
-            [*map(asdict, self.lines), *({**asdict(f), "order": FLOOR} for f in self.floors)]
-        )
+    def records(self) -> list[dict[str, object]]:
+        return [*map(asdict, self.lines), *({**asdict(f), "order": FLOOR} for f in self.floors)]
 
-    def json(self) -> str:
-        """Verdicts, numbers and notes; NaN becomes null."""
-        record = {
-            "verdicts": [asdict(verdict) for verdict in self.verdicts()],
-            "lines": [asdict(line) for line in self.lines],
-            "floors": [asdict(line) for line in self.floors],
-            "notes": list(self.notes),
-        }
-        return tables.json_text(record)
+    def record(self) -> dict[str, object]:
+        return {"verdicts": [asdict(verdict) for verdict in self.verdicts()], **asdict(self)}
 
 
 def sanity_notes(

@@ -1,16 +1,15 @@
-"""What was found, as plain records: methods, their scores, and the values behind them."""
+"""The result of one method: its scores and the values behind them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs, inputs_of
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.metrics import proof
@@ -91,72 +90,39 @@ class MethodResult:
         """Values ``(N,)`` of the first score of each kind."""
         return {s.kind: self.values[s.name] for s in reversed(self.scores)}
 
+    def select_images(
+        self, places: Sequence[int], pictured: Sequence[int], names: Sequence[str]
+    ) -> MethodResult:
+        """The result on the images at these places, with the maps in rows ``pictured``; see :meth:`Evaluation.select_images`."""
+        at = list(places)
+        values = {name: column[at] for name, column in self.values.items()}
+        scores = tuple(
+            mean_score(
+                s.name,
+                values[s.name],
+                higher_is_better=s.higher_is_better,
+                settings=s.settings,
+                kind=s.kind,
+                limits=s.limits,
+            )
+            for s in self.scores
+        )
+        return replace(
+            self,
+            scores=scores,
+            values=values,
+            pairs={name: table[at] for name, table in self.pairs.items()},
+            maps=self.maps[list(pictured)],
+            insertion=self.insertion.select_images(at),
+            image_names=names,
+        )
+
     def threshold(self, which: str) -> float:
         """e1 or e2 as the scores used it; the paper's when none of them did."""
         for score in self.scores:
             if which in score.settings:
                 return float(str(score.settings[which]))
         return float(getattr(proof.THRESHOLDS["paper"], which))
-
-
-@dataclass(frozen=True, repr=False)
-class EvaluationRecord:
-    """What was found about methods, as data.
-
-    Numbers are there for every image. Pixels and maps take room, so they are there for the ``pictured`` ones:
-    ``images`` is ``(P, *shape)``, as :attr:`inputs` says, and belongs to the rows ``pictured`` of ``image_names``, ``labels`` and ``f``.
-    """
-
-    results: tuple[MethodResult, ...]
-    images: Tensor
-    image_names: tuple[str, ...]
-    labels: Tensor
-    label_names: tuple[str, ...]
-    f: Tensor
-    settings: Mapping[str, object]
-    pictured: tuple[int, ...] = ()
-    run_scores: tuple[RunScore, ...] = ()
-    """Numbers about the run as a whole, from the values of all methods."""
-
-    def __len__(self) -> int:
-        """The number of images."""
-        return len(self.image_names)
-
-    @cached_property
-    def inputs(self) -> Inputs:
-        """What the net took: how an image is composed and shown, and what its positions are called."""
-        return inputs_of(self.settings)
-
-    def image_of(self, index: int) -> Tensor:
-        """A pictured image as the net took it, such as ``(C, H, W)``."""
-        return self.images[self._place(index)]
-
-    def map_of(self, result: MethodResult, index: int, place: int) -> Tensor:
-        """The map ``(*positions,)`` of a pictured image, for the label in this place of its row of labels."""
-        return result.maps[self._place(index), 0 if result.label_free else place]
-
-    def maps_of(self, result: MethodResult) -> Tensor:
-        """The maps ``(P, L, *positions)`` of all pictured images and labels."""
-        return result.maps.expand(-1, self.labels.shape[1], *result.maps.shape[2:])
-
-    def _place(self, index: int) -> int:
-        if index not in self.pictured:
-            raise InputError(
-                f"the pixels and maps of image {index} were not kept; kept are {len(self.pictured)} of {len(self)}"
-            )
-        return self.pictured.index(index)
-
-    def __getitem__(self, method: str) -> MethodResult:
-        """The result of a method by its name, or by a beginning of it that no other has."""
-        for result in self.results:
-            if result.name == method:
-                return result
-        beginning = [result for result in self.results if result.name.startswith(method)]
-        if len(beginning) == 1 and method:
-            return beginning[0]
-        raise InputError(
-            f"no method {method!r} was judged; there are {', '.join(r.name for r in self.results)}"
-        )
 
 
 @exit_as_error()

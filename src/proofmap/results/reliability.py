@@ -27,8 +27,8 @@ from proofmap.metrics.reliability import (
     two_scores,
 )
 from proofmap.results import tables
-from proofmap.results.evaluation import Evaluation
-from proofmap.results.tabled import Cells, Tables
+from proofmap.results.evaluation import Results, evaluation_of
+from proofmap.results.tables import Cells, Tables
 
 RELIABLE = 0.65
 """An alpha that Tomsett et al. call reliable."""
@@ -111,28 +111,20 @@ class Reliability(Tables):
             (["wins over", *self.order], duels),
         ]
 
-    def csv(self) -> str:
-        """One line per number, all decimals."""
-        return tables.records_csv([asdict(number) for number in self._numbers()])
+    def records(self) -> list[dict[str, object]]:
+        numbers = (*self.metrics, *self.consistency, *self.ranks, *self.wins)
+        return [asdict(number) for number in numbers]
 
-    def json(self) -> str:
-        """The order, every number and the notes; NaN becomes null."""
-        record = {
-            "order": list(self.order),
-            "agreement": self.agreement,
-            "numbers": [asdict(number) for number in self._numbers()],
-            "notes": list(self.notes),
-        }
-        return tables.json_text(record)
-
-    def _numbers(self) -> tuple[Number, ...]:
-        return (*self.metrics, *self.consistency, *self.ranks, *self.wins)
+    def record(self) -> dict[str, object]:
+        found = {"order": self.order, "agreement": self.agreement, "numbers": self.records()}
+        return {**found, "notes": self.notes}
 
 
 def reliability(
-    evaluation: Evaluation, *, methods: Sequence[str] | None = None, metrics: Sequence[str] | None = None
+    results: Results, *, methods: Sequence[str] | None = None, metrics: Sequence[str] | None = None
 ) -> Reliability:
     """How far the metrics of an evaluation can be relied on, over all of its methods and metrics or the named ones."""
+    evaluation = evaluation_of(results)
     chosen = evaluation.results if methods is None else [evaluation[name] for name in methods]
     names = tuple(dict.fromkeys(result.name for result in chosen))
     if len(names) < 2:

@@ -15,11 +15,10 @@ import torch
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
-from proofmap.results import tables
-from proofmap.results.alike import Entry, shared_metrics, what_differs
+from proofmap.results.comparability import Entry, shared_metrics, what_differs
 from proofmap.results.compare import places
-from proofmap.results.evaluation import Evaluation
-from proofmap.results.tabled import Cells, Table
+from proofmap.results.evaluation import Evaluation, Results, evaluation_of
+from proofmap.results.tables import Cells, Table
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,6 @@ class SeedLine:
     per_image: float
     share: float
     n: int
-
-    def record(self) -> dict[str, object]:
-        """The line as plain data."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -90,25 +85,20 @@ class SeedSpread(Table):
         ]
         return header, rows
 
-    def csv(self) -> str:
-        """One line per method and score, all decimals."""
-        return tables.records_csv([line.record() for line in self.lines])
-
-    def json(self) -> str:
-        """Lines and notes; NaN becomes null."""
-        return tables.json_text({"lines": [line.record() for line in self.lines], "notes": list(self.notes)})
+    def records(self) -> list[dict[str, object]]:
+        return [asdict(line) for line in self.lines]
 
 
 ENOUGH = 1 / 3
 """A spread over seeds below this share of the interval's half width widens it by less than 6 %."""
 
 
-def seed_spread(evaluations: Sequence[Evaluation] | Mapping[str, Evaluation]) -> SeedSpread:
+def seed_spread(results: Sequence[Results] | Mapping[str, Results]) -> SeedSpread:
     """The spread over seeds of every score of every method that all evaluations have.
 
     The evaluations are of the same images, net, labels, methods and metrics, each with a seed of its own.
     """
-    given = list(evaluations.values()) if isinstance(evaluations, Mapping) else list(evaluations)
+    given = [evaluation_of(each) for each in (results.values() if isinstance(results, Mapping) else results)]
     if len(given) < 2:
         raise InputError(
             "a spread over seeds needs two evaluations or more, each with a seed of its own: --seed 1, and another --out"

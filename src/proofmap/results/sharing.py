@@ -6,18 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import TypeVar
 
 from proofmap.core.files import distinct_names
-from proofmap.results.records import EvaluationRecord, MethodResult
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import MethodResult
 
 _START = r"(?:file://)?(?:~|[A-Za-z]:)?[/\\]"
 _QUOTED = re.compile(rf"(['\"])({_START}[^'\"\n]*)\1")
 _BARE = re.compile(rf"(?<![\w./\\<-]){_START}[^\s/\\'\"():;,<>|]+(?:[/\\][^\s/\\'\"():;,<>|]+)*[/\\]?")
 
 _ABSOLUTE = re.compile(rf"{_START}.*[^/\\]", re.DOTALL)
-
-Record = TypeVar("Record", bound=EvaluationRecord)
 
 
 def without_folders(text: str) -> str:
@@ -57,7 +55,7 @@ def _shared_value(value: object) -> object:
     return value
 
 
-def shared(evaluation: Record) -> Record:
+def shared(evaluation: Evaluation) -> Evaluation:
     """The evaluation without folders in the names of methods and images, and in settings; no number changes."""
     images = evaluation.image_names
     if any(_ABSOLUTE.match(name) for name in images):

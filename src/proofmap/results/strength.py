@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proofmap.metrics import proof
-from proofmap.results.records import COMPLETENESS, SOUNDNESS, EvaluationRecord, MethodResult, setting_text
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 
 BAR = 0.8
 """A map with completeness and soundness at or above this matches the net's belief."""
@@ -47,9 +48,7 @@ def _below(value: float) -> float:
     return min(float(f"{value:.2f}"), BAR - 0.01)
 
 
-def proof_values(
-    evaluation: EvaluationRecord, result: MethodResult, index: int, place: int
-) -> tuple[float, float]:
+def proof_values(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
     """Completeness and soundness of one map, as the first scores of these kinds have them.
 
     Where there is no such score, or none for this label, they are those of the curve that is drawn.
@@ -69,7 +68,7 @@ def _scored(result: MethodResult, kind: str, index: int, place: int) -> float:
     return math.nan if found is None else float(found[index, place])
 
 
-def judged_on_another_curve(evaluation: EvaluationRecord) -> bool:
+def judged_on_another_curve(evaluation: Evaluation) -> bool:
     """Whether completeness or soundness was scored on an insertion curve with other settings than the one drawn."""
     result = evaluation.results[0]
     drawn = result.insertion.settings

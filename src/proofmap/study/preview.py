@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from proofmap.results.settings_words import distractor_words
+from proofmap.results.notes import distractor_words
 from proofmap.study.cost import Speed, measure_speed
 from proofmap.study.plan import Plan, make_plan
 from proofmap.study.resume import existing_manifest, resolve_manifest

@@ -22,6 +22,7 @@ from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.methods.method import Method
 from proofmap.methods.wrappers import map_sources
 from proofmap.plugins.failures import exit_as_error
+from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import run_scores
 from proofmap.study.cost import worth_telling
 from proofmap.study.environment import environment
@@ -76,6 +77,11 @@ class Outcome:
     @property
     def complete(self) -> bool:
         return self.unreadable == 0 and self.failed == 0
+
+    def evaluation(self) -> Evaluation:
+        """The results, read from the folder; comparisons, audits and reports also take the outcome itself."""
+        with Run(self.folder) as run:
+            return run.evaluation()
 
     def __str__(self) -> str:
         done = f"{self.units} of {counted(self.plan.units, 'unit')} computed now"

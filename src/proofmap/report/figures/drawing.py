@@ -16,8 +16,8 @@ from proofmap.core.labels import is_by_probability
 from proofmap.core.pictures import OWN_SOFTWARE
 from proofmap.core.text import counted, one_line, wrapped
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.notes import coverage_words, thresholds_words
 from proofmap.results.records import SOUNDNESS
-from proofmap.results.settings_words import coverage_words, thresholds_words
 
 WIDTH = 5.5
 """Inches: the text width of NeurIPS. Figures are drawn at the size of the print, so that fonts keep their size."""

@@ -22,7 +22,7 @@ from proofmap.report.figures.masks import mask_grid, two_objects_of, wrong_mask_
 from proofmap.report.figures.scatter import scatter_figure, scatter_kinds
 from proofmap.report.figures.theorem import theorem
 from proofmap.results.bounds import has_bounds
-from proofmap.results.evaluation import Evaluation
+from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.sharing import shared
 
 Needs = Literal["evaluation", "images", "nothing"]
@@ -99,7 +99,7 @@ def draw_figure(
     *,
     out: str | Path,
     formats: Sequence[str] = ("pdf", "png"),
-    evaluation: Evaluation | None = None,
+    evaluation: Results | None = None,
     classifier: Classifier | None = None,
     images: Tensor | None = None,
     **settings: Any,
@@ -116,7 +116,8 @@ def draw_figure(
         raise InputError(
             f"a figure is written as {', '.join(FORMATS)}, not {', '.join(unknown) or 'nothing'}"
         )
-    figure = make_figure(name, evaluation=evaluation, classifier=classifier, images=images, **settings)
+    found = None if evaluation is None else evaluation_of(evaluation)
+    figure = make_figure(name, evaluation=found, classifier=classifier, images=images, **settings)
     folder = output_folder(out)
     written = [draw(figure, folder / f"{name}.{format}") for format in formats]
     write_text(folder / f"{name}.txt", figure.caption() + "\n")

@@ -22,8 +22,8 @@ from proofmap.report.figures.drawing import (
 )
 from proofmap.report.scatter import mark_texts
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.notes import best_effort_rule, only_the_rule_leaves_out
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
-from proofmap.results.tables import best_effort_rule, only_the_rule_leaves_out
 
 LONGEST = 40
 """Characters of a method's name in a legend."""

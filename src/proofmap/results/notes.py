@@ -1,17 +1,21 @@
-"""What scores depend on, in words: their thresholds, and over how many of the net's labels the worst case was taken."""
+"""Notes below tables: what scores depend on, which images and labels they count, and what they guarantee."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from proofmap.classifier.outputs import in_words
 from proofmap.core.labels import NO_LABEL, is_by_probability
 from proofmap.core.text import counted
 from proofmap.fills import pools_in
-from proofmap.results.records import SOUNDNESS, EvaluationRecord
+from proofmap.metrics.proof import SECOND_LABEL_FLOOR
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import BEST_EFFORT, SOUNDNESS
+from proofmap.results.statistics import Score
 
 
-def thresholds_words(evaluation: EvaluationRecord) -> str:
+def thresholds_words(evaluation: Evaluation) -> str:
     """The thresholds of the scores that have any; with the scores' names where scores use several: ``e1 = 0.01, e2 = 0.001``."""
     parts = []
     for threshold in ("e1", "e2"):
@@ -24,7 +28,7 @@ def thresholds_words(evaluation: EvaluationRecord) -> str:
     return ", ".join(parts)
 
 
-def distractor_notes(evaluation: EvaluationRecord) -> list[str]:
+def distractor_notes(evaluation: Evaluation) -> list[str]:
     """Which random images were drawn from: ``distractors: learned on 41 of your own images``."""
     methods = {result.name: result.settings for result in evaluation.results}
     scores = {score.name: score.settings for score in evaluation.results[0].scores}
@@ -64,7 +68,7 @@ def _named(users: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
     return [f"{pool} ({', '.join(names)})" if len(users) > 1 else pool for (pool, _), names in users.items()]
 
 
-def coverage_words(evaluation: EvaluationRecord) -> str:
+def coverage_words(evaluation: Evaluation) -> str:
     """How many labels of an image were judged, of those that count: ``5 of 1,000 labels``, ``2 to 7 of 10 labels``."""
     judged = (evaluation.labels != NO_LABEL).sum(dim=1)
     least, most = int(judged.min()), int(judged.max())
@@ -80,7 +84,7 @@ def coverage_words(evaluation: EvaluationRecord) -> str:
     )
 
 
-def coverage_notes(evaluation: EvaluationRecord) -> list[str]:
+def coverage_notes(evaluation: Evaluation) -> list[str]:
     """Over how many labels soundness is the worst case, and whether the net itself selected them by a probability."""
     sound = [score for score in evaluation.results[0].scores if score.kind == SOUNDNESS]
     names = [score.name for score in sound]
@@ -100,7 +104,7 @@ def coverage_notes(evaluation: EvaluationRecord) -> list[str]:
     return notes
 
 
-def certificate_notes(evaluation: EvaluationRecord) -> list[str]:
+def certificate_notes(evaluation: Evaluation) -> list[str]:
     """What the scores promise that guarantee something, or how hard they searched, each in its own words."""
     scores = evaluation.results[0].scores
     return [
@@ -109,3 +113,71 @@ def certificate_notes(evaluation: EvaluationRecord) -> list[str]:
         for key in ("certificate", "searched")
         if key in s.settings
     ]
+
+
+def different_images(evaluation: Evaluation) -> list[bool]:
+    """For each score, whether the methods' means are over different images; a method that counts none has no mean."""
+    found = []
+    for scores in zip(*(r.scores for r in evaluation.results), strict=True):
+        with_images = [(s, r) for s, r in zip(scores, evaluation.results, strict=True) if s.n]
+        sizes = {s.n for s, _ in with_images}
+        sets = {tuple(r.values[s.name].isnan().tolist()) for s, r in with_images}
+        found.append(len(sizes) > 1 or len(sets) > 1)
+    return found
+
+
+def subject_words(evaluation: Evaluation) -> str:
+    """What was judged: ``20 images, labels top5, softmax over all outputs, model resnet, seed 0``."""
+    settings = evaluation.settings
+    return (
+        f"{counted(len(evaluation), 'image')}, labels {settings['labels']}, {in_words(settings)}, "
+        f"model {settings['model']}, seed {settings['seed']}"
+    )
+
+
+def counting_notes(evaluation: Evaluation) -> list[str]:
+    """How many images best effort counts and by which rule, which other scores leave images out, and where methods count different
+    images."""
+    n, notes = len(evaluation), []
+    uneven_names: dict[str, list[str]] = {}
+    columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
+    by_the_rule = only_the_rule_leaves_out(evaluation)
+    for scores, uneven in zip(columns, different_images(evaluation), strict=True):
+        name, rule = scores[0].name, best_effort_rule(scores[0])
+        least, most = min(s.n for s in scores), max(s.n for s in scores)
+        many = f"{least}" if least == most else f"{least} to {most}"
+        if uneven:
+            uneven_names.setdefault(many, []).append(name)
+            notes += [f"{name}: its rule counts images {rule}"] if rule else []
+        elif rule and (by_the_rule or least == n):
+            notes.append(f"{name} counts the {many} of {counted(n, 'image')} {rule}")
+        elif least < n:
+            why = f"; its rule: images {rule}" if rule else ""
+            notes.append(f"{name} counts {many} of {counted(n, 'image')}{why}")
+    for many, names in uneven_names.items():
+        notes.append(
+            f"{', '.join(names)}: means over different images ({many} of {counted(n, 'image')} by method); compare with: proofmap compare"
+        )
+    return notes
+
+
+def best_effort_rule(score: Score) -> str:
+    """Which images a score of best effort counts, by its settings; nothing for other scores, and for one that is not ours."""
+    if score.kind != BEST_EFFORT or "e1" not in score.settings:
+        return ""
+    e1 = float(str(score.settings["e1"]))
+    second = f"whose second label has f >= {SECOND_LABEL_FLOOR:g}"
+    other = "with a judged label other than the top one"
+    if score.settings.get("counted") == "paper":
+        return f"{second}, and {other} (the paper's rule; labels with f <= {e1:g} count as proved)"
+    believed = f"{other} that has f >= {e1:g}" if e1 > 0 else other
+    return believed if e1 >= SECOND_LABEL_FLOOR else f"{second}, and {believed}"
+
+
+def only_the_rule_leaves_out(evaluation: Evaluation) -> bool:
+    """Whether nothing but the rule about labels believed can leave an image out of best effort.
+
+    An image may be missing also because the run is unfinished, and then from the other scores too.
+    """
+    others = [s for r in evaluation.results for s in r.scores if s.kind != BEST_EFFORT]
+    return bool(others) and all(s.n == len(evaluation) for s in others)
