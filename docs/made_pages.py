@@ -112,7 +112,7 @@ def _argument(parameter: Any) -> str:
 
 def _names(option: Any) -> str:
     names = [*option.opts, *option.secondary_opts]
-    value = "" if option.is_flag else f" {(option.metavar or option.type.name).upper()}"
+    value = "" if option.is_flag else f" {(option.metavar or option.type.name).strip('<>').upper()}"
     return ", ".join(f"`{name}{value if name.startswith('--') else ''}`" for name in names)
 
 

@@ -23,7 +23,7 @@ from proofmap.plugins.failures import place_of, reason_of
 COMMANDS = {
     "First steps": {
         "demo": ("demo.demo", "Judge seven methods on sample photos: pictures, curves, a table, a report."),
-        "explain": ("explain.explain", "Map each label of a photo, and show what each map proves."),
+        "explain": ("explain.explain", "Make a heat map for each label of a photo, and show what it proves."),
         "serve": ("serve.serve", "Open a web page on this machine that explains your photos."),
         "list": ("lists.list_kind", "List methods, metrics, models, datasets, runs and more."),
         "doctor": ("doctor.doctor", "Show versions, devices, speed, and missing or broken packages."),
@@ -33,7 +33,10 @@ COMMANDS = {
             "evaluate.evaluate",
             "Judge methods on many images. If it is stopped, the same command continues.",
         ),
-        "compare": ("runs.compare", "Compare methods image by image, with intervals and p-values."),
+        "compare": (
+            "runs.compare",
+            "Compare methods image by image: paired differences with intervals and p-values.",
+        ),
         "analyse": ("runs.analyse", "Analyse runs: seeds, reliability, frontier, bounds or label-matrix."),
         "audit": (
             "audit.audit",

@@ -66,7 +66,9 @@ DATA = typer.Option(
 MODEL = typer.Option(help="A net; see [bold]proofmap list models[/], or write file.py:function.")
 WEIGHTS = path_option("Weights file (.safetensors or a torch checkpoint).")
 FIT = choice_option(
-    get_args(Fit), "How photos of other proportions are fitted", show_default="as the net says"
+    get_args(Fit),
+    "How a photo is fitted to the net's input if their proportions differ",
+    show_default="as the net says",
 )
 METHODS = typer.Option(
     help="Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/]."
@@ -77,7 +79,9 @@ LABELS_HELP = (
     "all, top5, p>=0.01, true (the true labels of each image), or names or indices separated by commas."
 )
 LABELS = typer.Option(help=LABELS_HELP)
-LABEL_SET = typer.Option(help="Only these labels count, separated by commas.", show_default="all")
+LABEL_SET = typer.Option(
+    help="Labels that count, separated by commas; all others are ignored.", show_default="all"
+)
 RENORMALISE = typer.Option(
     help="Take the softmax over the label set, or over all outputs.", show_default="over the label set"
 )

@@ -135,7 +135,8 @@ def report(
     worst: Annotated[
         int,
         typer.Option(
-            min=0, help="Number of images shown in full with the worst soundness, and completeness."
+            min=0,
+            help="Number of images shown in full: the worst by soundness, and the worst by completeness.",
         ),
     ] = 7,
     random: Annotated[int, typer.Option(min=0, help="Number of random images shown in full.")] = 6,
