@@ -74,7 +74,6 @@ class IBA(FilledMaskMethod):
     )
     reference: ClassVar[str] = "Schulz et al. 2020"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer", "distractors"})
-    compile = False
 
     layer: str = setting("", "the layer's name; found by itself when left out")
     beta: float = setting(10.0, "weight of the information", least=0)

@@ -42,11 +42,10 @@ class MaskState:
 
 
 class MaskMethod(Method):
-    """A method that learns masks. Each method declares these settings among its own: their order is that of titles."""
+    """A method that learns masks. Each method declares ``precision`` and ``compile`` among its own settings: their order is that of titles."""
 
     family: ClassVar[Family] = "mask"
     precision: Precision
-    compile: bool | None
 
     def prepare(self, classifier: Classifier) -> ReadyMask:
         return ReadyMask(self, classifier, self.state_for(classifier))
@@ -114,7 +113,8 @@ class ReadyMask(ReadyMethod):
         listed = list(zip(image_of.tolist(), label_of.tolist(), strict=True))
         cost = self.cost(len(listed))
         passes = 0 if cost is None else cost.gradient
-        compiled = chosen_compile(self.classifier, method.compile, passes)
+        wanted = getattr(method, "compile", False)  # a method that runs only a part of the net has no such setting
+        compiled = chosen_compile(self.classifier, wanted, passes)
         fast = self.classifier.frozen(dtype=dtype, compile=compiled)
         pairs = Pairs(images, image_of, label_of, streams.pair_keys(images, listed, seed, method.name))
         scale = HALF_SCALE if dtype == torch.float16 else 1.0
