@@ -114,7 +114,7 @@ def main() -> None:
             values["fill"] = pool
         method = pm.LearnedMask(**{**values, "precision": "bfloat16" if cuda else "float32"})
         cells = row(f, photos, labels, method)
-        print(f"| {text} | {method.passes(1)} | " + " | ".join(cells) + " |", flush=True)
+        print(f"| {text} | {method.cost(1).gradient} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -180,5 +180,5 @@ def test_the_pool_and_the_layer_are_recorded_and_company_does_not_matter() -> No
 
 
 def test_one_picture_is_no_pool() -> None:
-    with pytest.raises(InputError, match="shows one only"):
+    with pytest.raises(InputError, match="shows only one"):
         IBA(fill="gray")

@@ -301,7 +301,7 @@ def test_passes_are_counted_as_they_happen() -> None:
         f.frozen()
         tally.reset()
         s(f, pixels(2, SIZE), LABELS)
-        assert tally.images == s.passes(4)
+        assert tally.images == s.cost(4).gradient
 
 
 @pytest.mark.parametrize(

@@ -361,7 +361,9 @@ def test_the_short_variant_is_asked_for_by_name_and_costs_a_tenth() -> None:
     for variant in ("resnet56", "resnet56-short"):
         chosen = recipe.with_variant(at, variant)
         methods = study_of(Job(chosen, chosen.chosen(data=at), Path("out"))).named_methods()
-        passes[variant] = {name: m.passes(1) for name, m in methods.items() if isinstance(m, pm.LearnedMask)}
+        passes[variant] = {
+            name: m.cost(1).gradient for name, m in methods.items() if isinstance(m, pm.LearnedMask)
+        }
     assert passes["resnet56"]["TV .01"] == passes["resnet56"]["printed objective, TV 0"] == 20_000
     assert passes["resnet56-short"]["TV .01"] == passes["resnet56-short"]["printed objective, TV 0"] == 2_000
     assert passes["resnet56"]["fast, TV .1"] == passes["resnet56-short"]["fast, TV .1"] == 200

@@ -1,29 +1,29 @@
 """Belief masks: maps whose proofs are exactly as strong as the net's belief.
 
-The insertion game shows the top share u of a map M over a fill k, and its area is the mean of what the net then says:
+The insertion game shows the top share u of a map M over a fill k. Its area is the mean of the net's answers:
 
     A_k(M) = mean over u of f(x~_u, a),      x~_u = x on the top u positions of M, fill k elsewhere.
 
-A proof is complete when A_k >= f(x, a) and sound when A_k <= f(x, a). So the map is moved until A_k = f(x, a), for several
+A proof is complete if A_k >= f(x, a) and sound if A_k <= f(x, a). So the map is moved until A_k = f(x, a), for several
 fills at once. Every step plays one move of each game: a share u, the hard top-u mask, one composite. Shares follow the
-golden ratio, so any few steps in a row visit the whole curve (but see s below): A_k is estimated as the mean of the latest F_k = f(x~_u, a)
-that was seen in each fifth of the curve. Each (image, label) pair has its own loss:
+golden ratio, so that a few consecutive steps cover the whole curve (but see s below). A_k is estimated as the mean of the latest values F_k = f(x~_u, a)
+in each fifth of the curve. Each (image, label) pair has its own loss:
 
     loss = mean over k of  c_k L_k   +   smoothness * y * TV(sigmoid(W)),
     c_k  = 2 (log A_k - log f), within +-.5, a constant of the step,
     L_k  = (F_k / A_k)^(1 - s) log F_k  where c_k < 0,   (F_k / A_k) (1 - F_k)^-s log F_k  elsewhere (all but log F_k constants).
 
-c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits is left alone. s says
+c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits does not change. s measures
 how sure the net is of the label, or against it: 0 for f from .001 to .9, 1 for f >= .99 or f <= .0001. With s = 0 both L_k have the
-gradient of F_k / A_k. That vanishes where the net says 0 or 1, which a sure net does along most of the curve; with s = 1 the gradients are
-those of log F_k and of -log(1 - F_k) / A_k, which do not (down to 1 - F_k = 1e-5). A label that the net hardly believes (f < .01) is left
-alone while its area lies between .78 f and max(f, .0005), and areas count as 1e-6 at least.
+gradient of F_k / A_k. That gradient vanishes where the net answers 0 or 1, as a sure net does along most of the curve. With s = 1 the gradients are
+those of log F_k and of -log(1 - F_k) / A_k, which do not vanish (down to 1 - F_k = 1e-5). A label that the net hardly believes (f < .01) is not
+moved while its area lies between .78 f and max(f, .0005), and areas count as at least 1e-6.
 y = 1 / (1 + (e / .1)^2), where e is the mean over fills of |log A_k - log f|: smoothing yields as long as f is not matched.
-Even visits yield too, by the same rule for each fill and times s: up to .8 of the moves go to the fifths of the curve in proportion
+Even coverage of the curve yields too, by the same rule for each fill and times s: up to .8 of the moves go to the fifths of the curve in proportion
 to |F_k - f| there. W lives on a coarse grid and is enlarged linearly. The hard mask has
-no gradient; the one of sigmoid((W - t_u) / temperature) stands in for it (straight-through), t_u the u-quantile of W.
+no gradient; that of sigmoid((W - t_u) / temperature) replaces it (straight-through), with t_u the u-quantile of W.
 
-The last steps measure whole curves and bring what is still amiss in all areas to f at once: :mod:`~proofmap.methods.masks.belief_terms`.
+The last steps measure whole curves and bring the remaining errors of all areas to zero at once: :class:`~proofmap.methods.masks.belief_terms.ClosingFit`.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ from proofmap.plugins.settings import setting
 Target = Literal["f", "strongest", "weakest"]
 
 _GAIN = 2.0
-"""c_k per error."""
+"""c_k per unit of error."""
 _PARTS = 5
-"""Equal parts of the curve whose latest values are remembered."""
+"""Equal parts of the curve; the latest value in each is remembered."""
 _DRAWN = 0.8
-"""The largest share of the moves that goes where the curve is far from f."""
+"""Largest share of the moves that go where the curve is far from f."""
 _SPREAD = 2.0
 """Standard deviation of the first weights."""
 _UNMOVED = 1e-6
-"""What f may move by, relatively, where a net ignores its input: rounding."""
+"""Relative change of f by rounding, if the net ignores its input."""
 _LEAST_STEPS = 20
 
 
@@ -124,23 +124,23 @@ class BeliefMask(MaskMethod):
         }
     }
 
-    passes: int = setting(200, "composites through the net for each label, at most", least=1)
+    passes: int = setting(200, "maximum number of composites through the net for each label", least=1)
     grid: int = setting(56, "cells of the mask along the longest side", least=1)
     fills: tuple[Fill, ...] = setting(
         (Gray(), Blur(), Images()),
-        "what hidden positions show, in turn; noise where there are no random images, no blur without neighbours",
+        "what hidden positions show, one after the other; noise if there are no random images, no blur without neighbours",
     )
-    smoothness: float = setting(0.1, "weight of the total variation, where f is matched", least=0)
+    smoothness: float = setting(0.1, "weight of the total variation once f is matched", least=0)
     target: Target = setting(
-        "f", "what the areas are to equal; strongest and weakest push them up or down without regard to f"
+        "f", "the value that areas must reach; strongest and weakest push them up or down regardless of f"
     )
     tolerance: float = setting(
         0.0,
-        "go on to the closing fit when all areas are so near to f, as a logarithm; 0 takes all passes",
+        "start the closing fit once all areas are this near to f, as a logarithm; 0 takes all passes",
         least=0,
     )
-    learning_rate: float = setting(1.0, "step size of Adam at the start; falls to zero as a square", above=0)
-    temperature: float = setting(0.3, "width of the step that stands in for the hard mask's edge", above=0)
+    learning_rate: float = setting(1.0, "first step size of Adam; falls to zero quadratically", above=0)
+    temperature: float = setting(0.3, "width of the soft step that gives the hard mask its gradient", above=0)
     precision: Precision = setting("auto", PRECISION_HELP)
     compile: bool | None = setting(None, COMPILE_HELP)
 
@@ -155,11 +155,11 @@ class BeliefMask(MaskMethod):
 
     @property
     def steps(self) -> int:
-        """Steps of Adam with all fills; each takes one pass for every fill."""
+        """Steps of Adam with all fills; each takes one pass per fill."""
         return self.steps_with(len(self.fills))
 
     def steps_with(self, fills: int) -> int:
-        """Steps of Adam where so many of the fills are possible."""
+        """Steps of Adam if this number of fills is possible."""
         return self.passes // fills
 
     def state_for(self, classifier: Classifier) -> BeliefState:
@@ -183,12 +183,12 @@ class BeliefMask(MaskMethod):
         return self.cost_with(len(ready.state.fills), labels)
 
     def cost_with(self, fills: int, labels: int) -> Cost:
-        """Where so many of the fills are possible. Two passes begin each label: one says f, one makes the map to start from."""
+        """The cost if this number of fills is possible. Each label starts with two passes: one gives f, one the first map."""
         return Cost(forward=2 * labels, gradient=labels * self.steps_with(fills) * fills)
 
 
 def _possible(fills: tuple[Fill, ...], inputs: Inputs) -> tuple[Fill, ...]:
-    """The fills, where inputs are not pictures without those of the usual three that they cannot have."""
+    """The fills; for inputs other than pictures, the default three without those that are impossible."""
     photographs = isinstance(inputs, Pictures) and inputs.channels in (1, 3)
     if photographs or [type(fill) for fill in fills] != [Gray, Blur, Images]:
         return fills
@@ -198,7 +198,7 @@ def _possible(fills: tuple[Fill, ...], inputs: Inputs) -> tuple[Fill, ...]:
 
 
 def _first_maps(classifier: Classifier) -> ReadyMethod:
-    """Where maps start: at Grad-CAM, or at gradient x input where no layer is spatial."""
+    """The method of the first maps: Grad-CAM, or gradient x input if no layer is spatial."""
     try:
         return GradCAM().prepare(classifier)
     except InputError:
@@ -240,10 +240,12 @@ class BeliefProblem(MaskProblem):
             "phase": streams.uniform(keys, self.cost),
             "curve": images.new_full((len(images), self.cost, _PARTS), torch.nan),
         }
-        brought["opens"] = torch.full_like(slots["step"], self.steps)  # where the closing fit begins
+        brought["opens"] = torch.full_like(
+            slots["step"], self.steps
+        )  # the step at which the closing fit begins
         if self.fit.shares:
             brought["opens"].masked_fill_(brought["sure"] < SURE, self.fit.first)
-            # the same weights once for every fill, so that each one's slope is known
+            # a copy of the weights for every fill, so that each fill's slope is known
             every = first.expand(-1, self.cost, *first.shape[2:])
             said = torch.zeros_like(brought["phase"])
             brought |= {"weights": every, "slopes": torch.zeros_like(every), "said": said}
@@ -259,9 +261,11 @@ class BeliefProblem(MaskProblem):
             self.open(slots)
 
     def open(self, slots: Slots) -> None:
-        """Say of pairs whether they go on to the closing fit."""
+        """Decide which pairs start the closing fit."""
         now, opens, errors = slots["step"], slots["opens"], self.errors(slots).abs()
-        too_far = (now == opens) & (errors.mean(dim=1) > FAR)  # learns on, at the rate of one without a fit
+        too_far = (now == opens) & (
+            errors.mean(dim=1) > FAR
+        )  # keeps learning, at the rate of a pair without a fit
         opens.masked_fill_(too_far, self.steps)
         if self.settings.tolerance > 0:
             opens.copy_(now.where(self.near(slots) & (now < opens) & (opens < self.steps), opens))
@@ -270,7 +274,7 @@ class BeliefProblem(MaskProblem):
         return enlarged(weights, self.up)
 
     def finished(self, slots: Slots) -> Tensor:
-        """The masks; flat ones where the net says the same whatever it is shown, so that there is nothing to explain."""
+        """The masks; flat ones if the net's answer does not depend on what it is shown, so that there is nothing to explain."""
         seen = slots["curve"].flatten(1)
         low, high = seen.nan_to_num(torch.inf).amin(dim=1), seen.nan_to_num(-torch.inf).amax(dim=1)
         flat = (high - low <= _UNMOVED * high).view(-1, *[1] * (1 + len(self.axes)))
@@ -293,12 +297,12 @@ class BeliefProblem(MaskProblem):
         return self.closing(log_f.exp(), loss, slots) if self.fit.shares else loss
 
     def shares(self, slots: Slots) -> Tensor:
-        """u ``(P, K)`` of this step: by the golden ratio, and more often where the curve is far from what it is to be."""
+        """u ``(P, K)`` of this step: by the golden ratio, and more often where the curve is far from its target."""
         even = (slots["phase"] + GOLDEN * slots["step"][:, None]) % 1.0
         curve, aim = slots["curve"], {"strongest": 1.0, "weakest": 0.0}.get(self.settings.target)
         far = (curve - (slots["f"].view(-1, 1, 1) if aim is None else aim)).abs()
         drawn = 1 - yielding(self.errors(slots).abs()) if aim is None else torch.ones_like(even)
-        drawn = drawn.masked_fill(far.isnan().any(dim=2), 0.0)  # first, all of it is seen
+        drawn = drawn.masked_fill(far.isnan().any(dim=2), 0.0)  # first, the whole curve is covered
         drawn, far = _DRAWN * (slots["sure"][:, None] * drawn)[..., None], far.nan_to_num()
         there = far / far.sum(dim=2, keepdim=True).clamp_min(1e-12)
         chosen = warped(even, (1 - drawn) / _PARTS + drawn * there)
@@ -308,25 +312,25 @@ class BeliefProblem(MaskProblem):
         return torch.where(since[:, None] >= 0, self.fit.places(since, slots["phase"]), chosen)
 
     def backgrounds(self, slots: Slots) -> Tensor:
-        """``(P, K, *shape)``: what each fill shows at this step, as the net takes it."""
+        """``(P, K, *shape)``: what each fill shows at this step, normalised."""
         keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
         return torch.cat([self.stage.hidden(slots, keys[:, k, None], k) for k in range(self.cost)], dim=1)
 
     # ---- the closing fit ----------------------------------------------------------------------------------------
 
     def closing(self, now: Tensor, loss: Tensor, slots: Slots) -> Tensor:
-        """The loss ``(P,)``, for pairs that are being fitted F / f: its gradient in the weights of a fill is that fill's own slope."""
+        """The loss ``(P,)``; for pairs in the closing fit it is F / f, whose gradient in the weights of a fill is the slope of that fill."""
         begun = slots["step"] >= slots["opens"]
         seen = now.detach().where(now.isfinite(), self.areas(slots))  # half precision overflows
         slots["said"] += seen.where(begun[:, None], 0.0)
         return torch.where(begun, (now / self.unit(slots)).sum(dim=1), loss)
 
     def unit(self, slots: Slots) -> Tensor:
-        """What F is measured in ``(P, 1)``: f, and so much at least that F / f is no larger than while it is learned."""
+        """The unit of F ``(P, 1)``: f, bounded below so that F / f is not larger than before the fit."""
         return slots["f"][:, None].clamp_min(1 / LARGEST)
 
     def close(self, slots: Slots, gradient: Tensor) -> None:
-        """Add to the slopes of pairs that are being fitted, and change their weights where a round ends."""
+        """Add to the slopes of pairs in the closing fit, and change their weights when a round ends."""
         since, shape = slots["step"] - 1 - slots["opens"], (-1, *[1] * (gradient.ndim - 1))
         slots["slopes"] += gradient.where((since >= 0).view(shape), 0.0)
         ends, areas = self.fit.ends(since), (slots["said"] / self.fit.shares).clamp_min(1e-6)
@@ -339,7 +343,7 @@ class BeliefProblem(MaskProblem):
     # ---- the control --------------------------------------------------------------------------------------------
 
     def remember(self, now: Tensor, shares: Tensor, slots: Slots) -> Tensor:
-        """Take F ``(P, K)`` at shares ``(P, K)`` into the curves; returns the areas A ``(P, K)``."""
+        """Store F ``(P, K)`` at shares ``(P, K)`` in the curves; returns the areas A ``(P, K)``."""
         curve, part, value = slots["curve"], (shares * _PARTS).long()[..., None], now[..., None]
         curve.scatter_(
             2, part, value.where(value.isfinite(), curve.gather(2, part))
@@ -347,20 +351,20 @@ class BeliefProblem(MaskProblem):
         return self.areas(slots)
 
     def areas(self, slots: Slots) -> Tensor:
-        """A ``(P, K)``: the mean over the parts of the curve that were seen."""
+        """A ``(P, K)``: the mean over the parts of the curve that are known."""
         return slots["curve"].nanmean(dim=2).nan_to_num().clamp_min(1e-6)
 
     def errors(self, slots: Slots) -> Tensor:
         return belief_errors(self.areas(slots), slots["f"])
 
     def control(self, slots: Slots) -> Tensor:
-        """c ``(P, K)``: positive where the proof is too strong."""
+        """c ``(P, K)``: positive if the proof is too strong."""
         if self.settings.target != "f":
             return torch.full_like(slots["phase"], FORCE if self.settings.target == "weakest" else -FORCE)
         return (_GAIN * self.errors(slots)).clamp(-FORCE, FORCE)
 
     def yielding(self, slots: Slots) -> Tensor:
-        """y ``(P,)``: the share of its weight that smoothing has."""
+        """y ``(P,)``: the factor of the smoothing weight."""
         return yielding(self.errors(slots).abs().mean(dim=1))
 
     def settled(self, slots: Slots) -> Tensor | None:

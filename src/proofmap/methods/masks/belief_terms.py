@@ -1,16 +1,16 @@
 """What belief masks and the belief masker share: the error of a proof, a hard mask that can be learned, and the closing fit.
 
-While a mask is learned, areas are known only from the latest value in each fifth of the curve. At the end the map is held still for a
-round of shares that covers the whole curve, which gives A_k and its slope S_k, the gradient of log A_k in W, for every fill k. Then W is
+**The closing fit.** While a mask is learned, areas are known only from the latest value in each fifth of the curve. At the end the map is kept for a
+round of shares that covers the whole curve. This gives A_k and its slope S_k, the gradient of log A_k in W, for every fill k. Then W is
 changed once, by the shortest D with
 
     <S_k, D> = log f - log A_k   for all k, to first order and damped:   D = S^T (S S^T + r 1)^-1 (log f - log A),
 
-and the next round begins, at other shares. The straight-through gradient promises too much, so that the first change is taken one and a half
-times; later ones are shorter, because what a round measures is noisy, and so the last ones average over all that was seen.
+and the next round begins, at other shares. The straight-through gradient is too large, so the first change is multiplied by 1.5.
+Later changes are shorter, because a round is a noisy measurement; the last ones average over everything measured.
 
-A fit mends what is nearly right. Where areas are still far from f, and where a net is sure (there the gradient of F vanishes), the passes are better spent
-on learning, and the label is not fitted.
+A fit corrects small errors. If areas are still far from f, or the net is sure (there the gradient of F vanishes), the passes are better used
+for learning, and the label is not fitted.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from torch import Tensor
 from proofmap.core.inputs import Inputs
 
 BELIEVED, _FLOOR, _SPARED = 0.01, 0.0005, 0.25
-"""Labels with less than the first are strengthened only where log A misses log f by more than the third; no proof is pushed
+"""Labels with f below the first are strengthened only if log A is below log f by more than the third; no proof is pushed
 below the second."""
 FORCE, LARGEST = 0.5, 20.0
 """The largest c_k, and the largest F_k / A_k."""
 _SLACK = 0.1
 """The error at which smoothing has half its weight."""
 _SURE = 1e-5
-"""The smallest 1 - F that is divided by."""
+"""The smallest 1 - F in a denominator."""
 _DENIED, _OPEN = 0.001, 0.1
-"""The least f and the least 1 - f of a label that the net is not sure of."""
+"""The smallest f and the smallest 1 - f of a label that the net is not sure of."""
 GOLDEN = (math.sqrt(5) - 1) / 2
-"""Multiples of it, cut to [0, 1), are spread evenly however many there are."""
+"""Its multiples modulo 1 are spread evenly for any number of them."""
 _MANY = 20_000
-"""Positions from which quantiles are taken on every second one along each axis."""
+"""Number of positions above which quantiles use every second position along each axis."""
 
 
 def belief_errors(areas: Tensor, f: Tensor, spared: float = _SPARED) -> Tensor:
-    """log A - log f ``(P, K)`` for areas ``(P, K)``; labels that are hardly believed need not be proved exactly.
+    """log A - log f ``(P, K)`` for areas ``(P, K)``; labels that are hardly believed are not proved exactly.
 
-    Where f < .01 the error is zero for every A between f / e^spared (.78 f) and max(f, .0005), and counts from there. Areas are 1e-6
-    at least, so that no label with f below that is strengthened.
+    For f < .01 the error is zero if A lies between f / e^spared (.78 f) and max(f, .0005), and is measured from there. Areas are at least
+    1e-6, so labels with a smaller f are not strengthened.
 
     >>> belief_errors(torch.tensor([[0.5], [0.004], [0.0001]]), torch.tensor([0.5, 0.005, 1e-9]))
     tensor([[0.],
@@ -59,7 +59,7 @@ def belief_errors(areas: Tensor, f: Tensor, spared: float = _SPARED) -> Tensor:
 
 
 def yielding(far: Tensor) -> Tensor:
-    """y: the share of its weight that smoothing has where the errors have the mean size ``far``: 1 / (1 + (far / .1)^2).
+    """y: the factor of the smoothing weight for errors of mean size ``far``: 1 / (1 + (far / .1)^2).
 
     >>> yielding(torch.tensor([0.0, 0.1]))
     tensor([1.0000, 0.5000])
@@ -83,8 +83,8 @@ def pushes(log_f: Tensor, areas: Tensor, control: Tensor, sure: Tensor) -> Tenso
     is negative and of -log(1 - F) / A elsewhere.
 
     Between these, (F / A)^(1 - s) log F and (F / A) (1 - F)^-s log F, where all factors are constants. All rise with F. The gradient
-    of F is F (1 - F) times that of the logit, and so nearly nothing where a net is sure; the others do not vanish while there is something to gain,
-    but where 1 - F is below 1e-5, the least that is divided by. F / A is 20 at most.
+    of F is F (1 - F) times that of the logit, nearly zero if the net is sure. The other gradients vanish only if 1 - F is below 1e-5, the
+    smallest denominator. F / A is at most 20.
 
     >>> logit = torch.tensor([[-9.0], [9.0]], requires_grad=True)
     >>> log_f = torch.nn.functional.logsigmoid(logit)
@@ -102,7 +102,7 @@ def pushes(log_f: Tensor, areas: Tensor, control: Tensor, sure: Tensor) -> Tenso
 
 
 def warped(places: Tensor, density: Tensor) -> Tensor:
-    """Shares ``(P, K)`` in [0, 1) from places ``(P, K)`` in [0, 1): evenly spread places get this density ``(P, K, parts)``.
+    """Shares ``(P, K)`` in [0, 1) that have this density ``(P, K, parts)`` if the places ``(P, K)`` in [0, 1) are spread evenly.
 
     The inverse of the piecewise linear distribution function; the density is over equal parts and need not sum to one.
 
@@ -118,9 +118,9 @@ def warped(places: Tensor, density: Tensor) -> Tensor:
 
 
 def thresholds(maps: Tensor, shares: Tensor) -> Tensor:
-    """t ``(P, K)`` such that about a share ``(P, K)`` of the positions of maps ``(P, *positions)`` lies above it.
+    """Thresholds ``(P, K)``: about a share ``(P, K)`` of the positions of maps ``(P, *positions)`` lies above them.
 
-    Large maps are looked at on every second position along each axis, which moves shares by less than a percent.
+    For large maps every second position along each axis is used, which changes shares by less than a percent.
 
     >>> thresholds(torch.tensor([[4.0, 1.0, 3.0, 2.0]]), torch.tensor([[0.5, 0.0]]))
     tensor([[2., 4.]])
@@ -133,7 +133,7 @@ def thresholds(maps: Tensor, shares: Tensor) -> Tensor:
 
 
 def top_share(maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
-    """Hard masks ``(P, K, *positions)``, one where a map ``(P, *positions)`` is above a threshold ``(P, K)``.
+    """Hard masks ``(P, K, *positions)``: 1 where a map ``(P, *positions)`` is above a threshold ``(P, K)``.
 
     Their gradient is that of sigmoid((map - threshold) / temperature).
 
@@ -151,8 +151,7 @@ def revealed(
     """Composites ``(P, K, *shape)``: ``shown`` ``(P, *shape)`` where a map is above its threshold, ``hidden`` ``(P, K, *shape)`` elsewhere.
 
     Maps are ``(P, 1, *positions)``, or ``(P, K, *positions)`` with one for each threshold ``(P, K)``. The same as ``inputs.composite``
-    of :func:`top_share`, and in one pass over memory where that takes many: on a GPU, inputs that are normalised and in half precision
-    already are chosen from as they are.
+    of :func:`top_share`, but in one pass over memory, without copies of inputs that are already normalised and in half precision.
 
     >>> from proofmap.core.inputs import Rows
     >>> rows = Rows(columns=2, mean=(0, 0), std=(1, 1))
@@ -205,7 +204,7 @@ class _Revealed(torch.autograd.Function):
 
 
 def _softly(gradient: Tensor, maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
-    """The gradient in the maps ``(P, 1 or K, *positions)``, from that in masks ``(P, K, *positions)`` which are taken for logistic ones."""
+    """The gradient in the maps ``(P, 1 or K, *positions)``, from that in masks ``(P, K, *positions)`` as if these were logistic."""
     soft = (_above(maps, threshold) / temperature).sigmoid()
     return (gradient * soft * (1 - soft)).sum_to_size(maps.shape) / temperature
 
@@ -216,20 +215,20 @@ def _above(maps: Tensor, threshold: Tensor) -> Tensor:
 
 ROUNDS = 3
 _MOST, _LEAST = 16, 4
-"""Shares in a round: at most, and the fewest that are worth a round."""
+"""Maximum number of shares in a round, and the smallest number that is worth a round."""
 _DAMPING = 0.05
-"""r, over the mean of the squared lengths of the slopes."""
+"""r, relative to the mean squared length of the slopes."""
 _FARTHEST = 0.5
-"""The largest error that one round tries to undo, as a logarithm, and the largest change of W (root mean square)."""
+"""Largest error that one round corrects, as a logarithm, and largest change of W (root mean square)."""
 SURE = 0.5
 """The sureness from which a label is not fitted."""
 FAR = 0.7
-"""The mean of |log A_k - log f| over fills from which it is not, either."""
+"""The mean of |log A_k - log f| over fills from which it is not fitted either."""
 
 
 @dataclass(frozen=True)
 class ClosingFit:
-    """When it happens: in the last of ``steps``, in three rounds, together not more than half of them.
+    """The schedule of the fit: three rounds at the end of ``steps``, together at most half of them.
 
     >>> fit = ClosingFit(200)
     >>> fit.shares, fit.first
@@ -242,13 +241,13 @@ class ClosingFit:
 
     @property
     def shares(self) -> int:
-        """In each round; none where a round would have too few."""
+        """Shares in each round; 0 if a round would have too few."""
         few = min(_MOST, self.steps // (2 * ROUNDS))
         return few if few >= _LEAST else 0
 
     @property
     def first(self) -> int:
-        """The step that it begins with, counted from zero, unless a pair is near enough before."""
+        """The first step of the fit, counted from zero, unless a pair is near enough earlier."""
         return self.steps - self.length
 
     @property
@@ -257,11 +256,11 @@ class ClosingFit:
         return ROUNDS * self.shares
 
     def ends(self, since: Tensor) -> Tensor:
-        """Whether a round ends with this step, counted from the first one of the fit; negative ones come before it."""
+        """Whether a round ends with this step, counted from the first step of the fit; negative before the fit."""
         return (since >= 0) & (since % self.shares == self.shares - 1)
 
     def gains(self, since: Tensor) -> Tensor:
-        """What the change at the end of a round is multiplied with: 1.5, 1 and .5, and nothing after that.
+        """Factors of the changes at the end of the rounds: 1.5, 1 and .5, then 0.
 
         >>> ClosingFit(24).gains(torch.tensor([3, 7, 11, 15]))
         tensor([1.5000, 1.0000, 0.5000, 0.0000])
@@ -269,7 +268,7 @@ class ClosingFit:
         return ((ROUNDS - since // self.shares) / 2).clamp_min(0.0)
 
     def places(self, since: Tensor, phase: Tensor) -> Tensor:
-        """Shares ``(P, K)`` for steps ``(P,)``: one in each equal part of the curve, elsewhere in it for each fill and each round.
+        """Shares ``(P, K)`` for steps ``(P,)``: one in each equal part of the curve, at another place in it for each fill and round.
 
         >>> ClosingFit(24).places(torch.arange(4), torch.tensor([[0.5]]))
         tensor([[0.1250],
@@ -285,7 +284,7 @@ class ClosingFit:
 def least_change(slopes: Tensor, errors: Tensor) -> Tensor:
     """The shortest D ``(P, *grid)`` whose products with the slopes ``(P, K, *grid)`` are the negative errors ``(P, K)``, damped.
 
-    Errors count as half a unit at most, and D is no longer than that times the root of its number of entries.
+    Errors count as at most .5, and so does the root mean square of D.
 
     >>> slopes = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]])
     >>> least_change(slopes, torch.tensor([[-0.21, 0.0]]))

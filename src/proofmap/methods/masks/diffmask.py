@@ -1,4 +1,4 @@
-"""DiffMask for one image at a time: the fewest gates that must stay open for the net to keep its belief.
+"""DiffMask for one image at a time: the fewest open gates with which the net keeps its belief.
 
 After De Cao, Schlichtkrull, Aziz and Titov (2020), who train a net to place the gates; here they are learned for each pair:
 
@@ -7,8 +7,8 @@ After De Cao, Schlichtkrull, Aziz and Titov (2020), who train a net to place the
 
 z are hard concrete gates (Louizos et al. 2018): random, u uniform, and exactly 0 or 1 with positive probability; tau = 2/3,
 gamma = -.1, zeta = 1.1, so P(z > 0) = sigmoid(W - tau log(-gamma / zeta)). KL is the divergence of f(x~, a) from f(x, a), both
-as chances of "is a": a label that the net does not believe needs no gates. lambda rises while KL is above the margin and falls
-while it is below: dual ascent, so that the constraint is met and not weighed. x' is a random image. The map is sigmoid(W) up.
+as probabilities of "is a": a label that the net does not believe needs no gates. lambda rises while KL is above the margin and falls
+while it is below (dual ascent), so the constraint is met instead of weighted. x' is a random image. The map is sigmoid(W) up.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TAU, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1
 _OPEN = _TAU * math.log(-_GAMMA / _ZETA)
 """P(z > 0) = sigmoid(W - this)."""
 _FIRST, _MOST = 2.0, 1000.0
-"""Where W starts: nearly open. The greatest lambda."""
+"""The first W, nearly open, and the largest lambda."""
 
 
 @METHODS.register
@@ -69,10 +69,10 @@ class DiffMask(FilledMaskMethod):
     steps: int = setting(100, "Adam steps", least=1)
     samples: int = setting(2, "draws of the gates per step", least=1)
     grid: int = setting(28, "gates along the longest side", least=1)
-    margin: float = setting(0.05, "the divergence from f that is allowed, in nats", above=0)
+    margin: float = setting(0.05, "allowed divergence from f, in nats", above=0)
     learning_rate: float = setting(0.2, "step size of Adam", above=0)
     dual_rate: float = setting(1.0, "step size of lambda", above=0)
-    dual_start: float = setting(0.0, "lambda at the start", least=0)
+    dual_start: float = setting(0.0, "first lambda", least=0)
     fill: Fill = setting(Images(), "what closed positions show")
     precision: Precision = setting("auto", PRECISION_HELP)
     compile: bool | None = setting(None, COMPILE_HELP)
@@ -83,12 +83,12 @@ class DiffMask(FilledMaskMethod):
         return DiffMaskProblem(self, ready.classifier, fast, ready.state.fill)
 
     def cost(self, labels: int) -> Cost:
-        """One pass says what the net believes."""
+        """One pass gives the net's belief."""
         return Cost(forward=1, gradient=labels * self.steps * self.samples)
 
 
 class DiffMaskProblem(MaskProblem):
-    """The gates of pairs in slots, and what each pair pays for leaving f: ``lambda``."""
+    """The gates of pairs in slots, and ``lambda``, the price of each pair for leaving f."""
 
     memory = 0.9  # lambda changes the scale of the gradient within tens of steps
 
@@ -150,7 +150,7 @@ def expected_open(weights: Tensor) -> Tensor:
 
 
 def divergence(f: Tensor, log_q: Tensor) -> Tensor:
-    """KL of "is a" with chance q from "is a" with chance f: f log(f / q) + (1 - f) log((1 - f) / (1 - q)).
+    """KL of "is a" with probability q from "is a" with probability f: f log(f / q) + (1 - f) log((1 - f) / (1 - q)).
 
     >>> divergence(torch.tensor(0.5), torch.tensor(0.25).log())
     tensor(0.1438)

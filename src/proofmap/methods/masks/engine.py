@@ -1,9 +1,9 @@
 """One engine for every method that learns masks.
 
-(image, label) pairs sit in slots and are learned side by side, one step at a time (of Adam, unless the method has a rule of its own). A pair that has done its
-steps, or has settled before, leaves with its masks and the next one enters. What a method learns is a :class:`MaskProblem`;
-how slots are filled, how many fit the device and what happens when its memory runs out is said here, once. Random
-numbers belong to the pair and its own step count, so the answer does not depend on who sits beside it.
+(image, label) pairs occupy slots and are learned side by side, one step at a time (of Adam, unless the method has its own rule). A pair
+that has done its steps, or has settled earlier, leaves with its masks, and the next pair enters. What a method learns is a
+:class:`MaskProblem`. The engine fills slots, chooses how many fit the device, and continues with fewer when its memory runs out. Random
+numbers belong to the pair and its own step count, so the result of a pair does not depend on the other pairs.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from proofmap.core.errors import InputError
 from proofmap.core.progress import Task
 
 Slots = dict[str, Tensor]
-"""All that belongs to the pairs now being learned, by name; every tensor has one row per slot."""
+"""Everything that belongs to the pairs being learned, by name; every tensor has one row per slot."""
 
 _LOOK = 10
-"""Steps between two questions whether a pair has settled: each one waits for the device."""
+"""Steps between two checks whether a pair has settled: each check waits for the device."""
 _OVERFLOWS = 0.1
 """The share of a pair's steps that may be lost to overflows."""
 _SHAPES = 8
-"""Numbers of slots that a compiled net may meet: each one compiles it again."""
+"""Different numbers of slots that a compiled net may get: each one compiles it again."""
 HALF_SCALE = 256.0
-"""What losses are multiplied with in float16, so that small gradients do not become zero."""
+"""Factor of losses in float16, so that small gradients do not become zero."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """What is to be learned: the images ``(n, *shape)``, labels ``(n,)`` and stream keys ``(n,)`` of n pairs."""
+    """The pairs to learn: the images ``(n, *shape)``, labels ``(n,)`` and stream keys ``(n,)`` of n pairs."""
 
     images: Tensor
     image_of: Tensor
@@ -60,7 +60,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A mask on its way: of which pair, after how many of its steps."""
+    """An intermediate mask of a pair, after ``step`` of its ``steps``."""
 
     pair: int
     step: int
@@ -74,45 +74,44 @@ Watcher = Callable[[Snapshot], None]
 class MaskProblem(ABC):
     """What a method learns.
 
-    Slots hold ``images``, ``image_of`` (equal for pairs of one image), ``labels``, ``keys`` and ``step`` beside what
-    :meth:`enter` adds.
+    Slots hold ``images``, ``image_of`` (equal for pairs of one image), ``labels``, ``keys`` and ``step``, and what :meth:`enter` adds.
     """
 
     steps: int
-    """At most, for each pair."""
+    """Maximum number of steps of a pair."""
     cost: int
     """Passes of the net per pair and step."""
     memory: float = 0.999
-    """Of Adam's second moment."""
+    """Decay of Adam's second moment."""
     momentum: float = 0.9
-    """Of Adam's first moment."""
+    """Decay of Adam's first moment."""
 
     @abstractmethod
     def enter(self, slots: Slots) -> Slots:
-        """What new pairs bring: their first ``weights`` ``(P, K, *grid)``, and whatever else a pair must remember."""
+        """What new pairs start with: ``weights`` ``(P, K, *grid)``, and everything else that a pair must remember."""
 
     @abstractmethod
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
-        """The loss of each pair ``(P,)``, differentiable in the weights; may change what pairs remember, in place."""
+        """The loss of each pair ``(P,)``, differentiable in the weights; may update in place what pairs remember."""
 
     @abstractmethod
     def masks(self, weights: Tensor) -> Tensor:
         """Masks ``(P, K, *positions)`` from weights."""
 
     def rates(self, step: Tensor) -> Tensor:
-        """The step sizes of Adam for step counts ``(P,)`` that start at zero."""
-        raise NotImplementedError(f"{type(self).__name__} must say how far a step goes")
+        """Step sizes of Adam for step counts ``(P,)`` from zero."""
+        raise NotImplementedError(f"{type(self).__name__} must define rates() or move()")
 
     def move(self, slots: Slots, gradient: Tensor) -> None:
-        """Change the weights of every slot in place, given the gradient of its loss; ``step`` counts this one already."""
+        """Update the weights of every slot in place, given the gradient of its loss; ``step`` already counts this step."""
         adam_step(slots, gradient, self.rates(slots["step"] - 1), self.memory, self.momentum)
 
     def finished(self, slots: Slots) -> Tensor:
-        """Masks ``(P, K, *positions)`` of pairs as they are now; for methods whose weights are not all that they need."""
+        """Masks ``(P, K, *positions)`` of pairs in slots; a method whose masks need more than the weights overrides it."""
         return self.masks(slots["weights"])
 
     def settled(self, slots: Slots) -> Tensor | None:
-        """Which pairs ``(P,)`` need no further step; None where all take all of theirs."""
+        """Which pairs ``(P,)`` need no further step; None if every pair takes all its steps."""
         return None
 
 
@@ -122,9 +121,9 @@ class MaskEngine:
 
     Args:
         batch: passes of the net at once.
-        fixed: keep the number of slots to the end, idle ones too, because a compiled net wants one shape.
-        scale: what losses are multiplied with before, and gradients divided by after; for half precision.
-        watch: is shown every mask every so many steps; learning is the same with and without.
+        fixed: keep the number of slots to the end, also idle ones, because a compiled net needs one shape.
+        scale: factor of losses, by which gradients are divided again; for half precision.
+        watch: callback that receives every mask after each ``every`` steps; it does not change what is learned.
     """
 
     problem: MaskProblem
@@ -134,7 +133,7 @@ class MaskEngine:
     watch: Watcher | None = None
     every: int = 10
     taken: list[int] = field(default_factory=list, init=False)
-    """Steps that each pair took."""
+    """Number of steps that each pair has taken."""
 
     def run(self, pairs: Pairs, task: Task) -> Tensor:
         """Masks ``(n, K, *positions)``: the last iterates."""
@@ -154,7 +153,7 @@ class MaskEngine:
         return torch.stack([results[pair] for pair in range(len(pairs))])
 
     def _seats(self, waiting: int) -> int:
-        """Slots for so many pairs: all full to the end where all pairs take equally long."""
+        """Number of slots for ``waiting`` pairs, chosen so that all batches are equally full."""
         most = max(1, self.batch.size // self.problem.cost)
         rounds = -(-waiting // most)
         seats = -(-waiting // rounds)
@@ -195,13 +194,13 @@ class MaskEngine:
         return losses.detach()
 
     def _unscaled(self, gradient: Tensor, slots: Slots) -> Tensor:
-        """The gradient of the loss itself; none where half precision overflowed, which is counted."""
+        """The gradient of the unscaled loss; zero if half precision overflowed, which is counted."""
         fine = gradient.flatten(1).isfinite().all(dim=1)
         slots["overflows"] += ~fine
         return (gradient / self.scale).where(fine.view(-1, *[1] * (gradient.ndim - 1)), 0.0)
 
     def _leaving(self, slots: Slots, seated: list[int]) -> list[int]:
-        """The slots whose pair has done its steps or has settled; when a pair is asked depends on its own steps alone."""
+        """The slots whose pair has done its steps or has settled; only a pair's own step count decides when it is checked."""
         taken = [self.taken[pair] if pair >= 0 else -1 for pair in seated]
         leaving = {slot for slot, steps in enumerate(taken) if steps >= self.problem.steps}
         asked = [slot for slot, steps in enumerate(taken) if steps > 0 and steps % _LOOK == 0]
@@ -217,7 +216,7 @@ class MaskEngine:
         lost = slots["overflows"][leaving].float() > _OVERFLOWS * slots["step"][leaving]
         if bool(lost.any()):
             raise InputError(
-                "the net's gradients overflow in float16, so masks cannot be learned that way; set precision=float32"
+                "the net's gradients overflow in float16, so masks cannot be learned in it; set precision=float32"
             )
         masks = self.problem.finished(_rows(slots, leaving))
         for slot, mask in zip(leaving, masks, strict=True):
@@ -230,7 +229,7 @@ class MaskEngine:
     def _refilled(
         self, pairs: Pairs, slots: Slots, seated: list[int], waiting: deque[int]
     ) -> tuple[Slots, list[int]]:
-        """The next pairs in the free slots; slots that stay free are closed, unless their number is fixed."""
+        """Put the next pairs into free slots; slots that stay free are removed, unless their number is fixed."""
         free = [slot for slot, pair in enumerate(seated) if pair < 0]
         entering = [waiting.popleft() for _ in range(min(len(free), len(waiting)))]
         if entering:
@@ -250,7 +249,7 @@ class MaskEngine:
             self.taken[pair] = 0
         slots["step"] = torch.zeros(len(which), dtype=torch.long, device=slots["labels"].device)
         brought = self.problem.enter(slots)
-        # memory of their own, which nobody else has: rows are written over when the next pairs enter
+        # a copy of their own: rows are overwritten when the next pairs enter
         slots |= {name: rows.clone(memory_format=torch.contiguous_format) for name, rows in brought.items()}
         slots["overflows"] = torch.zeros_like(slots["step"])
         slots["first"] = torch.zeros_like(slots["weights"])
@@ -277,11 +276,10 @@ def _rows(slots: Slots, which: list[int]) -> Slots:
 
 
 def adam_step(slots: Slots, gradient: Tensor, rates: Tensor, memory: float, momentum: float = 0.9) -> None:
-    """Move ``weights`` by Adam's rule (Kingma and Ba 2015; epsilon 1e-8), each slot by its own rate and
-    step count, in place.
+    """Move ``weights`` in place by Adam's rule (Kingma and Ba 2015; epsilon 1e-8), each slot by its own rate and step count.
 
-    Written out because ``torch.optim`` loads the compiler machinery, which takes longer than many of our runs, and
-    because here every slot has a step count of its own.
+    Written out because every slot has its own step count, and because ``torch.optim`` loads the compiler machinery, which takes longer
+    than many of our runs.
     """
     first, second, shape = slots["first"], slots["second"], (-1, *[1] * (gradient.ndim - 1))
     first.lerp_(gradient, 1 - momentum)
@@ -294,7 +292,7 @@ def adam_step(slots: Slots, gradient: Tensor, rates: Tensor, memory: float, mome
 
 
 def decayed(rate: float, step: Tensor, steps: int | None) -> Tensor:
-    """The rate at steps ``(P,)`` counted from zero: falling to zero as a half cosine over ``steps``, or constant.
+    """The rate at steps ``(P,)`` counted from zero: it falls to zero as a half cosine over ``steps``, or is constant.
 
     >>> decayed(0.2, torch.tensor([0, 50, 100]), 100)
     tensor([0.2000, 0.1000, 0.0000])

@@ -6,14 +6,14 @@
   m(u) = smax over v of k(|u - v| / sigma) w(v), with k(z) = exp(-2 max(0, z - 1/2)^2) and
   smax f = sum f e^(20 f) / sum e^(20 f), over the cells within 1 + ceil(sigma / step) of u; the outer cells are repeated
   beyond the border, so that the first mask is constant. So masks are smooth, and can be 1.
-- **The area** is not weighed but demanded: the sorted mask must be the template r of zeros and then ones, ones for the share
-  ``area``. Its weight grows by ``growth`` at every step. As long as all values of a mask are equal, as at the
-  first step, it is left out: to sort them would be to choose a place for the mask without looking at the net.
-- **m (x) x** blurs x the more the smaller m is: position u shows the image blurred by (1 - m(u)) ``blur``, between two of
+- **The area** is a constraint: the sorted mask must equal the template r of zeros and then ones, with ones for the share
+  ``area``. Its weight grows by ``growth`` at every step. The constraint is left out while all values of a mask are equal, as at the
+  first step: sorting them would choose a place for the mask without looking at the net.
+- **m (x) x** blurs x more where m is smaller: position u shows the image blurred by (1 - m(u)) ``blur``, interpolated between two of
   ``levels`` blurred images.
 
-``areas`` are learned side by side and summed to the map, which is then smoothed by ``smooth`` of the shorter side. w is
-moved by gradient descent with momentum .9 (dampened as much) and cut to [0, 1]. Every second step looks at the mirror image.
+``areas`` are learned side by side and summed to the map, which is then smoothed by ``smooth`` of the shorter side. Gradient descent
+with momentum .9 (dampening .9) moves w, which is clamped to [0, 1]. Every second step uses the mirror image.
 ``step``, ``sigma`` and ``blur`` are in positions of an input of 224 and scale with the longest side.
 
 m is computed at two points per cell along each axis and enlarged linearly from there: at most .015 off.
@@ -54,10 +54,10 @@ _FINE = 2
 _COLD = 20.0
 """1 / temperature of the smooth maximum."""
 _EVEN = 1e-6
-"""Values that are no farther apart are equal, up to rounding."""
+"""Values that differ by no more are equal, up to rounding."""
 _MOMENTUM = 0.9
 _SIDE = 224
-"""The longest side that lengths are given for."""
+"""The longest side that lengths refer to."""
 
 
 @METHODS.register
@@ -94,14 +94,14 @@ class ExtremalPerturbation(MaskMethod):
     areas: tuple[float, ...] = setting((0.025, 0.05, 0.1, 0.2), "shares of the positions, as 0.05:0.1:0.2")
     steps: int = setting(200, "steps of gradient descent", least=1)
     learning_rate: float = setting(0.04, "step size", above=0)
-    weight: float = setting(300.0, "of the area's constraint, at the start", least=0)
-    growth: float = setting(1.014, "what the weight is multiplied with at each step", least=1)
-    variant: Variant = setting("preserve", "show the label, delete it, or do both with one mask")
-    step: float = setting(7.0, "distance of the mask's parameters", above=0)
-    sigma: float = setting(21.0, "how far a parameter reaches", above=0)
+    weight: float = setting(300.0, "first weight of the area's constraint", least=0)
+    growth: float = setting(1.014, "factor of the weight at each step", least=1)
+    variant: Variant = setting("preserve", "show the label, delete it, or both with one mask")
+    step: float = setting(7.0, "distance between the mask's parameters", above=0)
+    sigma: float = setting(21.0, "reach of a parameter", above=0)
     blur: float = setting(20.0, "sigma of the strongest blur", above=0)
-    levels: int = setting(8, "blurred images between which positions are shown", least=2)
-    mirror: bool = setting(True, "whether every second step looks at the mirror image")
+    levels: int = setting(8, "blurred images to interpolate between", least=2)
+    mirror: bool = setting(True, "use the mirror image at every second step")
     smooth: float = setting(0.09, "sigma of the map's smoothing, as a share of the shorter side", least=0)
     precision: Precision = setting("auto", PRECISION_HELP)
     compile: bool | None = setting(None, COMPILE_HELP)
@@ -115,7 +115,7 @@ class ExtremalPerturbation(MaskMethod):
         inputs = classifier.inputs
         if not inputs.has_neighbours:
             raise InputError(
-                f"extremal perturbations need neighbours: {inputs.noun} have none; use another method"
+                f"extremal-perturbation needs positions with neighbours, and {inputs.noun} have none; use another method"
             )
         return super().state_for(classifier)
 
@@ -130,7 +130,7 @@ class ExtremalPerturbation(MaskMethod):
 
     @property
     def passes(self) -> int:
-        """Composites through the net for each step of a pair."""
+        """Composites per step of a pair."""
         return len(self.areas) * (2 if self.variant == "dual" else 1)
 
     def cost(self, labels: int) -> Cost:
@@ -164,9 +164,9 @@ class ExtremalProblem(MaskProblem):
         }
 
     def pyramid(self, images: Tensor) -> Tensor:
-        """Images ``(P, *shape)`` blurred ever less, the last level as it is, each as the net takes it.
+        """Images ``(P, *shape)`` blurred less at each level, the last one not at all, normalised.
 
-        The positions of all levels lie in one row, so that one number says level and place: ``(P, channels, levels x positions)``.
+        The positions of all levels lie in one row, so that one index gives level and place: ``(P, channels, levels x positions)``.
         """
         axis = -1 - len(self.inputs.positions)
         levels = [self.classifier.normalised(enlarged(images, blur)) for blur in self.blurs]
@@ -198,7 +198,7 @@ class ExtremalProblem(MaskProblem):
         return (weight[:, None] * self.area_errors(points) - gain).sum(dim=1)
 
     def area_errors(self, points: Tensor) -> Tensor:
-        """How far masks ``(P, K, *points)`` are from having their areas: ``(P, K)``; zero for a mask that is constant."""
+        """Distance ``(P, K)`` of masks ``(P, K, *points)`` from having their areas; zero for a constant mask."""
         ordered = points.flatten(2).sort(dim=2).values
         uneven = (ordered[..., -1] - ordered[..., 0]).detach() > _EVEN
         return (ordered - self.templates).square().mean(dim=2) * uneven
@@ -206,7 +206,7 @@ class ExtremalProblem(MaskProblem):
     def perturbed(self, pyramid: Tensor, masks: Tensor, mirrored: Tensor) -> Tensor:
         """``(P, K, *shape)``: each position from the two levels of the :meth:`pyramid` that its mask ``(P, K, *positions)`` lies between.
 
-        ``mirrored`` ``(P, 1, ...)`` says which pairs are shown, and masked, as in a mirror.
+        ``mirrored`` ``(P, 1, ...)`` marks pairs whose image and mask are mirrored.
         """
         count, axes, kept = self.inputs.count, self.places.ndim, masks.shape[:2]
         height = masks * (self.settings.levels - 1)
@@ -268,7 +268,7 @@ def smooth_maximum(values: Tensor, kernel: Tensor) -> Tensor:
 
 
 class _SmoothMaximum(torch.autograd.Function):
-    """Written out, because torch's own gradient sums over the middle axes of a tensor of seven, one number at a time."""
+    """Written out, because torch's own gradient sums over the middle axes of a tensor with seven axes, one number at a time."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, kernel: Tensor) -> Tensor:

@@ -3,8 +3,8 @@
     min over m in [0, 1]^grid of   f(x~, a)  +  l1 * |1 - m|_1  +  tv * sum |differences of m|^beta ,
     x~ = m up * x + (1 - m up) * blurred x ,      the map is 1 - m up.
 
-The mask deletes: m is 1 where nothing is done. It is moved by Adam itself (no sigmoid) and cut to [0, 1] after every step.
-Two sources differ, so there are two presets:
+The mask deletes: m is 1 where the image is unchanged. Adam moves m itself (no sigmoid), and m is clamped to [0, 1] after every step.
+The two sources differ, so there are two presets:
 
 =============  ===========================================  =====================================================
                ``original`` (the paper and its own code)    ``pytorch`` (the code that Gupta et al. compared with)
@@ -53,7 +53,7 @@ Start = Literal["ones", "disc"]
 Penalty = Literal["sum", "mean"]
 
 _RADII, _FARTHEST, _GONE = 35, 170 / 224, 0.01
-"""Discs that are tried: so many, up to this share of the longest side; the share of f that may be left."""
+"""Number of discs that are tried, the largest radius as a share of the longest side, and the share of f that may be left."""
 
 
 @METHODS.register
@@ -96,17 +96,19 @@ class FongVedaldi(FilledMaskMethod):
     l1: float = setting(1e-4, "weight of what is deleted", least=0)
     tv: float = setting(1e-2, "weight of the total variation", least=0)
     beta: float = setting(3.0, "exponent of the total variation", above=0)
-    penalty: Penalty = setting("sum", "whether the two penalties are sums over cells or means")
+    penalty: Penalty = setting("sum", "whether the two penalties are sums or means over cells")
     fill: Fill = setting(Blur(sigma=10.0, kernel=81, border="edge"), "what deleted positions show")
     mask_blur: float = setting(5.0, "sigma of a blur of the enlarged mask, in positions", least=0)
     corners: bool = setting(False, "whether the outer cells lie on the outer positions (align_corners)")
     jitter: int = setting(
-        4, "each step shifts the composite within so many positions along each axis", least=0
+        4, "range of the random shift of the composite at each step, in positions along each axis", least=0
     )
     noise: float = setting(
         0.0, "sigma of noise on each composite, in standard deviations of the input", least=0
     )
-    start: Start = setting("disc", "the first mask: ones, or a deleted disc that is as small as it can be")
+    start: Start = setting(
+        "disc", "the first mask: ones, or the smallest deleted disc that takes the label away"
+    )
     precision: Precision = setting("auto", PRECISION_HELP)
     compile: bool | None = setting(None, COMPILE_HELP)
 
@@ -116,13 +118,13 @@ class FongVedaldi(FilledMaskMethod):
         return FongVedaldiProblem(self, fast, ready.state.fill)
 
     def cost(self, labels: int) -> Cost:
-        """The discs are shown once for all labels that are learned together; for each where a fill is drawn for each."""
+        """The discs are shown once for all labels that are learned together, or once per label if the fill is random."""
         shown = labels if self.fill.random else 1
         return Cost(forward=shown * _RADII if self.start == "disc" else 0, gradient=labels * self.steps)
 
 
 class FongVedaldiProblem(MaskProblem):
-    """The deletion game of pairs in slots. What is learned is 1 - m, since little that is deleted would be lost beside 1."""
+    """The deletion game of pairs in slots. The weights are 1 - m, because a small deletion would be lost in rounding next to 1."""
 
     cost = 1
 
@@ -146,13 +148,13 @@ class FongVedaldiProblem(MaskProblem):
         return {**brought, "weights": self.smallest_discs(slots | brought).view(shape)}
 
     def smallest_discs(self, slots: Slots) -> Tensor:
-        """Deleted discs ``(P, *grid)`` in the middle: the smallest of those after which (f(x~) - f(hidden)) /
-        (f(x) - f(hidden)) is below .01; none where hiding everything does not weaken the label."""
+        """Deleted discs ``(P, *grid)`` in the middle: the smallest for which (f(x~) - f(hidden)) / (f(x) - f(hidden)) is below .01; no
+        disc if hiding everything does not weaken the label."""
         discs = self.discs()
         masks = enlarged(discs, self.up)
         seen, hidden = slots["seen"], self.stage.hidden(slots, slots["keys"][:, None])[:, 0]
         first, place = distinct_images(slots)
-        if self.stage.fills[0].random:  # each pair has a draw of its own
+        if self.stage.fills[0].random:  # each pair has its own draw
             first = place = torch.arange(len(hidden), device=masks.device)
         count = len(discs)
 
@@ -174,7 +176,7 @@ class FongVedaldiProblem(MaskProblem):
         return discs[gone.int().argmax(dim=1)]
 
     def discs(self) -> Tensor:
-        """``(R, *grid)``: nothing deleted, discs of growing radius, and everything."""
+        """``(R, *grid)``: nothing deleted, discs of growing radius, everything deleted."""
         longest = max(self.inputs.positions)
         away: Tensor = torch.zeros(())
         for k, matrix in enumerate(self.up):
@@ -223,8 +225,8 @@ class FongVedaldiProblem(MaskProblem):
         return total
 
     def shifted(self, seen: Tensor, hidden: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Inputs, what hides them, and the matrices that enlarge their masks, all shifted alike; the last positions are
-        repeated. Each pair is shifted by its own amounts."""
+        """Inputs, what hides them, and the matrices that enlarge their masks, shifted by the same amounts; each pair has its own amounts. The
+        last positions are repeated."""
         amounts = streams.integers(keys, len(self.up), self.jitter + 1) - self.jitter // 2
         up: list[Tensor] = []
         index = torch.zeros_like(amounts[:, 0])

@@ -1,6 +1,6 @@
 """Information bottleneck attribution (Schulz, Sixt, Tombari and Landgraf 2020): how many bits of each place the label needs.
 
-Noise flows into a layer until the label would be lost. R are the layer's features, mu and sigma their mean and standard
+As much noise as possible is added to a layer without losing the label. R are the layer's features, mu and sigma their mean and standard
 deviation at each place and channel over many images:
 
     Z = lambda R + (1 - lambda) e,     e ~ N(mu, sigma^2),     lambda = G sigmoid(A)
@@ -9,11 +9,10 @@ deviation at each place and channel over many images:
       = 1/2 ( (lambda (R - mu) / sigma)^2 + (1 - lambda)^2 - 1 - log (1 - lambda)^2 )
 
 G blurs by a Gaussian of ``smooth`` cells, edges repeated. The map is I, summed over channels, in bits per position of the input,
-enlarged linearly. mu and sigma come from ``pool`` draws of the fill, random images unless told otherwise, and never from the
-images that are explained together: a map does not depend on its company.
+enlarged linearly. mu and sigma come from ``pool`` draws of the fill, random images by default, and never from the
+images that are explained: a map does not depend on the other images.
 
-The layer is found by itself (:func:`~proofmap.methods.masks.tail.find_bottleneck`) or named. Only the net behind it is run at
-each step.
+The layer is named or found (:func:`~proofmap.methods.masks.tail.find_bottleneck`). Each step runs only the net behind it.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _LEAST_SPREAD = 0.01
 _NEVER_ONE = 1e-6
 """The least sigma, and the least 1 - lambda."""
 _UNMOVED = 1e-6
-"""What log f may move by where the label does not depend on the layer: rounding."""
+"""Change of log f by rounding, if the label does not depend on the layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,21 +68,19 @@ class IBA(FilledMaskMethod):
     """The per-sample information bottleneck, with the paper's settings."""
 
     name: ClassVar[str] = "iba"
-    description: ClassVar[str] = (
-        "the bits of each place that must pass a noisy layer for the label to be seen"
-    )
+    description: ClassVar[str] = "the bits of each place that must pass a noisy layer to show the label"
     reference: ClassVar[str] = "Schulz et al. 2020"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer", "distractors"})
 
-    layer: str = setting("", "the layer's name; found by itself when left out")
+    layer: str = setting("", "the layer's name; found if left out")
     beta: float = setting(10.0, "weight of the information", least=0)
     steps: int = setting(10, "Adam steps", least=1)
     samples: int = setting(10, "draws of the noise per step", least=1)
     learning_rate: float = setting(1.0, "step size of Adam", above=0)
-    start: float = setting(5.0, "the first A: sigmoid(5) lets .99 of the features pass")
+    start: float = setting(5.0, "first A: sigmoid(5) lets .99 of the features pass")
     smooth: float = setting(1.0, "sigma of the blur of lambda, in cells of the layer", least=0)
-    fill: Fill = setting(Images(), "what mean and spread of the features are estimated on")
-    pool: int = setting(256, "draws of the fill for that", least=2)
+    fill: Fill = setting(Images(), "inputs for the mean and spread of the features")
+    pool: int = setting(256, "draws of the fill for them", least=2)
     precision: Precision = setting("auto", PRECISION_HELP)
 
     stochastic = True
@@ -92,7 +89,7 @@ class IBA(FilledMaskMethod):
         super().__post_init__()
         if not self.fill.random:
             raise InputError(
-                f"iba estimates features on many images; the fill {self.fill.title()} shows one only"
+                f"iba estimates features on many images, and the fill {self.fill.title()} shows only one; use a random fill"
             )
 
     def state_for(self, classifier: Classifier) -> IBAState:
@@ -131,7 +128,7 @@ def _statistics(tail: Tail, fill: ReadyFill, draws: int) -> tuple[Tensor, Tensor
 
 
 class IBAProblem(MaskProblem):
-    """The noise that pairs in slots bear. Weights are A ``(P, C, h, w)``; what comes out is information."""
+    """The noise of pairs in slots. Weights are A ``(P, C, h, w)``; the results are information."""
 
     def __init__(self, settings: IBA, state: IBAState) -> None:
         self.settings, self.classifier, self.tail = settings, state.tail.classifier, state.tail
@@ -159,12 +156,12 @@ class IBAProblem(MaskProblem):
         return decayed(self.settings.learning_rate, step, None)
 
     def masks(self, weights: Tensor) -> Tensor:
-        raise NotImplementedError("information depends on the features, too: see finished()")
+        raise NotImplementedError("information also depends on the features: see finished()")
 
     def finished(self, slots: Slots) -> Tensor:
         bits = self.information(self.passed(slots["weights"]), slots["deviation"]).sum(dim=1, keepdim=True)
         moved = slots["most"] - slots["least"]
-        flat = (moved >= 0) & (moved <= _UNMOVED)  # no noise moves such a net: it needs no bit
+        flat = (moved >= 0) & (moved <= _UNMOVED)  # noise does not change the label: it needs no bit
         bits = bits.masked_fill(flat.view(-1, *[1] * (bits.ndim - 1)), 0.0)
         return enlarged(bits, self.up) * (self.share / math.log(2))
 

@@ -2,19 +2,19 @@
 
     F(D, I) = 1/2 [ f(D) - f(1 - I) + f(D I) - f(1 - D I) ]  +  l1 * mean |1 - D I|  +  tv * BTV(D I)
 
-f(M) stands for f(x~, a) with x~ = M up * x + (1 - M up) * blurred x. So D deletes and I, turned around, inserts, and their
+f(M) stands for f(x~, a) with x~ = M up * x + (1 - M up) * blurred x. So D deletes, 1 - I inserts, and their
 product must do both. The map is 1 - (D I) up. Written from the paper's mathematics:
 
 - **Integrated gradients.** The direction d is the gradient of F with every f(M) replaced by its mean over M, 2/S M ... along
   the way from the blurred image: 1/S sum over s of f(s/S M), for the inserting terms f(1 - s/S M). Noise is added to each.
 - **Line search.** The step is the first alpha of 1000, 200, 40, ... (down to 1e-5) with
-  F(M - alpha d) <= F(M) - 1e-4 alpha |d|^2, masks cut to [0, 1]; F itself, without integration and noise. Many steps are tried in
-  one pass, as many as fill a batch.
+  F(M - alpha d) <= F(M) - 1e-4 alpha |d|^2, with masks clamped to [0, 1]; F itself, without integration and noise. One pass tries
+  as many steps as fill a batch.
 - **Momentum** (Nesterov): the next direction is taken at M_t + t / (t + 3) (M_t - M_(t-1)).
-- **Never up**: a step after which F is higher than before is not made (where D and I are both zero, no gradient leads back).
+- **Never up**: a step that raises F is not taken (if D and I are both zero, no gradient leads back).
 - **Bilateral total variation**: half the mean squared difference of neighbours on the grid, half the same at full size, where
-  each difference counts e^(-(difference of the image)^2 / sigma^2): masks may jump where the image does. The image is in [0, 1],
-  its channels averaged, and sigma^2 = .01 is the published constant.
+  each difference has the weight e^(-(difference of the image)^2 / sigma^2): masks may jump where the image does. The image is in [0, 1],
+  its channels are averaged, and sigma^2 = .01 is the published constant.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from proofmap.plugins.settings import setting
 _GAMES = 4
 """Terms with f: two masks and their product twice."""
 _LEAST, _DECAY, _ENOUGH = 1e-5, 0.2, 1e-4
-"""The smallest step, what a step that goes too far is multiplied with, and the share of the promised descent it must reach."""
+"""The smallest step, the factor of a step that goes too far, and the share of the promised descent that it must reach."""
 
 
 @METHODS.register
@@ -56,8 +56,8 @@ _LEAST, _DECAY, _ENOUGH = 1e-5, 0.2, 1e-4
 class IGOSPlusPlus(FilledMaskMethod):
     """iGOS++: masks that delete and insert the label, moved along integrated gradients by a line search.
 
-    Presets: ``fast`` (5 iterations of 8 integration steps), ``paper`` (the defaults), ``command-line`` (15 iterations: what
-    the released program does unless told), ``readme`` (its example for photos: a mask of full size, l1 10, momentum).
+    Presets: ``fast`` (5 iterations of 8 integration steps), ``paper`` (the defaults), ``command-line`` (15 iterations, the
+    default of the released program), ``readme`` (its example for photos: a mask of full size, l1 10, momentum).
 
     >>> IGOSPlusPlus().cost(labels=1).gradient
     1600
@@ -78,7 +78,7 @@ class IGOSPlusPlus(FilledMaskMethod):
     }
 
     iterations: int = setting(20, "steps, each with a line search", least=1)
-    integration: int = setting(20, "points along the way from the blurred image to the mask", least=1)
+    integration: int = setting(20, "points on the path from the blurred image to the mask", least=1)
     grid: int = setting(28, "cells of the masks along the longest side", least=1)
     l1: float = setting(1.0, "weight of what is deleted, a mean", least=0)
     tv: float = setting(20.0, "weight of the bilateral total variation", least=0)
@@ -89,7 +89,7 @@ class IGOSPlusPlus(FilledMaskMethod):
         0.2, "sigma of noise on each composite, in standard deviations of the input", least=0
     )
     step: float = setting(1000.0, "the longest step that the line search tries", above=_LEAST)
-    momentum: bool = setting(False, "look ahead as Nesterov does")
+    momentum: bool = setting(False, "Nesterov momentum")
     fill: Fill = setting(Blur(sigma=50.0, kernel=51, border="edge"), "what deleted positions show")
     precision: Precision = setting("auto", PRECISION_HELP)
     compile: bool | None = setting(None, COMPILE_HELP)
@@ -108,15 +108,15 @@ class IGOSPlusPlus(FilledMaskMethod):
         return steps
 
     def cost(self, labels: int) -> Cost:
-        """The line search tries all its steps where they fit one batch, as on a GPU; otherwise these are the most, since it ends with the
-        batch in which every pair finds its step."""
+        """The line search tries all its steps if they fit one batch, as on a GPU. Otherwise this is an upper bound: it ends with the batch in
+        which every pair finds its step."""
         pairs = labels * self.iterations * _GAMES
         return Cost(forward=pairs * (1 + len(self.trials)), gradient=pairs * self.integration)
 
 
 class IGOSProblem(MaskProblem):
-    """The masks of pairs in slots, as (1 - D, 1 - I), since little that is deleted would be lost beside 1: ``weights`` where
-    the next direction is taken, ``reached`` where they are."""
+    """The masks of pairs in slots, as (1 - D, 1 - I), because a small deletion would be lost in rounding next to 1: ``weights`` is the
+    point at which the next direction is taken, ``reached`` the point that was reached."""
 
     def __init__(self, settings: IGOSPlusPlus, classifier: Classifier, fill: ReadyFill) -> None:
         self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
@@ -144,12 +144,12 @@ class IGOSProblem(MaskProblem):
     # ---- the objective ------------------------------------------------------------------------------------------
 
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
-        """F along the way, whose gradient is the integrated one."""
+        """F along the path; its gradient is the integrated one."""
         return self.objective(weights[:, None], slots, self.way, self.settings.noise)[:, 0]
 
     def objective(self, weights: Tensor, slots: Slots, way: Tensor, noise: float) -> Tensor:
-        """F ``(P, T)`` of T masks of each pair, weights ``(P, T, 2, *grid)``, with f(M) as the mean of f(s M) over the points s of the
-        way; at 1 alone it is F itself. All T are shown on the same backgrounds."""
+        """F ``(P, T)`` of T masks of each pair, weights ``(P, T, 2, *grid)``, with f(M) as the mean of f(s M) over the points s of
+        ``way``; F itself if the only point is 1. All T have the same backgrounds."""
         pairs, tried, count = *weights.shape[:2], _GAMES * len(way)
         games = self.games(weights.flatten(0, 1), way).view(pairs, tried, count, *self.inputs.positions)
         keys = streams.step_keys(slots["keys"], slots["step"], 2 * count)
@@ -167,7 +167,7 @@ class IGOSProblem(MaskProblem):
         return value + self.penalty(gone, slots["images"])
 
     def games(self, weights: Tensor, way: Tensor) -> Tensor:
-        """What is kept in each composite ``(P, 4 S, *positions)``: D, 1 - I, D I and 1 - D I along the way."""
+        """What each composite shows ``(P, 4 S, *positions)``: D, 1 - I, D I and 1 - D I along the path."""
         both = deleted(weights)[:, None]
         masks = 1 - enlarged(torch.cat([weights, both, both], dim=1), self.up)[:, :, None]
         signs = self.signs.view(-1, *[1] * (masks.ndim - 2))
@@ -204,7 +204,7 @@ class IGOSProblem(MaskProblem):
         slots["weights"].copy_(ahead)
 
     def line_search(self, slots: Slots, direction: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the longest step that descends far enough leads, or the shortest one; and F there ``(P,)``."""
+        """The point after the longest step that descends far enough, or after the shortest step; and F there ``(P,)``."""
         steep, pairs = direction.flatten(1).square().sum(dim=1, keepdim=True), len(direction)
         value = enough = steep[:, :0]
         for lengths in self.lengths.split(self.tried_together(pairs)):
@@ -224,7 +224,7 @@ class IGOSProblem(MaskProblem):
         return (slots["weights"][:, None] - lengths * direction[:, None]).clamp(0, 1)
 
     def tried_together(self, pairs: int) -> int:
-        """How many steps of so many pairs go through the net at once: all, or equal parts that fit a batch."""
+        """Number of steps that ``pairs`` pairs try in one pass: all, or equal parts that fit a batch."""
         most = max(1, self.classifier.batches[1].size // (_GAMES * pairs))
         parts = -(-len(self.lengths) // most)
         return -(-len(self.lengths) // parts)

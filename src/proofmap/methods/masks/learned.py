@@ -3,8 +3,8 @@
     min over M of   E[ -log f(x~, a) ]  +  tv * TV(M up)  +  l1 * |M up|_1 ,      x~ = M up * x + (1 - M up) * x'
 
 M = sigmoid(W) lives on a grid ``scale`` times coarser than the image, "up" is linear enlargement along every axis, x' is
-a random image (the fill). Every (image, label) pair is a problem of its own; many are solved together in one batch, and
-since the loss is summed over pairs and random numbers belong to the pair, the answer does not depend on the batch.
+a random image (the fill). Every (image, label) pair is a separate problem. Many are solved together in one batch; the loss is summed over
+pairs and random numbers belong to the pair, so the result does not depend on the batch.
 """
 
 from __future__ import annotations
@@ -82,27 +82,27 @@ class LearnedMask(FilledMaskMethod):
     }
 
     steps: int = setting(100, "Adam steps", least=1)
-    distractors: int = setting(2, "backgrounds per step, drawn anew each step", least=1)
+    distractors: int = setting(2, "backgrounds per step, drawn again at each step", least=1)
     learning_rate: float = setting(0.2, "step size of Adam", above=0)
-    decay: Decay = setting("cosine", "how the learning rate falls: not at all, or to zero as a half cosine")
+    decay: Decay = setting("cosine", "of the learning rate: constant, or falling to zero as a half cosine")
     scale: float = setting(8, "how many times coarser than the input the grid of the mask is", least=1)
     l1: float | None = setting(
-        None, "weight of the mask's sum; none means 1 / positions, the paper's choice", least=0
+        None, "weight of the mask's sum; none: 1 / positions, the paper's choice", least=0
     )
     tv: float = setting(0.1, "weight of the total variation", least=0)
     variation: Variation = setting("squared", "differences of neighbours in the total variation")
     tv_border: bool = setting(
-        True, "also differences along the last row and column, unlike the released code"
+        True, "include differences along the last row and column, unlike the released code"
     )
     objective: Objective = setting(
-        "released", "as printed, of the mean, or the released code's double softmax"
+        "released", "nll as printed, of the mean, or the double softmax of the released code"
     )
     fill: Fill = setting(Images(), "what hidden positions show while learning")
     masks: int = setting(
-        1, "K masks that share out the input by a softmax; each must show the label alone", least=1
+        1, "K masks that divide the input by a softmax; each must show the label alone", least=1
     )
-    merge: Merge = setting("max", "how K masks become one map: the largest, or all that is not background")
-    init_noise: float = setting(0.01, "spread of the start, which K masks need to become different")
+    merge: Merge = setting("max", "how K masks become one map: their maximum, or their sum")
+    init_noise: float = setting(0.01, "spread of the first weights, which K masks need to become different")
     precision: Precision = setting("auto", PRECISION_HELP)
     compile: bool | None = setting(None, COMPILE_HELP)
 
@@ -111,11 +111,11 @@ class LearnedMask(FilledMaskMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.masks > 1 and not self.init_noise > 0:
-            raise InputError("masks > 1 needs init_noise > 0: equal starts would stay equal for ever")
+            raise InputError("masks > 1 needs init_noise > 0: masks that start equal stay equal")
 
     @property
     def draws(self) -> int:
-        """Backgrounds per step; one is enough for a fill that is not random."""
+        """Backgrounds per step; one if the fill is not random."""
         return self.distractors if self.fill.random else 1
 
     def problem(self, ready: ReadyMask, fast: Classifier) -> LearnedMaskProblem:
@@ -125,11 +125,7 @@ class LearnedMask(FilledMaskMethod):
         return masks.amax(dim=2) if self.merge == "max" else masks.sum(dim=2)
 
     def cost(self, labels: int) -> Cost:
-        return Cost(gradient=self.passes(labels))
-
-    def passes(self, pairs: int) -> int:
-        """How many composites go through the net for so many (image, label) pairs."""
-        return pairs * self.steps * self.masks * self.draws
+        return Cost(gradient=labels * self.steps * self.masks * self.draws)
 
 
 class LearnedMaskProblem(MaskProblem):
@@ -147,15 +143,13 @@ class LearnedMaskProblem(MaskProblem):
         self.gray = classifier.normalised(inputs.per_channel(classifier.gray))
 
     def enter(self, slots: Slots) -> Slots:
-        """Zero weights (mask 1/2 everywhere); for K > 1 a little noise, without which all K masks stay equal."""
+        """Zero weights (mask 1/2 everywhere); for K > 1 with a little noise, without which all K masks stay equal."""
         s, images = self.settings, slots["images"]
         planes = 1 if s.masks == 1 else s.masks + 1
         shape = (len(images), planes, *(matrix.shape[1] for matrix in self.up))
         brought = {**self.stage.enter(slots), "weights": images.new_zeros(shape)}
         if s.masks > 1:
-            keys = streams.random_words(slots["keys"], 1)[
-                :, 0
-            ]  # a stream of its own, apart from the distractors'
+            keys = streams.random_words(slots["keys"], 1)[:, 0]  # another stream than that of the distractors
             brought["weights"] = s.init_noise * streams.normal(~keys, math.prod(shape[1:])).view(shape)
         return brought
 
@@ -186,8 +180,8 @@ class LearnedMaskProblem(MaskProblem):
         return data.view(pairs, s.masks).sum(dim=1) + penalty.sum(dim=1)
 
     def backgrounds(self, slots: Slots) -> Tensor:
-        """``(P, K, D, *shape)``: fresh draws for every pair, step, mask and distractor, as the net takes them; ``(P, 1, 1, *shape)`` for a
-        fill that is not random."""
+        """``(P, K, D, *shape)``: new draws for every pair, step, mask and distractor, normalised; ``(P, 1, 1, *shape)`` for a fill that
+        is not random."""
         keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
         hidden = self.stage.hidden(slots, keys)
         return hidden.view(len(hidden), -1, self.draws, *hidden.shape[2:])

@@ -21,16 +21,16 @@ from proofmap.methods.masks.terms import upsampling
 from proofmap.methods.method import Family, Method, ReadyMethod
 
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
-PRECISION_HELP = "how the net is run while learning; auto is float16 on a GPU where the net bears it"
-COMPILE_HELP = "run the net through torch.compile; none means where it pays: long work on a GPU"
+PRECISION_HELP = "how the net is run while learning; auto is float16 on a GPU if the net allows it"
+COMPILE_HELP = "run the net through torch.compile; none: only if it pays, for long work on a GPU"
 
 _AGREE = 0.05
-"""How far logits in half precision may be from those in full, where ``auto`` may choose it."""
+"""Largest difference of logits in half precision from those in full at which ``auto`` chooses half."""
 _WORTH_COMPILING = 100_000
 """Passes in one call from which compiling (half a minute or more) pays on a GPU."""
 
 MapWatcher = Callable[[int, int, Snapshot], None]
-"""Called with the index of the image, the label, and the mask as it is then."""
+"""Called with the index of the image, the label, and the intermediate mask."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,9 @@ class ReadyMask(ReadyMethod):
         listed = list(zip(image_of.tolist(), label_of.tolist(), strict=True))
         cost = self.cost(len(listed))
         passes = 0 if cost is None else cost.gradient
-        wanted = getattr(method, "compile", False)  # a method that runs only a part of the net has no such setting
+        wanted = getattr(
+            method, "compile", False
+        )  # a method that runs only a part of the net has no such setting
         compiled = chosen_compile(self.classifier, wanted, passes)
         fast = self.classifier.frozen(dtype=dtype, compile=compiled)
         pairs = Pairs(images, image_of, label_of, streams.pair_keys(images, listed, seed, method.name))
@@ -174,7 +176,7 @@ def chosen_compile(classifier: Classifier, compile: bool | None, passes: int) ->
 
 
 def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:
-    """One row of each image among the slots, and for every row the place of its image among those: what labels share."""
+    """One row of each image among the slots, and for every row the index of its image among those."""
     distinct, place = torch.unique(slots["image_of"], return_inverse=True)
     rows = torch.arange(len(place), device=place.device)
     return torch.full_like(distinct, len(rows)).scatter_reduce(0, place, rows, "amin"), place
@@ -184,16 +186,15 @@ class Stage:
     """What composites are made of: inputs, and what hides them, both as the net takes them.
 
     Slots remember them normalised and in the net's precision: the inputs as ``seen``, what the k-th fill shows as ``hidden k``. Masks
-    mix them there, and the composites go into the net as they are. Normalising is affine, so this is the normalised
-    composite; in half precision inputs, masks and composites are each rounded once (see
-    :meth:`~proofmap.core.inputs.Inputs.composite`), where the composite alone would be.
+    mix them, and the composites go into the net unchanged. Normalising is affine, so this is the normalised composite; in half
+    precision inputs, masks and composites are each rounded once (see :meth:`~proofmap.core.inputs.Inputs.composite`).
     """
 
     def __init__(self, classifier: Classifier, *fills: ReadyFill) -> None:
         self.classifier, self.fills = classifier, fills
 
     def enter(self, slots: Slots) -> Slots:
-        """What pairs remember, made once per image; nothing for fills that are drawn anew each step."""
+        """What pairs remember, made once per image; nothing for fills that are drawn again at each step."""
         first, place = distinct_images(slots)
         images, keys = slots["images"][first], slots["keys"][first]
         brought = {"seen": self.classifier.normalised(images)[place]}

@@ -1,6 +1,6 @@
-"""A net from one of its layers on: for methods that change what a layer gives and look at what the net then says.
+"""A net from one of its layers on: for methods that change the output of a layer and read the net's answer.
 
-The layer must be one that all the net's knowledge of the input passes: :func:`find_bottleneck` and :class:`Tail` show this by
+All information about the input must pass through the layer. :func:`find_bottleneck` and :class:`Tail` check this by
 running the rest of the net on one input's features, with another input in front of the layer.
 """
 
@@ -21,14 +21,13 @@ from proofmap.core.inputs import Pictures
 from proofmap.methods.probe import is_spatial, module_of, watch_outputs
 
 _AGREE = 0.01
-"""How far logits of the rest may be from those of the net, relative to the largest."""
+"""Largest difference between logits of the rest and those of the net, relative to the largest logit."""
 
 
 class Tail:
-    """The net behind ``layer``: ``features(images)`` is what the layer gives, ``tail(features)`` the logits from it.
+    """The net behind ``layer``: ``features(images)`` is the output of the layer, ``tail(features)`` the logits from it.
 
-    Layers in front are not run again: in a private view of the net, which shares its weights, they answer with what they
-    gave for a blank input.
+    Earlier layers are not run again: in a private view of the net, which shares its weights, they return their output for a blank input.
     """
 
     def __init__(self, classifier: Classifier, layer: str, dtype: torch.dtype | None = None) -> None:
@@ -55,7 +54,7 @@ class Tail:
                 found = self(features)
             except InputError:
                 raise
-            except Exception as error:  # such as a net that reads a layer's attributes in place of running it
+            except Exception as error:  # such as a net that reads a layer's attributes instead of running it
                 raise InputError(
                     f"the net cannot be run from layer {layer!r} on ({error}); name another one"
                 ) from error
@@ -63,7 +62,7 @@ class Tail:
             raise InputError(f"the net's output does not depend on layer {layer!r} alone; name another one")
 
     def features(self, images: Tensor) -> Tensor:
-        """What the layer gives for images ``(N, *shape)``: ``(N, C, h, w)``, float32."""
+        """The output of the layer for images ``(N, *shape)``: ``(N, C, h, w)``, float32."""
         outputs: dict[str, Any] = {}
         with watch_outputs(self.whole, [self.layer], outputs.__setitem__), torch.no_grad():
             self.whole(self.classifier.normalised(images, self.dtype))
@@ -86,7 +85,7 @@ class Tail:
         return as_logits(out.float(), self.classifier.outputs)
 
     def _cut(self, order: list[str], outputs: dict[str, Any]) -> None:
-        """Let all that ends before the layer, and nothing after it, answer with what it gave; and the layer with what it is given."""
+        """Let every module that ends before the layer return its recorded output, and the layer the given features."""
         modules = dict(self.rest.named_modules())
         for name in order[: order.index(self.layer)]:
             if isinstance(outputs[name], Tensor):
@@ -94,7 +93,7 @@ class Tail:
         modules[self.layer].forward = lambda *inputs, **options: self._given
 
     def _answer(self, output: Tensor) -> Callable[..., Tensor]:
-        """What was given for one blank input, for as many as there are features."""
+        """A forward function that returns the output for one blank input, repeated for each of the features."""
 
         def forward(*inputs: Any, **options: Any) -> Tensor:
             assert self._given is not None, "the rest of the net is run on features"
@@ -104,11 +103,11 @@ class Tail:
 
 
 def find_bottleneck(classifier: Classifier) -> str:
-    """The last layer through which all passes and whose map ``(h, w)`` is at least twice as fine, along each axis, as that of
-    the last spatial layer; the last of all where none is."""
+    """The last layer that all information passes and whose map ``(h, w)`` is at least twice as fine, along each axis, as that of
+    the last spatial layer; the last layer of all if there is no such layer."""
     if not isinstance(classifier.inputs, Pictures) or not isinstance(classifier.net, nn.Module):
         raise InputError(
-            "a bottleneck is put into a spatial layer of a torch module that takes pictures; use a method without layers"
+            "a bottleneck needs a spatial layer of a torch module that takes pictures; use a method without layers"
         )
     view = _private(classifier, classifier.dtype)
     blank = torch.zeros_like(classifier.blank(1), dtype=classifier.dtype)
@@ -127,7 +126,9 @@ def find_bottleneck(classifier: Classifier) -> str:
             except InputError:
                 continue
             return name
-    raise InputError("no layer gives a spatial map (N, C, h, w) that all passes; name one with layer=")
+    raise InputError(
+        "no layer has a spatial map (N, C, h, w) that all information passes; name one with layer="
+    )
 
 
 def _private(classifier: Classifier, dtype: torch.dtype) -> nn.Module:
@@ -135,7 +136,7 @@ def _private(classifier: Classifier, dtype: torch.dtype) -> nn.Module:
 
 
 def _order(net: nn.Module, x: Tensor) -> dict[str, Any]:
-    """What each module gave, in the order in which they ended; None for one that ran twice, which cannot be told apart."""
+    """The output of each module, in the order in which they ended; None for a module that ran twice."""
     outputs: dict[str, Any] = {}
 
     def note(name: str, output: Any) -> None:

@@ -24,7 +24,7 @@ Variation = Literal["squared", "absolute"]
 def upsampling(low: int, high: int, *, corners: bool = False, device: torch.device | None = None) -> Tensor:
     """The matrix ``(high, low)`` of bilinear interpolation along one axis, edges repeated.
 
-    A product with this matrix is the interpolation and its transpose the exact, deterministic gradient. With
+    The product with this matrix is the interpolation, and its transpose the exact, deterministic gradient. With
     ``corners`` the first and last cells lie on the first and last positions (torch's ``align_corners=True``).
 
     >>> upsampling(2, 4)
@@ -76,7 +76,7 @@ def enlarged(low: Tensor, up: Sequence[Tensor]) -> Tensor:
 
 
 def shrunk(maps: Tensor, up: Sequence[Tensor]) -> Tensor:
-    """Maps ``(..., *positions)`` as means over the cells of the grid: each position counts for a cell as in :func:`enlarged`.
+    """Maps ``(..., *positions)`` as means over the cells of the grid, with the weights of :func:`enlarged`.
 
     >>> shrunk(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), [upsampling(2, 4)])
     tensor([[0.1250, 0.8750]])
@@ -89,8 +89,8 @@ def total_variation(
 ) -> Tensor:
     """Sum of squared (or absolute) differences of neighbours along the last ``axes`` of masks ``(..., *positions)``.
 
-    ``border=False`` keeps to the differences that start in the first (H-1) x (W-1) positions, so the last row and
-    column lose their differences along the border: this is what the released code of the paper sums.
+    ``border=False`` uses only differences that start in the first (H-1) x (W-1) positions, without those along the last row and
+    column, as the released code of the paper does.
 
     >>> total_variation(torch.tensor([[0.0, 1.0], [0.0, 3.0]]))
     tensor(14.)
@@ -112,13 +112,13 @@ def total_variation(
 
 
 def data_term(log_p: Tensor, labels: Tensor, members: Tensor | None, objective: Objective) -> Tensor:
-    """How far the composites are from showing the label: ``(P,)`` from log f of D composites ``(P, D, A)``.
+    """Data term ``(P,)`` from log f of D composites ``(P, D, A)``: how far they are from showing the label.
 
     - ``nll``: mean over distractors of -log f, as the paper prints it;
     - ``nll-of-mean``: -log of the mean f;
     - ``released``: the paper's code feeds mean *probabilities* to a cross-entropy, which takes their softmax again:
-      -p_a + log sum_c exp(p_c) over the label set. It is bounded (its range is 1 wide), so for a label that the net
-      finds impossible the penalty on the mask's size can win. Independent labels share no softmax (``members`` is
+      -p_a + log sum_c exp(p_c) over the label set. It is bounded (its range is 1 wide), so the penalty on the mask's size can win for a
+      label that the net finds impossible. Independent labels share no softmax (``members`` is
       None): each is one of the two labels {a, not a}, so -p_a + log(exp(p_a) + exp(1 - p_a)), again 1 wide.
 
     >>> log_p = torch.tensor([[[0.5, 0.5], [0.9, 0.1]]]).log()
@@ -139,11 +139,11 @@ def data_term(log_p: Tensor, labels: Tensor, members: Tensor | None, objective: 
 
 
 _PLACES = 1 << 18
-"""Where a piece may start."""
+"""Number of places where a piece may start."""
 
 
 def noise_like(values: Tensor, keys: Tensor) -> Tensor:
-    """Standard normal numbers shaped as ``values`` ``(*keys, ...)``, one draw for each of the keys, the same for the same key.
+    """Standard normal numbers with the shape of ``values`` ``(*keys, ...)``, one draw per key, the same for the same key.
 
     >>> keys = torch.tensor([3, 4, 3])
     >>> noise = noise_like(torch.zeros(3, 5, 7), keys)
@@ -155,7 +155,7 @@ def noise_like(values: Tensor, keys: Tensor) -> Tensor:
 
 
 def add_noise_(values: Tensor, keys: Tensor, sigma: float) -> Tensor:
-    """Add sigma times :func:`noise_like` to values, in place and in one pass; in half precision the noise is rounded, too.
+    """Add sigma times :func:`noise_like` to values, in place and in one pass; in half precision the noise is rounded too.
 
     >>> keys = torch.tensor([3, 4])
     >>> values = add_noise_(torch.ones(2, 5), keys, 0.5)

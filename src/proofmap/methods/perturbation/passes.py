@@ -1,7 +1,7 @@
-"""What perturbation methods have in common: inputs shown in part, and what the net then says of every label.
+"""What perturbation methods have in common: masked inputs, and the net's values of every label for them.
 
-A masked input is ``keep * x + (1 - keep) * x'``, where x' is the fill. One pass of the net answers for all labels of an
-image, so that the number of passes does not depend on how many labels there are.
+A masked input is ``keep * x + (1 - keep) * x'``, where x' is the fill. One pass of the net gives the values of all labels of an
+image, so the number of passes does not depend on the number of labels.
 """
 
 from __future__ import annotations
@@ -27,22 +27,20 @@ from proofmap.plugins.settings import setting
 
 Quantity = Literal["probability", "log-probability", "logit"]
 QUANTITY_HELP = "what is explained: the net's probability f, its logarithm, or the logit"
-FILL_HELP = (
-    "what hidden positions show; none: their own mean, over a region where there are such, or over the input"
-)
+FILL_HELP = "what hidden positions show; none: their own mean, over the region if there are regions, else over the input"
 
 Masks = Callable[[Tensor, Tensor], Tensor]
-"""From the numbers of images ``(B,)`` and of their samples ``(B,)`` to masks ``(B, *positions)``, one where shown."""
+"""From the indices of images ``(B,)`` and of their samples ``(B,)`` to masks ``(B, *positions)``, 1 where shown."""
 Draw = Callable[[Tensor], Tensor]
-"""From the numbers of samples ``(B,)`` to those of the draws of the fill that they see."""
+"""From the indices of samples ``(B,)`` to those of the draws of the fill that they use."""
 
 _USUAL = Pictures(size=(224, 224))
-"""The inputs that passes are counted for where no net is known yet."""
+"""The inputs that passes are counted for if no net is known yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbationMethod(Method):
-    """A method that looks at the net from outside: it hides parts of the input and reads off the labels' values."""
+    """A black-box method: it hides parts of the input and reads the labels' values."""
 
     family: ClassVar[Family] = "perturbation"
     fill: Fill | None = setting(Gray(), FILL_HELP)
@@ -69,7 +67,7 @@ class PerturbationMethod(Method):
         return Cost(forward=self.passes(ready.classifier.inputs, labels))
 
     def passes(self, inputs: Inputs, labels: int) -> int:
-        """Masked inputs that go through the net for one input, at most."""
+        """Maximum number of masked inputs for one input."""
         raise NotImplementedError
 
     @torch.no_grad()
@@ -84,7 +82,7 @@ class PerturbationMethod(Method):
 
 
 class MaskedNet:
-    """The net on masked images: what it says of each image's labels, for any number of masks, in full batches."""
+    """The net on masked images: the values of each image's labels, for any number of masks, in full batches."""
 
     def __init__(
         self, method: PerturbationMethod, ready: ReadyMethod, images: Tensor, labels: Tensor, seed: int
@@ -92,7 +90,7 @@ class MaskedNet:
         fill: ReadyFill | None = ready.state
         self.classifier, self.inputs = ready.classifier.frozen(), ready.classifier.inputs
         self.images, self.labels = images, labels
-        # places without a label ask for one of the label set, outside of which there is no finite log f
+        # places without a label read one of the label set, outside of which log f is not finite
         self._asked = torch.where(labels == NO_LABEL, labels[:, :1], labels)
         self.name, self.quantity = method.name, method.quantity
         self.keys = streams.image_keys(images, seed, method.name)
@@ -105,7 +103,7 @@ class MaskedNet:
             self._fixed = private_copy(fill(images, self._fill_keys))
 
     def hide_by_means(self, region: Tensor | None) -> None:
-        """Where no fill is named, hide positions behind the mean of their region ``(N, *positions)``, or of the image."""
+        """If there is no fill, hide positions behind the mean of their region ``(N, *positions)``, or of the image."""
         if self._fill is None:
             self._fixed = region_means(self.images, region, self.inputs)
 
@@ -119,10 +117,10 @@ class MaskedNet:
         return streams.step_keys(self.keys[image], sample, 1)[:, 0]
 
     def backgrounds(self, image: Tensor, draw: Tensor) -> Tensor:
-        """What is shown behind images ``(B,)`` at their draws ``(B,)``."""
+        """The backgrounds of images ``(B,)`` at their draws ``(B,)``."""
         if self._fixed is not None:
             return self._fixed[image]
-        assert self._fill is not None, "without a fill, what is shown is fixed"
+        assert self._fill is not None, "without a fill, the backgrounds are fixed"
         return self._fill(self.images[image], streams.step_keys(self._fill_keys[image], draw, 1)[:, 0])
 
     def __call__(self, image: Tensor, keep: Tensor, draw: Tensor) -> Tensor:
@@ -135,9 +133,9 @@ class MaskedNet:
         return values.exp() if self.quantity == "probability" else values
 
     def samples(self, count: int, masks: Masks, progress: Progress, *, draw: Draw | None = None) -> Tensor:
-        """The values ``(N, count, L)`` under so many masks of each image.
+        """The values ``(N, count, L)`` under ``count`` masks of each image.
 
-        ``draw`` says which draw of a random fill the samples ``(B,)`` see; each has one of its own when left out.
+        ``draw`` gives the draw of a random fill that each of the samples ``(B,)`` uses; by default each has its own.
         """
         place = torch.arange(len(self.images) * count, device=self.images.device)
         with progress.task(self.name, len(place)) as task:
@@ -163,7 +161,7 @@ class MaskedNet:
 def region_means(images: Tensor, region: Tensor | None, inputs: Inputs) -> Tensor:
     """Images ``(N, *shape)`` with every value replaced by the mean over its region ``(N, *positions)``, or over the image.
 
-    A row of a table has other units in each column, so that their means are those of the table.
+    The columns of a table have different units, so for rows the means are those of the table.
     """
     if inputs.channel_axis is None:
         return inputs.per_channel(inputs.neutral.to(images)).expand_as(images)
@@ -172,6 +170,6 @@ def region_means(images: Tensor, region: Tensor | None, inputs: Inputs) -> Tenso
         return channels.mean(dim=2, keepdim=True).expand_as(channels).reshape(images.shape)
     means = []
     for values, index in zip(channels, region.flatten(1), strict=True):
-        inside = F.one_hot(index).to(values)  # products add up in the same order each time
+        inside = F.one_hot(index).to(values)  # a product adds in the same order each time
         means.append(((values @ inside) / inside.sum(dim=0).clamp_min(1))[:, index])
     return torch.stack(means).view_as(images)
