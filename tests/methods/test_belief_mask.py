@@ -22,8 +22,7 @@ from proofmap.core.progress import Silent
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, Pools, uses_default_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
-from proofmap.methods.masks import belief_fit
-from proofmap.methods.masks.belief import BeliefProblem, ReadyMask
+from proofmap.methods.masks.belief import BeliefProblem
 from proofmap.methods.masks.belief_terms import (
     ClosingFit,
     least_change,
@@ -35,6 +34,7 @@ from proofmap.methods.masks.belief_terms import (
     warped,
 )
 from proofmap.methods.masks.engine import MaskEngine, Slots
+from proofmap.methods.masks.method import ReadyMask
 from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
 from proofmap.methods.method import Cost
 from proofmap.metrics.roughness import roughness

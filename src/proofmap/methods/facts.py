@@ -1,4 +1,4 @@
-"""What the registered methods state about themselves, as plain records: for the command line and for the documentation."""
+"""Facts about the registered methods as plain records, for the command line and the documentation."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FAMILIES: Mapping[Family, str] = {
     "adapter": "Other libraries",
     "other": "Other",
 }
-"""The families in the order of lists, by what lists call them."""
-_WRAPPED = "random"  # costs nothing, so that the cost of a wrapper around it is the wrapper's own
+"""The families in the order of lists, with their titles."""
+_WRAPPED = "random"  # costs nothing, so the cost of a wrapper around it is that of the wrapper
 _NOT_AN_EXACT_LINE = 1e-9
 
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes of the net for an image with L labels: ``fixed + per_label * L``, and those of the method inside a wrapper."""
+    """Passes of the net for an image with L labels: ``fixed + per_label * L``, plus those of METHOD for a wrapper."""
 
     fixed: float
     per_label: float
@@ -59,7 +59,7 @@ class Passes:
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """One method with its default settings; None where it depends on a setting that has no default."""
+    """One method with its default settings; None for a fact that depends on a setting without a default."""
 
     name: str
     description: str
@@ -72,7 +72,7 @@ class MethodFacts:
     reference: str
 
     def record(self) -> dict[str, Any]:
-        """As plain data; the passes are numbers, so that whoever reads them need not read words."""
+        """As plain data; the passes are numbers."""
         return {**asdict(self), "needs": list(self.needs)}
 
     @property
@@ -82,7 +82,7 @@ class MethodFacts:
 
 
 def facts_of(kind: type[Method]) -> MethodFacts:
-    """What a class of methods states: an instance with its defaults is asked, or a wrapper around one that costs nothing."""
+    """The facts of a class of methods, read from an instance with default settings; a wrapper is read around a method that costs nothing."""
     inner = [info for info in settings_of(kind) if info.default is MISSING and info.plugin is not None]
     try:
         method: Method | None = kind.build({info.name: _WRAPPED for info in inner})
@@ -102,7 +102,7 @@ def facts_of(kind: type[Method]) -> MethodFacts:
 
 
 def by_family() -> Iterator[tuple[str, list[MethodFacts]]]:
-    """The registered methods, by name, under the titles of their families, in order."""
+    """The registered methods, sorted by name, under the titles of their families."""
     known = [facts_of(METHODS[name]) for name in sorted(METHODS)]
     for family, title in FAMILIES.items():
         members = [facts for facts in known if facts.family == family]
@@ -111,7 +111,7 @@ def by_family() -> Iterator[tuple[str, list[MethodFacts]]]:
 
 
 def _needs(kind: type[Method]) -> tuple[str, ...]:
-    """What a class needs; nothing of its own where it is that of a method inside."""
+    """What a class needs; nothing for a wrapper, which needs what METHOD needs."""
     of_class: object = kind.needs
     return tuple(sorted(of_class)) if isinstance(of_class, frozenset) else ()
 
@@ -128,7 +128,7 @@ def _passes(method: Method, *, wraps: bool) -> Passes | None:
 
 
 def _stated(kind: type[Method], method: Method | None, fact: str, wraps: bool) -> bool | None:
-    """A fact of the class, or of its instance; of neither where it is that of a method inside."""
+    """A fact of the class, or of its instance; None for a wrapper whose fact is that of METHOD."""
     of_class = getattr(kind, fact)
     if isinstance(of_class, bool):
         return of_class

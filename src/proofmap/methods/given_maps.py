@@ -1,4 +1,4 @@
-"""Maps as other people's code gives them: tensors or NumPy arrays of any number type, also coarser than the input."""
+"""Maps that functions and other libraries return: tensors or NumPy arrays of any number type, also coarser than the input."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _MODES = {1: "linear", 2: "bilinear"}
 
 
 def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
-    """Maps ``(N, L, *positions)`` in float32, or an error that names ``who`` gave them.
+    """Maps ``(N, L, *positions)`` in float32; errors name ``who`` returned them.
 
-    Maps ``(N, L, *grid)`` on a coarser grid are enlarged to the input's positions, linearly along each axis (bilinearly for
-    pictures), cells taken as areas (``align_corners=False``), as class activation maps are. Any other shape
-    stays as it is, for the caller to refuse.
+    Maps ``(N, L, *grid)`` on a coarser grid are enlarged linearly along each axis (bilinearly for
+    pictures, ``align_corners=False``), like class activation maps. Any other shape is left unchanged, and the caller refuses it.
 
     >>> from proofmap.core.inputs import Pictures
     >>> given_maps(np.array([[[[0, 4]]]]), Pictures(size=(1, 4)), "mine")
@@ -38,7 +37,7 @@ def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
 
 
 def as_tensor(found: Any, who: str) -> Tensor:
-    """A tensor, an array, or a list of either that are alike, as float32."""
+    """A tensor, an array, or a list of equally shaped ones, as float32."""
     if isinstance(found, (list, tuple)) and any(isinstance(item, Tensor) for item in found):
         found = torch.stack([torch.as_tensor(item) for item in found])
     if isinstance(found, Tensor):

@@ -68,7 +68,9 @@ class IBA(FilledMaskMethod):
     """The per-sample information bottleneck, with the paper's settings."""
 
     name: ClassVar[str] = "iba"
-    description: ClassVar[str] = "the bits of each place that must pass a noisy layer to show the label"
+    description: ClassVar[str] = (
+        "the bits of each place that must pass a noisy layer for the label to be seen"
+    )
     reference: ClassVar[str] = "Schulz et al. 2020"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer", "distractors"})
 

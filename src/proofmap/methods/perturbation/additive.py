@@ -31,9 +31,9 @@ class LIME(RegionMethod):
 
         min over b, c of  sum_s w_s (f(x_s, a) - c - b . z_s)^2 + ridge |b|^2,      w_s = exp(-d_s^2 / (2 width^2))
 
-    z_s says which regions sample s shows (each with probability 1/2; all of them in the first), and d_s = 1 - sqrt(share of
+    z_s marks the regions that sample s shows (each with probability 1/2; the first sample shows all), and d_s = 1 - sqrt(share of
     regions shown) is the cosine distance to showing all. Weights, ridge, number of samples and fill are those of the
-    authors' package; its superpixels are others (quickshift), and the model keeps all of them here.
+    authors' package. Its superpixels differ (quickshift), and here the model keeps all of them.
     """
 
     name: ClassVar[str] = "lime"
@@ -44,7 +44,7 @@ class LIME(RegionMethod):
 
     fill: Fill | None = setting(None, FILL_HELP)
     samples: int = setting(1000, "masked inputs for each image; all labels share them", least=2)
-    width: float = setting(0.25, "width of the kernel that weighs samples by their distance", above=0)
+    width: float = setting(0.25, "width of the kernel that weights samples by their distance", above=0)
     ridge: float = setting(1.0, "weight of the squared coefficients", above=0)
 
     def passes(self, inputs: Inputs, labels: int) -> int:
@@ -68,7 +68,7 @@ class LIME(RegionMethod):
         return torch.stack(parts).to(found.dtype)
 
     def weights(self, design: Tensor) -> Tensor:
-        """How much samples ``(S, K)`` count, ``(S,)``."""
+        """The weights ``(S,)`` of samples ``(S, K)``."""
         distance = 1 - design.mean(dim=1).sqrt()
         return torch.exp(-0.5 * (distance / self.width) ** 2)
 
@@ -93,10 +93,10 @@ def weighted_ridge(design: Tensor, values: Tensor, weights: Tensor, ridge: float
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class Shapley(RegionMethod):
-    """Shapley values from random orders (Castro et al. 2009), every second one the reverse of the one before it
-    (Mitchell et al. 2022). A random fill is drawn anew for each such pair.
+    """Shapley values from random orders (Castro et al. 2009); every second order is the reverse of the previous one
+    (Mitchell et al. 2022). A random fill is drawn again for each such pair.
 
-    Exact where regions do not interact, such as for the logits of a linear net, from a single order.
+    Exact from a single order if regions do not interact, such as for the logits of a linear net.
     """
 
     name: ClassVar[str] = "shapley"
@@ -118,7 +118,7 @@ class Shapley(RegionMethod):
         ranks = self._ranks(net, count)
         steps = (
             count if net.random else count - 1
-        )  # of each order; without its beginning where that is always the same
+        )  # of each order; without its start if that is always the same
         ends = self.orders * steps  # the samples after all orders: everything shown, then nothing
 
         def masks(image: Tensor, sample: Tensor) -> Tensor:
@@ -141,7 +141,7 @@ class Shapley(RegionMethod):
         return own.mean(dim=1).transpose(1, 2)
 
     def _ranks(self, net: MaskedNet, count: int) -> Tensor:
-        """When each region appears, ``(N, orders, count)``."""
+        """The place of each region in the orders, ``(N, orders, count)``."""
         pairs = -(-self.orders // 2)
         image = torch.arange(len(net.images), device=net.images.device).repeat_interleave(pairs)
         number = torch.arange(pairs, device=image.device).repeat(len(net.images))
@@ -156,8 +156,8 @@ class KernelSHAP(RegionMethod):
 
         min over phi of  sum_s (v(z_s) - v(none) - phi . z_s)^2      where  sum phi = v(all) - v(none)
 
-    The sizes of the sets z_s are drawn in proportion to the Shapley kernel, (K - 1) / (k (K - k)), their members evenly, and
-    every second set is the complement of the one before it (Covert and Lee 2021). A random fill is drawn once per image.
+    The sizes of the sets z_s are drawn in proportion to the Shapley kernel, (K - 1) / (k (K - k)), their members uniformly, and
+    every second set is the complement of the previous one (Covert and Lee 2021). A random fill is drawn once per image.
     """
 
     name: ClassVar[str] = "kernel-shap"

@@ -1,4 +1,4 @@
-"""Greedy insertion: show, one after another, the region that raises the label most. The order is the map."""
+"""Greedy insertion: always show the region that raises the label most. The order of the regions is the map."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ from proofmap.methods.perturbation.regions import RegionMethod, Regions
 from proofmap.plugins.settings import setting
 
 _TIE = 1e-5
-"""Regions whose values differ by less are equal; the first one is taken. Batches of other sizes differ by less. Of
-probabilities it is a share of the largest: rounding moves log f alike for likely and unlikely labels."""
+"""Regions whose values differ by less are equal, and the first one is chosen; batches of other sizes differ by less. For
+probabilities it is a share of the largest, because rounding changes log f equally for likely and unlikely labels."""
 
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class GreedyInsertion(RegionMethod):
-    """The order in which greedy search shows regions: S_0 is empty, S_t+1 = S_t and the region r with the largest
-    f(x with S_t and r shown, a). The map is 1 for the region that comes first, 1/K for the last of K; 1 everywhere
+    """The order in which greedy search shows regions: S_0 is empty, and S_t+1 adds to S_t the region r with the largest
+    f(x with S_t and r shown, a). The map is 1 for the first region and 1/K for the last of K; 1 everywhere
     for a label that no region changes.
 
-    It optimises the insertion game itself, for right and wrong labels alike: a strong opponent for soundness. Each label has a
-    search of its own; they share the first step. With ``candidates`` a step tries only that many regions, those that last
-    raised the label most, which costs K * candidates passes in place of K^2 / 2. Chen et al. 2024 search all, and add three more terms
-    to f.
+    It optimises the insertion game itself, for right and wrong labels: a strong opponent for soundness. Each label has its
+    own search; they share the first step. With ``candidates`` a step tries only this number of regions, those that raised the label most when last
+    tried, which costs K * candidates passes instead of K^2 / 2. Chen et al. 2024 try all, and add three more terms to f.
     """
 
     name: ClassVar[str] = "greedy-insertion"
@@ -39,14 +38,16 @@ class GreedyInsertion(RegionMethod):
     description: ClassVar[str] = "the order in which greedy search shows superpixels to raise the label"
 
     quantity: Quantity = setting("log-probability", QUANTITY_HELP)
-    candidates: int | None = setting(None, "regions tried at each step; none: all that are left", least=1)
+    candidates: int | None = setting(
+        None, "regions tried at each step; none: all that are still hidden", least=1
+    )
 
     def passes(self, inputs: Inputs, labels: int) -> int:
         count = self.count(inputs)
         return 0 if count == 1 else count + 1 + labels * self._later(count)
 
     def _later(self, count: int) -> int:
-        """Passes of one label after the first step; the last region needs no trial."""
+        """Passes of one label after the first step; the last region need not be tried."""
         return sum(min(left, self.candidates or left) for left in range(2, count))
 
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
@@ -78,16 +79,16 @@ class _Search:
     def __init__(self, net: MaskedNet, regions: Regions, image: Tensor, label: Tensor, first: Tensor) -> None:
         self.net, self.regions, self.image, self.label = net, regions, image, label
         self.left = regions.count
-        self.base = first[:, -1:]  # (P, 1): the label's value with all that is shown now
-        self.values = first[:, :-1]  # (P, K): with each region too; the least number where that was not tried
-        self.gains = self.values - self.base  # when it was last tried
+        self.base = first[:, -1:]  # (P, 1): the label's value with the regions shown so far
+        self.values = first[:, :-1]  # (P, K): with each region added; the lowest number if it was not tried
+        self.gains = self.values - self.base  # when last tried
         self.shown = torch.zeros_like(self.values, dtype=torch.bool)
         self.order = torch.zeros_like(self.values)
-        self.low, self.high = first.aminmax(dim=1, keepdim=True)  # of all values that were seen
+        self.low, self.high = first.aminmax(dim=1, keepdim=True)  # of all values so far
 
     @property
     def tie(self) -> Tensor:
-        """What values may differ by and be equal, ``(P, 1)``."""
+        """The largest difference of equal values, ``(P, 1)``."""
         return _TIE * (self.high if self.net.quantity == "probability" else torch.ones_like(self.high))
 
     def show_best(self) -> None:
@@ -98,7 +99,7 @@ class _Search:
         self.left -= 1
 
     def try_regions(self, tried: int, task: Task) -> None:
-        """See what the hidden regions give that gained most when last tried."""
+        """Try the hidden regions that gained most when last tried."""
         gains = self.gains.masked_fill(self.shown, -torch.inf)
         region = gains.sort(dim=1, descending=True, stable=True).indices[:, :tried]
         pair = torch.arange(region.numel(), device=region.device) // tried
@@ -118,7 +119,7 @@ class _Search:
 
 
 def first_largest(values: Tensor, tie: Tensor) -> Tensor:
-    """The first place ``(P,)`` whose value ``(P, K)`` is the largest, or less by no more than ``tie`` ``(P, 1)``.
+    """The first index ``(P,)`` whose value ``(P, K)`` is at most ``tie`` ``(P, 1)`` below the largest.
 
     >>> first_largest(torch.tensor([[0.0, 2.0, 2.000001], [1.0, 0.0, 3.0]]), torch.tensor([[1e-5], [1e-5]]))
     tensor([1, 2])

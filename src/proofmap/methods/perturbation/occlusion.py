@@ -1,4 +1,4 @@
-"""Occlusion: slide a window over the input, hide what is under it, and see what the label loses."""
+"""Occlusion: slide a window over the input, hide what is under it, and measure what the label loses."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from proofmap.plugins.settings import setting
 class Occlusion(PerturbationMethod):
     """M_a(p) = mean over the windows w that cover p of f(x, a) - f(x with w hidden, a) (Zeiler and Fergus 2014).
 
-    Windows start at multiples of the stride; those that reach over the border are cut there. Captum's ``Occlusion``
-    computes the same. The columns of a table have no neighbours, so each is hidden by itself.
+    Windows start at multiples of the stride; those that cross the border are cropped there. Captum's ``Occlusion``
+    computes the same. The columns of a table have no neighbours, so each is hidden alone.
     """
 
     name: ClassVar[str] = "occlusion"
@@ -91,7 +91,10 @@ class Occlusion(PerturbationMethod):
         count = math.prod(map(len, starts))
 
         def masks(image: Tensor, sample: Tensor) -> Tensor:
-            hidden, rest = (sample < count).view(-1, *[1] * len(inside)), sample  # the last one hides nothing
+            hidden, rest = (
+                (sample < count).view(-1, *[1] * len(inside)),
+                sample,
+            )  # the last sample hides nothing
             for axis in reversed(range(len(inside))):
                 own = inside[axis][rest % len(inside[axis])]
                 hidden = hidden & own.view(len(own), *[-1 if k == axis else 1 for k in range(len(inside))])

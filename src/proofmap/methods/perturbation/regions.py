@@ -1,8 +1,8 @@
 """Regions that are shown or hidden as a whole: superpixels of pictures, segments of series, columns of tables.
 
-Superpixels follow colour (SLIC, Achanta et al. 2012), or are the cells of a grid. All images of a batch are cut at
-once, where they are, into the same number of regions; sums of colours are whole numbers, so that an image is cut in the
-same way whatever the batch and the device.
+Superpixels follow colour (SLIC, Achanta et al. 2012), or are the cells of a grid. All images of a batch are divided at
+once, on their device, into the same number of regions. Sums of colours are integers, so an image is divided in the
+same way in any batch and on any device.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Superpixels = Literal["slic", "grid"]
 
 _ITERATIONS = 10
 _LEVELS = 2**16
-"""Steps of a colour in one unit: colours are added up as whole numbers."""
+"""Steps of a colour in one unit: colours are summed as integers."""
 _TOGETHER = 16
-"""Images that are cut at once."""
+"""Images that are divided at once."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,11 @@ class Regions:
         return values.gather(2, index).view(*values.shape[:2], *self.index.shape[1:])
 
     def sizes(self) -> Tensor:
-        """How many positions each region has, ``(N, count)``."""
+        """Number of positions of each region, ``(N, count)``."""
         index = self.index.flatten(1)
         return torch.zeros(len(index), self.count, dtype=torch.long, device=index.device).scatter_add_(
             1, index, torch.ones_like(index)
         )
-
-
-def region_count(inputs: Inputs, count: int) -> int:
-    """How many regions these inputs are cut into, where about ``count`` are wanted."""
-    return math.prod(cells_of(inputs, count))
 
 
 def cells_of(inputs: Inputs, count: int) -> tuple[int, ...]:
@@ -85,7 +80,7 @@ def grid_regions(images: Tensor, inputs: Inputs, cells: Sequence[int]) -> Region
 
 
 def cut(images: Tensor, inputs: Inputs, count: int, superpixels: Superpixels, compactness: float) -> Regions:
-    """About ``count`` regions of each input; SLIC is for pictures, others are cut evenly."""
+    """About ``count`` regions of each input: superpixels of pictures, equal parts of other inputs."""
     cells = cells_of(inputs, count)
     regions = grid_regions(images, inputs, cells)
     if superpixels == "grid" or not isinstance(inputs, Pictures):
@@ -97,11 +92,11 @@ def cut(images: Tensor, inputs: Inputs, count: int, superpixels: Superpixels, co
 def slic(images: Tensor, cells: Sequence[int], compactness: float) -> Tensor:
     """Superpixels ``(N, H, W)`` of pictures ``(N, C, H, W)``: k-means of colour and place.
 
-    Each pixel belongs to the one of the nine superpixels that began around it with the least
+    Each pixel belongs to the superpixel with the least of the following, among the nine that start around it:
 
         |colour - mean colour|^2 + (compactness / S)^2 |place - mean place|^2,      S^2 = pixels per superpixel
 
-    Colours are CIELAB where there are three channels. Unlike in the paper, parts of a superpixel need not touch.
+    Colours are CIELAB if there are three channels. Unlike in the paper, a superpixel may have several parts.
     """
     n, _, height, width = images.shape
     rows, columns = cells
@@ -133,21 +128,20 @@ def slic(images: Tensor, cells: Sequence[int], compactness: float) -> Tensor:
 
 
 _NEIGHBOURS = [(0, 0), *((dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0))]
-"""One's own cell comes first, so that it wins where distances are equal."""
+"""The pixel's own cell comes first, so it wins if distances are equal."""
 
 
 def _means(features: Tensor, index: Tensor, count: int) -> Tensor:
-    """The mean ``(N, F, count)`` of whole numbers ``(N, F, pixels)`` over each region; far away for an empty one."""
+    """The mean ``(N, F, count)`` of integers ``(N, F, pixels)`` over each region; far away for an empty region."""
     n, kinds, _ = features.shape
     sums = torch.zeros(n, kinds, count, dtype=torch.long, device=features.device)
     sums.scatter_add_(2, index[:, None].expand(-1, kinds, -1), features)
-    sizes = torch.zeros(n, count, dtype=torch.long, device=features.device)
-    sizes.scatter_add_(1, index, torch.ones_like(index))
+    sizes = Regions(index, count).sizes()
     return torch.where(sizes[:, None] > 0, sums // sizes[:, None].clamp_min(1), 2**40)
 
 
 def colours(images: Tensor) -> Tensor:
-    """Colours in which distances mean what people see: CIELAB (D65) of three channels, else values times 100.
+    """Colours whose distances match perception: CIELAB (D65) for three channels, else values times 100.
 
     >>> colours(torch.ones(1, 3, 1, 1)).flatten().round().abs().tolist()  # white
     [100.0, 0.0, 0.0]
@@ -174,18 +168,18 @@ class RegionMethod(PerturbationMethod):
     """One value per region and label; a map holds the value of its region at every position."""
 
     regions: int = setting(
-        50, "about how many regions: superpixels, or segments of a series; each column of a table is one", least=1
+        50, "approximate number of regions: superpixels, or segments of a series; each column of a table is one", least=1
     )  # fmt: skip
     superpixels: Superpixels = setting(
-        "slic", "what regions of pictures are: superpixels that follow colour, or cells of a grid"
+        "slic", "regions of pictures: superpixels that follow colour, or cells of a grid"
     )
     compactness: float = setting(
-        10.0, "how much place counts beside colour in superpixels; 10 is usual", above=0
+        10.0, "weight of place relative to colour in superpixels; 10 is common", above=0
     )
 
     def count(self, inputs: Inputs) -> int:
-        """How many regions these inputs have."""
-        return region_count(inputs, self.regions)
+        """Number of regions of these inputs."""
+        return math.prod(cells_of(inputs, self.regions))
 
     def explain(self, net: MaskedNet, progress: Progress) -> Tensor:
         regions = cut(net.images, net.inputs, self.regions, self.superpixels, self.compactness)
@@ -198,5 +192,5 @@ class RegionMethod(PerturbationMethod):
 
 
 def exact(values: Tensor) -> Tensor:
-    """The values in double precision, where the device has it."""
+    """The values in double precision, if the device has it."""
     return values if values.device.type == "mps" else values.to(torch.float64)

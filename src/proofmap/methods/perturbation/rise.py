@@ -1,9 +1,9 @@
-"""RISE: show the input through many random masks; a position is worth what the label is where it is shown.
+"""RISE: show the input through many random masks; the value of a position is the mean of f over the masks that show it.
 
     M_a(p) = E[ f(x * m, a) | m(p) ]  ~  sum_i f(x * m_i, a) m_i(p) / sum_i m_i(p)
 
-The paper divides by N E[m] in place of the sum of the masks (``coverage=false``): the same in expectation, with the
-noise of how often each position happened to be shown. Masks are made when they are needed and never kept.
+The paper divides by N E[m] instead of the sum of the masks (``coverage=false``): equal in expectation, but with the
+noise of how often each position was shown. Masks are made when they are needed and not kept.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
 from proofmap.plugins.settings import setting
 
 _ROUND = 250
-"""Masks between two looks at whether a map has converged."""
+"""Masks between two checks whether a map has converged."""
 _LEAST_ROUNDS = 2
 _SUMS = 2**27
-"""Numbers that the sums of the images that are worked on together may take."""
+"""Maximum number of values in the sums of images that are processed together."""
 
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class RISE(PerturbationMethod):
-    """RISE (Petsiuk et al. 2018). A map is done when two halves of its masks agree, or when all masks are used up.
+    """RISE (Petsiuk et al. 2018). A map is finished when two halves of its masks agree, or when all masks are used.
 
-    With r the correlation over positions between the maps of every first and every second mask, the map of all of them is
-    expected to correlate with that of as many other masks by 2 r / (1 + r) (Spearman and Brown). It is done when this is at
-    least 1 - ``tolerance``; each label by itself, so that a map does not depend on which others are asked for.
+    Let r be the correlation over positions between the maps of the even and the odd masks. The map of all masks is then
+    expected to correlate by 2 r / (1 + r) with the map of as many other masks (Spearman and Brown). It is finished when this is at
+    least 1 - ``tolerance``. Each label is checked separately, so a map does not depend on the other labels.
 
     Presets: ``fast`` (the defaults), ``paper`` (as printed, for ResNet-50), ``released`` (as in its notebook).
     """
@@ -55,15 +55,15 @@ class RISE(PerturbationMethod):
     }
     stochastic = True
 
-    masks: int = setting(4000, "masks for each image, at most; all labels share them", least=2)
+    masks: int = setting(4000, "maximum number of masks for each image; all labels share them", least=2)
     grid: int = setting(7, "cells of a mask along each axis, before it is enlarged", least=1)
     shown: float = setting(0.5, "probability that a cell is shown", above=0, most=1)
     tolerance: float = setting(
-        0.05, "stop when the map is expected to correlate by 1 - this with one of other masks; 0: never",
+        0.05, "stop when the map is expected to correlate by 1 - tolerance with a map of other masks; 0: never",
         least=0, most=1,
     )  # fmt: skip
     coverage: bool = setting(
-        True, "divide by how much each position was shown; false: by its expectation, as the paper"
+        True, "divide by how often each position was shown; false: by its expectation, as in the paper"
     )
 
     def passes(self, inputs: Inputs, labels: int) -> int:
@@ -100,9 +100,9 @@ class RISE(PerturbationMethod):
     def _add_masks(
         self, net: MaskedNet, images: range, active: Tensor, samples: range, sums: _Sums, task: Task
     ) -> None:
-        """Add the masks of these numbers to the sums of the images that are active.
+        """Add the masks with these indices to the sums of the active images.
 
-        Masks are made twice, for the net and for the sums, so that no more than those of a batch or of an image are there.
+        Masks are made twice, for the net and for the sums, so that only those of one batch or one image are in memory.
         """
         numbers = torch.arange(samples.start, samples.stop, device=active.device)
 
@@ -117,7 +117,7 @@ class RISE(PerturbationMethod):
 
     def random_masks(self, keys: Tensor, inputs: Inputs) -> Tensor:
         """One mask ``(B, *positions)`` for each stream ``(B,)``: a small grid of zeros and ones, enlarged linearly to one cell
-        more than the input and cut out at a random place of the first cell. Columns of a table are shown one by one."""
+        more than the input and cropped at a random place in the first cell. Columns of a table are shown one by one."""
         if not inputs.has_neighbours:
             return (streams.uniform(keys, inputs.count) < self.shown).float().view(-1, *inputs.positions)
         grid = [min(self.grid, side) for side in inputs.positions]
@@ -136,8 +136,8 @@ class RISE(PerturbationMethod):
 
 
 class _Sums:
-    """Sums over the masks of each image, apart for those with even and odd numbers: of the masks m, and of v m, where v is
-    what the net says less what it says under the first mask. A net that says always the same gives zeros.
+    """Sums over the masks m of each image, separately for even and odd indices: of m, and of v m, where v is the net's value minus its
+    value under the first mask. A net whose values are constant gives zeros.
     """
 
     def __init__(self, images: int, labels: int, positions: int, device: torch.device) -> None:
@@ -146,7 +146,7 @@ class _Sums:
         self.first = torch.zeros(images, 1, labels, 1, device=device)
 
     def add(self, image: int, values: Tensor, masks: Tensor, *, begins: bool) -> None:
-        """Add values ``(B, L)`` under masks ``(B, positions)``, from one with an even number on; ``begins``: from the first."""
+        """Add values ``(B, L)`` under masks ``(B, positions)``, the first of which has an even index; index 0 if ``begins``."""
         if begins:
             self.first[image, 0, :, 0] = values[0]
         values = values - self.first[image, 0, :, 0]
@@ -155,7 +155,7 @@ class _Sums:
             self.shown[image, half, 0] += masks[half::2].sum(dim=0)
 
     def maps(self, image: int, expected: float | None) -> Tensor:
-        """Maps ``(L, positions)``; ``expected`` is the sum that the masks have in expectation, where that is to count."""
+        """Maps ``(L, positions)``; ``expected`` is the expected sum of the masks, if it is the divisor."""
         weighted, shown = self.weighted[image].sum(dim=0), self.shown[image].sum(dim=0)
         return _estimate(weighted, shown, self.first[image, 0], expected)
 

@@ -1,7 +1,7 @@
-"""How much of what the net says varies with each cell of a grid: Sobol' indices and HSIC.
+"""How much the net's values vary with each cell of a grid: Sobol' indices and HSIC.
 
-Both look at quasi-random masks on a small grid: points of a Sobol' sequence, shifted (modulo 1) by an amount of the
-image's own, so that they stay evenly spread. A cell's values are enlarged linearly to a map.
+Both use quasi-random masks on a small grid: points of a Sobol' sequence, shifted (modulo 1) by an amount that belongs to the
+image, so that they stay evenly spread. The cells' values are enlarged linearly to a map.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from proofmap.plugins.settings import setting
 Bandwidth = Literal["median", "distances"]
 
 _ROUNDING = 1e-6
-"""What the net may say differently of the same input, a share of the largest value: batches of other sizes round otherwise."""
+"""Relative difference of the net's values for the same input in batches of other sizes: rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def quasi_random(net: MaskedNet, points: int, dimension: int) -> Tensor:
     most = torch.quasirandom.SobolEngine.MAXDIM
     if dimension > most:
         raise InputError(
-            f"{net.name} cannot look at so many cells: it draws {dimension} numbers, at most {most} are possible; "
+            f"{net.name} draws {dimension} numbers for this number of cells, and at most {most} are possible; "
             "lower grid, or use another method"
         )
     sequence = _sobol_sequence(points, dimension).to(net.images.device)
@@ -75,18 +75,20 @@ def _sobol_sequence(points: int, dimension: int) -> Tensor:
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class Sobol(SensitivityMethod):
-    """Total Sobol' indices (Fel et al. 2021), by Jansen's estimator: the share of the variance that cell i has a part in,
+    """Total Sobol' indices (Fel et al. 2021), by Jansen's estimator: the share of the variance in which cell i is involved,
 
         S_i = mean over j of (f(A_j) - f(C_ij))^2 / (2 var f(A)),      C_i = A with cell i from B
 
-    for masks A and B with values in [0, 1], ``designs`` of each. A net that always says the same gets zeros.
+    for masks A and B with values in [0, 1], ``designs`` of each. Zeros for a net whose values are constant.
     """
 
     name: ClassVar[str] = "sobol"
     reference: ClassVar[str] = "Fel et al. 2021"
     description: ClassVar[str] = "total Sobol' indices: the share of the variance that a cell has a part in"
 
-    designs: int = setting(32, "points of each of the two designs; powers of two are spread best", least=2)
+    designs: int = setting(
+        32, "points of each of the two designs; powers of two are spread most evenly", least=2
+    )
 
     def passes(self, inputs: Inputs, labels: int) -> int:
         return self.designs * (math.prod(self.cells(inputs)) + 1)
@@ -110,9 +112,9 @@ class Sobol(SensitivityMethod):
 
 
 def jansen(a: Tensor, c: Tensor) -> Tensor:
-    """Total indices ``(N, L, cells)`` from what is said of A ``(N, designs, L)`` and of C ``(N, designs, cells, L)``.
+    """Total indices ``(N, L, cells)`` from the values of A ``(N, designs, L)`` and of C ``(N, designs, cells, L)``.
 
-    Zero where f(A) varies by no more than rounding. The squares of what is said of an unlikely label need double precision.
+    Zero if f(A) varies by no more than rounding. The squares of an unlikely label's values need double precision.
     """
     dtype, a, c = a.dtype, exact(a), exact(c)
     variance = a.var(dim=1)[:, None]  # (N, 1, L)
@@ -124,12 +126,12 @@ def jansen(a: Tensor, c: Tensor) -> Tensor:
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class HSIC(SensitivityMethod):
-    """The Hilbert-Schmidt independence criterion between a cell being shown and what the net says (Novello et al. 2022):
+    """The Hilbert-Schmidt independence criterion between a cell being shown and the net's values (Novello et al. 2022):
 
         HSIC_i = tr(K_i H L H) / (n - 1)^2,    K_i(z, z') = 1/2 - (z_i - z'_i)^2,    L(y, y') = exp(-(y - y')^2 / (2 h^2))
 
-    with H the matrix that subtracts the mean. Masks z are zeros and ones, each cell is shown with probability 1/2. The
-    bandwidth h is the median of what the net says, as in the paper; for logits the median of distances fits better.
+    with H the matrix that subtracts the mean. Masks z are zeros and ones; each cell is shown with probability 1/2. The
+    bandwidth h is the median of the net's values, as in the paper; for logits the median of distances fits better.
 
     Presets: ``fast`` (the defaults, those of the authors' library), ``paper`` (7 x 7 cells, 1500 masks).
     """
