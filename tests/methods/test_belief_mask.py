@@ -22,6 +22,7 @@ from proofmap.core.progress import Silent
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, Pools, uses_default_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
+from proofmap.methods.masks import belief_terms
 from proofmap.methods.masks.belief import BeliefProblem
 from proofmap.methods.masks.belief_terms import (
     ClosingFit,
