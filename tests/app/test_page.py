@@ -196,7 +196,7 @@ def test_maps_appear_while_they_are_learned_and_painting_is_answered_meanwhile(
     page.locator("#canvas").click()
     page.locator("#painted-share").filter(has_not_text="0 %").wait_for()
     assert masks[-1].any() and served.jobs[0].state == "running"
-    assert "still looking" in page.inner_text("#duel")
+    assert "still learning" in page.inner_text("#duel")
     served.release()
     wait_done(page)
     assert page.inner_text("#state").startswith("Done")
@@ -306,7 +306,7 @@ def check_answer(page: Any, served: Served, photo: torch.Tensor, mask: np.ndarra
     for canvas, kept in zip(page.locator("#pair canvas").all(), (mask == 1, machine), strict=True):
         assert (canvas_pixels(canvas) == np.where(kept[..., None], seen, GRAY)).all()
     words = page.inner_text("#duel")
-    ahead = "You are ahead" if f[target] > theirs else "The machine is ahead"
+    ahead = "You are ahead" if f[target] > theirs else "The method is ahead"
     assert ahead in words or (abs(f[target] - theirs) < 0.02 and "Level" in words)
 
 
@@ -470,11 +470,11 @@ def test_the_sentence_says_who_is_ahead(finished: tuple[Any, Served]) -> None:
 
     def words(**numbers: float | None) -> str:
         given = {"name": "mosque", "method": "belief-mask", "share": 0.2, **numbers}
-        said: str = page.evaluate("async (given) => (await import('/static/words.js')).duel(given)", given)
+        said: str = page.evaluate("async (given) => (await import('/static/sentences.js')).duel(given)", given)
         return said
 
     assert words(f=0.6, you=0.5, machine=0.3).startswith("You are ahead")
-    assert words(f=0.6, you=0.3, machine=0.5).startswith("The machine is ahead")
+    assert words(f=0.6, you=0.3, machine=0.5).startswith("The method is ahead")
     assert words(f=0.6, you=0.5, machine=0.51).startswith("Level")
     assert "Neither" not in words(f=0.6, you=0.1, machine=0.5)
     assert "Neither is a proof yet" in words(f=0.6, you=0.1, machine=0.2)

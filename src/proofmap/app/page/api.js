@@ -1,6 +1,6 @@
-// Questions to the server. Every answer is JSON; what it refuses comes as an error whose message says what to do.
+// Requests to the server. Every answer is JSON; a refusal becomes an error whose message says what to do.
 
-/** The server's refusal: its status and words. */
+/** A refusal of the server: its status and message. */
 export class Refused extends Error {
   constructor(status, message) {
     super(message);
@@ -8,14 +8,14 @@ export class Refused extends Error {
   }
 }
 
-/** There is no answer at all. */
+/** The server does not answer. */
 export class Silent extends Error {
   constructor() {
     super("The server does not answer. Is proofmap serve still running?");
   }
 }
 
-/** The address of a route with its query; undefined values are left out, a list is named again for each of its values. */
+/** The address of a route with its query; undefined values are left out, and a list becomes one parameter per value. */
 export function address(path, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== undefined)
     .flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
@@ -30,8 +30,8 @@ async function asked(path, options) {
     throw new Silent();
   }
   if (response.ok) return response.status === 204 ? null : response.json();
-  const told = await response.json().catch(() => ({}));
-  throw new Refused(response.status, told.error ?? `The server answered ${response.status}.`);
+  const { error } = await response.json().catch(() => ({}));
+  throw new Refused(response.status, error ?? `The server answered ${response.status}.`);
 }
 
 export const get = (path, query) => asked(address(path, query));
@@ -41,14 +41,14 @@ export const send = (path, blob) =>
 export const post = (path, value) =>
   asked(path, { method: "POST", body: JSON.stringify(value), headers: { "Content-Type": "application/json" } });
 
-/** A picture of the server, decoded: something that a canvas can draw. */
+/** A picture from the server, decoded, for a canvas. */
 export async function picture(path, query) {
   const image = new Image();
   image.src = address(path, query);
   try {
     await image.decode();
   } catch {
-    await get("api/about"); // a server that is silent says so here
+    await get("api/about"); // throws if the server does not answer
     throw new Refused(404, "The picture is no longer on the server.");
   }
   return image;

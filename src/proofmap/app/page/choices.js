@@ -1,8 +1,8 @@
-// Which net, which methods (one to three, with settings as on the command line), and what hidden pixels show.
+// The choice of the net, of one to three methods with settings as on the command line, and of the fill.
 
 import { byId, make } from "./shared.js";
 
-/** Choose a value; one that another program asked for may be none of the list. */
+/** Choose a value, and add it if it is not in the list: a program may have asked for it. */
 function choose(select, value) {
   if (![...select.options].some((option) => option.value === value)) select.append(make("option", { value }, value));
   select.value = value;
@@ -48,7 +48,7 @@ export class Choices {
     this.tidy();
   }
 
-  /** A row more where all are used, so that there is always one to fill. */
+  /** Add a row if all are used, so that there is always an empty one. */
   tidy() {
     const used = this.rows.filter(({ select }) => select.value).length;
     if (used === this.rows.length && used < this.most) this.addRow("");

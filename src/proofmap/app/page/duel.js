@@ -1,25 +1,25 @@
-// You against the machine: what the net says of the painted part, and of the machine's proof of the same size.
+// The visitor against a method: what the net says about the painted part, and about the method's proof of the same size.
 
 import { post } from "./api.js";
 import { Easel } from "./easel.js";
 import { bars } from "./labels.js";
 import { composite, packedBits } from "./pixels.js";
 import { byId, make, number, pictureCanvas } from "./shared.js";
-import { counted, duel, percent } from "./words.js";
+import { counted, duel, percent } from "./sentences.js";
 
 const PAUSE = 100; // milliseconds after a stroke
 
 export class Duel {
-  /** `told` gets what goes wrong. */
-  constructor(told) {
-    this.told = told;
+  /** `failed` is called with errors. */
+  constructor(failed) {
+    this.failed = failed;
     this.labels = [];
     this.answer = null;
     this.easel = new Easel(() => this.ask());
     byId("target").addEventListener("change", () => this.show());
   }
 
-  /** Play on a photo for these labels, against the maps of a job, if there are any. */
+  /** Start on a photo with these labels, against the maps of a job if there is one. */
   begin(source, photo, { net, fill, labels, job, methods, searching, proofs }) {
     const keep = this.source === source && this.net === net;
     const target = keep ? Number(byId("target").value) : null;
@@ -30,7 +30,7 @@ export class Duel {
     this.easel.load(photo, keep);
   }
 
-  /** Ask soon; while a question is on its way, the newest one waits. */
+  /** Ask soon; while a request is under way, only the newest one waits. */
   ask() {
     this.newer = true;
     this.timer ??= setTimeout(() => this.askNow(), PAUSE);
@@ -51,13 +51,13 @@ export class Duel {
         this.show();
       }
     } catch (problem) {
-      this.told(problem);
+      this.failed(problem);
     } finally {
       this.timer = undefined;
     }
   }
 
-  /** The best of the machine's proofs of a label, or null. */
+  /** The best of the methods' proofs of a label, or null. */
   machine(label) {
     const all = this.answer.machine.filter((proof) => proof.label === label && proof.f !== null);
     return all.length ? all.reduce((best, proof) => (proof.f > best.f ? proof : best)) : null;
@@ -80,7 +80,7 @@ export class Duel {
     const whole = this.labels.find(({ label }) => label === target);
     const you = labels.find(({ label }) => label === target)?.f ?? 0;
     const machine = this.machine(target);
-    const method = machine ? this.methods[machine.method] : "the machine";
+    const method = machine ? this.methods[machine.method] : "the method";
     const n = this.easel.mask.length;
     const { searching } = this;
     byId("duel").textContent = duel({ name: whole.name, f: whole.f, you, machine: machine?.f ?? null, method, share, searching });
@@ -92,14 +92,14 @@ export class Duel {
   }
 }
 
-/** What the net was shown, with a name below. */
+/** What the net was shown, with a caption. */
 function part(photo, name, shown) {
   const canvas = pictureCanvas(photo.size, "part", `What the net sees of the proof: ${name}`);
   composite(canvas, photo, shown);
   return make("figure", {}, canvas, make("figcaption", {}, name));
 }
 
-/** One of the numbers that are compared, with its bar. */
+/** One of the compared numbers, with its bar. */
 function side(name, f) {
   const bar = make("span", { class: "bar" });
   bar.style.setProperty("--f", f ?? 0);

@@ -1,9 +1,9 @@
-// The easel: a mask painted with a pointer or with keys.
+// The easel: a mask painted with the pointer or the keyboard.
 
 import { scratch, byId } from "./shared.js";
 
-const UNDONE = 50; // strokes that can be taken back
-const FAINT = 0.22; // how strongly hidden parts shine through
+const UNDONE = 50; // strokes that can be undone
+const FAINT = 0.22; // opacity of hidden parts
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class Easel {
@@ -19,7 +19,7 @@ export class Easel {
     for (const id of ["faint", "size"]) byId(id).addEventListener("input", () => this.draw());
   }
 
-  /** A photo to paint on, with `size`, `view` and `fill`; `keep` leaves what was painted, and the brush, where they are. */
+  /** A photo to paint on, with `size`, `view` and `fill`; `keep` keeps the painted mask and the place of the brush. */
   load(photo, keep = false) {
     this.photo = photo;
     const { width, height } = photo.size;
@@ -42,7 +42,7 @@ export class Easel {
     return document.querySelector("[name=tool]:checked").value === "erase";
   }
 
-  /** The radius in pixels of the net; the tool's size is its width, where the photo's longer side is 200. */
+  /** The radius in pixels of the net; the tool's size is its diameter if the photo's longer side is 200. */
   get radius() {
     return (Number(byId("size").value) / 200) * Math.max(this.photo.size.width, this.photo.size.height) / 2 + 0.5;
   }
@@ -75,7 +75,7 @@ export class Easel {
     }
   }
 
-  /** Arrows move, space paints (held down: along the way). */
+  /** Arrows move the brush; space paints, and while held down paints along the way. */
   setUpKeys() {
     this.canvas.addEventListener("keydown", (event) => {
       if (event.metaKey || event.altKey || (event.ctrlKey && event.key !== "z")) return;
@@ -132,7 +132,7 @@ export class Easel {
     this.after();
   }
 
-  /** Mark all pixels whose middle is within the radius of the way from one place to another. */
+  /** Mark all pixels whose centre is within the radius of the line between two places. */
   stroke([x0, y0], [x1, y1]) {
     const { width, height } = this.photo.size;
     const mark = this.erasing ? 0 : 1;
@@ -165,7 +165,7 @@ export class Easel {
     });
   }
 
-  /** The net's view: the photo where it is marked, the fill elsewhere; for the eye the photo shines faintly through. */
+  /** The net's view: the photo where it is marked, the fill elsewhere; if chosen, with the hidden parts drawn faintly. */
   paint() {
     if (!this.photo) return;
     const { view, fill, size, image } = this.photo;

@@ -1,17 +1,17 @@
-// A job on the server, followed with a cursor: short questions, more rarely while the tab is hidden.
+// A job on the server, followed with a cursor: short requests, less often while the tab is hidden.
 
 import { get, post, Refused, remove, Silent } from "./api.js";
 import { byId, make } from "./shared.js";
-import { counted } from "./words.js";
+import { counted } from "./sentences.js";
 
 const SOON = 300; // milliseconds
 const LATER = 2000;
 const OVER = new Set(["done", "failed", "cancelled"]);
 
-/** Follows one job; `told` gets each answer, `lost` is called when the server does not know it, `silent` when there is no answer now. */
+/** Follows one job. Calls `answered` with each answer, `lost` if the server does not have the job, `silent` if it does not answer. */
 export class Follower {
-  constructor({ told, lost, silent }) {
-    Object.assign(this, { told, lost, silent });
+  constructor({ answered, lost, silent }) {
+    Object.assign(this, { answered, lost, silent });
     document.addEventListener("visibilitychange", () => document.hidden || this.wake());
   }
 
@@ -27,7 +27,7 @@ export class Follower {
     clearTimeout(this.timer);
   }
 
-  /** Ask now rather than later. */
+  /** Ask now. */
   wake() {
     if (!this.job || this.over || this.asking) return;
     clearTimeout(this.timer);
@@ -43,7 +43,7 @@ export class Follower {
       if (job === this.job) {
         this.after = answer.last;
         this.over = OVER.has(answer.state);
-        await this.told(answer);
+        await this.answered(answer);
       }
     } catch (problem) {
       if (problem instanceof Refused && problem.status === 404) {
@@ -65,7 +65,7 @@ export class Follower {
 export const startJob = (request) => post("api/jobs", request);
 export const cancelJob = (job) => remove(`api/jobs/${job}`);
 
-/** The queue of the server, as far as jobs wait or run: all tabs' jobs, each with a button that cancels it. */
+/** The waiting and running jobs of the server, of all tabs, each with a button that cancels it. */
 export class Queue {
   constructor(cancelled) {
     this.cancelled = cancelled;

@@ -1,4 +1,4 @@
-// What the net believes, as bars that choose labels, and the search for any other label.
+// What the net believes, as bars that choose labels, and the search for other labels.
 
 import { get } from "./api.js";
 import { byId, make, number } from "./shared.js";
@@ -17,9 +17,9 @@ export function bars(list, labels, { pressed = new Set(), press = null, marked =
   if (press && focused !== undefined) list.querySelector(`[data-label="${focused}"]`)?.focus();
 }
 
-/** The labels that are to be proved: some of the most believed, and others that were searched. */
+/** The labels to prove: some of the most probable ones, and others from the search. */
 export class Labels {
-  /** `changed` gets words where a label cannot be chosen; `failed` gets what goes wrong with the server. */
+  /** `changed` is called with a message if a label cannot be chosen, `failed` with errors of the server. */
   constructor(about, { changed, failed }) {
     this.most = about.limits.labels;
     this.first = about.default.labels;
@@ -29,7 +29,7 @@ export class Labels {
     this.search = new Search((label) => this.add(label).catch(failed), failed);
   }
 
-  /** Show beliefs; choose the most believed ones and one that the net does not believe, unless labels are given. */
+  /** Show beliefs; choose the most probable labels and an improbable one, unless labels are given. */
   show(beliefs, given = null) {
     this.shown = beliefs.labels;
     const top = this.shown.slice(0, this.first).map(({ label }) => label);
@@ -38,7 +38,7 @@ export class Labels {
     this.draw();
   }
 
-  /** The chosen labels, most believed first. */
+  /** The chosen labels, most probable first. */
   get list() {
     return this.shown.filter(({ label }) => this.chosen.has(label));
   }
@@ -46,12 +46,12 @@ export class Labels {
   press(label) {
     if (this.chosen.has(label)) this.chosen.delete(label);
     else if (this.chosen.size < this.most) this.chosen.add(label);
-    else return this.changed(`At most ${this.most} labels: press another one first to leave it out.`);
+    else return this.changed(`At most ${this.most} labels: first press another one to remove it.`);
     this.draw();
     return this.changed("");
   }
 
-  /** A label that was searched; `this.ask` brings its f. */
+  /** Add a label from the search; `this.ask` gets its f. */
   async add({ label }) {
     if (!this.shown.some((known) => known.label === label)) this.shown = [...this.shown, await this.ask(label)];
     if (!this.chosen.has(label)) this.press(label);
@@ -85,7 +85,7 @@ class Search {
     const text = this.field.value.trim();
     const asked = ++this.asked;
     const found = text ? (await get("api/labels", { net: this.net, search: text })).labels : [];
-    if (asked !== this.asked) return; // a newer question is on its way
+    if (asked !== this.asked) return; // a newer request is under way
     this.found = found;
     this.at = found.length ? 0 : -1;
     this.draw(text);

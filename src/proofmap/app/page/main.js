@@ -1,4 +1,4 @@
-// The page as a whole: a photo, what the net believes of it, a job that finds proofs, and a proof of one's own.
+// The whole page: a photo, what the net believes about it, a job that finds proofs, and a painted proof.
 
 import { get, Silent } from "./api.js";
 import { Choices } from "./choices.js";
@@ -10,7 +10,7 @@ import { Photo, setUpPhotos } from "./photo.js";
 import { pixelsOf } from "./pixels.js";
 import { Proofs } from "./proofs.js";
 import { byId, make, setUpCopy, setUpTheme } from "./shared.js";
-import { progressWords, stateWords } from "./words.js";
+import { progressWords, stateWords } from "./sentences.js";
 
 const FILES = [["sheet.png", "Sheet of pictures"], ["page.html", "Page"], ["maps.npz", "Maps (npz)"], ["maps.safetensors", "Maps (safetensors)"]];
 const OPEN = new Set(["waiting", "running"]);
@@ -36,11 +36,11 @@ class Page {
     this.duel = new Duel((problem) => this.complain(problem));
     this.queue = new Queue(() => this.follower.wake());
     this.follower = new Follower({
-      told: (answer) => this.hear(answer),
+      answered: (answer) => this.hear(answer),
       lost: () => this.offerAgain(),
       silent: (problem) => {
         this.unheard = true;
-        this.notice(`${problem.message} This page goes on when there is an answer.`);
+        this.notice(`${problem.message} This page continues when the server answers.`);
       },
     });
     setUpPhotos(about, (source) => this.tried(() => this.take(source)), (words) => this.notice(words));
@@ -51,7 +51,7 @@ class Page {
     }));
   }
 
-  /** Do something; what goes wrong is told. */
+  /** Do something, and show its errors. */
   async tried(work) {
     this.notice("");
     try {
@@ -67,7 +67,7 @@ class Page {
     throw problem;
   }
 
-  /** Something that must be seen, with a button where there is something to do about it. */
+  /** Show a notice, with a button if there is something to do about it. */
   notice(words, name = "", action = null) {
     const button = byId("notice-action");
     byId("notice").hidden = !words;
@@ -77,7 +77,7 @@ class Page {
     button.onclick = action;
   }
 
-  /** A new photo: show it, what the net believes of it, and begin. */
+  /** A new photo: show it and what the net believes about it, and start a job. */
   async take(source) {
     this.leaveJob();
     byId("photo-words").textContent = "Reading the photo …";
@@ -88,15 +88,15 @@ class Page {
     } finally {
       byId("photo-words").textContent = this.photo?.name ?? "";
     }
-    if (this.newest !== source) return; // another one came meanwhile
+    if (this.newest !== source) return; // another photo was chosen meanwhile
     this.photo = photo;
     if (await this.show()) await this.run();
   }
 
-  /** The photo with the choices as they are; `labels` are those to prove, otherwise the first ones and a wrong one.
+  /** Show the photo; `labels` are those to prove, by default the most probable ones and a wrong one.
    *
-   * Answers, as soon as the labels are there, whether it is still the photo and the net that are wanted; the pictures may
-   * come later: `placed` is kept then.
+   * Returns, as soon as the labels are known, whether the photo and the net are still the chosen ones. The pictures may come
+   * later; `placed` is their promise.
    */
   async show(labels = null) {
     const { photo } = this;
@@ -107,27 +107,27 @@ class Page {
     byId("photo-words").textContent = `${photo.name}: asking the net …`;
     this.makeRoom();
     this.placed = this.placePictures();
-    this.placed.catch(() => null); // told where it is waited for
-    const told = await photo.beliefs(net, labels ?? []);
+    this.placed.catch(() => null); // shown where it is awaited
+    const beliefs = await photo.beliefs(net, labels ?? []);
     if (photo !== this.photo || net !== this.choices.net) return false;
-    this.labels.show(told, labels);
+    this.labels.show(beliefs, labels);
     this.startDuel();
     byId("photo-words").textContent = photo.name;
     for (const id of ["believed", "choices"]) byId(id).hidden = false;
     return true;
   }
 
-  /** The first photo: what invited it becomes small. */
+  /** After the first photo the invitation becomes small. */
   makeRoom() {
     if (document.body.classList.contains("has-photo")) return;
     document.body.classList.add("has-photo");
-    byId("invitation").textContent = "Drop or paste another one here";
+    byId("invitation").textContent = "Drop or paste another photo here";
     const samples = byId("sample-part");
     if (samples.contains(document.activeElement)) samples.querySelector("summary").focus();
     samples.open = false;
   }
 
-  /** What the net sees and what hides it, as pixels; shown, and painted on. */
+  /** Load what the net sees and the fill as pixels, for the page and for painting. */
   async placePictures() {
     const { photo } = this;
     const { net, fill } = this.choices;
@@ -167,7 +167,7 @@ class Page {
   async run() {
     const labels = this.labels.list.map(({ label }) => label);
     if (!labels.length) {
-      byId("run-words").textContent = "Press a label first: a proof is always the proof of a label.";
+      byId("run-words").textContent = "Press a label first: every proof is of one label.";
       return;
     }
     const { net, fill, methods } = this.choices;
@@ -196,7 +196,7 @@ class Page {
     this.follower.follow(job);
   }
 
-  /** The job of this tab, if it still runs, is not wanted any more. */
+  /** Cancel the job of this tab if it still runs. */
   leaveJob() {
     const { job } = this;
     this.follower.stop();
@@ -205,7 +205,7 @@ class Page {
     this.state = null;
   }
 
-  /** What the server says of the job. */
+  /** Show an answer of the server about the job. */
   async hear(answer) {
     if (this.unheard) this.notice("");
     this.unheard = false;
@@ -240,18 +240,18 @@ class Page {
     byId("saving").hidden = false;
   }
 
-  /** Come back to the job that the address names. */
+  /** Return to the job in the address. */
   async resume(job) {
-    let told;
+    let answer;
     try {
-      told = await get(`api/jobs/${job}`);
+      answer = await get(`api/jobs/${job}`);
     } catch (problem) {
       if (problem instanceof Silent) throw problem;
       this.job = job;
       this.offerAgain();
       return;
     }
-    const { request, photo_name: name } = told;
+    const { request, photo_name: name } = answer;
     this.choices.set(request);
     this.photo = new Photo({ photo: request.photo, name }, recall(job)?.source ?? null);
     if (!await this.show(request.labels)) return;
@@ -259,10 +259,10 @@ class Page {
     this.begin(job, request);
   }
 
-  /** The server does not know the job: it was restarted, or the job is too old. */
+  /** Called when the server does not have the job: it was restarted, or the job is too old. */
   offerAgain() {
     const kept = recall(this.job);
-    const words = "The server was restarted and does not know this job any more.";
+    const words = "The server was restarted and no longer has this job.";
     byId("progress").hidden = true;
     byId("state").textContent = "";
     this.state = null;

@@ -1,10 +1,10 @@
-// What a tab remembers over a refresh, and over a restart of the server: the job's request and the photo.
+// What a tab keeps across a reload, and across a restart of the server: the job's request and the photo.
 
 import { bytesOf } from "./shared.js";
 
 const KEY = "proofmap";
 
-/** Keep the request and the photo; one that is too big for the tab's memory is left out. */
+/** Keep the request and the photo; a photo that is too large for the tab's storage is left out. */
 export async function remember(job, request, photo) {
   const kept = { job, request, name: photo.name, ...(await portable(photo.source)) };
   try {
@@ -14,7 +14,7 @@ export async function remember(job, request, photo) {
   }
 }
 
-/** What was kept: request, name and, where there is one, the source of the photo; null for another job. */
+/** What was kept: request, name and, if available, the source of the photo; null for another job. */
 export function recall(job) {
   const kept = JSON.parse(sessionStorage.getItem(KEY) ?? "null");
   if (kept?.job !== job) return null;
@@ -37,8 +37,8 @@ async function portable(source) {
   return { type: source.blob.type, data: text.slice(text.indexOf(",") + 1) };
 }
 
-/** The job of this address, or null. */
+/** The job in the address, or null. */
 export const jobInAddress = () => new URLSearchParams(location.hash.slice(1)).get("job");
 
-/** Name the job in the address, so that a refresh comes back to it. */
+/** Put the job in the address, so that a reload returns to it. */
 export const putInAddress = (job) => history.replaceState(null, "", job ? `#job=${job}` : location.pathname + location.search);

@@ -1,4 +1,4 @@
-// The photo: dropped, pasted, chosen or a sample; sent to the server, and sent again when the server forgot it.
+// The photo: dropped, pasted, chosen or a sample; sent to the server, and sent again if the server no longer has it.
 
 import { get, picture, post, Refused, send } from "./api.js";
 import { byId, make } from "./shared.js";
@@ -12,11 +12,11 @@ export class Photo {
   }
 
   static async sent(source) {
-    const told = source.sample ? await post("api/photos", { sample: source.sample }) : await send("api/photos", source.blob);
-    return new Photo(told, source);
+    const answer = source.sample ? await post("api/photos", { sample: source.sample }) : await send("api/photos", source.blob);
+    return new Photo(answer, source);
   }
 
-  /** Do something with the photo; a server that was restarted is given it once more. */
+  /** Do something with the photo; it is sent again if the server was restarted. */
   async kept(work) {
     try {
       return await work();
@@ -40,12 +40,12 @@ export class Photo {
   }
 }
 
-/** The ways in which a photo comes; `took` is called with a source, `refused` with words. */
+/** Set up all ways to choose a photo; `took` is called with a source, `refused` with a message. */
 export function setUpPhotos(about, took, refused) {
   const most = about.limits.upload_bytes;
   const take = (blob) => {
-    if (!blob) return refused("That is not a picture. Drop a photo: PNG, JPEG, WebP and the like.");
-    if (blob.size > most) return refused(`The photo has ${megabytes(blob.size)}, at most ${megabytes(most)} are taken.`);
+    if (!blob) return refused("That is not a picture. Drop a photo: PNG, JPEG, WebP or similar.");
+    if (blob.size > most) return refused(`The photo has ${megabytes(blob.size)}; at most ${megabytes(most)} are accepted.`);
     return took({ blob });
   };
   byId("file").addEventListener("change", (event) => {

@@ -1,4 +1,4 @@
-// Pixels as numbers: what the net sees, what hides it, and which of the two each pixel shows.
+// Pixels as numbers: the photo, the fill, and the composite of both.
 
 import { bytesOf, scratch } from "./shared.js";
 
@@ -10,7 +10,7 @@ export function pixelsOf(image, size) {
   return new Uint32Array(context.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
 }
 
-/** The pixels with the photo where `shown(i)`, and its fill elsewhere: the paper's modified input. */
+/** Draw the photo where `shown(i)` is true and the fill elsewhere: the paper's modified input. */
 export function composite(canvas, photo, shown) {
   const { data, pixels } = scratch(canvas, "composite");
   for (let i = 0; i < pixels.length; i++) pixels[i] = shown(i) ? photo.view[i] : photo.fill[i];
@@ -25,7 +25,7 @@ export function ranksOf(text, n) {
   return Uint32Array.from({ length: n }, (_, i) => (wide === 2 ? view.getUint16(2 * i, true) : view.getUint32(4 * i, true)));
 }
 
-/** The same from a map of bytes: greater values first, equal ones in their order. */
+/** The rank of each pixel of a map of bytes: greater values first, equal values in their order. */
 export function ranked(map) {
   const starts = new Uint32Array(257);
   for (const value of map) starts[255 - value + 1]++;
@@ -33,7 +33,7 @@ export function ranked(map) {
   return Uint32Array.from(map, (value) => starts[255 - value]++);
 }
 
-/** A map of bytes at another size, smooth between the middles of its cells. */
+/** A map of bytes at another size, by bilinear interpolation. */
 export function resized(map, from, to) {
   if (from.width === to.width && from.height === to.height) return map;
   const place = (i, few, many) => Math.min(Math.max(((i + 0.5) * few) / many - 0.5, 0), few - 1);

@@ -1,11 +1,11 @@
-// The maps of a job: a row for each method, a column for each label, all played by one slider.
+// The maps of a job: a row for each method, a column for each label, all moved by one slider.
 
 import { get } from "./api.js";
 import { composite, ranked, ranksOf, resized } from "./pixels.js";
 import {
   byId, bytesOf, Curve, grayUnderHeat, heatColour, INFERNO, interpolated, make, number, packed, paintOver, pictureCanvas, VERDICTS, WHY,
 } from "./shared.js";
-import { counted, percent } from "./words.js";
+import { counted, percent } from "./sentences.js";
 
 const STEPS = 200;
 const PLAYED = 6000; // milliseconds from nothing to all
@@ -15,7 +15,7 @@ export const DIVERGING = [
   [250, 195, 173], [239, 131, 87], [197, 74, 5], [130, 46, 2],
 ];
 
-/** One label by one method: the map as it is now, the pixels that it likes best, and, once scored, the curve. */
+/** One label by one method: the current map, its top pixels, and, once scored, the curve. */
 class Cell {
   constructor(proofs, method, label) {
     const { size } = proofs.photo;
@@ -34,7 +34,7 @@ class Cell {
       this.heat, this.kept, this.curve, this.reading, this.auc, this.verdict);
   }
 
-  /** The mask on its way. */
+  /** Show a mask that is being learned. */
   live({ width, height, data, step, steps }) {
     if (this.scores) return;
     const map = resized(bytesOf(data), { width, height }, this.proofs.photo.size);
@@ -65,7 +65,7 @@ class Cell {
 
   drawCurve(game, top) {
     const { shares, f } = this.scores[game];
-    const area = game === "insertion" ? "AUC " : "insertion AUC "; // whatever is played, this is what is judged
+    const area = game === "insertion" ? "AUC " : "insertion AUC "; // the verdict is about this area in both games
     this.auc.replaceChildren(area, make("b", {}, number(this.scores.area)), ` of f ${number(this.scores.f)}`);
     const words = `${game} curve of ${this.proofs.request.methods[this.method]} for ${this.label.name}, f ${number(this.label.f)}`;
     this.drawn = new Curve(shares, f, { end: 1, top, f: this.label.f, words });
@@ -114,7 +114,7 @@ export class Proofs {
     return document.querySelector("[name=game]:checked").value;
   }
 
-  /** Empty places for all maps of a request. `photo` has `image`, `size`, `view` and `fill`; labels have name and f. */
+  /** Make empty cells for all maps of a request. `photo` has `image`, `size`, `view` and `fill`; labels have name and f. */
   begin(job, request, labels, photo) {
     Object.assign(this, { job, request, labels, photo });
     byId("signed-legend").hidden = true;
@@ -125,7 +125,7 @@ export class Proofs {
     this.follow();
   }
 
-  /** What the server told about the job. */
+  /** Show an event of the job. */
   async hear(event) {
     const cell = this.cells[event.method]?.find(({ label }) => label.label === event.label);
     if (event.kind === "map") cell?.live(event);
@@ -145,7 +145,7 @@ export class Proofs {
     return cell?.ranks ?? null;
   }
 
-  /** The job is over, and these maps will not come. */
+  /** Called when the job ended without these maps. */
   giveUp() {
     for (const cell of this.cells.flat()) if (!cell.scores) cell.reading.textContent = "not finished";
   }
@@ -154,7 +154,7 @@ export class Proofs {
     return this.cells.flat().filter(({ scores }) => scores);
   }
 
-  /** Labels stand side by side, so all curves have one scale. */
+  /** Draw all curves on one scale, because labels are side by side. */
   drawCurves() {
     const top = Math.max(1e-6, ...this.scored.flatMap((cell) => [cell.label.f ?? 0, ...cell.scores[this.game].f]));
     for (const cell of this.scored) cell.drawCurve(this.game, top);
@@ -173,7 +173,7 @@ export class Proofs {
     });
   }
 
-  /** From nothing to all; in ten steps where motion is unwelcome. */
+  /** Move the slider from nothing to all; in ten steps if the visitor prefers reduced motion. */
   play() {
     const from = byId("share").value >= STEPS ? 0 : Number(byId("share").value);
     const begun = performance.now();

@@ -1,12 +1,12 @@
-// Keeps the parts of a page that change as they are: asks for the page again, and replaces those that differ.
+// Keeps a page up to date: requests it again, and replaces the parts that differ.
 
-const EVERY = 2000; // milliseconds, while someone looks
+const EVERY = 2000; // milliseconds, while the tab is visible
 const EVERY_HIDDEN = 15000;
 
 const said = document.getElementById("said");
 const opened = document.body.dataset.version;
 
-/** The names of the runs that a page lists, in its order; one string. */
+/** The names of the runs in a page, as one string. */
 const listed = (page) => [...page.querySelectorAll("article.run")].map((run) => run.id).join();
 
 function takeOver(fresh) {
@@ -28,9 +28,9 @@ async function refresh() {
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
     if (answer.ok) takeOver(new DOMParser().parseFromString(await answer.text(), "text/html"));
-    else words = "The server no longer has this page; below is what it said last.";
+    else words = "The server no longer has this page; below is its last answer.";
   } catch {
-    words = "The server does not answer; below is what it said last.";
+    words = "The server does not answer; below is its last answer.";
   }
   if (said.textContent !== words) said.textContent = words;
   setTimeout(refresh, document.hidden ? EVERY_HIDDEN : EVERY);
