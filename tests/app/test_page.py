@@ -470,7 +470,9 @@ def test_the_sentence_says_who_is_ahead(finished: tuple[Any, Served]) -> None:
 
     def words(**numbers: float | None) -> str:
         given = {"name": "mosque", "method": "belief-mask", "share": 0.2, **numbers}
-        said: str = page.evaluate("async (given) => (await import('/static/sentences.js')).duel(given)", given)
+        said: str = page.evaluate(
+            "async (given) => (await import('/static/sentences.js')).duel(given)", given
+        )
         return said
 
     assert words(f=0.6, you=0.5, machine=0.3).startswith("You are ahead")
