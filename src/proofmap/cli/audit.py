@@ -50,7 +50,7 @@ def audit(
         bool,
         typer.Option(
             "--controls/--no-controls",
-            help="First judge the controls that the run does not have: random maps, a centred Gaussian, and each method's maps blurred and used for every label. Runs the net.",
+            help="First judge the controls that the run does not have: random maps, a centred Gaussian, each method's maps blurred, and its top label's map used for every label. Runs the net.",
         ),
     ] = False,
     device: Annotated[str | None, options.DEVICE] = None,

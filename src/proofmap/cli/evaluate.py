@@ -60,7 +60,7 @@ def evaluate(
         bool | None,
         typer.Option(
             "--controls/--no-controls",
-            help="Also judge controls: random maps, a centred Gaussian, and each method's maps blurred and used for every label.",
+            help="Also judge controls: random maps, a centred Gaussian, each method's maps blurred, and its top label's map used for every label.",
         ),
     ] = None,
     labels: Annotated[str | None, options.LABELS] = None,

@@ -64,12 +64,8 @@ def figures(
     settings: dict[str, Any] = {"seed": seed, "progress": progress_for(stderr, quiet)}
     written: list[Path] = []
     for name in wanted:
-        needs = FIGURES[name].needs
-        given = {
-            key: value for key, value in found.items() if (key == "evaluation") == (needs == "evaluation")
-        }
-        chosen = {**settings, **_choices(name, labels, method)} if needs == "images" else {}
-        written += draw_figure(name, out=out, formats=options.split_list(formats), **given, **chosen)
+        chosen = settings | _choices(name, labels, method) if FIGURES[name].needs == "images" else {}
+        written += draw_figure(name, out=out, formats=options.split_list(formats), **found, **chosen)
     print_written(written)
 
 

@@ -129,7 +129,9 @@ def check_device(name: str | None) -> str:
     try:
         torch.empty(1, device=name)
     except Exception as error:
-        raise InputError(f"the device {name!r} cannot be used here: {error}") from None
+        raise InputError(
+            f"the device {name!r} cannot be used here: {error}; choose another, such as --device cpu"
+        ) from None
     return name
 
 
