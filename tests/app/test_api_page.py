@@ -76,7 +76,7 @@ def test_the_documentation_names_every_route_and_no_other(client: TestClient) ->
 def test_types_in_words() -> None:
     assert (
         type_text({"type": "string", "pattern": "^a$", "maxLength": 3})
-        == "text, 3 letters at most, of the form ^a$"
+        == "text, 3 characters at most, of the form ^a$"
     )
     assert type_text({"enum": ["a", "b"], "type": "string"}) == "a, b"
     listed = {"type": "array", "items": {"$ref": "#/components/schemas/Belief"}}

@@ -15,7 +15,7 @@ pytest.importorskip("fastapi", reason="the extra app is not installed")
 
 from proofmap.app import photo_routes
 from proofmap.core.ranking import keep_top
-from proofmap.report import heat
+from proofmap.report import colours
 from proofmap.results import tables
 from tests.app.threaded import Served, png
 from tests.toys import linear_classifier, linear_probabilities, pixels
@@ -489,7 +489,7 @@ def test_the_sentence_says_who_is_ahead(finished: tuple[Any, Served]) -> None:
 def test_signed_maps_have_the_colours_of_the_report(finished: tuple[Any, Served]) -> None:
     page, _ = finished
     stops = page.evaluate("async () => (await import('/static/proofs.js')).DIVERGING")
-    assert stops == heat.DIVERGING.tolist()
+    assert stops == colours.DIVERGING.tolist()
 
 
 def test_of_two_photos_the_newer_one_stays(finished: tuple[Any, Served], photo: torch.Tensor) -> None:

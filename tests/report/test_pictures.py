@@ -14,7 +14,7 @@ from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
 from proofmap.judging import evaluate
-from proofmap.report import heat as colouring
+from proofmap.report import colours as colouring
 from proofmap.report import pictures
 from proofmap.results import strength, tables
 from proofmap.testing.nets import conv_classifier, pixels

@@ -12,13 +12,20 @@ from proofmap.app.pages import page, style_sheet
 
 Schema = Mapping[str, Any]
 
+_KINDS = {
+    "integer": "whole number",
+    "boolean": "true or false",
+    "string": "text",
+    "object": "record",
+    None: "anything",
+}
 _BOUNDS = {
     "minimum": "at least {}",
     "exclusiveMinimum": "above {}",
     "maximum": "at most {}",
     "exclusiveMaximum": "below {}",
-    "minLength": "{} letters at least",
-    "maxLength": "{} letters at most",
+    "minLength": "{} characters at least",
+    "maxLength": "{} characters at most",
     "minItems": "{} or more",
     "maxItems": "{} at most",
     "pattern": "of the form {}",
@@ -80,7 +87,15 @@ def routes_of(document: Schema) -> list[Route]:
             verb.upper(),
             path,
             route.get("description") or route.get("summary", ""),
-            [_parameter(p) for p in route.get("parameters", ())],
+            [
+                Field(
+                    p["name"],
+                    f"{type_text(p.get('schema', {}))} ({p.get('in', '')})",
+                    p.get("description", ""),
+                    p.get("required", False),
+                )
+                for p in route.get("parameters", ())
+            ],
             _contents("body", route.get("requestBody", {}).get("content", {})),
             [
                 field
@@ -139,38 +154,20 @@ def _kind(schema: Schema) -> str:
             return f"list of {_plural(type_text(schema.get('items', {})))}"
         case "object" if isinstance(schema.get("additionalProperties"), Mapping):
             return f"table of {_plural(type_text(schema['additionalProperties']))} by name"
-        case "object":
-            return "record"
-        case "integer":
-            return "whole number"
-        case "boolean":
-            return "true or false"
         case "string" if schema.get("format") == "binary":
             return "bytes"
-        case "string":
-            return "text"
-        case None:
-            return "anything"
         case other:
-            return str(other)
+            return _KINDS.get(other, str(other))
 
 
 def _plural(kind: str) -> str:
     return f"{kind}s" if kind in ("whole number", "number", "text") else kind
 
 
-def _parameter(parameter: Schema) -> Field:
-    schema = parameter.get("schema", {})
-    about = parameter.get("description", "")
-    place = parameter.get("in", "")
-    kind = f"{type_text(schema)} ({place})"
-    return Field(parameter["name"], kind, about, parameter.get("required", False))
-
-
 def _contents(name: str, content: Schema) -> list[Field]:
     """A field for each media type that a body or an answer may have."""
-    schemas = {form: inner.get("schema", {}) for form, inner in content.items()}
     return [
         Field(name, f"{type_text(schema)} ({form})", "", True, record_in(schema))
-        for form, schema in schemas.items()
+        for form, inner in content.items()
+        for schema in [inner.get("schema", {})]
     ]

@@ -123,7 +123,16 @@ class JobQueue:
             del self._all[self._over.popleft()]
 
     def summary(self, job: MapJob) -> JobSummary:
-        return JobSummary(**self._facts(job))
+        with self._lock:
+            waiting = [other.id for other in self._all.values() if other.state == "waiting"]
+        return JobSummary(
+            job=job.id,
+            state=job.state,
+            place=waiting.index(job.id) + 1 if job.id in waiting else None,
+            message=job.message,
+            photo_name=job.photo.name,
+            request=job.asked,
+        )
 
     def summaries(self) -> list[JobSummary]:
         """Newest first."""
@@ -133,20 +142,7 @@ class JobQueue:
 
     def answer(self, job: MapJob, after: int) -> JobAnswer:
         events, last = job.events(after)
-        return JobAnswer(**self._facts(job), command=job.command, events=events, last=last)
-
-    def _facts(self, job: MapJob) -> dict[str, Any]:
-        with self._lock:
-            waiting = [other.id for other in self._all.values() if other.state == "waiting"]
-        place = waiting.index(job.id) + 1 if job.id in waiting else None
-        return {
-            "job": job.id,
-            "state": job.state,
-            "place": place,
-            "message": job.message,
-            "photo_name": job.photo.name,
-            "request": job.asked,
-        }
+        return JobAnswer(**dict(self.summary(job)), command=job.command, events=events, last=last)
 
     def _work(self, job: MapJob) -> None:
         """In the worker's thread."""

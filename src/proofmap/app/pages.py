@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from proofmap.app.run_folders import public_text
 from proofmap.app.run_records import BelievedLabel, ImageRecord
-from proofmap.report.templates import templates_of
+from proofmap.report.html import templates_of
 from proofmap.study.watchers.status import duration
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}

@@ -23,7 +23,7 @@ from proofmap.fills import uses_default_pool
 from proofmap.judging import evaluate, proof_metrics
 from proofmap.methods.masks.engine import Snapshot
 from proofmap.metrics.curves import Curves, deletion
-from proofmap.report.heat import displayed
+from proofmap.report.colours import displayed
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import proof_values, strength

@@ -14,17 +14,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from proofmap.core.files import write_text
-from proofmap.core.text import terminal_text
+from proofmap.core.text import counted, terminal_text
 from proofmap.report import page_explained, scatter
 from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.originals import Original
 from proofmap.report.page_data import page_record
 from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
-from proofmap.report.templates import templates_of
+from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.sharing import shared, shared_settings, without_folders
 
@@ -132,6 +132,28 @@ def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, ob
             for result in evaluation.results
         ],
     }
+
+
+def templates_of(package: str, folder: str) -> Environment:
+    """The templates in a folder of a package. Values are escaped, and unknown names are errors.
+
+    Control characters, and characters that change the direction of text, are spelled out as on a terminal.
+    """
+    environment = Environment(
+        loader=PackageLoader(package, folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_spelled_out,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["counted"] = counted
+    environment.filters["number"] = lambda value: "-" if value is None else tables.number(float(value))
+    return environment
+
+
+def _spelled_out(value: object) -> object:
+    return terminal_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache

@@ -14,8 +14,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
-from proofmap.report.heat import DIVERGING, SIGNED_NOTE, SIGNED_WORDS
-from proofmap.report.hidden import hidden_of
+from proofmap.report.colours import DIVERGING, SIGNED_NOTE, SIGNED_WORDS, hidden_of
 from proofmap.report.page_pictures import json_number
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation

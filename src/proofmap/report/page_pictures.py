@@ -24,7 +24,7 @@ from proofmap.core import streams
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
-from proofmap.report.heat import displayed
+from proofmap.report.colours import displayed
 from proofmap.report.originals import Original
 from proofmap.report.pictures import data_uri, per_pixel, photo
 from proofmap.results.evaluation import Evaluation

@@ -16,8 +16,16 @@ from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import counted, shortened, wrapped
-from proofmap.report.heat import SIGNED_NOTE, SIGNED_WORDS, colour_bar, displayed, heat_colours
-from proofmap.report.hidden import PLAIN, Colour, hidden_of
+from proofmap.report.colours import (
+    PLAIN,
+    SIGNED_NOTE,
+    SIGNED_WORDS,
+    Colour,
+    colour_bar,
+    displayed,
+    heat_colours,
+    hidden_of,
+)
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
 from proofmap.results.records import MethodResult

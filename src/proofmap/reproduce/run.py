@@ -27,7 +27,7 @@ from proofmap.core.files import check_output, write_text, written_together
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
 from proofmap.report.figures import draw
-from proofmap.report.templates import templates_of
+from proofmap.report.html import templates_of
 from proofmap.reproduce import (
     artifacts,
     corner,

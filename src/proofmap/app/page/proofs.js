@@ -9,7 +9,7 @@ import { counted, percent } from "./sentences.js";
 
 const STEPS = 200;
 const PLAYED = 6000; // milliseconds from nothing to all
-/** The colours of signed maps, as report/heat.py has them. */
+/** The colours of signed maps, as report/colours.py has them. */
 export const DIVERGING = [
   [9, 78, 140], [46, 122, 199], [115, 169, 229], [181, 212, 248], [245, 245, 245],
   [250, 195, 173], [239, 131, 87], [197, 74, 5], [130, 46, 2],

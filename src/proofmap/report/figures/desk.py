@@ -16,6 +16,7 @@ from proofmap.core.progress import Progress
 from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
 from proofmap.metrics.proof_scores import default_metrics
+from proofmap.report.colours import hidden_of
 from proofmap.report.figures.drawing import (
     COLOURS,
     MARKERS,
@@ -27,7 +28,6 @@ from proofmap.report.figures.drawing import (
     escaped_lines,
     evaluation_settings,
 )
-from proofmap.report.hidden import hidden_of
 from proofmap.report.pictures import input_word, kept, picture_ratio
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values

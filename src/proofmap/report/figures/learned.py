@@ -20,10 +20,10 @@ from proofmap.fills import Fill, make_fill
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics import proof
 from proofmap.metrics.curves import Curves, insertion
+from proofmap.report.colours import drawn_colour
 from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_top
 from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, escaped
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof, tiny
-from proofmap.report.hidden import drawn_colour
 from proofmap.report.pictures import input_word, kept, photo
 from proofmap.results.tables import number
 

@@ -14,9 +14,9 @@ from proofmap.core.text import one_line
 from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
 from proofmap.metrics.proof_scores import default_metrics
+from proofmap.report.colours import hidden_of
 from proofmap.report.figures.drawing import evaluation_settings, place_title
 from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof
-from proofmap.report.hidden import hidden_of
 from proofmap.report.pictures import input_word, kept, photo
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
