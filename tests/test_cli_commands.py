@@ -72,6 +72,8 @@ def test_the_help_of_an_option_names_every_choice() -> None:
     for command in ("explain", "evaluate"):
         assert help_of(command, "--curve").endswith(f": {', '.join(CURVES)}.")
         assert all(name in help_of(command, "--thresholds") for name in THRESHOLDS)
+    _, summary = cli.COMMANDS["Studies of many images"]["analyse"]
+    assert all(kind in summary for kind in ANALYSES)
     assert help_of("train-masker", "--kind").endswith(f": {', '.join(KINDS_OF_MASKERS)}.")
     assert help_of("evaluate", "--tracker").startswith(", ".join(TRACKERS))
 
