@@ -91,8 +91,8 @@ def test_a_second_explain_replaces_nothing_of_the_first(
     first, second = contents("proofs"), contents("proofs-2")
     assert first["maps.safetensors"] != second["maps.safetensors"]
     assert run(monkeypatch, *arguments, "photos/photo1.png", "--out", "proofs") == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "proofs has results already" in told and "--out" in told and "--force" in told
+    message = " ".join(capsys.readouterr().err.split())
+    assert "proofs has results already" in message and "--out" in message and "--force" in message
     assert contents("proofs") == first and not (folder / "proofs-4").exists()
     assert run(monkeypatch, *arguments, "photos/photo1.png", "--out", "proofs", "--force") == 0
     assert contents("proofs")["maps.safetensors"] == second["maps.safetensors"]
@@ -118,12 +118,12 @@ def test_a_photo_that_is_not_read_is_named_by_explain_and_evaluate(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "photos" / "IMG_0001.heic").write_bytes(b"ftypheic")
-    told = "note: 1 file in photos looks like a picture but is not read here: IMG_0001.heic; convert it"
+    message = "note: 1 file in photos looks like a picture but is not read here: IMG_0001.heic; convert it"
     common = (*MODEL, "--labels", "top2", "--quiet")
     with warnings.catch_warnings():  # as outside pytest, which makes errors of them
         warnings.simplefilter("default")
         assert run(monkeypatch, "explain", "photos", *common, "--method", "random") == 0
-        assert told in " ".join(capsys.readouterr().err.split())
+        assert message in " ".join(capsys.readouterr().err.split())
         assert run(monkeypatch, "evaluate", "--data", "photos", *common, "--methods", "random") == 0
         assert capsys.readouterr().err.count("IMG_0001.heic") == 1
 

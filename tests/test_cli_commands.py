@@ -35,10 +35,10 @@ def test_an_earlier_name_is_answered_with_a_command_that_exists(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, name, "a b", "--help") == 2
-    told = capsys.readouterr().err.strip()
+    message = capsys.readouterr().err.strip()
     start = f"error: proofmap {name} is now: proofmap "
-    assert told.startswith(start)
-    new, *words = shlex.split(told.removeprefix(start))
+    assert message.startswith(start)
+    new, *words = shlex.split(message.removeprefix(start))
     commands: Any = typer.main.get_command(cli.make_app(new))
     assert words[0] in KINDS.get(new, words)
     if name == "forget":  # its arguments change places

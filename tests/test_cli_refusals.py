@@ -45,7 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "arguments, told",
+    "arguments, message",
     [
         (
             ("explain", "photos/photo.png", *MODEL),
@@ -169,13 +169,13 @@ def test_what_cannot_be_done_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],
-    told: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(world)
     before = _files(world)
     assert run(monkeypatch, *arguments) == 2
     printed = capsys.readouterr()
-    assert told in " ".join(printed.err.replace("\u2502", " ").split())
+    assert message in " ".join(printed.err.replace("\u2502", " ").split())
     assert "Traceback" not in printed.err and not printed.out and "note:" not in printed.err
     assert _files(world) == before
 
@@ -203,8 +203,8 @@ def test_an_empty_place_to_write_to_is_not_the_current_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(monkeypatch, command, option, empty) == 2
-    told = " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
-    assert f"{option}" in told and "it is empty; name a file or folder" in told
+    message = " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
+    assert f"{option}" in message and "it is empty; name a file or folder" in message
     assert not list(tmp_path.iterdir())
 
 

@@ -125,11 +125,11 @@ def test_whoever_stops_a_training_is_told_how_to_go_on(
     try:
         monkeypatch.setenv("DIE", how)
         assert run(monkeypatch, *options) == 130
-        told = capsys.readouterr().err
+        message = capsys.readouterr().err
         kept = "stopped; 2 of 4 steps are kept in dying.checkpoint.safetensors; continue with: proofmap "
-        assert told == f"{kept}{shlex.join(options)}\n"
+        assert message == f"{kept}{shlex.join(options)}\n"
         monkeypatch.delenv("DIE")
-        assert run(monkeypatch, *shlex.split(told.split("proofmap ", 1)[1])) == 0
+        assert run(monkeypatch, *shlex.split(message.split("proofmap ", 1)[1])) == 0
         assert capsys.readouterr().out == "dying.safetensors\n"
         assert signal.getsignal(signal.SIGTERM) is usual
     finally:
@@ -149,10 +149,10 @@ def test_a_limit_of_time_still_gives_a_masker(
 ) -> None:
     options = [*TRAIN, "--kind", "phang-fix", "--minutes", "1e-9", "--out", "m.safetensors"]
     assert run(monkeypatch, *options) == 0
-    told = capsys.readouterr().err
-    assert "written: m.safetensors, after 1 of 4 steps\n" in told
+    message = capsys.readouterr().err
+    assert "written: m.safetensors, after 1 of 4 steps\n" in message
     assert (
-        "maps of 4 images of the data: mean " in told and "correlation" not in told
+        "maps of 4 images of the data: mean " in message and "correlation" not in message
     )  # one map for all labels
     header = Header.parse(read_header(Path("m.safetensors")))
     assert (header.made, header.recipe.steps, header.recipe.minutes) == (1, 4, 1e-9)
@@ -169,7 +169,7 @@ def test_a_wrong_kind_or_name_is_told_before_images_are_read(
 
 
 @pytest.mark.parametrize(
-    "changes, told",
+    "changes, message",
     [
         (["--kind", "phang"], "'phang' is not one of dabkowski"),
         (["--out", "m.pth"], "is named NAME.safetensors"),
@@ -184,7 +184,7 @@ def test_a_wrong_kind_or_name_is_told_before_images_are_read(
 )
 def test_what_cannot_be_trained_is_refused_and_nothing_is_written(
     changes: list[str],
-    told: str,
+    message: str,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -193,5 +193,5 @@ def test_what_cannot_be_trained_is_refused_and_nothing_is_written(
     usual = [] if "--out" in changes else ["--out", "m.safetensors"]
     data = [word for word in TRAIN if word not in ("--data", "photos")] if "--data" in changes else TRAIN
     assert run(monkeypatch, *data, "--quiet", *usual, *changes) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert sorted(folder.rglob("*.safetensors")) == before == []
