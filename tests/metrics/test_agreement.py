@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as npst
 from scipy import stats
 
 from proofmap.metrics import RankingAgreement, RunValues
-from proofmap.metrics.agreement import concordance
+from proofmap.metrics.reliability import concordance
 from tests.toys import normal
 
 tables = st.tuples(st.integers(2, 12), st.integers(3, 6))  # scipy asks for three methods

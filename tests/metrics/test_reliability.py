@@ -16,9 +16,8 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.metrics.agreement import concordance
-from proofmap.metrics.correlation import mean_ranks, pearson, spearman
-from proofmap.metrics.reliability import inter_rater, krippendorff_alpha, mean_correlation
+from proofmap.metrics.reliability import concordance, inter_rater, krippendorff_alpha, mean_correlation
+from proofmap.metrics.similarity import mean_ranks, pearson, spearman
 from proofmap.results.reliability import Reliability, jackknife, reliability
 from proofmap.results.statistics import mean_score
 from tests.toys import linear_classifier, normal, pixels

@@ -14,7 +14,7 @@ from proofmap.core.errors import InputError
 from proofmap.methods import make_method
 from proofmap.metrics import Judged, SaliencyMetric, make_metric, saliency_sweep
 from proofmap.metrics.regions import Boxes, boxes_around, crops, largest_piece
-from proofmap.metrics.saliency.sweep import DELTAS
+from proofmap.metrics.saliency_metric import DELTAS
 from proofmap.results.intervals import mean_interval
 from tests.toys import conv_classifier, counted_classifier, normal, pixels
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from proofmap.core.ranking import keep_top
-from proofmap.metrics.saliency.box import SaliencyMetric
-from proofmap.metrics.saliency.sweep import SaliencySweep, SweepRow
+from proofmap.metrics.saliency_metric import SaliencyMetric, SaliencySweep, SweepRow
 from proofmap.reproduce import Recipe, corner, ensembling, sanity
 from proofmap.reproduce.outcome import Job, Work
 from proofmap.reproduce.sample import draw_sample

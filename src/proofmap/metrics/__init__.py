@@ -1,13 +1,17 @@
 """How maps are judged: games and their curves, proof scores, and everything that a metric may ask about a method."""
 
 from proofmap.metrics.adversarial import AdversarialSoundness
-from proofmap.metrics.agreement import RankingAgreement
-from proofmap.metrics.areas import Deletion, GameMetric, Insertion
+from proofmap.metrics.areas import SRG, Deletion, GameMetric, Insertion, LeRF, MoRF
 from proofmap.metrics.axioms.checks import AxiomFinding, AxiomReport, check_axioms
-from proofmap.metrics.confidence import AverageDrop, DropInDeletion, IncreaseInConfidence
+from proofmap.metrics.confidence import (
+    AverageDrop,
+    DropInDeletion,
+    IncreaseInConfidence,
+    SoftDeletionGame,
+    SoftInsertionGame,
+)
 from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves, curves, deletion, insertion
-from proofmap.metrics.flipping import SRG, LeRF, MoRF
 from proofmap.metrics.games import (
     CURVES,
     GAMES,
@@ -46,7 +50,7 @@ from proofmap.metrics.minimality import (
     SufficientRegion,
     sufficient_subsets,
 )
-from proofmap.metrics.others import (
+from proofmap.metrics.other_definitions import (
     LiCompleteness,
     LiSoundness,
     MerlinArthurCompleteness,
@@ -65,11 +69,16 @@ from proofmap.metrics.proof import (
 from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness, default_metrics
 from proofmap.metrics.quadrature import Quadrature
 from proofmap.metrics.randomisation import ComplexityRise, Randomisation
-from proofmap.metrics.reliability import InterMethod, InternalConsistency, InterRater
+from proofmap.metrics.reliability import InterMethod, InternalConsistency, InterRater, RankingAgreement
 from proofmap.metrics.roughness import Roughness
-from proofmap.metrics.saliency.box import SaliencyArea, SaliencyConfidence, SaliencyMetric, SaliencyTiny
-from proofmap.metrics.saliency.sweep import SaliencySweep, saliency_sweep
-from proofmap.metrics.soft_games import SoftDeletionGame, SoftInsertionGame
+from proofmap.metrics.saliency_metric import (
+    SaliencyArea,
+    SaliencyConfidence,
+    SaliencyMetric,
+    SaliencySweep,
+    SaliencyTiny,
+    saliency_sweep,
+)
 from proofmap.metrics.targets import (
     TARGETS,
     Decision,

@@ -47,7 +47,6 @@ class AdversarialSoundness(ProofMetric):
     """
 
     name: ClassVar[str] = "adversarial-soundness"
-    kind: ClassVar[str] = "adversarial-soundness"
     description: ClassVar[str] = (
         "soundness against the strongest proofs of wrong labels that a budget of passes finds"
     )
@@ -96,8 +95,8 @@ class AdversarialSoundness(ProofMetric):
             "greedy": "greedy regions",
             "mask": "learned masks",
         }
-        told = f"against the strongest proofs that {self.passes} passes per label found ({kinds[self.search]}); a bound from above"
-        return {**super().record(games), "searched": told}
+        searched = f"against the strongest proofs that {self.passes} passes per label found ({kinds[self.search]}); a bound from above"
+        return {**super().record(games), "searched": searched}
 
     def _searched(self, judged: Judged) -> Tensor:
         """The largest areas ``(N, L)`` of the searches' maps; looked up if this evaluation has searched this image before."""
@@ -119,9 +118,9 @@ class AdversarialSoundness(ProofMetric):
 
 
 def _greedy(passes: int, inputs: Inputs) -> GreedyInsertion:
-    """The greedy search with the most trials at each step that so many passes per label allow.
+    """The greedy search with the most trials at each step that ``passes`` per label allow.
 
-    The passes of the first step, which labels share, are counted for each.
+    Labels share the passes of the first step; they are counted for each label.
     """
     regions = max(2, min(_MOST_REGIONS, math.isqrt(4 * passes)))
     for candidates in range(regions, 0, -1):

@@ -93,9 +93,9 @@ def judge_block(
     """Make a method's maps for some images and measure them.
 
     Args:
-        maps: the method's maps of these images, where they are there already; metrics may still run it on others.
+        maps: the method's maps of these images if they exist already; metrics may still run the method on others.
         made: makes maps for methods that are judged together; the method itself when left out.
-        keep_maps: keeps the maps of the first so many images.
+        keep_maps: the number of images, the first ones, whose maps are kept.
         curves: also give the insertion curves; without, that game is played only if a metric needs it.
     """
     progress = progress or Silent()
@@ -130,7 +130,7 @@ def judge_block(
 
 
 def widened(values: Tensor, labels: int, empty: float, *axes: int) -> Tensor:
-    """Values with places for so many labels along these axes, the second if none is named; new places are ``empty``.
+    """Values padded to ``labels`` places along these axes (by default the second); new places are ``empty``.
 
     >>> widened(torch.tensor([[1, 2]]), 3, -1)
     tensor([[ 1,  2, -1]])

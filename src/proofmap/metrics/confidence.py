@@ -1,21 +1,76 @@
-"""What becomes of the net's confidence when it sees the explanation alone, or the rest alone."""
+"""The net's confidence when it sees only the explanation, or only the rest: two games of one step, and the metrics that read them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from proofmap.core.ranking import Ties
+from proofmap.core.errors import InputError
+from proofmap.core.ranking import Ties, keep_top
 from proofmap.fills import Fill, Gray
 from proofmap.metrics.context import Judged
-from proofmap.metrics.games import Game, ReadyGame
+from proofmap.metrics.games import GAMES, Game, ReadyGame, Shortcuts
 from proofmap.metrics.metric import METRICS, Metric
-from proofmap.metrics.soft_games import SoftDeletionGame, SoftInsertionGame
+from proofmap.metrics.quadrature import Rule
+from proofmap.metrics.regions import unit_scale
 from proofmap.plugins.settings import setting
+
+
+@GAMES.register
+@dataclass(frozen=True, kw_only=True)
+class SoftInsertionGame(Game):
+    """One look at the explanation: w x + (1 - w) x', with w the map scaled to run from 0 to 1 and x' the fill.
+
+    With a ``share``, w is 1 on this share of the top positions and 0 on the others. There is no curve: the area is what is read at this
+    one step.
+    """
+
+    name: ClassVar[str] = "soft-insertion"
+    description: ClassVar[str] = (
+        "one step: each position is shown as much as the map says, the rest is filled"
+    )
+    reference: ClassVar[str] = "Chattopadhay et al. 2018 (Grad-CAM++)"
+    shortcuts: ClassVar[Shortcuts] = {}
+    soft: ClassVar[bool] = True
+    points: int | Literal["all"] = setting(1, "always one step", least=1)
+    rule: Rule = setting("right", "always what is read at this step")
+    share: float | None = setting(
+        None, "show this share of the positions whole, and no other; none: as the map says", above=0, most=1
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.points, self.rule, self.within) != (1, "right", (0.0, 1.0)):
+            raise InputError(f"{self.name} has one step: it takes points=1, rule=right and no other range")
+
+    def order(self, maps: Tensor, keys: Tensor) -> Tensor:
+        """How much of each position the map picks ``(P, n)``, from 0 to 1."""
+        if self.share is None:
+            return unit_scale(maps).flatten(1)
+        return keep_top(maps, self.share, ties=self.ties, keys=keys).flatten(1).float()
+
+    def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
+        return ranks
+
+    def all_shown(self, count: int, positions: int) -> bool | None:
+        return None
+
+
+@GAMES.register
+@dataclass(frozen=True, kw_only=True)
+class SoftDeletionGame(SoftInsertionGame):
+    """One look at the rest: (1 - w) x + w x', with w the map scaled to run from 0 to 1 and x' the fill."""
+
+    name: ClassVar[str] = "soft-deletion"
+    description: ClassVar[str] = "one step: each position is hidden as much as the map says"
+    reference: ClassVar[str] = "Jung and Oh 2021 (LIFT-CAM)"
+
+    def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
+        return 1 - ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +84,7 @@ class ConfidenceMetric(Metric):
     share: float | None = setting(
         None, "show this share of the positions whole, and no other; none: as the map says", above=0, most=1
     )
-    ties: Ties = setting("index", "which of two equal positions comes first, where there is a share")
+    ties: Ties = setting("index", "which of two equal positions comes first, if there is a share")
     draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
 
     @property
@@ -69,7 +124,6 @@ class AverageDrop(ConfidenceMetric):
     """
 
     name: ClassVar[str] = "average-drop"
-    kind: ClassVar[str] = "average-drop"
     higher_is_better: ClassVar[bool] = False
     description: ClassVar[str] = "share of the confidence that is lost when only the explanation is shown"
     reference: ClassVar[str] = "Chattopadhay et al. 2018 (Grad-CAM++)"
@@ -84,7 +138,6 @@ class IncreaseInConfidence(ConfidenceMetric):
     """1 where o > f: the net is more confident in the explanation than in the whole input. The mean is a share of images."""
 
     name: ClassVar[str] = "increase-in-confidence"
-    kind: ClassVar[str] = "increase-in-confidence"
     higher_is_better: ClassVar[bool] = True
     description: ClassVar[str] = "whether showing only the explanation makes the net more confident"
     reference: ClassVar[str] = "Chattopadhay et al. 2018 (Grad-CAM++)"
@@ -99,7 +152,6 @@ class DropInDeletion(AverageDrop):
     """max(0, f - o) / f, with o the confidence when each position is hidden as much as the map says."""
 
     name: ClassVar[str] = "drop-in-deletion"
-    kind: ClassVar[str] = "drop-in-deletion"
     plays: ClassVar[type[SoftInsertionGame]] = SoftDeletionGame
     higher_is_better: ClassVar[bool] = True
     description: ClassVar[str] = "share of the confidence that is lost when the explanation is hidden"

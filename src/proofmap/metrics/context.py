@@ -24,7 +24,7 @@ from proofmap.metrics.curves import Curves, play_on
 from proofmap.metrics.games import Game, ReadyGame
 
 MOST_LABELS_IN_MATRIX = 64
-"""The label x label matrix is kept up to so many labels: it costs no passes, but memory that grows with their square."""
+"""The largest number of labels with a label x label matrix: it costs no passes, but its memory grows with their square."""
 
 
 @dataclass
@@ -36,14 +36,14 @@ class Judged:
         images: ``(N, *shape)``.
         labels: ``(N, L)``, -1 where an image has fewer.
         maps: ``(N, L, *positions)``.
-        method: the method itself, to run it again: see :meth:`maps_again`. None where only its maps are known.
+        method: the method itself, to run it again: see :meth:`maps_again`. None if only its maps are known.
         truth: the true labels ``(N,)``, -1 where the data does not know; ``(N, T)``, filled up with -1, if an image has several; None
             where the data knows of no image. :attr:`is_true` and :attr:`knows_truth` read both forms.
-        boxes: where the true label's things are, for each image, in its own positions; empty where nobody knows.
+        boxes: where the true label's things are, for each image, in its own positions; empty if unknown.
         objects: for each image where the things of its labels are, by label, also of labels that are not the true one;
-            empty where nobody knows.
-        seed: of everything that is drawn.
-        games: games that are ready, by their descriptions; others are made ready when they are asked for.
+            empty if unknown.
+        seed: of all random numbers.
+        games: prepared games by their descriptions; other games are prepared when first played.
         found: what a metric keeps about images and the net for all methods of one evaluation, whose maps it does not depend on.
             It ends with the evaluation, since the net may change afterwards.
     """
@@ -67,8 +67,8 @@ class Judged:
     _original: Judged | None = field(default=None, init=False, repr=False)
 
     def copy_for(self, found: dict[Hashable, Tensor]) -> Judged:
-        """The same in tensors of its own, for a metric that may write into them, with what the metric has ``found`` before. Each
-        game is still played once for both."""
+        """A copy with its own tensors, which a metric may write into, and what the metric has ``found`` before. Each game is still
+        played only once."""
         copy = replace(
             self,
             found=found,
@@ -96,7 +96,7 @@ class Judged:
 
     @property
     def f(self) -> Tensor:
-        """f(x, a) for the labels, ``(N, L)``; NaN where there is none."""
+        """f(x, a) for the labels, ``(N, L)``; NaN in places without a label."""
         believed = self.probabilities.gather(1, self.labels.clamp_min(0))
         return believed.masked_fill(self.labels == NO_LABEL, torch.nan)
 
@@ -125,7 +125,7 @@ class Judged:
         return Board(self.classifier, self.images, self.maps, self.labels, seed=self.seed)
 
     def places(self, image: int, label: int) -> Sequence[Box]:
-        """Where things of this label are known to be in this image; empty where nobody knows."""
+        """Where things of this label are known to be in this image; empty if unknown."""
         if self.objects and label in self.objects[image]:
             return self.objects[image][label]
         true = label != NO_LABEL and label in self._true_labels[image]
@@ -176,7 +176,7 @@ class Judged:
         return self.once(what, make)
 
     def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
-        """What was made under this key (the metric itself, say) for these maps: made when it is first asked for."""
+        """The result of ``make`` for these maps, computed once per key (such as the metric itself)."""
         kept = (self._original or self)._kept
         if key not in kept:
             kept[key] = make()

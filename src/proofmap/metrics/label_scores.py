@@ -29,7 +29,6 @@ class ClassSensitivity(GameMetric):
     """
 
     name: ClassVar[str] = "class-sensitivity"
-    kind: ClassVar[str] = "class-sensitivity"
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     description: ClassVar[str] = "area of a label under its own map, less that under the other labels' maps"
@@ -61,7 +60,6 @@ class SecondSoundness(ProofMetric):
     """
 
     name: ClassVar[str] = "second-soundness"
-    kind: ClassVar[str] = "second-soundness"
     description: ClassVar[str] = "min(max(f, e2) / AUC, 1) of the net's second label"
     e2: float = setting(0.001, "floor of f, which soundness is never below", least=0, most=1)
 

@@ -80,11 +80,11 @@ class Metric(Plugin):
         return ()
 
     def cost(self, labels: int, method: Cost | None) -> Cost | None:
-        """Passes for one image beyond the games, where the method costs ``method``; None where nobody can tell."""
+        """Passes for one image beyond the games, for a method that costs ``method``; None if it cannot be known."""
         return Cost()
 
     def settings(self) -> dict[str, object]:
-        """Every setting as plain data; the name stands beside it."""
+        """Every setting as plain data, without the name."""
         return {key: value for key, value in super().settings().items() if key != self.noun}
 
     def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
@@ -142,7 +142,7 @@ def split_metrics(metrics: Mapping[str, Metric]) -> tuple[dict[str, Metric], dic
     of_runs = {name: metric for name, metric in metrics.items() if isinstance(metric, RunMetric)}
     per_image = {name: metric for name, metric in metrics.items() if name not in of_runs}
     if not per_image:
-        raise InputError("metrics of whole runs need at least one metric with values per image beside them")
+        raise InputError("metrics of whole runs need at least one metric with values per image")
     return per_image, of_runs
 
 

@@ -91,7 +91,7 @@ class RegionMetric(Metric):
         return self.counts(judged) / judged.inputs.count
 
     def regions(self, judged: Judged) -> Tensor:
-        """The regions themselves ``(N, L, *positions)``, booleans; empty where there is none."""
+        """The regions themselves ``(N, L, *positions)``, booleans; empty if there is none."""
         keys = streams.image_keys(judged.images, judged.seed, "ties").repeat_interleave(
             judged.labels.shape[1]
         )
@@ -111,7 +111,6 @@ class SufficientRegion(RegionMetric):
     """The least s for which the top s positions alone keep the label."""
 
     name: ClassVar[str] = "sufficient-region"
-    kind: ClassVar[str] = "sufficient-region"
     description: ClassVar[str] = "smallest top share of the map that keeps the label when shown alone"
     reference: ClassVar[str] = "Carter et al. 2019 (sufficient input subsets); Chockler et al. (ReX)"
 
@@ -122,7 +121,6 @@ class ContrastiveRegion(RegionMetric):
     """The least s for which the top s positions alone keep the label, and all others without them do not."""
 
     name: ClassVar[str] = "contrastive-region"
-    kind: ClassVar[str] = "contrastive-region"
     contrastive: ClassVar[bool] = True
     description: ClassVar[str] = "smallest top share that keeps the label, and loses it when hidden"
     reference: ClassVar[str] = "Chockler et al. (ReX)"
@@ -137,7 +135,6 @@ class CompleteRegion(ContrastiveRegion):
     """The least s that is contrastive and has the confidence of the whole: |f(top s shown) - f(x, a)| <= tolerance * f(x, a)."""
 
     name: ClassVar[str] = "complete-region"
-    kind: ClassVar[str] = "complete-region"
     description: ClassVar[str] = "smallest contrastive top share with the same confidence as the whole input"
     tolerance: float = setting(0.05, "how far from f(x, a) counts as the same, as a share of it", least=0)
 

@@ -22,7 +22,7 @@ from proofmap.metrics.games import CURVES, Game, InsertionGame, ReadyGame, Short
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting, setting_names, settings_of
 
-TOP = "the worst case is over so many labels, the most probable of those judged; none: over all"
+TOP = "the worst case is over this number of the most probable judged labels; none: over all"
 E1 = "floor of the AUC in completeness: labels with f <= e1 count as proved"
 COUNTED = (
     "believed: images judged for a label with f >= e1 other than the top one; "

@@ -112,7 +112,6 @@ class Randomisation(UnlearnedMetric):
     """
 
     name: ClassVar[str] = "randomisation"
-    kind: ClassVar[str] = "randomisation"
     higher_is_better: ClassVar[bool] = False
     limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     description: ClassVar[str] = "similarity of a map with that of the net with weights drawn anew"
@@ -158,7 +157,6 @@ class ComplexityRise(UnlearnedMetric):
     """
 
     name: ClassVar[str] = "complexity-rise"
-    kind: ClassVar[str] = "complexity-rise"
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (-1.0, float("inf"))
     description: ClassVar[str] = "eMPRT: relative rise of a map's entropy when all weights are drawn anew"

@@ -1,6 +1,6 @@
 """Can a metric be relied on? What Tomsett et al. ask of metrics, as metrics of a whole run.
 
-inter-rater:    do the images, as raters, rank the methods alike?                Krippendorff's alpha
+inter-rater:    do the images, as raters, rank the methods alike?                Krippendorff's alpha, Kendall's W
 inter-method:   is an image that is easy for one method easy for another?       Spearman's correlation
 consistency:    do two metrics say the same of one method's maps?               Spearman's correlation
 """
@@ -15,8 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.metrics.correlation import mean_ranks, spearman
 from proofmap.metrics.metric import METRICS, RunMetric, RunValue, RunValues
+from proofmap.metrics.similarity import mean_ranks, spearman
 
 REFERENCE = "Tomsett et al. 2020"
 
@@ -107,7 +107,6 @@ class InterRater(ScoreMetric):
     """Krippendorff's alpha of each score: the images are raters, and rank the methods; see :func:`krippendorff_alpha`."""
 
     name: ClassVar[str] = "inter-rater"
-    kind: ClassVar[str] = "inter-rater"
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     description: ClassVar[str] = "Krippendorff's alpha: whether images rank the methods alike, for each score"
@@ -126,7 +125,6 @@ class InterMethod(ScoreMetric):
     """
 
     name: ClassVar[str] = "inter-method"
-    kind: ClassVar[str] = "inter-method"
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     description: ClassVar[str] = "Spearman: whether what is easy for one method is for others, for each score"
@@ -144,7 +142,6 @@ class InternalConsistency(RunMetric):
     """
 
     name: ClassVar[str] = "internal-consistency"
-    kind: ClassVar[str] = "internal-consistency"
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     description: ClassVar[str] = "Spearman: whether two scores say the same of a method's maps"
@@ -157,3 +154,45 @@ class InternalConsistency(RunMetric):
             each = torch.tensor([mean_correlation(table) for table in tables], dtype=torch.float64)
             found.append(RunValue(f"{a} and {b}", float(each.nanmean()), min(map(len, tables))))
         return found
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class RankingAgreement(ScoreMetric):
+    """Kendall's coefficient of concordance W of each score, with the images as raters of the methods.
+
+        W = 12 S / (m^2 (k^3 - k) - m T),    S = sum over methods of (R - mean R)^2
+
+    with m images, k methods, R the sum of a method's ranks over images, and T the sum of t^3 - t over groups of t
+    tied methods. 1: every image ranks the methods alike, so a mean says something about each; 0: there is no order.
+    """
+
+    name: ClassVar[str] = "ranking-agreement"
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    description: ClassVar[str] = (
+        "Kendall's W: whether the images agree on the order of the methods, for each score"
+    )
+    reference: ClassVar[str] = "Kendall and Babington Smith 1939; Tomsett et al. 2020"
+
+    def of_score(self, values: Tensor) -> float:
+        return concordance(values)
+
+
+def concordance(values: Tensor) -> float:
+    """Kendall's W of values ``(m, k)``, ties corrected; NaN for fewer than two raters or things, or if all are tied.
+
+    >>> concordance(torch.tensor([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]]))
+    1.0
+    """
+    m, k = values.shape
+    if m < 2 or k < 2:
+        return torch.nan
+    below = (values[:, :, None] > values[:, None, :]).sum(dim=2)
+    equal = (values[:, :, None] == values[:, None, :]).sum(dim=2)
+    ranks = below + (equal + 1) / 2  # the mean rank of each group of ties
+    sums = ranks.double().sum(dim=0)
+    s = (sums - sums.mean()).square().sum()
+    ties = (equal.double().square() - 1).sum()  # a group of t adds t (t^2 - 1)
+    denominator = m**2 * (k**3 - k) - m * ties
+    return float(12 * s / denominator) if denominator > 0 else torch.nan

@@ -29,7 +29,6 @@ class Roughness(Metric):
     """
 
     name: ClassVar[str] = "roughness"
-    kind: ClassVar[str] = "roughness"
     higher_is_better: ClassVar[bool] = False
     limits: ClassVar[tuple[float, float]] = (0.0, float("inf"))
     description: ClassVar[str] = "border of the top 20 %, relative to that of one square: how ragged a map is"

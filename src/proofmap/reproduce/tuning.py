@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from proofmap.core.text import counted
-from proofmap.metrics.saliency.sweep import DELTAS, SaliencySweep, saliency_sweep, sweep_of
+from proofmap.metrics.saliency_metric import DELTAS, SaliencySweep, saliency_sweep, sweep_of
 from proofmap.reproduce.outcome import Job, Table
 from proofmap.reproduce.sample import draw_sample
 from proofmap.reproduce.stored_maps import StoredMaps

@@ -1,7 +1,7 @@
-"""Is a method good enough? Scores against bars, for pipelines that must stop when a proof is none.
+"""Is a method good enough? Scores against bars, for pipelines that must fail when a map proves nothing.
 
-Maps that know nothing of the net are held against the same bars, as controls: where one of them reaches every bar, the
-bars tell nothing apart, or the net does not see its input, and the audit fails whatever the methods score.
+Maps that know nothing of the net are held against the same bars, as controls. If one of them reaches every bar, the bars
+distinguish nothing, or the net does not see its input, and the audit fails whatever the methods score.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from proofmap.results.tables import Cells, Tables
 
 @dataclass(frozen=True)
 class AuditLine:
-    """One method, one metric, one bar."""
+    """The score of one method against one bar."""
 
     method: str
     metric: str
@@ -149,22 +149,20 @@ def audit(
     against: Results | None = None,
     max_drop: float | Mapping[str, float] | None = None,
 ) -> AuditResult:
-    """Hold every method, or the named ones, against bars, against another evaluation, or both; and controls, which must
-    miss a bar.
+    """Hold every method, or the named ones, against bars, another evaluation, or both. Controls must miss a bar.
 
-    The controls are the label-free ones of :data:`~proofmap.results.controls.NOISE` in the evaluation; one that is named as a
-    method, or an evaluation of nothing else, is held against the bars like any other. ``blurred:METHOD`` and ``top-label:METHOD``
-    beside METHOD are shown next to the bars, and decide nothing unless they are named.
+    The controls are the label-free methods of :data:`~proofmap.results.controls.NOISE` in the evaluation. A control that is named as
+    a method, or that is judged alone, is held against the bars like any other method. ``blurred:METHOD`` and ``top-label:METHOD`` are
+    shown for comparison if METHOD is judged, too; they decide nothing unless they are named.
 
     Args:
-        min_completeness, min_soundness, min_best_effort: for the first score of this kind, whatever its name.
-        bars: more bars by the name of a score: a least value where higher is better, a greatest value where lower is.
+        min_completeness, min_soundness, min_best_effort: bars of the first score of this kind, whatever its name.
+        bars: more bars by the name of a score: a minimum if higher is better, a maximum if lower is better.
         use: ``"mean"`` compares the mean over images with the bar; ``"interval"`` asks that the whole 95 % interval
-            lies on the good side, so few images cannot pass by luck. A score that no image counts for fails.
-        against: another evaluation of the same images, such as that of yesterday's net. A drop is the mean of the
-            differences, taken image by image over the images that both count.
-        max_drop: how much any score may get worse against it; or how much by the name of a score, and then only these
-            are looked at.
+            is on the good side, so that few images cannot pass by luck. A score without a counted image fails.
+        against: another evaluation of the same images, such as that of yesterday's net. A drop is the mean over the images that
+            both count of the difference on each image.
+        max_drop: how much any score may get worse; or a limit for each named score, and then only these are checked.
     """
     evaluation, before = evaluation_of(results), None if against is None else evaluation_of(against)
     if use not in get_args(Use):
@@ -200,7 +198,7 @@ def audit(
     drops: tuple[DropLine, ...] = ()
     notes: tuple[str, ...] = ()
     if before is not None and max_drop is not None:
-        # without a choice, what either evaluation has: one that was left out must not pass
+        # by default the methods of both evaluations: a method that is missing in one must not pass
         also = (
             []
             if methods is not None

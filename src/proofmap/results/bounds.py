@@ -80,7 +80,7 @@ class Reach:
 
 
 def has_bounds(evaluation: Evaluation) -> bool:
-    """Whether both bounds were judged, and a method beside them."""
+    """Whether both bounds and another method were judged."""
     targets = [_target(result) for result in evaluation.results]
     return {*TARGETS, None} <= set(targets)
 
@@ -130,7 +130,7 @@ def _check(evaluation: Evaluation, by_target: Mapping[str | None, Sequence[Metho
     missing = [f"belief-mask:target={target}" for target in TARGETS if not by_target[target]]
     if missing:
         raise InputError(
-            f"bounds need {' and '.join(missing)} beside the other methods; the evaluate command of the run with "
+            f"bounds need {' and '.join(missing)} as well as other methods; the evaluate command of the run with "
             f"--methods {','.join(missing)} adds {'it' if len(missing) == 1 else 'them'}"
         )
     if not by_target[None]:
@@ -200,7 +200,7 @@ class Bounds(Table):
             if found.method == method:
                 return found
         raise InputError(
-            f"no method {method!r} beside the bounds; there are {', '.join(m.method for m in self.methods)}"
+            f"no method {method!r} other than the bounds; there are {', '.join(m.method for m in self.methods)}"
         )
 
     def cells(self) -> Cells:
@@ -273,8 +273,8 @@ def _pair_mean(values: Tensor, limits: Limits = (0.0, math.inf)) -> PairMean:
 
 
 def _matchable_note(matchable: PairMean, over: int, under: int) -> str:
-    told = f"f can be matched on {matchable.cell} of {counted(matchable.n, 'pair')}"
-    return f"{told}; even the weakest proof is too strong on {over}, even the strongest too weak on {under}"
+    found = f"f can be matched on {matchable.cell} of {counted(matchable.n, 'pair')}"
+    return f"{found}; even the weakest proof is too strong on {over}, even the strongest too weak on {under}"
 
 
 def _beaten_notes(found: Reach, methods: Sequence[MethodBounds]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which method is better, and is it sure? Paired differences over the images that two methods share."""
+"""Which method is better, and how sure is it? Paired differences over the images that two methods share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from proofmap.results.tables import Cells, Table
 Verdict = Literal["better", "worse", "undecided"]
 
 LEVEL = 0.05
-"""A verdict needs a corrected p below this, besides an interval without zero."""
+"""A verdict needs a corrected p below this and an interval without zero."""
 POWER = 0.8
 """The images that a line needs decide it with this probability."""
 
@@ -51,15 +51,15 @@ class Difference:
     p: float
     """How often random signs give a mean difference as far from zero (sign-flip test, two-sided)."""
     wins: float
-    """Share of images on which the method is better; half a win for a tie."""
+    """Share of images on which the method is better; a tie counts as half."""
     corrected_p: float
-    """p corrected for the number of comparisons beside it (Holm)."""
+    """p corrected for the number of comparisons in the table (Holm)."""
     images_needed: int | None
-    """So many images decide a line like this in four of five cases; None where no number does."""
+    """Number of images that decide such a line in four of five cases; None if no number does."""
 
     @property
     def verdict(self) -> Verdict:
-        """Better or worse when the interval leaves zero out and the corrected p is below .05, else undecided."""
+        """Better or worse if the interval excludes zero and the corrected p is below .05, otherwise undecided."""
         if not (self.low > 0 or self.high < 0) or not self.corrected_p < LEVEL:
             return "undecided"
         return "better" if (self.low > 0) == self.higher_is_better else "worse"
@@ -71,7 +71,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison(Table):
-    """Paired differences, and what to know about them. Prints as a table."""
+    """Paired differences with notes. Prints as a table."""
 
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
@@ -145,7 +145,7 @@ def compare(
         metrics: names of scores; all that two methods share when left out.
         anyway: runs whose numbers do not compare (other nets, label rules or metric settings) are refused; this
             compares them nevertheless and notes what differs.
-        detect: say how many images a difference this large needs, in place of the difference that was found.
+        detect: report how many images a difference of this size needs, instead of the difference that was found.
     """
     if detect is not None and not (math.isfinite(detect) and detect > 0):
         raise InputError(f"detect must be a difference above 0, not {detect}")
@@ -180,16 +180,16 @@ def compare(
 
 
 def _test_notes(differences: Sequence[Difference], detect: float | None) -> list[str]:
-    """How the lines were tested, and what so many images can never say."""
+    """How the lines were tested, and what this number of images can never decide."""
     lines = len(differences)
     one_of = "a difference of its size" if detect is None else f"a difference of {detect:g}"
-    told = [
+    notes = [
         "differences are taken image by image; 95 % intervals over images; a verdict needs a p below .05, "
         f"corrected for the {counted(lines, 'line')} (Holm): of twenty tables without any difference one has a decided line",
-        f"images needed: so many decide a line in four of five cases, for {one_of} and the spread that was found",
+        f"images needed: the number that decides a line in four of five cases, for {one_of} and the spread that was found",
     ]
     sizes = sorted({d.n for d in differences if d.n})
-    told += [
+    notes += [
         f"{counted(n, 'image')} can never decide: the smallest possible p is {smallest_p(n):.4g}".replace(
             " 0.", " ."
         )
@@ -199,15 +199,15 @@ def _test_notes(differences: Sequence[Difference], detect: float | None) -> list
     most = max(sizes, default=0)
     floor = smallest_p(most, _resamples(lines))
     if floor < LEVEL <= floor * lines:
-        told.append(
+        notes.append(
             f"{counted(most, 'image')} can never decide one of {lines} lines: the smallest possible corrected p is "
             f"{p_text(floor * lines)}. Compare fewer (--baseline, --metrics), or judge {fewest_images(lines)} images or more"
         )
-    return told
+    return notes
 
 
 def _resamples(lines: int) -> int:
-    """Random sign patterns, so many that the smallest possible p, corrected for all lines, is .01 or below."""
+    """Number of random sign patterns: enough for a smallest possible p, corrected for all lines, of .01 or below."""
     return max(10_000, 100 * lines)
 
 
@@ -260,12 +260,12 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
 
 
 def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
-    """Signs are drawn for all columns of one length together, which costs little more than one."""
+    """Tests all columns; those of the same length share their random signs, which costs little more than one."""
     p = torch.full((len(columns),), torch.nan, dtype=torch.float64)
     for n in {len(column.values) for column in columns}:
-        alike = [k for k, column in enumerate(columns) if len(column.values) == n]
-        d = torch.stack([columns[k].values - columns[k].baseline_values for k in alike], dim=1)
-        p[alike] = sign_flip_p(d, resamples=_resamples(len(columns)), seed=seed)
+        same = [k for k, column in enumerate(columns) if len(column.values) == n]
+        d = torch.stack([columns[k].values - columns[k].baseline_values for k in same], dim=1)
+        p[same] = sign_flip_p(d, resamples=_resamples(len(columns)), seed=seed)
     both = zip(p.tolist(), holm(p).tolist(), strict=True)
     return [
         _difference(column, tested, detect, len(columns))

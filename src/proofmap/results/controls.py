@@ -30,7 +30,7 @@ FROM_FILL = 0.5
 
 
 def role_of(result: MethodResult, results: Sequence[MethodResult]) -> Role:
-    """What a row is: a wrapper is a control where the method inside it is judged beside it."""
+    """The role of a row; a wrapper is a control if the method inside it is judged, too."""
     if result.label_free and result.settings.get("method") in NOISE:
         return "noise"
     role = _COMPANIONS.get(result.settings.get("method"))
@@ -61,21 +61,21 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     ]
     smooth = [r for r in evaluation.results if r.settings.get("method") == "blurred" and not r.label_free]
     free = [r for r in evaluation.results if r.label_free]
-    told = []
+    notes = []
     for controls, words in (
         (smooth, "explained by blur: not clearly above that of blurred maps"),
         (free, "had without effort: not clearly above that of maps that are the same for every label"),
     ):
         if found := list(_not_above(own, controls)):
-            told.append(f"soundness {words}: {'; '.join(found)}")
+            notes.append(f"soundness {words}: {'; '.join(found)}")
     filled = [(result.name, share) for result in own if (share := _share_of_fill(result)) > FROM_FILL]
     if filled:
         names = ", ".join(f"{one_line(name)} ({share:.0%})" for name, share in filled)
-        told.append(
+        notes.append(
             f"soundness explained by f of the fill alone: so much of the area of the least sound label is there with nothing shown, on images "
             f"where it is below 1: {names}; try another fill"
         )
-    return told
+    return notes
 
 
 def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) -> Iterator[str]:

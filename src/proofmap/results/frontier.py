@@ -75,7 +75,7 @@ def frontier(results: Results, *, scores: Sequence[str] | None = None) -> Fronti
     """
     evaluation = evaluation_of(results)
     if len(evaluation.results) < 2:
-        raise InputError("a frontier needs at least two methods or settings; judge another one beside it")
+        raise InputError("a frontier needs at least two methods or settings; judge another one, too")
     first = evaluation.results[0]
     if scores is None:
         usual = (first.first_score(kind) for kind in (COMPLETENESS, SOUNDNESS, BEST_EFFORT))

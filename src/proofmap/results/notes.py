@@ -41,7 +41,7 @@ def distractor_words(
 ) -> str:
     """Which random images methods learned on and metrics judged on, by their records, and whether an image can be in both.
 
-    Methods or metrics are named where their pools differ. Empty if nobody drew any.
+    Methods or metrics are named if their pools differ. Empty if no random images were drawn.
     """
     learned, judged = _users(methods), _users(metrics)
     parts = [

@@ -1,6 +1,6 @@
-"""Two methods on the same images: how easily chance gives as large a mean difference, and how many images decide.
+"""Two methods on the same images: how likely chance gives as large a mean difference, and how many images decide.
 
-Images differ far more than methods do, so a difference is taken image by image before anything is averaged.
+Images differ far more than methods, so differences are taken image by image before they are averaged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 _BLOCK = 2_000_000  # numbers drawn at once
 _EXACT = 12
-"""Up to so many images all sign patterns are tried; beyond, ``resamples`` random ones."""
+"""Up to this many images all sign patterns are tried; for more images, ``resamples`` random ones."""
 
 
 def sign_flip_p(differences: Tensor, *, resamples: int = 10_000, seed: int = 0) -> Tensor:
@@ -69,7 +69,7 @@ def smallest_p(n: int, resamples: int = 10_000) -> float:
 
 
 def fewest_images(comparisons: int = 1, *, level: float = 0.05) -> int:
-    """The fewest images with which a p below ``level``, corrected for so many comparisons, is possible at all.
+    """The fewest images with which a p below ``level``, corrected for this number of comparisons, is possible.
 
     >>> fewest_images(), fewest_images(10)
     (6, 9)

@@ -142,17 +142,17 @@ def sanity_notes(
     images: int, draws: str, orders: Sequence[Order], *, model: str, labels: str, seed: int
 ) -> list[str]:
     """How the numbers were made, and what is missing."""
-    told = [
+    notes = [
         f"{counted(images, 'image')}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % intervals over images; "
         f"{', '.join(SIMILARITIES)}: 1 where maps stay as they are; {RISE}: above 0 where they lose what they said; "
         f"{FLOOR}: maps of two images of the net as it is"
     ]
     if "labels" not in orders:
-        told.append(
+        notes.append(
             "label randomisation was left out: it needs a net of the same kind that was trained on the same pictures with shuffled "
             "labels (relabelled=..., --relabelled)"
         )
-    return told
+    return notes
 
 
 def _ends(line: SanityLine) -> tuple[float, float]:

@@ -16,16 +16,16 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
-from proofmap.metrics.agreement import concordance
-from proofmap.metrics.correlation import mean_ranks
 from proofmap.metrics.metric import RunValues
 from proofmap.metrics.reliability import (
+    concordance,
     images_by_methods,
     inter_rater,
     mean_correlation,
     shared_scores,
     two_scores,
 )
+from proofmap.metrics.similarity import mean_ranks
 from proofmap.results import tables
 from proofmap.results.evaluation import Results, evaluation_of
 from proofmap.results.tables import Cells, Tables
@@ -129,7 +129,7 @@ def reliability(
     names = tuple(dict.fromkeys(result.name for result in chosen))
     if len(names) < 2:
         raise InputError(
-            "reliability needs two methods or more, which images can rank; judge another one beside it"
+            "reliability needs two methods or more, which images can rank; judge another method, too"
         )
     higher = {score.name: score.higher_is_better for score in evaluation.results[0].scores}
     for name in metrics or ():
@@ -257,17 +257,17 @@ def _mean(table: Tensor) -> float:
 def _notes(names: Sequence[str], by_score: dict[str, Tensor], agreement: float) -> list[str]:
     alphas = {score: inter_rater(table) for score, table in by_score.items()}
     low = [score for score, alpha in alphas.items() if not alpha >= RELIABLE]
-    told = [
+    notes = [
         f"{counted(len(names), 'method')}, {counted(len(by_score), 'metric')}; 95 % jackknife intervals over images; rank 1 is the best; "
         "wins: the probability that the method of the row is better on an image, over the metrics"
     ]
     if not math.isnan(agreement):
-        told.append(
+        notes.append(
             f"the metrics agree on the order of the methods with Kendall's W = {tables.number(agreement)}"
         )
     if low:
-        told.append(
+        notes.append(
             f"images do not rank the methods alike by {', '.join(low)} (alpha below {tables.number(RELIABLE)}): a single image says little; "
             "quote means over many images, with intervals"
         )
-    return told
+    return notes

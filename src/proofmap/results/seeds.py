@@ -171,14 +171,14 @@ def _rows(entry: Entry, place: Mapping[str, int]) -> list[int]:
 def _notes(
     lines: Sequence[SeedLine], evaluations: Sequence[Evaluation], seeds: Sequence[object]
 ) -> list[str]:
-    told = [
+    notes = [
         f"{counted(len(evaluations[0]), 'image')}, seeds {', '.join(map(str, seeds))}; share: the spread over seeds relative to half the "
         "95 % interval over images"
     ]
     loud = [line for line in lines if line.share > ENOUGH]
     if loud:
         names = ", ".join(f"{line.metric} of {line.method}" for line in loud)
-        told.append(
+        notes.append(
             f"one seed is not enough for {names}: quote the mean over seeds, or let the method draw more"
         )
-    return told
+    return notes

@@ -1,4 +1,4 @@
-"""How strong a single proof is: weaker than the net's belief, as strong, or stronger; and by which scores that is said."""
+"""How strong a single proof is: weaker than the net's belief, as strong, or stronger."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def proof_values(evaluation: Evaluation, result: MethodResult, index: int, place
 
 
 def _scored(result: MethodResult, kind: str, index: int, place: int) -> float:
-    """The value that the first score of this kind has for one label; NaN where there is none."""
+    """The value of the first score of this kind for one label; NaN if there is none."""
     found = result.pairs_of_kind(kind)
     return math.nan if found is None else float(found[index, place])
 

@@ -306,7 +306,7 @@ def _given(result: MethodResult) -> list[bool]:
 
 
 def pair_table(evaluation: Evaluation, methods: int | None = None) -> str:
-    """One line per image and label, for all or the first so many methods: f, and what the map proves."""
+    """One line per image and label, for all methods or the first ``methods``: f, and what the map proves."""
     return aligned(*pair_cells(evaluation, methods))
 
 

@@ -35,7 +35,6 @@ class CertifiedPixels(Metric):
     """
 
     name: ClassVar[str] = "certified-pixels"
-    kind: ClassVar[str] = "certified-pixels"
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
     description: ClassVar[str] = (
@@ -58,8 +57,8 @@ class CertifiedPixels(Metric):
         return None if method is None else method * self.samples
 
     def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
-        told = f"certified positions stay within l2 radius {self.radius:.3g} with probability {1 - self.alpha:g} for each map"
-        return {**super().record(games), "radius": round(self.radius, 6), "certificate": told}
+        certificate = f"certified positions stay within l2 radius {self.radius:.3g} with probability {1 - self.alpha:g} for each map"
+        return {**super().record(games), "radius": round(self.radius, 6), "certificate": certificate}
 
     def certified(self, judged: Judged) -> Tensor:
         """1 where a position is certified as shown, -1 as hidden, 0 where it abstains: ``(N, L, *positions)``."""

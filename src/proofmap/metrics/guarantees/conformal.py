@@ -51,7 +51,6 @@ class ConformalBound(Conformal):
     """
 
     name: ClassVar[str] = "conformal-bound"
-    kind: ClassVar[str] = "conformal-bound"
     higher_is_better: ClassVar[bool] = False
     description: ClassVar[str] = (
         "a value that at least 95 % of such images keep to: of proof-size, the share of pixels that is enough"
@@ -73,7 +72,6 @@ class ConformalCoverage(Conformal):
     """
 
     name: ClassVar[str] = "conformal-coverage"
-    kind: ClassVar[str] = "conformal-coverage"
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
     description: ClassVar[str] = "share of a holdout that keeps to the conformal bound of the other images"

@@ -42,7 +42,7 @@ class KeptGame(Game):
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
 class ProofSize(GameMetric):
-    """The smallest share s of the positions such that the label is the net's answer at s and at all larger shares looked at.
+    """The smallest share s of the positions for which the label is the net's answer at s and at all larger shares tried.
 
     With a random fill the label counts as the answer where it is so in more than half of the draws. The value of an image is that of its
     first label; NaN where the label is not the answer to the whole image, of which there is nothing to keep.
@@ -50,7 +50,6 @@ class ProofSize(GameMetric):
     """
 
     name: ClassVar[str] = "proof-size"
-    kind: ClassVar[str] = "proof-size"
     plays: ClassVar[type[Game]] = KeptGame
     higher_is_better: ClassVar[bool] = False
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)

@@ -34,11 +34,10 @@ class SoftStability(Metric):
     Hoeffding's inequality it is within eps of tau_r with probability 1 - delta, for each image and label.
 
     The answer is the most probable label, or, for a net with independent outputs, whether the label's probability is at least .5.
-    The value of an image is that of its first label. A map of nothing in particular can be stable, too: look at insertion beside it.
+    The value of an image is that of its first label. A meaningless map can be stable, too: read it together with insertion.
     """
 
     name: ClassVar[str] = "soft-stability"
-    kind: ClassVar[str] = "soft-stability"
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
     description: ClassVar[str] = (
@@ -66,8 +65,8 @@ class SoftStability(Metric):
         return Cost(forward=labels * (self.samples + 1))
 
     def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
-        told = f"within {self.eps:g} of the truth with probability {1 - self.delta:g} for each image, from {self.samples} draws"
-        return {**super().record(games), "samples": self.samples, "certificate": told}
+        certificate = f"within {self.eps:g} of the truth with probability {1 - self.delta:g} for each image, from {self.samples} draws"
+        return {**super().record(games), "samples": self.samples, "certificate": certificate}
 
     def pairs(self, judged: Judged) -> Tensor:
         return judged.once(self, lambda: self._stays(judged))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,8 +12,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box
 from proofmap.metrics.context import Judged
-from proofmap.metrics.localisation.known import LocalisationMetric, energy, known_places
-from proofmap.metrics.metric import METRICS
+from proofmap.metrics.metric import METRICS, Metric
 from proofmap.metrics.regions import (
     Piece,
     Reading,
@@ -26,6 +25,47 @@ from proofmap.metrics.regions import (
 from proofmap.plugins.settings import setting
 
 
+@dataclass(frozen=True, kw_only=True)
+class LocalisationMetric(Metric):
+    """A metric of maps whose label has known places; an image's value is the mean over its labels that have.
+
+    Other labels and images do not count (NaN). The true label must be among those that are explained. A position lies in
+    a box where its middle does.
+    """
+
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    intrinsic: ClassVar[bool] = False
+
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        return pairs.nanmean(dim=1)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        found = torch.full(judged.labels.shape, torch.nan, device=judged.maps.device)
+        for image, place, boxes in known_places(judged):
+            found[image, place] = self.locate(judged, image, place, boxes)
+        return found
+
+    def locate(self, judged: Judged, image: int, place: int, boxes: Sequence[Box]) -> Tensor | float:
+        """The value of one map, whose label's things are in these boxes."""
+        raise NotImplementedError
+
+
+def known_places(judged: Judged) -> Iterator[tuple[int, int, Sequence[Box]]]:
+    """Image, place of the label and boxes of every pair whose boxes are known."""
+    for image, row in enumerate(judged.labels.tolist()):
+        for place, label in enumerate(row):
+            if boxes := judged.places(image, label):
+                yield image, place, boxes
+
+
+def energy(map_: Tensor) -> Tensor:
+    """The part of a map that speaks for its label: what is above zero; infinite values outweigh all others."""
+    above = map_.float().clamp_min(0)
+    infinite = above == torch.inf
+    return torch.where(infinite.any(), infinite.float(), above)
+
+
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
 class PointingGame(LocalisationMetric):
@@ -36,7 +76,6 @@ class PointingGame(LocalisationMetric):
     """
 
     name: ClassVar[str] = "pointing-game"
-    kind: ClassVar[str] = "pointing-game"
     description: ClassVar[str] = "whether the map's maximum lies in a box of its label"
     reference: ClassVar[str] = "Zhang et al. 2018 (excitation backprop)"
     tolerance: float = setting(15.0, "how far from a box the maximum may be, in positions", least=0)
@@ -58,7 +97,6 @@ class EnergyInside(LocalisationMetric):
     """
 
     name: ClassVar[str] = "energy-inside"
-    kind: ClassVar[str] = "energy-inside"
     description: ClassVar[str] = "share of the map's positive values inside the boxes of its label"
     reference: ClassVar[str] = "Wang et al. 2020 (Score-CAM)"
 
@@ -80,7 +118,6 @@ class BoxIoU(LocalisationMetric):
     """
 
     name: ClassVar[str] = "box-iou"
-    kind: ClassVar[str] = "box-iou"
     description: ClassVar[str] = "overlap of the box around a map's top values with the box of its label"
     reference: ClassVar[str] = "Zhou et al. 2016 (CAM); Choe et al. 2020"
     delta: float = setting(0.2, "the threshold", least=0)

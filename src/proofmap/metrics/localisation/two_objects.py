@@ -12,7 +12,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Pictures
 from proofmap.metrics.context import Judged
-from proofmap.metrics.localisation.known import LocalisationMetric, energy
+from proofmap.metrics.localisation.boxes import LocalisationMetric, energy
 from proofmap.metrics.metric import METRICS
 from proofmap.metrics.regions import inside_boxes
 from proofmap.plugins.settings import setting
@@ -32,7 +32,6 @@ class TwoObjects(LocalisationMetric):
     """
 
     name: ClassVar[str] = "two-objects"
-    kind: ClassVar[str] = "two-objects"
     description: ClassVar[str] = "on photos with two known things: does a label's map avoid the other's?"
     reference: ClassVar[str] = "after Boehle et al. 2021 (grid pointing game)"
     by: Literal["ranks", "energy"] = setting("ranks", "compare positions one by one, or the mean energy")

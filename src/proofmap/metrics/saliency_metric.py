@@ -1,17 +1,22 @@
-"""The saliency metric: how small a box around a map can be while the net still knows the label from the crop."""
+"""The saliency metric of Dabkowski and Gal: how small a box around a map can be while the net still recognises the label in the crop.
+
+``saliency_sweep`` tunes its threshold on images that are not judged.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL
-from proofmap.methods.method import Cost
+from proofmap.core.labels import NO_LABEL, Labels
+from proofmap.methods.method import Cost, MethodLike, make_method
 from proofmap.metrics.context import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.metrics.regions import (
@@ -89,7 +94,6 @@ class SaliencyMetric(BoxMetric):
     """
 
     name: ClassVar[str] = "saliency-metric"
-    kind: ClassVar[str] = "saliency-metric"
     higher_is_better: ClassVar[bool] = False
     limits: ClassVar[tuple[float, float]] = (
         math.log(LEAST_AREA),
@@ -111,7 +115,6 @@ class SaliencyArea(BoxMetric):
     """a: the share of the picture that the saliency metric's box covers."""
 
     name: ClassVar[str] = "saliency-area"
-    kind: ClassVar[str] = "saliency-area"
     higher_is_better: ClassVar[bool] = False
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
     description: ClassVar[str] = "share of the picture inside the saliency metric's box"
@@ -126,7 +129,6 @@ class SaliencyConfidence(BoxMetric):
     """p: the label's f on the saliency metric's crop."""
 
     name: ClassVar[str] = "saliency-confidence"
-    kind: ClassVar[str] = "saliency-confidence"
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
     description: ClassVar[str] = "f of the label on the saliency metric's crop"
@@ -144,7 +146,6 @@ class SaliencyTiny(BoxMetric):
     """1 where the saliency metric's box is smaller than 0.05 of the picture, below which the metric does not look."""
 
     name: ClassVar[str] = "saliency-tiny"
-    kind: ClassVar[str] = "saliency-tiny"
     higher_is_better: ClassVar[bool] = False
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
     description: ClassVar[str] = "whether the saliency metric's box is degenerate: below 0.05 of the picture"
@@ -152,3 +153,96 @@ class SaliencyTiny(BoxMetric):
     def pairs(self, judged: Judged) -> Tensor:
         area = self.area(judged)
         return (area < LEAST_AREA).float().where(~area.isnan(), torch.nan)
+
+
+DELTAS = tuple(round(0.2 * k, 1) for k in range(26))
+"""0 to 5 in steps of 0.2, as the paper has it."""
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """One threshold on the holdout: means over its images, and the share whose box is below 0.05."""
+
+    delta: float
+    value: float
+    area: float
+    confidence: float
+    tiny: float
+
+
+@dataclass(frozen=True)
+class SaliencySweep:
+    """What every threshold gives on the holdout; ``metric`` has the best, the first of equals."""
+
+    rows: tuple[SweepRow, ...]
+    base: SaliencyMetric
+    n: int
+
+    @property
+    def best(self) -> SweepRow:
+        return min(self.rows, key=lambda row: row.value)
+
+    @property
+    def metric(self) -> SaliencyMetric:
+        """The saliency metric with the tuned threshold: judge with it."""
+        return replace(self.base, delta=self.best.delta)
+
+    @property
+    def degenerate(self) -> bool:
+        """Whether the best threshold leaves boxes that are too small to mean anything."""
+        return self.best.area < LEAST_AREA or self.best.tiny > 0.5
+
+    def __str__(self) -> str:
+        lines = [" delta      s   area      p   tiny"]
+        for r in self.rows:
+            mark = " <" if r is self.best else ""
+            lines.append(
+                f"{r.delta:6.1f} {r.value:6.2f} {r.area:6.2f} {r.confidence:6.2f} {r.tiny:6.2f}{mark}"
+            )
+        if self.degenerate:
+            lines.append(
+                f"Degenerate: at the best threshold {self.best.tiny:.0%} of the boxes are below {LEAST_AREA} of the picture."
+            )
+        return "\n".join(lines)
+
+
+def saliency_sweep(
+    classifier: Classifier,
+    method: MethodLike,
+    holdout: Tensor,
+    *,
+    labels: Labels = "top1",
+    metric: SaliencyMetric | None = None,
+    deltas: Sequence[float] = DELTAS,
+    seed: int = 0,
+) -> SaliencySweep:
+    """Try every threshold on a holdout: images that are not judged later. One pass for each image and threshold.
+
+    Args:
+        labels: for which label each image is explained: the first of those that ``labels`` means for :func:`proofmap.evaluate`.
+        metric: its other settings, such as the reading of the threshold.
+    """
+    if len(holdout) == 0:
+        raise InputError("the holdout is empty; give images that are not judged later")
+    if not deltas:
+        raise InputError("there are no thresholds to try")
+    frozen = classifier.frozen()
+    images = classifier.check_images(holdout)
+    chosen = classifier.choose_labels(images, labels)[:, :1]
+    maps = make_method(method)(classifier, images, chosen, seed=seed)
+    return sweep_of(Judged(frozen, images, chosen, maps, seed=seed), metric=metric, deltas=deltas)
+
+
+def sweep_of(
+    judged: Judged, *, metric: SaliencyMetric | None = None, deltas: Sequence[float] = DELTAS
+) -> SaliencySweep:
+    """The same for existing maps: every threshold, for the first label of each image."""
+    base = metric or SaliencyMetric()
+    rows = []
+    for delta in deltas:
+        one = replace(base, delta=delta)
+        area = one.area(judged)[:, 0]
+        value, confidence = one(judged), one.confidence(judged)[:, 0]
+        tiny = (area < LEAST_AREA).float()
+        rows.append(SweepRow(delta, *(float(v.mean()) for v in (value, area, confidence, tiny))))
+    return SaliencySweep(tuple(rows), base, len(judged.images))

@@ -1,0 +1,226 @@
+"""Completeness and soundness as other people define them, under names that say whose they are.
+
+**Li et al.**: is what a map marks predictive, and is what is predictive marked? Both are about one label and about the values of a
+map. Their released code decides where the papers leave a choice; it averages over a data set what is given here for each image.
+
+**Merlin-Arthur classifiers**, for a net and a method that were not trained together. Arthur (the net) sees only a few positions. Merlin
+(the method, asked for the right label) shows those that should convince him; Morgana (the method, asked for wrong labels) those that should
+fool him. A method is a weak Morgana: ``belief-mask:target=strongest``, ``greedy-insertion`` and ``adversarial-soundness`` are stronger.
+
+**Sum to logit**: completeness as attribution methods mean it. The values of a map add up to what the label gained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.core import streams
+from proofmap.core.batching import in_batches
+from proofmap.core.labels import NO_LABEL
+from proofmap.fills import Fill, Gray
+from proofmap.methods.method import Cost
+from proofmap.methods.perturbation.regions import exact
+from proofmap.metrics import proof
+from proofmap.metrics.areas import GameMetric
+from proofmap.metrics.context import Judged
+from proofmap.metrics.games import Game
+from proofmap.metrics.guarantees.proof_size import KeptGame
+from proofmap.metrics.metric import METRICS, Metric
+from proofmap.plugins.settings import setting
+
+REFERENCE = "Li, Zhang, Kawaguchi, Khakzar, Bischl and Rezaei, TMLR 2024"
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class LiSoundness(GameMetric):
+    """The share of the attribution shown that raised the label, while the map's top positions are shown step by step:
+
+        mean over steps i of  (A_i - F_i) / A_i,      F_i = sum of (A_j - A_j-1) over the steps j < i with p_j - p_j-1 <= threshold,
+
+    where A_i is the sum of the map (its part above zero) over the positions shown at step i, and p_i = f then, p_0 = 0.
+    The value of an image is that of its first label. NaN for a map without attribution. ``curve=road`` imputes as the authors do.
+    """
+
+    name: ClassVar[str] = "li-soundness"
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    description: ClassVar[str] = "share of the attribution shown that raised the label (Li et al.: one label)"
+    reference: ClassVar[str] = REFERENCE
+    threshold: float = setting(0.01, "a step that raises f by no more counts as false", least=0, most=1)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        curves = self.curves(judged)
+        there = curves.counts > 0
+        counts, p = curves.counts[there].to(judged.maps.device), curves.probabilities[..., there]
+        shown = exact(_positive(judged.maps).sort(dim=2, descending=True).values).cumsum(dim=2)
+        shown = shown[..., counts - 1]  # (N, L, S)
+        none = torch.zeros_like(shown[..., :1])
+        added = shown - torch.cat([none, shown[..., :-1]], dim=2)
+        rise = p - torch.cat([torch.zeros_like(p[..., :1]), p[..., :-1]], dim=2)
+        false = torch.where(rise <= self.threshold, added, 0.0).cumsum(dim=2)
+        before = torch.cat([none, false[..., :-1]], dim=2)
+        ratio = ((shown - before) / shown).mean(dim=2)  # 0 / 0 where there is no attribution
+        return ratio.float().masked_fill(judged.labels == NO_LABEL, torch.nan)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class LiCompleteness(Metric):
+    """What is lost when everything that a map marks above a threshold is hidden:
+
+        mean over t = 1/T .. (T-1)/T of  f(x, a) - f(x with every position of M >= t max M hidden, a)
+
+    Positions go by their value, not by their rank: a map that marks more hides more. The value of an image is that of its first label.
+    """
+
+    name: ClassVar[str] = "li-completeness"
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    description: ClassVar[str] = (
+        "what the label loses when all that a map marks above a threshold is hidden (Li et al.)"
+    )
+    reference: ClassVar[str] = REFERENCE
+    levels: int = setting(10, "T: there are T - 1 thresholds", least=2)
+    fill: Fill = setting(Gray(), "what hidden positions show; the authors' is road")
+
+    def cost(self, labels: int, method: Cost | None) -> Cost:
+        return Cost(forward=labels * (self.levels - 1))
+
+    def pairs(self, judged: Judged) -> Tensor:
+        return judged.once(self, lambda: self._lost(judged))
+
+    @torch.no_grad()
+    def _lost(self, judged: Judged) -> Tensor:
+        classifier, each = judged.classifier, self.levels - 1
+        image, place = (judged.labels != NO_LABEL).nonzero().unbind(dim=1)
+        marked, labels = _positive(judged.maps)[image, place], judged.labels[image, place]
+        marked = marked / marked.amax(dim=1, keepdim=True).clamp_min(torch.finfo(marked.dtype).tiny)
+        fill = self.fill.prepare(classifier)
+        keys = streams.image_keys(judged.images, judged.seed, self.name)
+        left = torch.empty(len(image) * each, device=image.device)
+        with judged.progress.task(self.name, len(left)) as task:
+
+            def run(start: int, stop: int) -> None:
+                job = torch.arange(start, stop, device=image.device)
+                pair, level = job // each, (job % each + 1) / self.levels
+                keep = (marked[pair] < level[:, None]).view(-1, *judged.inputs.positions)
+                x = judged.images[image[pair]]
+                hidden = fill.behind(x, keys[image[pair]], keep)
+                f = classifier.log_f(classifier(judged.inputs.composite(keep, x, hidden))).exp()
+                left[start:stop] = f.gather(1, labels[pair, None])[:, 0]
+                task.advance(stop - start)
+
+            in_batches(run, len(left), classifier.batches[0], item="masked image")
+        lost = torch.full(judged.labels.shape, torch.nan, device=image.device)
+        lost[image, place] = judged.f[image, place] - left.view(-1, each).mean(dim=1)
+        return lost
+
+
+def _positive(maps: Tensor) -> Tensor:
+    """What speaks for the label, ``(N, L, n)``."""
+    return maps.flatten(2).clamp_min(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MerlinArthur(Metric):
+    """What both have: how much is shown, and over which fill."""
+
+    higher_is_better: ClassVar[bool] = True
+    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "Waeldchen et al., AISTATS 2024 (Merlin-Arthur classifiers)"
+    share: float = setting(0.2, "of the positions that Arthur sees", above=0, most=1)
+    fill: Fill = setting(Gray(), "what hidden positions show")
+    draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
+
+    @property
+    def game(self) -> Game:
+        return KeptGame(fill=self.fill, points=1, within=(0.0, self.share), draws=self.draws)
+
+    def games(self) -> tuple[Game, ...]:
+        return (self.game,)
+
+    def convinced(self, judged: Judged) -> Tensor:
+        """How often Arthur answers each label ``(N, L)`` when he sees the top of its map."""
+        return judged.play(self.game).probabilities[..., -1]
+
+    def right(self, judged: Judged) -> Tensor:
+        """Which labels ``(N, L)`` are right: the true ones, and the net's own answer where the truth is not known."""
+        own = judged.labels == judged.top2[0][:, :1]
+        return torch.where(judged.knows_truth[:, None], judged.is_true, own)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class MerlinArthurCompleteness(MerlinArthur):
+    """1 where the net, shown only the top ``share`` of the right label's map, gives the right label; else 0.
+
+    The mean over images is the share of images on which Merlin convinces. NaN where the right label was not judged. An image with
+    several true labels counts 1 if Merlin convinces of each one that was judged.
+    """
+
+    name: ClassVar[str] = "merlin-arthur-completeness"
+    description: ClassVar[str] = "how often the top of the right label's map alone makes the net say it"
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return proof.worst_case(self.convinced(judged).masked_fill(~self.right(judged), torch.nan))
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class MerlinArthurSoundness(MerlinArthur):
+    """1 where no wrong label's map makes the net, shown only its top ``share``, give that label; else 0.
+
+    The mean over images is the share of images on which Morgana fools nobody. With a random fill: 1 less the largest share of draws in
+    which a label is given. NaN where no wrong label was judged.
+    """
+
+    name: ClassVar[str] = "merlin-arthur-soundness"
+    description: ClassVar[str] = "how often no wrong label's map, its top alone, makes the net say that label"
+
+    def __call__(self, judged: Judged) -> Tensor:
+        return proof.worst_case((1 - self.convinced(judged)).masked_fill(self.right(judged), torch.nan))
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class SumToLogit(Metric):
+    """The error of the sum, relative to what is to be explained:
+
+        | sum of M_a - (F(x, a) - F(x', a)) |  /  | F(x, a) - F(x', a) |
+
+    F is the logit, or f itself, and x' the fill in place of the input. Zero: the axiom that integrated gradients, Shapley values
+    and layer-wise relevance call completeness, summation to delta or efficiency. The value of an image is the mean over its labels;
+    pairs that gain nothing, below 1e-6, do not count. Only maps whose values have the units of F can do well; a rescaled map is not worse as a
+    proof. Captum calls the numerator the convergence delta.
+    """
+
+    name: ClassVar[str] = "sum-to-logit"
+    higher_is_better: ClassVar[bool] = False
+    limits: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    description: ClassVar[str] = "how far a map's values are from adding up to what the label gained"
+    reference: ClassVar[str] = "Sundararajan et al. 2017 (completeness axiom)"
+    quantity: Literal["logit", "probability"] = setting("logit", "what the values are to add up to")
+    fill: Fill = setting(Gray(), "the input without information, from which the label gains")
+
+    def cost(self, labels: int, method: Cost | None) -> Cost:
+        return Cost(forward=2)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        return judged.once(self, lambda: self._errors(judged))
+
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        return pairs.nanmean(dim=1)
+
+    def _errors(self, judged: Judged) -> Tensor:
+        keys = streams.image_keys(judged.images, judged.seed, self.name)
+        without = self.fill.prepare(judged.classifier)(judged.images, keys)
+        read = judged.classifier.logits if self.quantity == "logit" else judged.classifier.probabilities
+        gained = (read(judged.images) - read(without)).gather(1, judged.labels.clamp_min(0))
+        error = (exact(judged.maps.flatten(2)).sum(dim=2) - gained).abs() / gained.abs()
+        unknown = (judged.labels == NO_LABEL) | (gained.abs() < 1e-6)
+        return error.float().masked_fill(unknown, torch.nan)
