@@ -27,7 +27,7 @@ from proofmap.core.files import check_output
 from proofmap.reproduce.copied_run import copied_from
 from proofmap.study import RunBusy, StoreError, Study, run_study, verify_run
 from proofmap.study import manifest as manifest_module
-from proofmap.study import rows as rows_module
+from proofmap.study import sink as sink_module
 from proofmap.study.store.lock import locked
 from tests.command import run as command
 from tests.study.processes import Processes
@@ -219,7 +219,7 @@ def test_a_clock_that_jumps_changes_no_result(
     whole: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study, folder = whole
-    for module in (rows_module, manifest_module):
+    for module in (manifest_module, sink_module):
         monkeypatch.setattr(module, "datetime", Jumping)
     monkeypatch.setattr(time, "time", lambda: -1e9)
     assert run_study(study, tmp_path / "run", threads=1).units == 9
