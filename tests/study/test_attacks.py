@@ -268,7 +268,7 @@ def test_out_of_memory_is_one_message_of_the_command_line(
     def refuse(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("proofmap.study.run._Run._store", refuse)
+    monkeypatch.setattr("proofmap.study.sink.RunSink.add", refuse)
     asked = ("evaluate", "--model", net_file(tmp_path), "--data", str(photos(tmp_path / "photos", 2)))
     code = command(
         monkeypatch, *asked, "--methods", "random", "--no-pictures", "--out", str(tmp_path / "run")
