@@ -25,9 +25,10 @@ from proofmap.report import pictures
 from proofmap.report.figures import draw
 from proofmap.report.figures.curves import Line, Panel
 from proofmap.report.figures.learned import TVCurves
-from proofmap.report.figures.scatter import Point, ScatterFigure, scatter_figure
+from proofmap.report.figures.scatter import ScatterFigure, scatter_figure
 from proofmap.report.figures.theorem import TheoremFigure
 from proofmap.report.pictures import Cell, Text
+from proofmap.report.scatter import ScatterPanel, ScatterPoint
 from proofmap.reproduce import Recipe
 from proofmap.reproduce.linear_case import curves_of
 from proofmap.reproduce.outcome import Job
@@ -204,8 +205,8 @@ def imagenette_scatter() -> Image.Image:
     for cells in rows:
         x, y = ([float(n) for n in re.findall(r"-?[\d.]+", cells[k])[:3]] for k in (across, up))
         name = cells[0].removesuffix("\\")
-        points.append(Point(name, name != cells[0], (x[0], x[1], x[2]), (y[0], y[1], y[2])))
-    return _drawn(lambda path: draw(ScatterFigure(("completeness",), (tuple(points),), ""), path))
+        points.append(ScatterPoint(name, name != cells[0], (x[0], x[1], x[2]), (y[0], y[1], y[2])))
+    return _drawn(lambda path: draw(ScatterFigure((ScatterPanel("completeness", tuple(points)),), ""), path))
 
 
 def theorem() -> Image.Image:

@@ -24,8 +24,9 @@ from proofmap.report.figures.desk import desk, desk_of, desk_of_photo
 from proofmap.report.figures.label_matrix import LabelMatrix, Matrix, label_matrix
 from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
 from proofmap.report.figures.masks import mask_grid, two_objects, two_objects_of, wrong_mask_grid
-from proofmap.report.figures.scatter import Point, ScatterFigure, scatter_figure
+from proofmap.report.figures.scatter import ScatterFigure, scatter_figure
 from proofmap.report.pictures import kept
+from proofmap.report.scatter import ScatterPanel, ScatterPoint
 from proofmap.results.records import BEST_EFFORT, MethodResult
 from proofmap.results.strength import strength
 from tests.toys import conv_classifier, pixels
@@ -221,12 +222,12 @@ def test_points_stand_at_their_scores_with_their_intervals_and_numbers(found: pm
 
 def test_marks_that_cover_one_another_share_one_text() -> None:
     points = tuple(
-        Point(f"method {k}", k % 2 == 0, (x, x - 0.1, x + 0.1), (y, y - 0.1, y + 0.1))
+        ScatterPoint(f"method {k}", k % 2 == 0, (x, x - 0.1, x + 0.1), (y, y - 0.1, y + 0.1))
         for k, (x, y) in enumerate(
             [(0.5, 0.5), (0.52, 0.5), (0.5, 0.53), (0.98, 0.5), (0.97, 0.97), (0.02, 0.02)]
         )
     )
-    figure = drawn(ScatterFigure(("completeness",), (points,), ""))
+    figure = drawn(ScatterFigure((ScatterPanel("completeness", points),), ""))
     numbers = [t for t in figure.axes[0].texts if t.get_text()]
     assert [t.get_text() for t in numbers] == ["1, 2, 3", "4", "5", "6"]
     boxes = [t.get_window_extent(figure.canvas.get_renderer()) for t in numbers]
@@ -294,7 +295,7 @@ def test_a_score_that_counts_no_image_has_no_panel(found: pm.Evaluation) -> None
         for r in found.results
     )
     record = scatter_figure(dataclasses.replace(found, results=results))
-    assert record.panels == ("completeness",) and "Right" not in record.caption()
+    assert [panel.kind for panel in record.panels] == ["completeness"] and "Right" not in record.caption()
 
 
 # ---- pictures ----------------------------------------------------------------------------------------------

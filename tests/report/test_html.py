@@ -385,8 +385,8 @@ def test_there_is_no_empty_plot(evaluation: pm.Evaluation) -> None:
         gradient_x_input=(0.9, 0.9, math.nan),
         random=(0.1, 0.95, math.nan),
     )
-    assert [p["x"] for p in page_data.scatter_panels(evaluation)] == ["completeness", "best-effort"]
-    assert [p["x"] for p in page_data.scatter_panels(no_effort)] == ["completeness"]
+    assert [p.x for p in scatter.scatter_panels(evaluation)] == ["completeness", "best-effort"]
+    assert [p.x for p in scatter.scatter_panels(no_effort)] == ["completeness"]
 
 
 def test_the_page_of_explain_begins_with_what_the_net_says(tmp_path: Path) -> None:
@@ -480,8 +480,8 @@ def test_metrics_asked_for_twice_are_drawn_twice() -> None:
     twice = judged(
         2, metrics=[*pm.default_metrics(), *pm.default_metrics("released")], methods=["random"], labels="top2"
     )
-    panels = page_data.scatter_panels(twice)
-    assert [(p["x"], p["y"]) for p in panels] == [
+    panels = scatter.scatter_panels(twice)
+    assert [(p.x, p.y) for p in panels] == [
         ("completeness", "soundness"),
         ("best-effort", "soundness"),
         ("completeness-2", "soundness-2"),
@@ -493,10 +493,10 @@ def test_every_mark_of_the_scatter_has_its_number_in_one_text() -> None:
     rng = np.random.default_rng(0)
     places = [*rng.uniform(0, 1, (12, 2)).tolist(), [0.5, 0.5], [0.501, 0.5]]
     points = [
-        {"method": m, "x": [x, None, None], "y": [y, 0.1, 0.9], "label_free": False}
+        scatter.ScatterPoint(f"m{m}", False, (x, math.nan, math.nan), (y, 0.1, 0.9))
         for m, (x, y) in enumerate(places)
     ]
-    points.append({"method": 14, "x": [None] * 3, "y": [0.5, 0.4, 0.6], "label_free": False})
+    points.append(scatter.ScatterPoint("none", False, (math.nan,) * 3, (0.5, 0.4, 0.6)))
     found = scatter.marks(points)
     assert [m.method for m in found] == list(range(14))  # a method without a value has no mark
     assert sorted(int(n) for m in found if m.text for n in m.text.split(", ")) == list(range(1, 15))

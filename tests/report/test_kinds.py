@@ -15,8 +15,9 @@ from proofmap.core.errors import InputError
 from proofmap.metrics import BestEffort, Completeness, Soundness
 from proofmap.report import page_data
 from proofmap.report.choice import choose_pictured, values_of
-from proofmap.report.figures.scatter import scatter_figure, scatter_kinds
+from proofmap.report.figures.scatter import scatter_figure
 from proofmap.report.html import write_report
+from proofmap.report.scatter import scatter_panels
 from proofmap.results import tables
 from proofmap.results.audit import audit
 from proofmap.results.statistics import Score
@@ -72,11 +73,11 @@ def test_scores_under_other_names_give_the_same_verdict_panels_and_pictures(
     usual: pm.Evaluation, renamed: pm.Evaluation
 ) -> None:
     assert page_data.verdict_words(renamed) == page_data.verdict_words(usual)
-    ours, theirs = page_data.scatter_panels(renamed), page_data.scatter_panels(usual)
-    assert [(p["x"], p["y"]) for p in ours] == [("reaches", "stays-below"), ("tries", "stays-below")]
-    assert [p["points"] for p in ours] == [p["points"] for p in theirs]
+    ours, theirs = scatter_panels(renamed), scatter_panels(usual)
+    assert [(p.x, p.y) for p in ours] == [("reaches", "stays-below"), ("tries", "stays-below")]
+    assert [p.points for p in ours] == [p.points for p in theirs]
     assert scatter_figure(renamed) == scatter_figure(usual)
-    assert scatter_kinds(renamed) == ["completeness", "best-effort"]
+    assert [p.kind for p in ours] == ["completeness", "best-effort"]
     for a, b in zip(renamed.results, usual.results, strict=True):
         for i in range(4):
             assert proof_values(renamed, a, i, 1) == proof_values(usual, b, i, 1)
@@ -120,7 +121,7 @@ def test_the_rule_of_best_effort_goes_by_kind(renamed: pm.Evaluation) -> None:
 
 def test_a_famous_name_alone_is_no_kind() -> None:
     found = judged(2, labels="top2", methods=METHODS, metrics=[Completeness(), Impostor()])
-    assert page_data.scatter_panels(found) == [] and scatter_kinds(found) == []
+    assert scatter_panels(found) == []
     assert "not both judged" in page_data.verdict_words(found)["detail"]
     result = found.results[0]
     assert result.first_score("soundness") is None and result.pairs_of_kind("soundness") is None
@@ -133,5 +134,5 @@ def test_of_two_scores_of_a_kind_the_first_is_read() -> None:
     assert first is not None and first.name == "stays-below"
     assert result.pairs_of_kind("soundness") is result.pairs["stays-below"]
     assert result.values_by_kind["soundness"] is result.values["stays-below"]
-    panels = [(p["x"], p["y"]) for p in page_data.scatter_panels(found)]
+    panels = [(p.x, p.y) for p in scatter_panels(found)]
     assert panels == [("reaches", "stays-below"), ("reaches", "soundness")]

@@ -21,7 +21,7 @@ from proofmap.metrics import BestEffort, Completeness, Judged, Metric, Soundness
 from proofmap.report import pictures
 from proofmap.report.display import evaluation_json
 from proofmap.report.figures.curves import curves_figure
-from proofmap.report.figures.scatter import scatter_kinds
+from proofmap.report.scatter import scatter_panels
 from tests.toys import linear_classifier, pixels
 
 SIZE = 4
@@ -132,7 +132,7 @@ def test_only_charts_whose_scores_exist_are_drawn(
 ) -> None:
     pytest.importorskip("matplotlib")
     evaluation = judged(metrics=metrics)
-    assert scatter_kinds(evaluation) == panels
+    assert [panel.kind for panel in scatter_panels(evaluation)] == panels
     written = saved(evaluation, tmp_path)
     assert "curves" in written
     assert ("completeness-soundness" in written) == bool(panels)

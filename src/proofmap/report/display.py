@@ -22,7 +22,7 @@ from proofmap.core.pictures import SUFFIXES, own_mark
 from proofmap.core.text import counted
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.drawing import draw
-from proofmap.report.figures.scatter import scatter_figure, scatter_kinds
+from proofmap.report.figures.scatter import scatter_figure
 from proofmap.report.pictures import (
     comparison_sheet,
     data_uri,
@@ -30,6 +30,7 @@ from proofmap.report.pictures import (
     picture_bytes,
     pictured_images,
 )
+from proofmap.report.scatter import scatter_panels
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_records
@@ -104,7 +105,7 @@ def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
     written = _save_sheets(evaluation, out, compare=True)
     try:
         written.append(draw(curves_figure(evaluation), out / "curves.png"))
-        if scatter_kinds(evaluation):
+        if scatter_panels(evaluation):
             written.append(draw(scatter_figure(evaluation), out / "completeness-soundness.png"))
     except MissingExtra:
         pass  # charts are a bonus of the extra; the command line says so

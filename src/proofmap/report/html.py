@@ -88,12 +88,14 @@ def write_report(
     record |= {"choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
     record["explained"] = page_explained.headline(evaluation) if explained else None
     target = Path(path)
-    write_text(target, page_html(record, pictures))
+    write_text(target, page_html(record, pictures, scatter.scatter_panels(evaluation)))
     return target
 
 
-def page_html(record: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
-    """The page of a record and its pictures; equal data gives equal text."""
+def page_html(
+    record: Mapping[str, Any], pictures: Sequence[Picture], panels: Sequence[scatter.ScatterPanel]
+) -> str:
+    """The page of a record, its pictures and its scatter plots; equal data gives equal text."""
     return (
         _environment()
         .get_template("report.html")
@@ -104,7 +106,7 @@ def page_html(record: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
             style=Markup("\n".join(_page_file(name) for name in _STYLES)),
             script=Markup("\n".join(_page_file(name) for name in _SCRIPTS)),
             scatter=scatter,
-            marks=[scatter.marks(panel["points"]) for panel in record["panels"]],
+            panels=panels,
         )
     )
 

@@ -51,7 +51,6 @@ def page_record(
         "diverging": DIVERGING.astype(int).tolist(),
         "signed_words": [*SIGNED_WORDS, SIGNED_NOTE],
         "verdict": verdict_words(evaluation),
-        "panels": scatter_panels(evaluation),
         "metrics": [
             {**_metric_record(s), "uneven": uneven}
             for s, uneven in zip(evaluation.results[0].scores, different_images(evaluation), strict=True)
@@ -133,29 +132,6 @@ def _missing_words(results: Sequence[MethodResult]) -> str:
             follows = "which therefore cannot pass" if kind in PROOF else "so the verdict leaves it out"
             sentences.append(f"No image counts for the {words} of {_joined(unknown)}, {follows}.")
     return " ".join(sentences)
-
-
-def scatter_panels(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """The scatter plots: completeness and best effort against soundness, for each of their settings.
-
-    A plot for which no method has both values is left out.
-    """
-    scores = evaluation.results[0].scores
-    names = {kind: [s.name for s in scores if s.kind == kind] for kind in VERDICT}
-    panels: list[dict[str, Any]] = []
-    for k in range(max(map(len, names.values()))):
-        y = _nth_or_first(names[SOUNDNESS], k)
-        for kind in (COMPLETENESS, BEST_EFFORT):
-            x = _nth_or_first(names[kind], k)
-            if x is None or y is None or any((p["x"], p["y"]) == (x, y) for p in panels):
-                continue
-            points: list[dict[str, Any]] = [
-                {"method": m, "x": _ends(r.score(x)), "y": _ends(r.score(y)), "label_free": r.label_free}
-                for m, r in enumerate(evaluation.results)
-            ]
-            if any(p["x"][0] is not None and p["y"][0] is not None for p in points):
-                panels.append({"x": x, "y": y, "points": points})
-    return panels
 
 
 def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -263,15 +239,6 @@ def _uneven_note(evaluation: Evaluation) -> str:
     uneven = dict(zip((s.name for s in first.scores), different_images(evaluation), strict=True))
     judged = [s.name for kind in VERDICT if (s := first.first_score(kind)) is not None]
     return "These means are over different images." if any(uneven[name] for name in judged) else ""
-
-
-def _nth_or_first(names: Sequence[str], k: int) -> str | None:
-    """The k-th name, or the first if there are fewer: scores of two kinds are matched by their order."""
-    return next(iter(names[k : k + 1] or names[:1]), None)
-
-
-def _ends(score: Score) -> list[float | None]:
-    return [json_number(v) for v in (score.value, score.low, score.high)]
 
 
 def _numbers_of(matrix: Tensor) -> list[list[float | None]]:

@@ -1,11 +1,17 @@
-"""The geometry of scatter plots of scores: where marks and intervals are drawn on the page, and how marks are numbered."""
+"""Scatter plots of scores: which there are, the numbers of their marks, and where the page draws them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
+from proofmap.results.statistics import Score
+
+Ends = tuple[float, float, float]
+"""A value and the low and high ends of its interval."""
 WIDTH, HEIGHT = 420, 404
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 52
 SHAPES = (
@@ -19,6 +25,65 @@ SHAPES = (
 COLOURS = 7
 """A method's mark is its colour and its shape: 42 methods have different marks."""
 _NEAR = (12, 12)  # marks closer than this, across and down, share the text with their numbers
+
+
+@dataclass(frozen=True)
+class ScatterPoint:
+    """One method: two scores, each with the ends of its interval; NaN for what does not exist."""
+
+    method: str
+    label_free: bool
+    x: Ends
+    y: Ends
+
+    @property
+    def is_drawn(self) -> bool:
+        return math.isfinite(self.x[0]) and math.isfinite(self.y[0])
+
+
+@dataclass(frozen=True)
+class ScatterPanel:
+    """All methods by two scores: one of a kind (completeness or best effort) across, soundness up."""
+
+    kind: str
+    points: tuple[ScatterPoint, ...]
+    x: str = field(default="", compare=False)
+    """The name of the score, which may differ from its kind."""
+    y: str = field(default="", compare=False)
+
+
+def scatter_panels(evaluation: Evaluation) -> list[ScatterPanel]:
+    """Completeness and best effort against soundness, for each of their settings.
+
+    A panel for which no method has both values is left out.
+    """
+    scores = evaluation.results[0].scores
+    names = {
+        kind: [s.name for s in scores if s.kind == kind] for kind in (COMPLETENESS, BEST_EFFORT, SOUNDNESS)
+    }
+    panels: list[ScatterPanel] = []
+    for k in range(max(map(len, names.values()))):
+        y = _nth_or_first(names[SOUNDNESS], k)
+        for kind in (COMPLETENESS, BEST_EFFORT):
+            x = _nth_or_first(names[kind], k)
+            if x is None or y is None or any((p.x, p.y) == (x, y) for p in panels):
+                continue
+            points = tuple(
+                ScatterPoint(r.name, r.label_free, _ends(r.score(x)), _ends(r.score(y)))
+                for r in evaluation.results
+            )
+            if any(point.is_drawn for point in points):
+                panels.append(ScatterPanel(kind, points, x, y))
+    return panels
+
+
+def _nth_or_first(names: Sequence[str], k: int) -> str | None:
+    """The k-th name, or the first if there are fewer: scores of two kinds are matched by their order."""
+    return next(iter(names[k : k + 1] or names[:1]), None)
+
+
+def _ends(score: Score) -> Ends:
+    return score.value, score.low, score.high
 
 
 @dataclass(frozen=True)
@@ -44,14 +109,14 @@ def down(share: float) -> float:
     return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(max(share, 0), 1), 1)
 
 
-def marks(points: Sequence[dict[str, Any]]) -> list[Mark]:
+def marks(points: Sequence[ScatterPoint]) -> list[Mark]:
     """The points that have both values, with their intervals and numbers."""
-    drawn = [p for p in points if p["x"][0] is not None and p["y"][0] is not None]
-    places = [(across(p["x"][0]), down(p["y"][0])) for p in drawn]
-    texts = mark_texts(places, [p["method"] + 1 for p in drawn], near=_NEAR)
+    drawn = {k: point for k, point in enumerate(points) if point.is_drawn}
+    places = [(across(p.x[0]), down(p.y[0])) for p in drawn.values()]
+    texts = mark_texts(places, [k + 1 for k in drawn], near=_NEAR)
     return [
-        Mark(p["method"], *place, _span(p["x"], across), _span(p["y"], down), p["label_free"], text)
-        for p, place, text in zip(drawn, places, texts, strict=True)
+        Mark(k, *place, _span(p.x, across), _span(p.y, down), p.label_free, text)
+        for (k, p), place, text in zip(drawn.items(), places, texts, strict=True)
     ]
 
 
@@ -75,6 +140,6 @@ def mark_texts(
     return texts
 
 
-def _span(value: Sequence[float | None], place: Callable[[float], float]) -> tuple[float, float] | None:
+def _span(value: Ends, place: Callable[[float], float]) -> tuple[float, float] | None:
     _, low, high = value
-    return None if low is None or high is None else (place(low), place(high))
+    return (place(low), place(high)) if math.isfinite(low) and math.isfinite(high) else None

@@ -19,8 +19,9 @@ from proofmap.report.figures.drawing import FORMATS, Figure, draw
 from proofmap.report.figures.label_matrix import label_matrix
 from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
 from proofmap.report.figures.masks import mask_grid, two_objects_of, wrong_mask_grid
-from proofmap.report.figures.scatter import scatter_figure, scatter_kinds
+from proofmap.report.figures.scatter import scatter_figure
 from proofmap.report.figures.theorem import theorem
+from proofmap.report.scatter import scatter_panels
 from proofmap.results.bounds import has_bounds
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.sharing import shared
@@ -128,7 +129,7 @@ def figures_of(evaluation: Evaluation) -> list[str]:
     """The names of the figures that can be drawn from this evaluation."""
     possible = {
         "curves": True,
-        "scatter": bool(scatter_kinds(evaluation)),
+        "scatter": bool(scatter_panels(evaluation)),
         "mask-grid": bool(evaluation.pictured),
         "mask-grid-wrong": bool(evaluation.pictured) and bool((evaluation.labels[:, 1:] >= 0).any()),
         "label-matrix": evaluation.results[0].insertion.matrix is not None and evaluation.labels.shape[1] > 1,

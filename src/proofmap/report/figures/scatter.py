@@ -20,10 +20,10 @@ from proofmap.report.figures.drawing import (
     legend_below,
     legend_height,
 )
-from proofmap.report.scatter import mark_texts
+from proofmap.report.scatter import ScatterPanel, ScatterPoint, mark_texts, scatter_panels
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.notes import best_effort_rule, only_the_rule_leaves_out
-from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS
 
 LONGEST = 40
 """Characters of a method's name in a legend."""
@@ -33,41 +33,11 @@ _AXES = {COMPLETENESS: "completeness (worst case)", BEST_EFFORT: "completeness o
 
 
 @dataclass(frozen=True)
-class Point:
-    """One method as (completeness, soundness) with intervals, or (best effort, soundness)."""
-
-    method: str
-    label_free: bool
-    x: tuple[float, float, float]
-    y: tuple[float, float, float]
-
-
-def proof_points(evaluation: Evaluation, x: str = COMPLETENESS, y: str = SOUNDNESS) -> list[Point]:
-    """Each method at its first scores of two kinds, with low and high ends."""
-    points = []
-    for r in evaluation.results:
-        a, b = r.first_score(x), r.first_score(y)
-        if a is None or b is None:
-            raise InputError(f"{r.name} was not judged by {x if a is None else y}")
-        points.append(Point(r.name, r.label_free, (a.value, a.low, a.high), (b.value, b.low, b.high)))
-    return points
-
-
-def scatter_kinds(evaluation: Evaluation) -> list[str]:
-    """The kinds of score that can be drawn against soundness; none unless completeness and soundness were judged."""
-    judged = {score.kind for score in evaluation.results[0].scores}
-    if not {COMPLETENESS, SOUNDNESS} <= judged:
-        return []
-    return [x for x in (COMPLETENESS, BEST_EFFORT) if x in judged]
-
-
-@dataclass(frozen=True)
 class ScatterFigure(Figure):
-    """A panel per score on the horizontal axis; the points of all panels are the same methods in the same order."""
+    """One or two panels; their points are the same methods in the same order."""
 
     name = "scatter"
-    panels: tuple[str, ...]
-    points: tuple[tuple[Point, ...], ...]
+    panels: tuple[ScatterPanel, ...]
     settings: str
     tried: str = ""
     """The images that best effort counts, in words."""
@@ -75,13 +45,11 @@ class ScatterFigure(Figure):
     def caption(self) -> str:
         right = (
             f" Right: the same against the completeness of all labels but the top one, over {self.tried}: was every label tried?"
-            if BEST_EFFORT in self.panels
+            if any(panel.kind == BEST_EFFORT for panel in self.panels)
             else ""
         )
         hollow = (
-            " Hollow: one map for all labels."
-            if any(p.label_free for row in self.points for p in row)
-            else ""
+            " Hollow: one map for all labels." if any(p.label_free for p in self.panels[0].points) else ""
         )
         return (
             "Worst-case completeness against worst-case soundness with 95 % intervals; upper right is best. Numbers beside the marks are those of the legend."
@@ -89,35 +57,34 @@ class ScatterFigure(Figure):
         )
 
     def drawn(self, plt: Any) -> Any:
-        n = len(self.panels)
-        height = 2.75 + legend_height(len(self.points[0]))
-        figure, axes = plt.subplots(
-            1, n, figsize=(WIDTH if n > 1 else 0.6 * WIDTH, height), sharey=True, squeeze=False
-        )
+        n, methods = len(self.panels), [point.method for point in self.panels[0].points]
+        size = (WIDTH if n > 1 else 0.6 * WIDTH, 2.75 + legend_height(len(methods)))
+        figure, axes = plt.subplots(1, n, figsize=size, sharey=True, squeeze=False)
         handles: dict[int, Any] = {}
-        for axis, x, points in zip(axes[0], self.panels, self.points, strict=True):
-            axis.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), title=_TITLES[x], xlabel=_AXES[x])
+        for axis, panel in zip(axes[0], self.panels, strict=True):
+            axis.set(
+                xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), title=_TITLES[panel.kind], xlabel=_AXES[panel.kind]
+            )
             axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
             axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
             axis.grid(linewidth=0.3, color="0.88")
             axis.set_axisbelow(True)
-            shown = {k: point for k, point in enumerate(points) if _is_drawn(point)}
+            shown = {k: point for k, point in enumerate(panel.points) if point.is_drawn}
             handles |= {k: _mark(axis, point, k) for k, point in shown.items()}
             _write_numbers(axis, shown)
         axes[0][0].set_ylabel("soundness (worst case)")
-        names = [f"{k + 1}  {escaped(shortened(self.points[0][k].method, LONGEST))}" for k in sorted(handles)]
+        names = [f"{k + 1}  {escaped(shortened(methods[k], LONGEST))}" for k in sorted(handles)]
         legend_below(figure, [handles[k] for k in sorted(handles)], names)
         return figure
 
 
 def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
-    """Completeness, and best effort if it was judged, against soundness."""
-    points = {x: tuple(proof_points(evaluation, x)) for x in scatter_kinds(evaluation)}
-    points = {x: some for x, some in points.items() if any(_is_drawn(p) for p in some)}
-    if not points:
+    """The first score of completeness, and of best effort if it was judged, against soundness."""
+    first = {panel.kind: panel for panel in reversed(scatter_panels(evaluation))}
+    panels = tuple(first[kind] for kind in (COMPLETENESS, BEST_EFFORT) if kind in first)
+    if not panels:
         raise InputError("a scatter needs completeness and soundness, each counted for at least one image")
-    settings = evaluation_settings(evaluation)
-    return ScatterFigure(tuple(points), tuple(points.values()), settings, _tried(evaluation))
+    return ScatterFigure(panels, evaluation_settings(evaluation), _tried(evaluation))
 
 
 def _tried(evaluation: Evaluation) -> str:
@@ -135,7 +102,7 @@ def _tried(evaluation: Evaluation) -> str:
     return f"the {most:,} of {images} {rule or 'that it counts'}"
 
 
-def _mark(axis: Any, point: Point, k: int) -> Any:
+def _mark(axis: Any, point: ScatterPoint, k: int) -> Any:
     """Draw one method's mark and intervals; returns the mark."""
     colour = COLOURS[k % len(COLOURS)]
     (x, x_low, x_high), (y, y_low, y_high) = point.x, point.y
@@ -156,7 +123,7 @@ def _mark(axis: Any, point: Point, k: int) -> Any:
     return drawn[0]
 
 
-def _write_numbers(axis: Any, points: Mapping[int, Point]) -> None:
+def _write_numbers(axis: Any, points: Mapping[int, ScatterPoint]) -> None:
     """Write the number of each mark beside it, to its left near the right edge."""
     places = [(p.x[0], p.y[0]) for p in points.values()]
     for (x, y), text in zip(places, mark_texts(places, [k + 1 for k in points], near=_NEAR), strict=True):
@@ -170,7 +137,3 @@ def _write_numbers(axis: Any, points: Mapping[int, Point]) -> None:
             fontsize=SMALL,
             zorder=5,
         )
-
-
-def _is_drawn(point: Point) -> bool:
-    return math.isfinite(point.x[0]) and math.isfinite(point.y[0])
