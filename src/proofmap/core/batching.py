@@ -1,4 +1,4 @@
-"""Work cut into batches that fit the device: running out of memory halves the batch, warns once, and tries again."""
+"""Batches that fit the device: if memory runs out, the batch is halved and tried again, with one warning."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class OutOfMemory(ProofmapError, MemoryError):
 
 @dataclass
 class BatchSize:
-    """How many items go through the net at once; shared by everything that uses one classifier.
+    """Number of items in one pass of the net, shared by all users of a classifier. It only shrinks.
 
-    ``size`` starts at a guess and only ever shrinks. Results never depend on it beyond rounding.
+    Results do not depend on it beyond rounding.
     """
 
     size: int
@@ -80,10 +80,10 @@ def in_batches(
     cost: int = 1,
     item: str = "image",
 ) -> list[T]:
-    """Call ``run(start, stop)`` over ``0 .. total`` and collect what it returns.
+    """Call ``run(start, stop)`` over ``0 .. total`` and collect the results.
 
-    ``cost`` is how many passes of the net one item takes, so one call holds at most ``batch.size`` passes
-    (and at least one item). When memory runs out, the same items are tried again in a smaller batch.
+    ``cost`` is the number of passes per item: one call has at most ``batch.size`` passes, and at least one item. If memory
+    runs out, the same items are tried again in smaller batches.
 
     >>> in_batches(lambda a, b: b - a, 7, BatchSize(3))
     [3, 2, 2]
@@ -109,7 +109,7 @@ def in_batches(
 
 
 def shrink(batch: BatchSize, failed: int, *, cost: int, item: str) -> None:
-    """After so many items, of so many passes each, ran out of memory together: a smaller batch, and room for it."""
+    """Halve the batch size after ``failed`` items of ``cost`` passes each ran out of memory, and free cached memory."""
     batch.size = 1 if failed == 1 else min(batch.size, failed * cost)
     batch.halve(item)
     gc.collect()

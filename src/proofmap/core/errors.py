@@ -1,4 +1,4 @@
-"""The few kinds of errors; every message says what was expected, what was given, and how to fix it."""
+"""Errors. Every message says what was expected, what was given, and how to fix it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class ProofmapError(Exception):
-    """Anything the caller can fix; the command line prints it and exits with code 2."""
+    """An error that the caller can fix. The command line prints it and exits with code 2."""
 
 
 class InputError(ProofmapError, ValueError):
@@ -30,9 +30,9 @@ class ModelError(ProofmapError):
 
 
 class NotWritable(ProofmapError, OSError):
-    """A file cannot be written; nothing of it is left behind."""
+    """A file cannot be written. Nothing of it is left behind."""
 
-    advice = "Write to another place, or mend its permissions"
+    advice = "Write to another place, or fix its permissions"
 
     def __init__(self, path: object, error: OSError) -> None:
         super().__init__(error.errno, error.strerror, str(path))
@@ -42,9 +42,9 @@ class NotWritable(ProofmapError, OSError):
 
 
 class DiskFull(NotWritable):
-    """There is no room for a file."""
+    """The disk has no space for a file."""
 
-    advice = "Make room, or write to another disk"
+    advice = "Free some space, or write to another disk"
 
 
 class MissingExtra(ProofmapError, ImportError):
@@ -52,7 +52,7 @@ class MissingExtra(ProofmapError, ImportError):
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import an optional dependency, or say which extra brings it.
+    """Import an optional dependency, or raise an error that names the extra to install.
 
     >>> require("math", extra="demo", purpose="nothing").sqrt(4)
     2.0

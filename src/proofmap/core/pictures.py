@@ -1,4 +1,4 @@
-"""Pictures from disk to pixels: found, decoded safely, resized and cropped; bad files are named, never skipped."""
+"""Pictures from disk to pixels: found, decoded safely, resized and cropped. Unreadable files are named in an error, never skipped."""
 
 from __future__ import annotations
 
@@ -23,52 +23,22 @@ Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
 Fit = Literal["crop", "pad", "squash"]
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"})
-NOT_READ = frozenset(
-    {
-        ".heic",
-        ".heif",
-        ".hif",
-        ".avif",
-        ".jxl",
-        ".jp2",
-        ".j2k",
-        ".jfif",
-        ".jpe",
-        ".pgm",
-        ".pbm",
-        ".pnm",
-        ".tga",
-        ".ico",
-    }
-    | {
-        ".svg",
-        ".eps",
-        ".psd",
-        ".dng",
-        ".cr2",
-        ".cr3",
-        ".nef",
-        ".arw",
-        ".raf",
-        ".orf",
-        ".rw2",
-        ".raw",
-        ".exr",
-        ".dcm",
-    }
-)
-"""Files of these suffixes look like pictures to people, and are not among :data:`SUFFIXES`."""
+NOT_READ = {
+    *(".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".jfif", ".jpe", ".pgm", ".pbm", ".pnm"),
+    *(".tga", ".ico", ".svg", ".eps", ".psd", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf"),
+    *(".rw2", ".raw", ".exr", ".dcm"),
+}
+"""Suffixes of pictures that are not read; files with them are named in a warning."""
 RESULTS = frozenset({"scores.sqlite", "evaluation.json", "scores.csv"})
-"""Files that tell that results of Proofmap lie in a folder."""
+"""Files that mark a folder with results of Proofmap."""
 OWN_SOFTWARE = "Proofmap"
-# Safe on a file from outside: Pillow would hand EPS, whatever the file's suffix, to Ghostscript.
+# Only formats that are safe to decode: Pillow would pass EPS, whatever the file's suffix, to Ghostscript.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
 LONGEST_SIDE = 65_535
-"""Pixels of a picture's width or height, at most: as many as a JPEG can have. A picture of 1 x 40,000,000 pixels has no more of them
-than a photo, but decoding it takes 20 times as long, since every row is a step of its own."""
+"""Largest width or height in pixels, as in a JPEG. Decoding 1 x 40,000,000 pixels takes 20 times as long as a photo of as many."""
 NARROWEST = 100
-"""A picture that is cropped is first resized to at most this many times the pixels that are kept. A strip is enlarged until its
-shorter side fits: a file of 200 bytes took 400 MB."""
+"""Largest ratio of the pixels of a resized picture to those kept by the crop. Without a limit, a narrow strip in a file of 200 bytes
+took 400 MB."""
 _RESAMPLING = {
     "nearest": Image.Resampling.NEAREST,
     "box": Image.Resampling.BOX,
@@ -79,7 +49,7 @@ _RESAMPLING = {
 
 
 class UnreadWarning(UserWarning):
-    """Files in a folder look like pictures, but are of a kind that is not read."""
+    """A folder has pictures of a format that is not read."""
 
 
 def find_images(places: Iterable[str | Path]) -> list[Path]:
@@ -104,11 +74,10 @@ def find_images(places: Iterable[str | Path]) -> list[Path]:
 
 
 def files_below(folder: str | Path) -> list[str]:
-    """The image files below a folder, as relative paths with ``/``, folder by folder in alphabetical order.
+    """The image files below a folder, as relative paths with ``/``, in alphabetical order of their folders.
 
-    Names that start with a dot, links that lead back, and pictures that Proofmap itself wrote are left out. Only
-    directories are read; a file is opened only where results of Proofmap lie beside it. Files of other kinds that look
-    like pictures are named in an :class:`UnreadWarning`.
+    Hidden files, links to a parent folder, and pictures that Proofmap wrote are left out. A file is opened only if its folder
+    has results of Proofmap. Pictures of other formats are named in an :class:`UnreadWarning`.
     """
     check_searchable(folder)
     found: list[str] = []
@@ -131,7 +100,7 @@ def files_below(folder: str | Path) -> list[str]:
 
 
 def check_searchable(folder: str | Path) -> None:
-    """Refuse the whole file system, where a search for images would find those of every program."""
+    """Refuse to search the whole file system for images."""
     if os.path.realpath(folder) == os.path.realpath(os.sep):
         raise InputError(f"{folder} is the whole file system; name the folder that holds the images")
 
@@ -157,18 +126,18 @@ def _below(folder: str, prefix: str, among_results: bool) -> Iterator[str]:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself leads nowhere, like one that dangles
+    except OSError:  # a link to itself
         return False
 
 
 def _leads_back(link: str) -> bool:
-    """Whether a link to a folder leads to one it lies in, so that following it would never end."""
+    """Whether a link leads to a folder that contains it, so that following it would never end."""
     target, parent = os.path.realpath(link), os.path.realpath(os.path.dirname(link))
     return os.path.commonpath([target, parent]) == target
 
 
 def own_mark() -> PngImagePlugin.PngInfo:
-    """What a PNG of ours carries, so that it is never taken for a photo to explain."""
+    """The PNG text that marks pictures of Proofmap, so that they are never taken for photos to explain."""
     info = PngImagePlugin.PngInfo()
     info.add_text("Software", OWN_SOFTWARE)
     return info
@@ -195,10 +164,10 @@ def decode_image(
     most_pixels: int | None = None,
     formats: tuple[str, ...] = FORMATS,
 ) -> Image.Image:
-    """A file, or the bytes of one, as upright RGB (RGBA where it is transparent); error messages call it ``name``.
+    """A file, or the bytes of one, as upright RGB, or RGBA if it is transparent; error messages call it ``name``.
 
-    A picture with a side above :data:`LONGEST_SIDE`, or with more than ``most_pixels`` (``PIL.Image.MAX_IMAGE_PIXELS`` when
-    None), is refused by its header, before a pixel is decoded. Of a file with several frames only the first is decoded.
+    Pictures with a side above :data:`LONGEST_SIDE` or more than ``most_pixels`` (default ``PIL.Image.MAX_IMAGE_PIXELS``) are
+    refused before they are decoded. Only the first of several frames is decoded.
     """
     if not isinstance(source, bytes):
         check_ends(source, name)
@@ -217,7 +186,7 @@ def decode_image(
         ) from None
     except UnidentifiedImageError:
         raise InputError(
-            f"{name} cannot be read as an image: it is damaged, or no picture of a kind that is read ({', '.join(sorted(SUFFIXES))})"
+            f"{name} cannot be read as an image: it is damaged, or not in a format that is read ({', '.join(sorted(SUFFIXES))})"
         ) from None
     except (
         Exception
@@ -243,7 +212,7 @@ def _check_size(size: tuple[int, int], name: str, most_pixels: int | None) -> No
 
 
 def in_colour(image: Image.Image, name: str) -> Image.Image:
-    """A picture in any of Pillow's modes as RGB, or as RGBA where it is transparent."""
+    """A picture in any of Pillow's modes as RGB, or as RGBA if it is transparent."""
     if image.mode in ("RGB", "RGBA") and "transparency" not in image.info:
         return image
     if image.mode.startswith("I;16"):  # convert() would clip to white
@@ -298,8 +267,8 @@ def fit(
 def fitted_size(
     given: tuple[int, int], size: tuple[int, int], resize: int | None, how: Fit = "crop"
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """What :func:`fit` makes of a picture of ``given`` width and height: width and height after resizing, and the left
-    and upper border that is cut off (negative where one is added).
+    """Width and height of a picture after :func:`fit` resized it, and the left and top border that is cut off (negative if one
+    is added). ``given`` is (width, height).
 
     >>> fitted_size((400, 300), (224, 224), 256)
     ((341, 256), (58, 16))

@@ -1,4 +1,4 @@
-"""Progress of a long job, reported here and shown elsewhere: passes of the net done, out of how many."""
+"""Progress of a long job, in passes of the net."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Task(Protocol):
     """One running job; a context manager."""
 
     def advance(self, passes: int, note: str = "") -> None:
-        """``passes`` more are done; ``note`` is the latest value to show, such as the loss."""
+        """Report that ``passes`` more are done; ``note`` is a value to show, such as the loss."""
 
     def __enter__(self) -> Self: ...
 
@@ -29,20 +29,13 @@ class Task(Protocol):
 
 
 class Progress(Protocol):
-    """Where jobs report to. ``passes`` counts images through the net, so rates compare across methods."""
+    """Receives the progress of jobs. ``passes`` counts images through the net, so rates compare across methods."""
 
     def task(self, what: str, passes: int) -> Task: ...
 
 
-class Silent:
-    """Reports nowhere; the default in the library."""
-
-    def task(self, what: str, passes: int) -> Task:
-        return SilentTask()
-
-
 class SilentTask:
-    """A job that reports nowhere; others add what they report."""
+    """A job that reports nothing; base class of jobs that report."""
 
     def advance(self, passes: int, note: str = "") -> None:
         pass
@@ -50,10 +43,15 @@ class SilentTask:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
+
+
+class Silent:
+    """Reports nothing; the default in the library."""
+
+    def task(self, what: str, passes: int) -> Task:
+        return SilentTask()
 
 
 def seconds_between_lines() -> float:

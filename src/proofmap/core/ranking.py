@@ -1,7 +1,7 @@
-"""From a heat map to an order of positions. Only ranks enter the metrics, and ties are decided openly.
+"""Ranks of a map's positions. Metrics use only ranks; a tie policy orders equal values.
 
-Positions are whatever a map has after its first axis: H x W pixels (all channels of a pixel together), tokens, time
-steps. Rank 0 is the most salient position; ``ranks < s`` keeps the top s.
+Positions are the axes of a map after the first: H x W pixels (all channels together), time steps, columns. Rank 0 is the
+most salient position; ``ranks < s`` keeps the top s.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def rank(maps: Tensor, *, ties: Ties = "index", keys: Tensor | None = None) -> T
 
 
 def _first_order(values: Tensor, positions: Sequence[int], ties: Ties, keys: Tensor | None) -> Tensor | None:
-    """The order ``(P, n)`` in which equal values stay; None means the order of the index."""
+    """The order ``(P, n)`` of equal values; None for the order of the index."""
     if ties == "index":
         return None
     if ties == "center":

@@ -1,4 +1,4 @@
-"""Text as it can be printed: any name in one line of readable characters, shortened or broken where room is small."""
+"""Text for printing: safe for a terminal, in one line, shortened or wrapped."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-# What a terminal obeys instead of showing: control characters, escapes with them, and marks that turn the direction of
-# writing; and halves of characters from broken file names.
+# What a terminal does not print: control characters, marks that turn the direction of writing, and surrogates from broken names.
 _OBEYED = r"\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _UNPRINTABLE = rf"(?:[^\S ]|[{_OBEYED}])"
 _GAP = re.compile(f" *{_UNPRINTABLE}(?: |{_UNPRINTABLE})*")
@@ -16,9 +15,9 @@ _UNSAFE = re.compile(rf"(?![\n\t])[{_OBEYED}]")
 
 
 def terminal_text(text: str) -> str:
-    """The text as a terminal may have it: what it would obey is spelled out; line breaks and tabs stay.
+    """The text with control characters escaped, except line breaks and tabs.
 
-    Whoever names a label or a file must not be able to colour, hide or overwrite what is printed about it.
+    The name of a label or a file must not colour, hide or overwrite what is printed.
 
     >>> print(terminal_text("cat\\x1b[2K\\rdog"))
     cat\\x1b[2K\\rdog
@@ -27,7 +26,7 @@ def terminal_text(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with line breaks, tabs and what terminals obey as single spaces; plain spaces stay as they are.
+    """The text with line breaks, tabs and control characters replaced by single spaces.
 
     >>> one_line("my\\n\\n photo\\t1.png")
     'my photo 1.png'
@@ -36,7 +35,7 @@ def one_line(text: str) -> str:
 
 
 def shortened(text: str, most: float, *, dots: str = "…", measure: Callable[[str], float] = len) -> str:
-    """The text in one line, its end cut off for dots where it measures more than ``most``.
+    """The text in one line, cut off with dots if it is longer than ``most``.
 
     >>> shortened("a long name", 7), shortened("short", 7)
     ('a long…', 'short')
@@ -50,7 +49,7 @@ def shortened(text: str, most: float, *, dots: str = "…", measure: Callable[[s
 
 
 def wrapped(text: str, width: int, lines: int = 3) -> str:
-    """Text in short lines, broken after a space, colon or comma, if need be after a hyphen; the rest becomes dots.
+    """Text in at most ``lines`` short lines, broken after a space, colon or comma, or else after a hyphen.
 
     >>> print(wrapped("top-label:learned-mask", 12))
     top-label:
@@ -75,7 +74,7 @@ def _broken(text: str, where: str, width: int) -> list[str]:
 
 
 def counted(n: float, what: str) -> str:
-    """A number of things; a mean in three digits.
+    """A number with its noun; a fraction has three digits.
 
     >>> counted(1, "image"), counted(3000, "pass"), counted(2.6667, "label")
     ('1 image', '3,000 passes', '2.67 labels')
@@ -85,10 +84,9 @@ def counted(n: float, what: str) -> str:
 
 
 def csv_lines(rows: Iterable[Iterable[object]]) -> Iterator[str]:
-    """Rows as lines of CSV, without line ends; every program reads the cells as they are given.
+    """Rows as lines of CSV, without line ends.
 
-    A cell with a line break of any kind is quoted. Text that a spreadsheet would run as a formula gets an apostrophe in
-    front, as spreadsheets themselves write it; numbers stay numbers.
+    Cells with a line break are quoted. Text that a spreadsheet would run as a formula gets an apostrophe in front; numbers do not.
 
     >>> list(csv_lines([["name", "value"], ["=1+1", -0.5], ["a,b", "-0.5"]]))
     ['name,value', "'=1+1,-0.5", '"a,b",-0.5']
@@ -101,7 +99,7 @@ def csv_lines(rows: Iterable[Iterable[object]]) -> Iterator[str]:
 
 
 class _Lines(list[str]):
-    """Where a CSV writer writes."""
+    """A file for a CSV writer."""
 
     def write(self, line: str) -> None:
         self.append(line)
@@ -118,9 +116,7 @@ def _csv_cell(cell: object) -> object:
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 2, before: str = "") -> str:
-    """A sentence, with a space in front, that asks for the known names that one is like; empty where it is like none.
-
-    They are written with ``before`` in front.
+    """The question " Did you mean ...?" with similar known names, each after ``before``; empty if no name is similar.
 
     >>> did_you_mean("grad-cm", ["grad-cam", "edges"]), did_you_mean("xyz", ["random"])
     (" Did you mean 'grad-cam'?", '')
@@ -129,7 +125,7 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 2, before: str = "
 
 
 def suggest_names(names: Sequence[str]) -> str:
-    """The question whether one of these was meant, with a space in front; empty where there are none.
+    """The question " Did you mean ...?" for these names; empty if there are none.
 
     >>> suggest_names(["cat.png", "car.png"])
     " Did you mean 'cat.png' or 'car.png'?"

@@ -1,4 +1,4 @@
-"""The version, where every room can import it; and the version with a digest of the source that makes numbers."""
+"""The version, and a digest of the source code that computes results."""
 
 from __future__ import annotations
 
@@ -16,20 +16,17 @@ _MAKE_NUMBERS = (
     *("judging.py", "checking.py"),
     *(f"study/{name}.py" for name in _OF_STUDIES),
 )
-"""The folders and files whose code decides what a run stores. Weights and images have digests of their own."""
+"""The folders and files whose code decides what a run stores. Weights and images have their own digests."""
 
 
 @cache
 def source_version() -> str:
-    """The version with a digest of our source, as a run's manifest notes it: ``0.1.0+src.1f2e3d4c``.
-
-    It is computed once in a process, when a run is begun or continued.
-    """
+    """The version with a digest of the source, as in a run's manifest: ``0.1.0+src.1f2e3d4c``. Computed once per process."""
     return f"{__version__}+src.{package_digest(_PACKAGE)}"
 
 
 def package_digest(package: Path) -> str:
-    """A digest of the code in the files that make numbers: docstrings and comments do not count."""
+    """A digest of the code of :func:`number_files`, without docstrings and comments."""
     digest = hashlib.blake2b(digest_size=4)
     for file in number_files(package):
         name = file.relative_to(package).as_posix().encode()
@@ -38,7 +35,7 @@ def package_digest(package: Path) -> str:
 
 
 def number_files(package: Path) -> list[Path]:
-    """The files that make numbers, in a fixed order."""
+    """The files that compute results, in a fixed order."""
     places = [package / part for part in _MAKE_NUMBERS]
     return [file for at in places for file in ([at] if at.suffix else sorted(at.rglob("*.py")))]
 
@@ -47,11 +44,10 @@ _QUOTES = b'"' * 3
 
 
 def code_of(source: bytes) -> bytes:
-    """Python source without blank lines, lines that are only a comment, and docstrings: strings in three double quotes that are
-    statements.
+    """Python source without blank lines, comment lines, and docstrings (statements that are strings in three double quotes).
 
-    Three such quotes are taken to begin or end a string wherever they are. This holds for our own files, and takes 15 ms for all
-    of them; a parser takes a second.
+    Three double quotes are taken to begin or end a string wherever they occur, which holds for the files of this package. This
+    takes 15 ms for all files; a parser takes a second.
     """
     pieces = source.split(_QUOTES)
     if len(pieces) % 2 == 0:  # they do something else too, so all of the text counts

@@ -13,6 +13,7 @@ written, brackets and all, is taken as it is written.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -40,11 +41,11 @@ _BY_SUFFIX = {".csv": "csv", ".tsv": "csv", ".npy": "npz", ".npz": "npz"}
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """One line of the list of datasets.
+    """A kind of dataset.
 
     Attributes:
         name: the kind.
-        form: what to write; capitals stand for something of yours, and what follows them may be left out.
+        form: how to write it; capitals stand for your own values, and what follows them is optional.
         description: one line.
     """
 
@@ -53,15 +54,15 @@ class DatasetInfo:
     description: str
 
 
-@dataclass(frozen=True)
-class _Kind:
-    info: DatasetInfo
-    open: Callable[..., Dataset]
-    options: Mapping[str, type]
+def _options(kind: str) -> dict[str, type]:
+    """The settings of a kind, each with its type: the keyword arguments of the function that opens it."""
+    parameters = inspect.signature(_OPENERS[kind]).parameters.values()
+    settings = [one for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
+    return {one.name: int if one.annotation in (int, "int") else str for one in settings}
 
 
 def is_dataset(text: str) -> bool:
-    """Whether a text is written KIND:PLACE, with a kind of dataset, and is no file itself.
+    """Whether a text has the form KIND:PLACE, with a known kind, and is not itself a path that exists.
 
     >>> is_dataset("cifar10:data/cifar-10-batches-py[train]"), is_dataset("photos/")
     (True, False)
@@ -71,9 +72,9 @@ def is_dataset(text: str) -> bool:
 
 
 def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
-    """The dataset that a string names; see :mod:`proofmap.data.specs` for how it is written.
+    """Open the dataset that a string names; see :mod:`proofmap.data.specs` for its form.
 
-    ``options`` are the settings of the string (``split="train"``, ``seed=3``), given as arguments.
+    ``options`` are settings of the string (``split="train"``, ``seed=3``), given as arguments.
 
     >>> load_dataset("imagenet-corner:data")
     Traceback (most recent call last):
@@ -86,26 +87,26 @@ def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
         raise InputError(
             f"{spec} says {doubled[0]}={written[doubled[0]]}, the argument {options[doubled[0]]!r}"
         )
-    known = _KINDS[kind]
+    known = _options(kind)
     arguments: dict[str, object] = {}
     for key, value in {**written, **options}.items():
-        if key not in known.options:
-            hint = f"it has {', '.join(known.options)}" if known.options else "it has none"
-            raise InputError(f"{kind} has no setting {key!r}; {hint}. Write it as {known.info.form}")
+        if key not in known:
+            hint = f"it has {', '.join(known)}" if known else "it has none"
+            raise InputError(f"{kind} has no setting {key!r}; {hint}. Write it as {_KINDS[kind].form}")
         try:
-            arguments[key] = known.options[key](value)
+            arguments[key] = known[key](value)
         except ValueError:
             raise InputError(f"{kind} needs a whole number as {key}, not {value!r}") from None
-    return known.open(place, **arguments) if place else known.open(**arguments)
+    return _OPENERS[kind](*([place] if place else []), **arguments)
 
 
 def rebuild_dataset(settings: Mapping[str, object]) -> Dataset:
-    """Open the dataset whose :meth:`~proofmap.data.Dataset.settings` these are, in this process."""
+    """Open the dataset that has these :meth:`~proofmap.data.Dataset.settings`."""
     arguments = dict(settings)
     kind = str(arguments.pop("dataset", None))
     if kind not in _KINDS:
         raise _unknown(kind)
-    return _KINDS[kind].open(**arguments)
+    return _OPENERS[kind](**arguments)
 
 
 def list_datasets() -> list[DatasetInfo]:
@@ -114,11 +115,11 @@ def list_datasets() -> list[DatasetInfo]:
     >>> [info.form for info in list_datasets()][:2]
     ['FOLDER', 'csv:FILE']
     """
-    return [kind.info for kind in _KINDS.values()]
+    return list(_KINDS.values())
 
 
 def sample_photos() -> ImageFiles:
-    """The photographs inside scikit-image, by their short names; no labels."""
+    """The photographs inside scikit-image, by their short names, without labels."""
     paths = [sample_path(name) for name in SAMPLES]
     return ImageFiles(
         paths[0].parent,
@@ -130,10 +131,7 @@ def sample_photos() -> ImageFiles:
 
 
 def photographs(places: Sequence[str | Path]) -> ImageFiles:
-    """The photos named one by one, and those in the folders named; ``sample:cat`` is one that ships along.
-
-    They go by their file names, or by what follows ``sample:``.
-    """
+    """Photos from files and folders, named by their files; ``sample:cat`` is one that ships with scikit-image."""
     samples = {place: str(place)[len(SAMPLE) :] for place in places if str(place).startswith(SAMPLE)}
     paths = find_photos(places)
     called = {sample_path(name): name for name in samples.values()}
@@ -146,7 +144,7 @@ def photographs(places: Sequence[str | Path]) -> ImageFiles:
 
 
 def open_data(data: str | Path | Sequence[str | Path]) -> Dataset:
-    """A dataset from one dataset string, or from photos and folders of photos."""
+    """The dataset of one dataset string, or of photos and folders of photos."""
     places = [data] if isinstance(data, (str, Path)) else list(data)
     if not places:
         raise InputError("no data was named; write a folder, photos, or one of 'proofmap list datasets'")
@@ -213,71 +211,58 @@ def _unknown(kind: str) -> InputError:
     return InputError(f"there is no kind of dataset {kind!r}.{hint} Known are: {', '.join(_KINDS)}")
 
 
-def _kind(
-    name: str, form: str, description: str, open_: Callable[..., Dataset], **options: type
-) -> tuple[str, _Kind]:
-    return name, _Kind(DatasetInfo(name, form, description), open_, options)
-
-
-_KINDS: dict[str, _Kind] = dict(
-    [
-        _kind("folder", "FOLDER", "images; with a sub-folder per label, those are the labels", image_folder),
-        _kind(
+_OPENERS: dict[str, Callable[..., Dataset]] = {
+    "folder": image_folder,
+    "csv": image_csv,
+    "voc": pascal_voc,
+    "npz": array_file,
+    "imagenette": imagenette,
+    "imagenette-corner": imagenette_corner,
+    "imagenet": imagenet,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "hf": hugging_face,
+    "photos": photographs,
+    "samples": sample_photos,
+}
+_KINDS = {
+    kind: DatasetInfo(kind, form, description)
+    for kind, form, description in (
+        ("folder", "FOLDER", "images; with a sub-folder per label, those are the labels"),
+        (
             "csv",
             "csv:FILE",
-            "columns file and label (a name) or class_index; may have boxes_xyxy, or x0, y0, x1, y1 in a line for each thing",
-            image_csv,
+            "columns file and label (a name) or class_index; may have boxes_xyxy, or x0, y0, x1, y1 in a line for each object",
         ),
-        _kind(
-            "voc",
-            "voc:FOLDER[SPLIT]",
-            "photos with Pascal VOC's XML files: boxes of several labels",
-            pascal_voc,
-            split=str,
-        ),
-        _kind(
+        ("voc", "voc:FOLDER[SPLIT]", "photos with Pascal VOC's XML files: boxes of several labels"),
+        (
             "npz",
             "npz:FILE?layout=nhwc|nchw",
             "NumPy arrays images and labels, bytes or floats in [0, 1]; also .npy",
-            array_file,
-            layout=str,
         ),
-        _kind(
+        (
             "imagenette",
             "imagenette:FOLDER[val|train]?labels=imagenet|imagenette",
             "ten ImageNet classes; labels among 1000 outputs or ten",
-            imagenette,
-            split=str,
-            labels=str,
         ),
-        _kind(
+        (
             "imagenette-corner",
             "imagenette-corner:FOLDER[val|train]?seed=N",
             "a random corner of each Imagenette photo, as in the paper",
-            imagenette_corner,
-            split=str,
-            labels=str,
-            seed=int,
         ),
-        _kind(
+        (
             "imagenet",
             "imagenet:FOLDER[val|train]",
             "ImageNet with labels.csv, a folder per class, or the devkit's text files",
-            imagenet,
-            split=str,
         ),
-        _kind("cifar10", "cifar10:FOLDER[test|train]", "cifar-10-batches-py as unpacked", cifar10, split=str),
-        _kind("cifar100", "cifar100:FOLDER[test|train]", "cifar-100-python as unpacked", cifar100, split=str),
-        _kind(
+        ("cifar10", "cifar10:FOLDER[test|train]", "cifar-10-batches-py as unpacked"),
+        ("cifar100", "cifar100:FOLDER[test|train]", "cifar-100-python as unpacked"),
+        (
             "hf",
             "hf:ORG/NAME[SPLIT]?image=COLUMN&label=COLUMN",
             "a dataset of Hugging Face, or a folder in one of its layouts",
-            hugging_face,
-            split=str,
-            image=str,
-            label=str,
         ),
-        _kind("photos", "PHOTO PHOTO ...", "photos and folders named one by one", photographs),
-        _kind("samples", "samples", "the 16 photographs inside scikit-image; no labels", sample_photos),
-    ]
-)
+        ("photos", "PHOTO PHOTO ...", "photos and folders named one by one"),
+        ("samples", "samples", "the 16 photographs inside scikit-image; no labels"),
+    )
+}
