@@ -18,21 +18,24 @@ from proofmap.core.errors import DiskFull, InputError, NotWritable
 from proofmap.core.text import one_line, suggest_names
 
 _LONGEST_PART = 255  # bytes of one name in a path
-_LONGEST = (
-    100  # bytes of a file name before its suffix; file systems allow 255, and unfinished files add to it
-)
+_LONGEST = 100  # bytes of a file name that we choose, before its suffix and the suffix of unfinished files
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary path to write to; it replaces ``path`` when the block ends, and is removed if it raises.
+    """A temporary path to write to. It replaces ``path`` when the block ends, and is removed if the block raises.
 
-    The file gets the permissions that the umask gives any new file, whatever its writer gave it. Its content is on the
-    disk before it gets its name, and its name is when the block has ended: a power cut leaves the old or the new file.
+    The file gets the permissions of any new file (umask). Content and name are synced to disk, so a power cut leaves the old or the
+    new file.
     """
     part = path.with_name(f".{path.name}.part{os.getpid()}{path.suffix}")  # see remove_parts
     try:
-        _begin(part, path)
+        try:
+            part.touch()
+        except OSError as error:
+            if is_disk_full(error):
+                raise
+            raise NotWritable(path, error) from error
         usual = part.stat().st_mode
         yield part
         part.chmod(usual)  # safetensors writes files that only their owner may read
@@ -47,21 +50,11 @@ def atomic_write(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _begin(part: Path, path: Path) -> None:
-    """Make the empty file, or say that there can be none."""
-    try:
-        part.touch()
-    except OSError as error:
-        if is_disk_full(error):
-            raise
-        raise NotWritable(path, error) from error
-
-
 @contextmanager
 def written_together(path: str | Path) -> Iterator[Path]:
-    """A temporary folder to write files to; they get their places in the folder ``path`` together when the block ends.
+    """A temporary folder for files. They are moved to the folder ``path`` together when the block ends.
 
-    If it raises, none of them does: what was there before stays as it was, and a folder that was not there is gone.
+    If the block raises, no file is moved, and a folder that did not exist before is removed.
     """
     folder, missing = Path(path), not os.path.exists(path)
     part = output_folder(folder) / f".files.part{os.getpid()}"  # see remove_parts
@@ -80,7 +73,7 @@ def written_together(path: str | Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(part, ignore_errors=True)
         if missing and not done:
-            with suppress(OSError):  # something of another's is in it
+            with suppress(OSError):  # it has other files by now
                 folder.rmdir()
 
 
@@ -89,7 +82,7 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove unfinished files that processes left in a folder when they were killed."""
+    """Remove unfinished files of killed processes from a folder."""
     for path in folder.glob(".*.part*"):
         found = re.fullmatch(r"\.(.+)\.part(\d+)(.*)", path.name)
         if not found or Path(found[1]).suffix != found[3] or path.is_symlink() or process_runs(int(found[2])):
@@ -101,31 +94,31 @@ def remove_parts(folder: Path) -> None:
 
 
 def process_runs(process: int) -> bool:
-    """Whether a process may still run; on Windows, where asking would end it, any may."""
+    """Whether a process may still run; always on Windows, where the question would end it."""
     if os.name == "nt":
         return True
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # of another user
+    except PermissionError:  # it belongs to another user
         return True
     return process > 0
 
 
 def check_ends(path: str | Path, name: str = "") -> None:
-    """Refuse a pipe or a device, which may never end, before it is opened; error messages call it ``name``."""
+    """Refuse a pipe or a device before it is opened, as it may never end; error messages call it ``name``."""
     try:
         kind = os.stat(path).st_mode
     except (OSError, ValueError):
-        return  # whoever opens it says what is wrong
+        return  # opening it gives a better error
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
         raise InputError(f"{name or path} is a pipe or a device, not a regular file")
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names of a folder's files on the disk; where a file system cannot do that, it does so by itself."""
-    if os.name == "nt":  # which opens no folders
+    """Sync a folder's list of files to disk, on file systems that support it."""
+    if os.name == "nt":  # Windows opens no folders
         return
     try:
         _sync(folder, os.O_RDONLY)
@@ -143,13 +136,13 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically; halves of characters, which UTF-8 does not have, are spelled out."""
+    """Write a text file atomically; surrogates, which UTF-8 does not have, are escaped."""
     with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def has_working_folder() -> bool:
-    """Whether relative paths lead anywhere; the current folder may have been deleted."""
+    """Whether the current folder exists; it may have been deleted."""
     try:
         os.getcwd()
     except OSError:
@@ -158,7 +151,7 @@ def has_working_folder() -> bool:
 
 
 def check_output(path: str | Path) -> Path:
-    """The folder, if it can be written to or created; it is not created yet, so a failed run leaves nothing behind."""
+    """Check that a folder can be written to or created. It is not created yet, so a failed run leaves nothing behind."""
     folder = check_path(path, "--out")
     if not folder.is_absolute() and not has_working_folder():
         raise InputError(
@@ -173,8 +166,7 @@ def check_output(path: str | Path) -> Path:
 
 
 def output_folder(path: str | Path) -> Path:
-    """The folder, made if needed, without the unfinished files of killed processes; or an error that says why it cannot
-    be written to."""
+    """Make a folder if needed, and remove unfinished files of killed processes from it."""
     folder = check_output(path)
     missing = [parent for parent in (folder, *folder.parents) if not os.path.exists(parent)]
     try:
@@ -188,7 +180,7 @@ def output_folder(path: str | Path) -> Path:
 
 
 def output_file(path: str | Path, option: str = "--out", such_as: str = "report.html") -> Path:
-    """The file, if it can be written to: its folder is made, and only a plain file is ever replaced."""
+    """Check that a file can be written, and make its folder. Only a plain file is ever replaced."""
     file = check_path(path, option)
     if file.is_dir():
         raise InputError(f"{file} is a folder; name a file in it, such as {file / such_as}")
@@ -199,7 +191,7 @@ def output_file(path: str | Path, option: str = "--out", such_as: str = "report.
 
 
 def check_path(path: str | Path, what: str) -> Path:
-    """The path, if a file system can have one of that name."""
+    """Check that a file system can have a path of this name."""
     text = os.fspath(path)
     if not text.strip():
         raise InputError(f"{what} is empty; name a file or folder")
@@ -212,7 +204,7 @@ def check_path(path: str | Path, what: str) -> Path:
 
 
 def file_name(*parts: str) -> str:
-    """A readable file name from any texts; a very long one keeps its beginning and ends in a hash of the whole.
+    """A readable file name from any texts; a long one is cut and ends in a hash of the whole.
 
     >>> file_name("my photo", "learned-mask:tv=0.1")
     'my_photo.learned-mask_tv-0.1'
@@ -226,7 +218,7 @@ def file_name(*parts: str) -> str:
 
 
 def distinct_names(names: list[str]) -> list[str]:
-    """The same names, with a number added where one occurs again.
+    """The same names, with a number added to repeated ones.
 
     >>> distinct_names(["cat", "dog", "cat"])
     ['cat', 'dog', 'cat-2']

@@ -1,4 +1,4 @@
-"""Which labels are explained: a rule such as ``top5`` or ``p>=0.01`` becomes a LongTensor (N, L) of output indices."""
+"""Rules that choose the labels to explain, such as ``top5`` or ``p>=0.01``: from probabilities to output indices (N, L)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from proofmap.core.text import counted, shortened
 __all__ = ["NO_LABEL", "LabelRule", "Labels", "check_labels", "label_index"]
 
 NO_LABEL = -1
-"""Fills the places of an image that has fewer labels than another one in the same batch."""
+"""Fills the row of an image that has fewer labels than another image of the batch."""
 
 LONGEST_NAME = 200
-"""Longer names of labels are not searched for what was meant, which takes time, nor printed in full."""
+"""Longer names get no suggestions, which take time, and are not printed in full."""
 
 _TOP = re.compile(r"top-?(\d+)$")
 _PROBABLE = re.compile(r"p\s*>=?\s*([0-9.eE+-]+)$")
 
 Labels = str | int | Sequence[int | str] | Sequence[Sequence[int | str]] | Tensor | np.ndarray
-"""What a person may write for ``labels``; :meth:`LabelRule.parse` says what each form means."""
+"""The forms of ``labels``; see :meth:`LabelRule.parse`."""
 
 
 def label_index(label: Any, names: Sequence[str]) -> int:
@@ -72,7 +72,7 @@ def label_index(label: Any, names: Sequence[str]) -> int:
 
 
 def close_names(text: str, known: Sequence[str]) -> list[int]:
-    """Up to three names that were probably meant: with these words, with words that begin so, or with a word spelt alike.
+    """Indices of up to three similar names: with the same words, with words that begin like them, or with a similar spelling.
 
     >>> (
     ...     close_names("cat", ["oystercatcher", "catamaran", "tiger cat"]),
@@ -91,7 +91,7 @@ def close_names(text: str, known: Sequence[str]) -> list[int]:
 
 
 def canonical_name(name: str) -> str:
-    """The form in which names of labels are compared: lower case, ``_`` as a space, single spaces.
+    """A label name as it is compared: lower case, ``_`` as a space, single spaces.
 
     >>> canonical_name("Tiger_Cat")
     'tiger cat'
@@ -101,7 +101,7 @@ def canonical_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class LabelRule:
-    """``all`` | ``top5`` | ``p>=0.01`` | ``true`` | a list for every image | the labels of each image: which labels are judged.
+    """A rule that chooses labels: ``all``, ``top5``, ``p>=0.01``, ``true``, a list for every image, or the labels of each image.
 
     >>> f = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]])
     >>> LabelRule.parse("top2", "abc").choose(f, range(3))
@@ -119,15 +119,13 @@ class LabelRule:
 
     @classmethod
     def parse(cls, rule: Any, names: Sequence[str]) -> LabelRule:
-        """The rule that a person wrote.
+        """The rule that ``labels`` stands for.
 
         - A text: ``all``, ``top5``, ``p>=0.01``, ``true`` (the true labels of each image), or names or indices separated by commas.
-        - One label, or a list of labels, by index or name: these labels, for every image.
+        - One label, or a list of labels, by index or name: these labels for every image. ``["true"]`` is a label named "true".
         - A list of lists: the labels of each image.
-        - A tensor or an array is read as Captum reads its ``target``: a single number is the label of every image, ``(N,)`` has one
-          label per image, and ``(N, L)`` has the labels of each, with -1 where an image has fewer.
-
-        A label whose own name is "all" or "true" is named in a list: ``["true"]``.
+        - A tensor or array, as Captum reads ``target``: one number is the label of every image, ``(N,)`` has one label per image,
+          ``(N, L)`` has the labels of each image, padded with -1.
 
         So a list ``[0, 1]`` means two labels for every image, and ``torch.tensor([0, 1])`` one label for each of two images.
 
@@ -206,10 +204,10 @@ class LabelRule:
         truth: Tensor | None = None,
         image_names: Sequence[str] = (),
     ) -> Tensor:
-        """Labels ``(N, L)`` for probabilities ``(N, A)``, most probable first except for an explicit list and true labels.
+        """Labels ``(N, L)`` for probabilities ``(N, A)``, most probable first; lists and true labels keep their order.
 
-        Images with fewer labels than others are filled up with ``NO_LABEL``; every image has one at least. ``truth``, ``(N,)`` or
-        ``(N, T)``, are the true labels, which the rule ``true`` needs for every image.
+        Every image has at least one label; rows are padded with ``NO_LABEL``. The rule ``true`` needs ``truth``, the true labels
+        ``(N,)`` or ``(N, T)`` of every image.
         """
         if self.kind == "true":
             return self._true_rows(truth, image_names).choose(probabilities, label_set)
@@ -282,21 +280,17 @@ def _is_list(entry: object) -> bool:
 
 
 def _row(labels: Any, names: Sequence[str], image: int) -> tuple[int, ...]:
-    """The labels of one image; -1 stays, it marks the places without a label."""
+    """The labels of one image; -1 is padding and stays."""
     given = labels.tolist() if hasattr(labels, "tolist") else labels
-    row = [a if _is_no_label(a) else label_index(a, names) for a in given]
+    row = [a if isinstance(a, int) and a == NO_LABEL else label_index(a, names) for a in given]
     if all(a == NO_LABEL for a in row):
         raise InputError(f"labels has no label for image {image}; give each image one at least")
     _each_once([a for a in row if a != NO_LABEL], names)
     return tuple(row)
 
 
-def _is_no_label(label: object) -> bool:
-    return isinstance(label, int) and label == NO_LABEL
-
-
 def _each_once(indices: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
-    """The labels as they are; a label that comes twice is refused, because it would count twice."""
+    """The labels as a tuple. A repeated label is refused, because it would count twice."""
     doubled = next((a for a, count in Counter(indices).items() if count > 1), None)
     if doubled is not None:
         name = shortened(names[doubled], 30)
@@ -305,7 +299,7 @@ def _each_once(indices: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
 
 
 def is_by_probability(rule: str) -> bool:
-    """Whether a rule, as text, puts labels in the order of their probability; a list has the order of whoever wrote it.
+    """Whether a rule, as text, orders labels by their probability.
 
     >>> [is_by_probability(rule) for rule in ("all", "top5", "p>=0.01", "tabby,topaz", "given", "true")]
     [True, True, True, False, False, False]
@@ -325,8 +319,8 @@ def label_table(labels: Sequence[Sequence[int]]) -> Tensor:
 
 
 def truth_table(truths: Sequence[Sequence[int]]) -> Tensor | None:
-    """The true labels of each image as a tensor: ``(N,)`` if no image has several, else ``(N, T)``. ``NO_LABEL`` fills the places of
-    what is not known. None if nothing is known of any image.
+    """The true labels of each image as a tensor ``(N,)``, or ``(N, T)`` if an image has several, padded with ``NO_LABEL``. None if no
+    label is known.
 
     >>> truth_table([[3], []]), truth_table([[3], [4, 5]]).tolist(), truth_table([[], []])
     (tensor([ 3, -1]), [[3, -1], [4, 5]], None)
@@ -341,7 +335,7 @@ def truth_table(truths: Sequence[Sequence[int]]) -> Tensor | None:
 def check_labels(
     labels: Tensor, n_images: int, n_outputs: int, label_set: Sequence[int] | None = None
 ) -> Tensor:
-    """The labels as an int64 tensor, or an error that says what is wrong with them."""
+    """The labels as an int64 tensor; raises an InputError if shape, type or values are wrong."""
     if labels.ndim != 2 or labels.shape[0] != n_images or labels.shape[1] < 1:
         raise InputError(f"labels must be (N, L) with N = {n_images}, got {tuple(labels.shape)}")
     if labels.is_floating_point():

@@ -1,8 +1,8 @@
-"""Random numbers that depend on what they are for, never on when they are drawn.
+"""Random numbers that depend on a key, not on the order in which they are drawn.
 
-Philox-4x32-10 (Salmon et al., SC 2011) is a function, not a state: the i-th number of a stream is computed from
-the stream's 64-bit key and i alone. A key is the hash of (seed, image content, label, purpose), so the same input
-draws the same numbers whatever the batch size, the order, the number of workers or the device.
+Philox-4x32-10 (Salmon et al., SC 2011) has no state: the i-th number of a stream is computed from the stream's 64-bit key and i. A
+key is a hash of (seed, image content, label, purpose), so an input gets the same numbers for every batch size, order, number of
+workers and device.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Whole = TypeVar("_Whole", Tensor, NDArray[np.int64])
 
 
 def key_of(*parts: object) -> int:
-    """A 64-bit stream key (as a signed integer, so that it fits a LongTensor) from any printable parts.
+    """A 64-bit stream key from any printable parts, as a signed integer that fits a LongTensor.
 
     >>> key_of(0, "noise") == key_of(0, "noise"), key_of(0, "noise") == key_of(1, "noise")
     (True, False)
@@ -51,15 +51,15 @@ def key_of(*parts: object) -> int:
 
 
 def content_keys(images: Tensor) -> list[bytes]:
-    """One digest per image of its content, the same on every device and in every batch."""
+    """A digest of each image's content, the same on every device."""
     pixels = images.detach().to(device="cpu", dtype=torch.float32).contiguous()
     return [hashlib.blake2b(image.numpy().tobytes(), digest_size=16).digest() for image in pixels]
 
 
 def content_marks(images: Tensor, levels: int | None = None) -> Tensor:
-    """One 64-bit number per image ``(N,)`` from its content, computed where the images are: equal for equal images.
+    """A 64-bit number ``(N,)`` from each image's content, equal for equal images, computed on the images' device.
 
-    It looks at some four thousand values, evenly spread: as they are, or rounded to ``levels`` steps between 0 and 1.
+    It reads about 4000 evenly spread values, exact or rounded to ``levels`` steps between 0 and 1.
     """
     flat = images.detach().flatten(1)
     some = flat[:, :: max(1, flat.shape[1] // 4096) | 1].to(torch.float32)
@@ -73,9 +73,9 @@ def _mark_weights(n: int, device: torch.device) -> Tensor:
 
 
 def image_keys(images: Tensor, *parts: object, contents: Sequence[bytes] | None = None) -> Tensor:
-    """Stream keys ``(N,)`` for the given purpose, one per image, on the images' device.
+    """Stream keys ``(N,)``, one per image, for the purpose ``parts``, on the images' device.
 
-    ``contents`` are the images' :func:`content_keys`, for whoever has them already: reading every pixel is what costs.
+    ``contents`` are the images' :func:`content_keys` if they are known already, which saves reading every pixel.
     """
     known = content_keys(images) if contents is None else contents
     keys = [key_of(content, *parts) for content in known]
@@ -92,7 +92,7 @@ def pair_keys(images: Tensor, pairs: Iterable[tuple[int, int]], *parts: object) 
 def _philox(keys: Tensor, counters: Tensor) -> tuple[Tensor, ...]:
     """Four 32-bit words (in int64 tensors) for each key and counter; shapes broadcast.
 
-    The two hundred operations on a few numbers take a millisecond in torch and a sixth of that in NumPy, with the same bits.
+    For few numbers NumPy is six times as fast as torch, with the same bits.
     """
     keys, counters = torch.broadcast_tensors(keys, counters)
     few = keys.numel() <= _FEW and keys.device.type == "cpu" and not torch.compiler.is_compiling()
@@ -115,7 +115,7 @@ def _rounds(keys: _Whole, counters: _Whole) -> tuple[_Whole, _Whole, _Whole, _Wh
 
 
 def random_words(keys: Tensor, n: int, start: int = 0) -> Tensor:
-    """The 32-bit words number ``start .. start + n - 1`` of each stream: int64 ``(*keys.shape, n)`` in [0, 2^32)."""
+    """The 32-bit words ``start .. start + n - 1`` of each stream: int64 ``(*keys.shape, n)`` in [0, 2^32)."""
     first, last = start // 4, -(-(start + n) // 4)
     counters = torch.arange(first, last, device=keys.device)
     blocks = torch.stack(_philox(keys[..., None], counters), dim=-1).flatten(-2)
@@ -123,7 +123,7 @@ def random_words(keys: Tensor, n: int, start: int = 0) -> Tensor:
 
 
 def step_keys(keys: Tensor, step: Tensor, n: int) -> Tensor:
-    """``n`` new stream keys ``(P, n)`` for each of the streams ``(P,)`` at its own step ``(P,)``: for draws made anew each step."""
+    """``n`` new stream keys ``(P, n)`` for each of the streams ``(P,)`` at its own step ``(P,)``."""
     place = torch.arange(2 * n, device=keys.device) + (2 * n * step + 4)[:, None]
     lanes = torch.stack(_philox(keys[:, None], place // 4), dim=-1)
     drawn = lanes.gather(-1, (place % 4)[..., None])[..., 0]

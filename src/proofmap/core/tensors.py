@@ -15,8 +15,8 @@ from proofmap.core.errors import InputError
 class NamedImages(Tensor):
     """A tensor of images ``(N, ...)`` with ``file_names``, one per image.
 
-    Indexing the images, ``torch.cat`` along them, and moves to another device or number type keep the names. Every other result,
-    such as ``images * 2`` or ``images[0]``, is a plain tensor without names.
+    Indexing, ``torch.cat``, and conversion to another device or type keep the names. Other results, such as ``images * 2`` or
+    ``images[0]``, are plain tensors.
 
     >>> photos = NamedImages.of(torch.zeros(3, 1, 2, 2), ["cat", "dog", "cup"])
     >>> photos[1:].file_names, photos[[2, 0]].file_names, type(photos * 2)
@@ -27,7 +27,7 @@ class NamedImages(Tensor):
 
     @classmethod
     def of(cls, images: Tensor, names: Iterable[str]) -> NamedImages:
-        """These images under these names; both share memory with what was given."""
+        """These images with these names, without a copy."""
         named, given = images.as_subclass(cls), tuple(names)
         if len(given) != len(images):
             raise InputError(f"{len(given)} names were given for {len(images)} images")
@@ -51,7 +51,7 @@ class NamedImages(Tensor):
         return NamedImages.of(plain(self).__deepcopy__(memo), self.file_names)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Saved as a plain tensor, which every program can load."""
+        """Pickled as a plain tensor, which every program can load."""
         return plain(self).__reduce_ex__(protocol)
 
 
@@ -66,7 +66,7 @@ _KEEP_THE_IMAGES = {
 def _names_after(
     func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], found: Any
 ) -> tuple[str, ...] | None:
-    """The names of the images that a function of torch returned; None if it does not keep them."""
+    """The names of the images in the result of a torch function; None if it is not known to keep them."""
     if func in _KEEP_THE_IMAGES:
         return names_of_files(args[0])
     if func is Tensor.__getitem__ and isinstance(args[0], NamedImages):
@@ -82,7 +82,7 @@ def _names_after(
 
 
 def names_of_files(images: object) -> tuple[str, ...] | None:
-    """The names of the files that images came from; None if they are not known.
+    """The names of the images' files; None if they are not known.
 
     >>> (
     ...     names_of_files(NamedImages.of(torch.zeros(1, 3, 2, 2), ["cat"])),
@@ -94,12 +94,12 @@ def names_of_files(images: object) -> tuple[str, ...] | None:
 
 
 def plain(images: Tensor) -> Tensor:
-    """The same images as a plain tensor; others as they are."""
+    """The same images as a plain tensor."""
     return images.as_subclass(Tensor) if isinstance(images, NamedImages) else images
 
 
 def private_copy(x: Tensor) -> Tensor:
-    """The same values in memory that nobody else reads, without a graph; repetitions that cost no memory stay free.
+    """A copy without a graph, for code that may write into its input; expanded axes stay expanded.
 
     >>> row = torch.arange(3.0)
     >>> mine = private_copy(row.expand(4, 3))
@@ -110,7 +110,7 @@ def private_copy(x: Tensor) -> Tensor:
 
 
 def drop_repeats(x: Tensor) -> Tensor:
-    """A tensor without the repetitions that cost no memory: one of the images of a fill that is the same for all.
+    """A tensor with one entry along each expanded axis, such as one image of a fill that is the same for all.
 
     >>> drop_repeats(torch.rand(3, 1, 1).expand(8, 3, 4, 4)).shape
     torch.Size([1, 3, 1, 1])

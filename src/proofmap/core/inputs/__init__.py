@@ -1,9 +1,8 @@
-"""What a net takes, and what a position of it is: pictures, series, rows of a table.
+"""Kinds of input: pictures, series, rows of a table.
 
-A *position* is a place of the input that is shown or hidden as a whole, and that a map has one value for: a pixel of a
-picture (all channels together), a time step of a series, a column of a table's row. Code that ranks positions, composes
-a shown and a hidden input, reads data or draws a result uses the classifier's :class:`Inputs`; no other code knows how
-many axes there are.
+A *position* is a part of the input that is shown or hidden as a whole, and that has one value in a map: a pixel of a picture (all
+channels together), a time step of a series, a column of a row. Code that ranks, composes, reads or draws inputs uses the
+classifier's :class:`Inputs`; no other code knows the number of axes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ KINDS: Mapping[str, type[Inputs]] = {kind.kind: kind for kind in (Pictures, Seri
 
 
 def inputs_of(record: Mapping[str, Any]) -> Inputs:
-    """The inputs that a classifier's settings describe: enough to show what it saw, without running the user's code.
+    """The inputs that a classifier's settings describe, without running the user's code.
 
     >>> inputs_of(
     ...     {"size": [2, 3], "mean": [0.5], "std": [1.0], "resize": None, "interpolation": "box"}

@@ -1,4 +1,4 @@
-"""What every kind of input has: a shape, a scale, and how it is composed, read and shown."""
+"""The interface of every kind of input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOLERANCE = 1e-3
 _MERGED: Mapping[str, Callable[..., Tensor]] = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}
 
 Box = tuple[float, float, float, float]
-"""Left, top, right, bottom, in positions; the last two are not inside."""
+"""Left, top, right, bottom, in positions; right and bottom are exclusive."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +27,17 @@ class Inputs(ABC):
     """One kind of input: its shape, its scale, how it is composed, read and shown. ``mean`` and ``std`` are per channel."""
 
     kind: ClassVar[str]
-    """What a record calls it: ``pictures``, ``series``, ``rows``."""
+    """The name in records: ``pictures``, ``series``, ``rows``."""
     noun: ClassVar[str]
-    """What a message calls a batch of them."""
+    """The plural in messages."""
     position_noun: ClassVar[str]
-    """What a page calls positions: pixels, time steps, columns."""
+    """The plural of positions: pixels, time steps, columns."""
     channel_axis: ClassVar[int | None] = 0
-    """Where the channels of one input are; None where each position is a single number."""
+    """The axis of the channels in one input; None if each position is a single number."""
     has_neighbours: ClassVar[bool] = True
-    """Whether positions that are next to one another belong together, so that blur, grids and smoothness mean something."""
+    """Whether adjacent positions belong together, so that blur, grids and smoothness have a meaning."""
     limits: ClassVar[tuple[float, float] | None] = None
-    """The least and the greatest value, where there are such."""
+    """The least and the greatest value; None if values are unlimited."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -66,20 +66,20 @@ class Inputs(ABC):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One input: the channels, where there are any, then the positions."""
+        """The shape of one input: channels, if there are any, then positions."""
         return self.positions if self.channel_axis is None else (self.channels, *self.positions)
 
     @property
     def count(self) -> int:
-        """How many positions there are."""
+        """The number of positions."""
         return math.prod(self.positions)
 
     def over_channels(self, values: Tensor) -> Tensor:
-        """Values per position ``(..., *positions)``, shaped to meet inputs ``(..., *shape)``."""
+        """Values per position ``(..., *positions)``, in a shape that broadcasts with inputs ``(..., *shape)``."""
         return values if self.channel_axis is None else values.unsqueeze(-len(self.positions) - 1)
 
     def per_channel(self, values: Tensor) -> Tensor:
-        """Values per channel ``(C,)``, shaped to meet inputs ``(..., *shape)``."""
+        """Values per channel ``(C,)``, in a shape that broadcasts with inputs ``(..., *shape)``."""
         return values if self.channel_axis is None else values.view(-1, *[1] * len(self.positions))
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
@@ -129,7 +129,7 @@ class Inputs(ABC):
         return mean + std * (2 * ramp - 1)
 
     def check(self, inputs: Tensor) -> Tensor:
-        """The inputs as they are, as a plain tensor, or an error that says what is wrong with them."""
+        """The inputs as a plain tensor; raises an InputError if shape, type or values are wrong."""
         if not isinstance(inputs, Tensor):
             hint = "; see load_images" if self.kind == "pictures" else ""
             raise InputError(
@@ -157,7 +157,7 @@ class Inputs(ABC):
         return f"(N, {', '.join(map(str, self.shape))})"
 
     def shape_hint(self) -> str:
-        """Where the shape comes from, for someone whose net takes another one."""
+        """Advice for an input of the wrong shape."""
         return "Check the size and the number of channels it is given"
 
     def _bytes_hint(self) -> str:
@@ -185,22 +185,22 @@ class Inputs(ABC):
         return values
 
     def check_readable(self) -> None:  # noqa: B027 - most kinds have nothing to refuse
-        """Refuse data for a net whose inputs cannot be made from any, before the first is read."""
+        """Raise an InputError if no data can be read for this net."""
 
     def moved_boxes(self, boxes: Sequence[Box], item: Any, *, cropped: bool = False) -> tuple[Box, ...]:
-        """Boxes of an item of a dataset in the positions of what :meth:`prepare` makes of it; none where all is cut off."""
+        """Boxes of an item in positions of the input that :meth:`prepare` makes from it, without those that are cut off."""
         return tuple(boxes)
 
     @abstractmethod
     def record(self) -> dict[str, object]:
-        """What a record of results must carry; :func:`inputs_of` rebuilds the inputs from it."""
+        """Plain data for records of results; :func:`inputs_of` rebuilds the inputs from them."""
 
     @abstractmethod
     def picture(self, x: Tensor) -> np.ndarray:
-        """One input ``shape`` as a picture for people: bytes ``(h, w, 3)``."""
+        """A picture of one input ``shape``: bytes ``(h, w, 3)``."""
 
     def pixel_positions(self) -> Tensor:
-        """The position, by its number, that each pixel ``(h, w)`` of :meth:`picture` belongs to."""
+        """The index of the position that each pixel ``(h, w)`` of :meth:`picture` shows."""
         height, width = self.picture_size()
         columns = torch.arange(width) * self.count // width
         return columns.expand(height, width)

@@ -1,4 +1,4 @@
-"""Inputs that are plain numbers: series, whose positions are time steps, and rows of a table, whose positions are columns."""
+"""Series, whose positions are time steps, and rows of a table, whose positions are columns."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Series(Inputs):
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(Inputs):
-    """Rows of a table: one real number per column; a position is a column, and neighbours mean nothing."""
+    """Rows of a table with one real number per column; a position is a column, and the order of columns has no meaning."""
 
     kind: ClassVar[str] = "rows"
     noun: ClassVar[str] = "rows"

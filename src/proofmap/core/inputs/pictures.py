@@ -24,10 +24,9 @@ class Pictures(Inputs):
 
     Args:
         size: height and width (one number for a square).
-        resize: shorter side before the centre crop when photos are loaded; the input size when None.
+        resize: shorter side of photos before the centre crop; the input size if None.
         interpolation: how photos are resized.
-        fit: what happens to photos of other proportions: ``crop`` (the centre is cut out), ``pad`` (all of it is shown,
-            with gray around it) or ``squash``.
+        fit: how photos of other proportions are fitted: ``crop`` (the centre), ``pad`` (all, with gray around it) or ``squash``.
     """
 
     kind: ClassVar[str] = "pictures"
@@ -55,7 +54,7 @@ class Pictures(Inputs):
         self._check_units()
 
     def _check_units(self) -> None:
-        """Refuse mean and std in units of 0..255: the net would see nearly the same whatever is shown."""
+        """Refuse mean and std in units of 0..255, with which all pictures would look nearly the same to the net."""
         of_bytes = max(map(abs, self.mean)) > 2
         if of_bytes or max(self.std) > 2:
             mean = tuple(round(v / 255, 4) for v in self.mean) if of_bytes else self.mean
@@ -123,7 +122,7 @@ class Pictures(Inputs):
         }
 
     def seen_part(self, item: Image.Image, *, cropped: bool = False) -> Box:
-        """The part of a photo that the net sees: left, top, right, bottom, in shares of its sides."""
+        """The part of a photo that the net sees: left, top, right, bottom, as fractions of its sides."""
         return seen_part(item.size, self.size, None if cropped else self.resize, self.fit)
 
     def seen_share(self, item: Image.Image, *, cropped: bool = False) -> float:
