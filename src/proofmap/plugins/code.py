@@ -89,7 +89,10 @@ def provenance(plugin: Plugin, *others: Plugin) -> dict[str, object]:
     """Entries for a record about a plug-in, the plug-ins among its settings, and ``others`` that it uses: ``revisions`` other than 1,
     and the ``code`` of those that are not part of Proofmap (:func:`code_record`).
     """
-    members = list(dict.fromkeys(inner for one in (plugin, *others) for inner in _with_inner(one)))
+    members, waiting = dict[Plugin, None](), [*reversed(others), plugin]
+    while waiting:
+        members[one := waiting.pop()] = None
+        waiting += reversed(one._members())
     revisions = {f"{one.noun} {one.name}": one.revision for one in members if one.revision != 1}
     records = [record for one in members if (record := foreign_code(one))]
     found: dict[str, object] = {"revisions": revisions} if revisions else {}
@@ -101,12 +104,6 @@ def provenance(plugin: Plugin, *others: Plugin) -> dict[str, object]:
         codes = [record["code"] for record in records]
         found["code"] = codes[0] if len(codes) == 1 else value_digest(codes)
     return found
-
-
-def _with_inner(plugin: Plugin) -> Iterator[Plugin]:
-    yield plugin
-    for one in plugin._members():
-        yield from _with_inner(one)
 
 
 def value_digest(value: object) -> str:

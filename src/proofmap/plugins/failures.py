@@ -1,4 +1,4 @@
-"""What a person is told of an exception in code of their own: its place in their file, and what was being done."""
+"""Messages for exceptions in the user's code: the place in the user's file, and what Proofmap was doing."""
 
 from __future__ import annotations
 
@@ -15,24 +15,21 @@ from typing import Any
 from proofmap.core.errors import InputError, ProofmapError
 
 _FILES: set[Path] = set()
-"""The files of users that were run, with the modules beside them that they import."""
+"""The user's files that were run, with the modules next to them that they import."""
 
 
 def belong_to_user(files: Iterable[Path]) -> None:
-    """From now on, exceptions are placed in these files too."""
+    """Report places in these files from now on."""
     _FILES.update(file.resolve() for file in files)
 
 
 def place_of(error: BaseException) -> str:
-    """The last place in a file of the user's that an exception came by, such as ``mine.py, line 7, in bright``.
-
-    That line raised it, or called what did. Empty where no such file had a part in it.
-    """
+    """The last place in the user's files in an exception's traceback, such as ``mine.py, line 7, in bright``; empty if there is none."""
     return _last_place(error, lambda frame: Path(frame.f_code.co_filename).resolve() in _FILES)
 
 
 def _last_place(error: BaseException, counts: Callable[[FrameType], bool]) -> str:
-    """The last place that an exception came by, of those that count; empty if there is none."""
+    """The last place in a traceback whose frame counts; empty if there is none."""
     places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__) if counts(frame)]
     if not places:
         return ""
@@ -42,7 +39,7 @@ def _last_place(error: BaseException, counts: Callable[[FrameType], bool]) -> st
 
 
 def reason_of(error: BaseException) -> str:
-    """An exception as one line for a person; one of ours says all in its message, another one also has its type and place.
+    """An exception in one line. Errors of Proofmap are their message; others also have their type and place.
 
     >>> reason_of(ValueError("no such layer"))
     'ValueError: no such layer'
@@ -56,7 +53,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def check_call(function: Callable[..., Any], who: str, form: str, *given: object, **named: object) -> None:
-    """Refuse a function of the user's that cannot be called with these arguments; ``form`` is how it must be written.
+    """Refuse a user's function that cannot be called with these arguments; ``form`` shows how to write it.
 
     >>> check_call(lambda x: x, "the function f", "f(x, y)", 1, 2)
     Traceback (most recent call last):
@@ -65,7 +62,7 @@ def check_call(function: Callable[..., Any], who: str, form: str, *given: object
     """
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some that are not written in Python have none
+    except (TypeError, ValueError):  # some built-in functions have none
         return
     try:
         signature.bind(*given, **named)
@@ -75,10 +72,7 @@ def check_call(function: Callable[..., Any], who: str, form: str, *given: object
 
 @contextmanager
 def note_errors(what: str) -> Iterator[None]:
-    """Exceptions that are raised meanwhile stay what they are, and have a note that says during what; ours need none.
-
-    A call of ``sys.exit()`` becomes an error of ours, see :func:`exit_as_error`.
-    """
+    """Add a note to exceptions that are raised meanwhile, except errors of Proofmap. ``sys.exit()`` becomes an error."""
     try:
         with exit_as_error(what):
             yield
@@ -91,9 +85,9 @@ def note_errors(what: str) -> Iterator[None]:
 
 @contextmanager
 def exit_as_error(what: str = "") -> Iterator[None]:
-    """Code of a user's that is run meanwhile cannot end the program: ``SystemExit`` becomes an InputError that names the place.
+    """Turn ``SystemExit`` of the user's code into an InputError that names the place, so that it cannot end the program.
 
-    Other exceptions pass, also those that are meant to stop a program: Ctrl-C, and an exit that the handler of a signal asks for.
+    Ctrl-C and exits from a signal handler pass.
 
     >>> with exit_as_error("while the method mine made maps"):
     ...     sys.exit(3)
@@ -118,11 +112,11 @@ def exit_as_error(what: str = "") -> Iterator[None]:
 
 
 def _module_of(frame: FrameType) -> str:
-    """The top module that a frame's code is of."""
+    """The top-level module of a frame's code."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _asked_by_signal(error: BaseException) -> bool:
-    """Whether the exception came by a function that handles a signal."""
+    """Whether a signal handler raised the exception."""
     handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
     return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))

@@ -1,4 +1,4 @@
-"""Things of a user's own, named as ``path/file.py:NAME``: the file runs once, as you, under a private name."""
+"""Objects in a user's file, named ``path/file.py:NAME``. The file runs once, as a module of a private name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proofmap.plugins.source import module_file, source_files
 
 _Stamp = tuple[int, int]
 _STAMPS: dict[Path, _Stamp] = {}
-"""The modules that were imported for a file of a user's, by their files, as these were at the time."""
+"""Modification time and size of the modules that user files imported, at the time of import."""
 
 
 def is_python_file(spec: str) -> bool:
@@ -43,8 +43,8 @@ def split_python_file(spec: str) -> tuple[str, str, str]:
 
 
 def from_python_file(file: str | Path, name: str, what: str) -> Any:
-    """What the file calls ``name``; the file runs when it is first asked for, and again when it or a module beside it
-    that it imports has changed.
+    """The object ``name`` of a file. The file runs at first use, and again after it or a module that it imports from its folder
+    has changed.
     """
     path = Path(file)
     if not path.is_file():
@@ -66,10 +66,10 @@ def from_python_file(file: str | Path, name: str, what: str) -> Any:
 
 
 def run_file(path: Path, name: str) -> ModuleType:
-    """Run a file as a module of this name; modules beside it can be imported, and are if they have changed since."""
-    beside = source_files(path)[1:]
-    belong_to_user([path, *beside])
-    _forget_changed(path.resolve().parent, beside)
+    """Run a file as a module of this name. Modules next to it can be imported, and are imported again if they have changed."""
+    imported = source_files(path)[1:]
+    belong_to_user([path, *imported])
+    _forget_changed(path.resolve().parent, imported)
     found = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
     assert found is not None  # a path ending in .py always has a loader
     assert found.loader is not None
@@ -81,13 +81,12 @@ def run_file(path: Path, name: str) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
-    _STAMPS.update({file: _stamp(file) for file in beside})
+    _STAMPS.update({file: _stamp(file) for file in imported})
     return module
 
 
 class _FromSource(SourceFileLoader):
-    """Compiles what is in the file now. Cached bytecode is known by the second and the size of the file alone, so that of a
-    file edited twice within a second may be old code."""
+    """Always compiles the file. Cached bytecode is matched by seconds and size, so it may be old after two edits in a second."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -99,9 +98,7 @@ def _stamp(file: Path) -> _Stamp:
 
 
 def _forget_changed(folder: Path, files: Iterable[Path]) -> None:
-    """Let modules be imported anew that an earlier file of a user's imported, and that are no longer what they were:
-    edited, or of the same name in another folder.
-    """
+    """Forget modules that an earlier user file imported and that were edited, or have the same name in another folder."""
     for file in files:
         if not file.is_relative_to(folder):
             continue
@@ -114,7 +111,7 @@ def _forget_changed(folder: Path, files: Iterable[Path]) -> None:
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Modules in this folder can be imported meanwhile; no bytecode is left beside them, which could be old the next time."""
+    """Make modules in this folder importable, without leaving bytecode that could be out of date."""
     entry, writes = str(folder.resolve()), not sys.dont_write_bytecode
     sys.path.insert(0, entry)
     sys.dont_write_bytecode = True

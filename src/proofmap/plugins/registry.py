@@ -1,4 +1,4 @@
-"""Things known by name: our own, and those that other installed packages add through an entry-point group."""
+"""Classes by name: those of this package, and those of installed packages with an entry point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proofmap.core.text import did_you_mean
 
 T = TypeVar("T")
 _SHOWN = 8
-"""Names in a message about one that is not known."""
+"""Number of known names in a message about an unknown one."""
 
 
 class Registry(Generic[T]):
@@ -36,7 +36,7 @@ class Registry(Generic[T]):
     def register(self, thing: type[Any]) -> type[Any]:
         """Add a class under its ``name``; usable as a decorator.
 
-        A name can be taken only once, but a class may be defined again, as happens in a notebook or a changed file.
+        Two classes cannot share a name, but a class may be defined again, as in a notebook or an edited file.
         """
         name = thing.name
         before = self._known.get(name, thing)
@@ -55,7 +55,7 @@ class Registry(Generic[T]):
         return self._known[name]
 
     def _not_known(self, name: str) -> str:
-        """What was probably meant, and what there is: of many names those that are most alike."""
+        """The message for an unknown name, with the most similar known names."""
         hint = did_you_mean(name, self._known)
         nearest = sorted(self, key=lambda known: _unlike(name, known))[:_SHOWN]
         left = len(self._known) - len(nearest)
@@ -76,7 +76,7 @@ class Registry(Generic[T]):
         for point in entry_points(group=self.group):
             try:
                 self.register(point.load())
-            except Exception as error:  # one broken package must not take the others' methods away
+            except Exception as error:  # a broken package must not hide the others
                 package = point.dist.name if point.dist else "?"
                 problem = f"the {self.kind} {point.name!r} of the installed package {package} cannot be loaded: {error}"
                 if point.name not in self._known:
@@ -85,5 +85,5 @@ class Registry(Generic[T]):
 
 
 def _unlike(name: str, known: str) -> float:
-    """How little two names have in common, whatever their case: 0 for the same."""
+    """How much two names differ, ignoring case: 0 if they are equal."""
     return 1 - difflib.SequenceMatcher(None, name.lower(), known.lower()).ratio()

@@ -92,8 +92,7 @@ class Plugin(ABC):
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
 
     def __post_init__(self) -> None:
-        for info in settings_of(type(self)):
-            object.__setattr__(self, info.name, info.checked(getattr(self, info.name)))
+        check_settings(self)
 
     @classmethod
     def make(cls, spec: Any) -> Self:
@@ -286,13 +285,12 @@ class Setting:
             raise self._wrong_type(value) from None
 
     def _wrong_type(self, value: object) -> InputError:
-        if self.choices and len(self.types) == 1:
-            return InputError(
-                f"{self.name} must be one of {', '.join(map(str, self.choices))}, not {value!r}"
-            )
-        whole = "a whole number"
+        whole = _TYPE_TEXT[int]
         least = whole if self.least is None else f"{whole} of at least {self.least:g}"
-        return InputError(f"{self.name} must be {self.type_text().replace(whole, least)}, not {value!r}")
+        expected = self.type_text().replace(whole, least)
+        if self.choices and len(self.types) == 1:
+            expected = f"one of {', '.join(map(str, self.choices))}"
+        return InputError(f"{self.name} must be {expected}, not {value!r}")
 
     def _check_bounds(self, value: float) -> None:
         if self.least is not None and self.most is not None and not self.least <= value <= self.most:
@@ -336,7 +334,7 @@ def setting_names(kind: type) -> tuple[str, ...]:
 def check_settings(described: object, owner: str = "") -> None:
     """Check the settings of any frozen dataclass, and give each its declared type; ``owner`` comes before their names in errors."""
     for info in settings_of(type(described)):  # type: ignore[arg-type]
-        if info.help:
+        if info.help or isinstance(described, Plugin):  # other fields of other dataclasses are no settings
             try:
                 object.__setattr__(described, info.name, info.checked(getattr(described, info.name)))
             except InputError as error:
@@ -361,8 +359,12 @@ def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
     first = text.partition("=")[0].strip().replace("-", "_")
     options: dict[str, Any] = {}
     if main is not None and text.strip() and first not in known:
-        alone, text = _main_and_rest(text, known) if main.plugin is None else (text, "")
-        options[main.name] = main.read(alone.strip())
+        alone, rest = [text], list[str]()
+        if main.plugin is None:  # its text may have commas; settings may follow it
+            first, *others = split_outside_brackets(text)
+            rest = [part for part in others if part.partition("=")[0].strip().replace("-", "_") in known]
+            alone = [first, *(part for part in others if part not in rest)]
+        options[main.name], text = main.read(",".join(alone).strip()), ",".join(rest)
     for part in split_outside_brackets(text):
         key, equals, value = part.partition("=")
         key = key.strip().replace("-", "_")
@@ -371,16 +373,6 @@ def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
             raise InputError(f"{kind.noun} {kind.name!r}: the setting {key!r} needs a value, {key}=...")
         options[key] = infos[key].read(value.strip()) if key in infos else value.strip()
     return options
-
-
-def _main_and_rest(text: str, known: Sequence[str]) -> tuple[str, str]:
-    """The text of the main setting, which may hold commas, and the settings that follow it."""
-    parts = split_outside_brackets(text)
-    rest = [part for part in parts[1:] if part.partition("=")[0].strip().replace("-", "_") in known]
-    return ",".join(part for part in parts if part not in rest), ",".join(rest)
-
-
-# ---- values -----------------------------------------------------------------------------------------------------
 
 
 def _plain_data(value: object) -> object:

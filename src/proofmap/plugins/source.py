@@ -1,7 +1,6 @@
-"""The files that a module of a user's own consists of: its own file, and the modules beside or below it that it imports.
+"""The source files of a user's module: its own file, and the modules next to or below it that it imports.
 
-Imports are read from the source, so that those inside functions count before they have run. Installed packages are not
-followed: they have a version.
+Imports are read from the source, so imports inside functions count before they run. Installed packages are known by their version.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 
 NOT_FOLLOWED = ("proofmap", "torch", "builtins", "abc", "typing", "collections")
-"""Packages whose code a digest does not look at: ours has a version, and torch's is part of a run's environment."""
+"""Packages whose code does not enter a digest: ours has a version, and torch's version is recorded with a run."""
 
 
 def source_of(module: str) -> str:
-    """What a module's code comes from, as a digest: its files where it is a user's own, name and version of its package
-    where it is installed. Empty where there is no file (a notebook), and for the script that is being run: most of it
-    is not about what it defines.
+    """A digest of the files of a user's module, or name and version of an installed package. Empty if there is no file (a notebook),
+    and for the script that is being run, most of which does not concern what it defines.
 
     >>> source_of("torch.nn"), source_of("__main__")
     ('', '')
@@ -37,7 +35,7 @@ def source_of(module: str) -> str:
 
 
 def module_file(module: str) -> Path | None:
-    """The Python file of a loaded module, if it has one that is there."""
+    """The Python file of a loaded module; None if it has none."""
     file = getattr(sys.modules.get(module), "__file__", None)
     path = Path(str(file)) if file else None
     return path.resolve() if path is not None and path.suffix == ".py" and path.is_file() else None
@@ -64,7 +62,7 @@ def is_built_in(module: str) -> bool:
 
 
 def source_digest(path: Path) -> str:
-    """A digest of a file and of the modules beside or below it that it imports; comments and layout do not count."""
+    """A digest of a file and of the modules next to or below it that it imports, without comments and layout."""
     digest = hashlib.blake2b(digest_size=8)
     folder = path.resolve().parent
     for file in source_files(path):
@@ -74,8 +72,7 @@ def source_digest(path: Path) -> str:
 
 
 def source_files(path: Path) -> tuple[Path, ...]:
-    """The file, and the modules that it imports from its folder, from folders below, and from its own package; with
-    what those import in turn. Sorted, the file itself first."""
+    """The file, followed by the modules that it imports, directly or not, from its folder, folders below, and its package."""
     path = path.resolve()
     roots = tuple(dict.fromkeys([path.parent, _package_root(path)]))
     found, waiting = {path}, [path]
@@ -90,7 +87,7 @@ def source_files(path: Path) -> tuple[Path, ...]:
 
 
 def _package_root(path: Path) -> Path:
-    """The folder that the file's package is imported from; its own folder where it is in no package."""
+    """The folder that contains the file's package; the file's folder if it is in no package."""
     folder = path.parent
     while (folder / "__init__.py").is_file():
         folder = folder.parent
@@ -98,7 +95,7 @@ def _package_root(path: Path) -> Path:
 
 
 def _modules(name: str, level: int, file: Path, roots: tuple[Path, ...]) -> Iterator[Path]:
-    """The files that importing ``name`` (``level`` dots before it) runs, as far as they are in these folders."""
+    """The files in these folders that run if ``name`` is imported with ``level`` dots before it."""
     if level == 0 and name.partition(".")[0] in NOT_FOLLOWED:
         return
     folders = roots if level == 0 else (file.parents[min(level, len(file.parents)) - 1],)

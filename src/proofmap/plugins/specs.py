@@ -1,7 +1,7 @@
-"""Plug-ins from what a person writes.
+"""Plug-ins from specs: text, tables and objects.
 
 NAME                          with its defaults
-NAME:KEY=VALUE,KEY=VALUE      with settings; NAME(KEY=VALUE,...) where it is itself a setting's value
+NAME:KEY=VALUE,KEY=VALUE      with settings; NAME(KEY=VALUE,...) as the value of a setting
 NAME:SPEC                     around another one, such as top-label:grad-cam
 NAME:CLASS(KEY=VALUE,...)     of another library, such as captum:IntegratedGradients(n_steps=20)
 FILE.py:NAME                  a class or function in a file of the user's, with settings after another colon
@@ -23,7 +23,7 @@ from proofmap.plugins.values import split_outside_brackets
 P = TypeVar("P", bound=Plugin)
 
 _FILE = re.compile(r"[^:=(,]+\.py(?=:)")
-"""A Python file in a spec: from the start or a separator to the colon before the name in it."""
+"""A Python file in a spec: from the start or a separator to the colon before a name."""
 
 
 def make_plugin(
@@ -94,13 +94,13 @@ def _from_text(
 
 
 def _name_and_rest(spec: str, registry: Registry[Any]) -> tuple[str, str]:
-    """The name (with its file, if it has one) and the text of the settings."""
+    """The name, with its file if it has one, and the text of the settings."""
     name, _, rest = spec.partition(":")
     head, _, inner = spec.partition("(")
     whole = ":" not in head or (is_python_file(head) and name not in registry)
     if spec.endswith(")") and inner and "=" not in head and whole:
         return head.strip(), inner[:-1]
-    if is_python_file(spec) and name not in registry:  # top-label:FILE.py:NAME is top-label's own business
+    if is_python_file(spec) and name not in registry:  # in top-label:FILE.py:NAME, the file is a setting
         file, called, rest = split_python_file(spec)
         return f"{file}:{called}", rest
     return name.strip(), rest
@@ -114,7 +114,7 @@ def _built(kind: type[P], text: str, settings: Mapping[str, Any], defaults: Mapp
 
 
 def split_specs(text: str, noun: str = "method") -> list[str]:
-    """Specs from a list with commas, where ``key=value`` parts belong to the spec before them.
+    """Specs from a list with commas; ``key=value`` parts belong to the spec before them.
 
     >>> split_specs("learned-mask:tv=0.1,scale=8,grad-cam")
     ['learned-mask:tv=0.1,scale=8', 'grad-cam']
@@ -133,7 +133,7 @@ def split_specs(text: str, noun: str = "method") -> list[str]:
 
 
 def with_files_in(spec: Any, found: Callable[[str], str]) -> Any:
-    """The spec with every Python file in it, also of plug-ins inside it, replaced by what ``found`` says it is.
+    """The spec with the path of every Python file replaced by ``found(path)``, also in nested plug-ins.
 
     >>> with_files_in("top-label:mine.py:Mine:fill=mine.py:Shifted", lambda file: f"here/{file}")
     'top-label:here/mine.py:Mine:fill=here/mine.py:Shifted'

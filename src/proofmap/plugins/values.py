@@ -1,4 +1,4 @@
-"""Values of settings: how they are read from text, whether one has the declared type, and how it is given that type."""
+"""Values of settings: read from text, checked against a type, converted to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 
 def parse_number(text: str) -> float:
-    """A number as it is written: whole ones stay whole."""
+    """A number from text; a whole number becomes an int."""
     try:
         return int(text)
     except ValueError:
@@ -20,7 +20,7 @@ READERS: Mapping[type, Any] = {
     int: int,
     float: float,
 }
-"""How a value of each plain type is read from text."""
+"""Functions that read a value of each plain type from text."""
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
@@ -29,7 +29,7 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def fits(value: object, kind: Any) -> bool:
-    """Whether a value is of one of these types: whole numbers are numbers too, truth values are not."""
+    """Whether a value has a type; an int is also a float, a bool is neither."""
     if get_origin(kind) is Literal:
         return value in get_args(kind)
     if kind in (int, float):
@@ -48,7 +48,7 @@ def _fits_tuple(value: object, kinds: tuple[Any, ...]) -> bool:
 
 
 def without_library(value: Any) -> Any:
-    """A scalar of NumPy or torch as Python's own; also inside a tuple or list. Anything else stays as it is.
+    """A scalar of NumPy or torch as a Python number, also inside a tuple or list; other values are returned unchanged.
 
     >>> import numpy
     >>> without_library(numpy.int64(3)), without_library([numpy.bool_(True), "a"])
@@ -60,10 +60,10 @@ def without_library(value: Any) -> Any:
 
 
 def typed(value: Any, kinds: Sequence[Any]) -> Any:
-    """A value that fits one of these types, in that type: 8 is 8.0 where numbers need not be whole, a list is a tuple.
+    """A value that fits one of these types, converted to it: 8 becomes 8.0 for a float, a list becomes a tuple.
 
-    Equal values then are written alike. Zero has no sign, for the same reason. Raises OverflowError for a whole number
-    that no float can hold.
+    Equal values then have equal texts; for the same reason zero has no sign. Raises OverflowError for an int that is too large
+    for a float.
 
     >>> (
     ...     typed(8, (float, type(None))),
@@ -87,7 +87,7 @@ def typed(value: Any, kinds: Sequence[Any]) -> Any:
 
 
 def split_outside_brackets(text: str, separator: str = ",") -> list[str]:
-    """The parts of a list with commas (or another separator); one inside round brackets does not separate.
+    """The parts of a text between separators, except those inside round brackets.
 
     >>> split_outside_brackets("tv=0.1,fill=blur(sigma=3,kernel=5), grad-cam")
     ['tv=0.1', 'fill=blur(sigma=3,kernel=5)', 'grad-cam']
