@@ -51,7 +51,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("explain", "photos/photo.png", *MODEL),
             "no file or folder photos/photo.png. Did you mean 'photos/photo",
         ),
-        (("explain", "nowhere.png", *MODEL), "Photographs that ship along are named as in sample:rocket"),
+        (("explain", "nowhere.png", *MODEL), "Sample photographs are named as in sample:rocket"),
         (("evaluate", "--data", "rocket.jpg", *MODEL), "Did you mean 'sample:rocket'?"),
         (("evaluate", "--data", "photoz", *MODEL), "Did you mean 'photos'? Other datasets are written"),
         (("sanity", "photoz/photo1.png", *MODEL), "Did you mean 'photos/photo1.png'?"),

@@ -80,7 +80,7 @@ def test_annotations_may_lie_beside_the_photos(tmp_path: Path) -> None:
         ("<annotation>", "cannot be read as XML"),
         (annotation(thing("", 1, 1, 2, 2)), "has no name"),
         (annotation(f"<object>{CAT}</object>"), "expected four numbers"),
-        (annotation(), "no thing is labelled"),
+        (annotation(), "no object is labelled"),
     ],
 )
 def test_a_faulty_annotation_is_named(tmp_path: Path, text: str, told: str) -> None:

@@ -1,4 +1,4 @@
-"""Pictures in arrays: NumPy's, in memory or in files, and CIFAR-10 and CIFAR-100."""
+"""Pictures in NumPy arrays, in memory or in files, and CIFAR-10 and CIFAR-100."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ _MOST_SHRUNK = 100
 class ArrayImages(Dataset):
     """Pictures ``(N, H, W, C)``, ``(N, C, H, W)`` or gray ``(N, H, W)``: bytes, or floats in [0, 1].
 
-    C is 1, 3 or 4 (the last is opacity). Floats are rounded to the 256 steps that every picture has. The pictures
-    are taken to be cut as the net shall see them: they are resized to its input where sizes differ, never cropped
-    unless the proportions differ.
+    C is 1, 3 or 4 (the last is opacity). Floats are rounded to 256 steps. Pictures are taken to be cropped already: they are
+    resized to the net's input, and cropped only if the proportions differ.
 
     Args:
         images: the array; it may be memory-mapped.
-        labels: integers ``(N,)``; negative ones are not known.
-        label_names: what the integers stand for.
+        labels: integers ``(N,)``; negative for unknown.
+        label_names: the names of the labels.
         layout: ``nhwc`` or ``nchw``; ``auto`` infers it from the number of channels.
-        prefix: of the pictures' names, such as ``test-00017``.
+        prefix: of the pictures' names: ``test`` gives ``test-00017``.
     """
 
     cropped = True
@@ -177,7 +176,7 @@ def _layout_of(shape: tuple[int, ...], layout: str) -> str:
 
 
 def checked_labels(labels: Array | Sequence[int], n: int, label_names: Sequence[str]) -> Array:
-    """The labels of ``n`` items as integers ``(n,)``; negative ones are not known."""
+    """The labels of ``n`` items as integers ``(n,)``; negative for unknown."""
     array = np.asarray(labels)
     if array.shape == (n, 1):  # as Keras keeps them
         array = array[:, 0]
@@ -189,7 +188,7 @@ def checked_labels(labels: Array | Sequence[int], n: int, label_names: Sequence[
 
 
 def _arrays_in(path: Path) -> dict[str, Array]:
-    """The arrays of a ``.npy`` or ``.npz`` file by name; nothing but plain numbers and text is ever read."""
+    """The arrays of a ``.npy`` or ``.npz`` file by name; only plain numbers and text are read."""
     check_ends(path)
     try:
         with path.open("rb") as file:
@@ -213,14 +212,14 @@ def _arrays_in(path: Path) -> dict[str, Array]:
 
 
 def _check_unpacked(path: Path, archive: ZipFile, keys: Sequence[str]) -> None:
-    """Refuse arrays that are far larger than their file: pictures do not shrink that much, but bombs do."""
+    """Refuse arrays that are far larger than their file, as those of a decompression bomb."""
     members = {info.filename: info.file_size for info in archive.infolist()}
     unpacked = sum(members.get(f"{key}.npy", members.get(key, 0)) for key in keys)
     packed = path.stat().st_size
     if unpacked > _SAFE_UNPACKED and unpacked > _MOST_SHRUNK * packed:
         raise InputError(
             f"{path} has {packed / 1e6:.1f} MB and would unpack to {unpacked / 1e6:.0f} MB, more than {_MOST_SHRUNK} times "
-            "as much; if these are pictures, save them with numpy.savez, which does not pack them"
+            "as much; if these are pictures, save them with numpy.savez, which does not compress them"
         )
 
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in their usual pickled layout, read without trusting the pickle."""
+"""CIFAR-10 and CIFAR-100 in their pickled layout, read by a restricted unpickler."""
 
 from __future__ import annotations
 
@@ -15,14 +15,11 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 
-_ALLOWED = {
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-}
+_ALLOWED = {("numpy", "ndarray"), ("numpy", "dtype")}
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Refuses every global but those a numpy array needs, so a hostile file can run nothing."""
+    """Refuses every global except those of NumPy arrays, so a hostile file cannot run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         module = module.replace("numpy.core", "numpy._core")
@@ -36,7 +33,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _encoder() -> Callable[[str, str], bytes]:
-    """How the old protocols write bytes; any other encoding would be imported by its name."""
+    """Decodes bytes of old protocols; another encoding would be imported by its name."""
 
     def encode(text: str, encoding: str) -> bytes:
         if encoding != "latin1":
@@ -47,7 +44,7 @@ def _encoder() -> Callable[[str, str], bytes]:
 
 
 def _array_maker() -> Callable[..., NDArray[Any]]:
-    """How the newest protocol writes an array; numpy refuses Python objects here by itself."""
+    """Makes arrays of the newest protocol; NumPy refuses Python objects here."""
 
     def from_buffer(content: bytes, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
         return np.frombuffer(content, dtype=dtype).reshape(shape, order=order)
@@ -56,12 +53,12 @@ def _array_maker() -> Callable[..., NDArray[Any]]:
 
 
 def _array_builder() -> Callable[..., NDArray[Any]]:
-    """How the other protocols write an array. numpy 2 moved the function, so it is taken from an array and not by its name."""
+    """Makes arrays of other protocols. NumPy 2 moved the function, so it is taken from an array."""
     builder: Callable[..., NDArray[Any]] = np.empty(0).__reduce__()[0]  # type: ignore[assignment]
     return builder
 
 
-# Made again for each use: a pickle can set the attributes of a function that it is given.
+# Made again for each use, as a pickle can set attributes of a function.
 _REPLACED: dict[tuple[str, str], Callable[[], Callable[..., Any]]] = {
     ("_codecs", "encode"): _encoder,
     ("numpy._core.multiarray", "_reconstruct"): _array_builder,
@@ -103,7 +100,7 @@ def read_cifar(path: str | Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 def load_cifar(path: str | Path) -> tuple[Tensor, Tensor]:
     """Images ``(N, 3, 32, 32)`` in [0, 1] and (fine) labels ``(N,)`` of one batch file.
 
-    The two files that exist are ``data_batch_1`` .. ``test_batch`` of CIFAR-10, and ``train``, ``test`` of CIFAR-100.
+    Files are ``data_batch_1`` to ``data_batch_5`` and ``test_batch`` of CIFAR-10, ``train`` and ``test`` of CIFAR-100.
     """
     pixels, labels = read_cifar(path)
     return torch.from_numpy(pixels.copy()).float() / 255.0, torch.from_numpy(labels)

@@ -1,16 +1,14 @@
-"""Which images are distractors if nobody named a pool: those of the study itself, other than the one that is explained.
+"""The default distractors: images of the study itself, other than the one that is explained.
 
-- Images of the study's own data, as the net sees them, each once, chosen by name with a fixed seed.
-- They are halved by their content (:func:`proofmap.data.pool.in_part`): methods draw from one half, metrics from the other.
-  A half has up to 256 of them.
-- If a half has fewer than 4, its half of the package's sample photographs is added, for a net of photographs.
-- If there is only one image, the sample photographs, without that image if it is one of them; noise for other nets of pictures.
-- If there are too few to halve, methods and metrics draw from all, and the record says so.
+- Images of the study's data as the net sees them, each once, chosen by name with a fixed seed.
+- They are split by content (:func:`proofmap.data.pool.in_part`): methods draw from one half, metrics from the other. A half has up
+  to 256 images.
+- For a net of photographs, sample photographs of the package are added to a half with fewer than 4 images.
+- If there is only one image, the sample photographs are used (without that image); other nets of pictures get noise.
+- If there are too few images for two halves, methods and metrics draw from all, and the record says so.
 
-A net counts as one of photographs if it takes three channels and some own image is in colour. So no photograph of a cat is put
-behind an X-ray picture, whether the net takes it in one channel or in three that are equal.
-
-An image is never its own distractor: a draw for it skips what comes from an image with the same content.
+A net counts as one of photographs if it has three channels and one of the images is in colour. So no photograph of a cat is put
+behind an X-ray picture in gray. An image is never its own distractor: draws skip images with the same content.
 """
 
 from __future__ import annotations
@@ -33,33 +31,34 @@ from proofmap.data.photos import SAMPLES, load_sample
 from proofmap.data.pool import LEVELS, Part, Pool, build_pool, can_be_halved, in_part, mark
 
 MOST = 256
-"""Own images in a half, at most."""
+"""Largest number of own images in a half."""
 ENOUGH = 4
-"""Fewer own images in a half than this are joined by sample photographs."""
+"""Sample photographs are added to a half with fewer own images than this."""
 _COLOURED = 16
-"""Levels, of 255, by which the channels of a position differ at least, somewhere in a picture in colour."""
+"""A picture is in colour if the channels of a position differ by more than this many levels of 255."""
 _HALVES: tuple[Part, Part] = ("learn", "judge")
 _CHUNK = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Distractors:
-    """What a pool is made from: own images ``(K, *shape)`` with their marks ``(K,)``, and names of sample photographs; noise if
-    there are neither.
+    """The sources of a pool: own images ``(K, *shape)`` with their marks ``(K,)``, and names of sample photographs; noise if both
+    are empty.
     """
 
     images: Tensor
     marks: Tensor
     samples: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
-    """Name -> digest of the own images, where they come from a dataset."""
+    """Names and digests of own images from a dataset."""
 
     @property
     def is_noise(self) -> bool:
         return not len(self.marks) and not self.samples
 
     def pool(self, inputs: Inputs, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
-        """Every source equally often, own images whole, of sample photographs ``crop``; of a ``part``, if there are enough."""
+        """A pool with every source equally often: own images whole, sample photographs by ``crop``; all sources if a ``part`` is too
+        small."""
         found = self._part(part, inputs) if part == "all" or self._can_be_halved(inputs) else self
         return replace(found._whole_pool(inputs, size, crop, seed), part="all" if found is self else part)
 
@@ -69,7 +68,7 @@ class Distractors:
         return can_be_halved(torch.cat([self.marks, torch.tensor(samples, dtype=torch.int64)]))
 
     def _part(self, part: Part, inputs: Inputs) -> Distractors:
-        """The own images of a part, with sample photographs of this part if own ones are few."""
+        """The own images of a part, with sample photographs of the part if there are few own images."""
         if part == "all":
             return self
         own = in_part(self.marks, part)
@@ -98,12 +97,12 @@ class Distractors:
 
 @lru_cache(maxsize=4)
 def _sample_pool(samples: tuple[str, ...], inputs: Pictures, size: int, crop: str, seed: int) -> Pool:
-    """A pool of sample photographs alone: made in a second or two, asked for by every method and metric of an image."""
+    """A pool of sample photographs, cached because it takes seconds and every method and metric asks for it."""
     return build_pool(samples, inputs, size=size, crop=crop, seed=seed)
 
 
 def from_images(images: Tensor, inputs: Inputs) -> Distractors | None:
-    """The distractors for images ``(N, *shape)`` of one call; None where there are none to be had."""
+    """The distractors for images ``(N, *shape)`` of one call; None if there are none."""
     found = _Found(inputs)
     key = torch.tensor(streams.key_of(0, "own distractors"))
     for i in streams.permutations(key, len(images)).tolist():
@@ -114,7 +113,7 @@ def from_images(images: Tensor, inputs: Inputs) -> Distractors | None:
 
 
 def from_dataset(dataset: Dataset, inputs: Inputs) -> Distractors | None:
-    """The distractors for a study of some of a dataset's images; those that cannot be read are passed over."""
+    """The distractors for a study of a dataset's images; images that cannot be read are skipped."""
     order, found = random_choice(dataset.names, len(dataset), seed=0), _Found(inputs)
     chunk = 4 * MOST if dataset.sequential else _CHUNK  # usually one pass over a stream
     while order and not found.is_full:
@@ -124,7 +123,7 @@ def from_dataset(dataset: Dataset, inputs: Inputs) -> Distractors | None:
 
 
 def record_of(distractors: Distractors, dataset: Dataset) -> dict[str, Any]:
-    """What a run keeps of its distractors, to use the same ones for ever: names with digests."""
+    """Names and digests of distractors for a run's record, so that the run always uses the same ones."""
     return {
         "data": dataset.title,
         "own": dict(distractors.names),
@@ -133,7 +132,7 @@ def record_of(distractors: Distractors, dataset: Dataset) -> dict[str, Any]:
 
 
 def from_record(record: Mapping[str, Any], dataset: Dataset, inputs: Inputs) -> Distractors:
-    """The distractors that a run began with; an image that is gone or has changed is an error."""
+    """The distractors in a run's record; an image that is missing or has changed is an error."""
     places = {name: i for i, name in enumerate(dataset.names)}
     own: Mapping[str, str] = record["own"]
     for name, digest in own.items():
@@ -153,7 +152,7 @@ def from_record(record: Mapping[str, Any], dataset: Dataset, inputs: Inputs) -> 
 
 
 def describe_pool(pool: Pool, source: object, noun: str) -> str:
-    """Which images a pool has, for people: ``41 of your own images``."""
+    """A description of a pool's images, such as ``41 of your own images``."""
     sources = len(pool.marks)
     if not isinstance(source, Distractors):
         is_samples = isinstance(source, str) and source in ("own", "samples")
@@ -171,7 +170,7 @@ def _photographs(n: int) -> str:
 
 
 def _completed(found: Distractors, inputs: Inputs) -> Distractors | None:
-    """With the sample photographs if own images are few; one image alone is no distractor of any other."""
+    """Add the sample photographs if there are few own images; one image alone is never a distractor."""
     own = len(found.marks)
     photographs = _are_photographs(found.images, inputs)
     enough = all(int(in_part(found.marks, part).sum()) >= ENOUGH for part in _HALVES)
@@ -187,7 +186,7 @@ def _completed(found: Distractors, inputs: Inputs) -> Distractors | None:
 
 
 def _are_photographs(images: Tensor, inputs: Inputs) -> bool:
-    """Whether pictures ``(K, C, H, W)`` of bytes have three channels, and some of them is in colour."""
+    """Whether pictures ``(K, C, H, W)`` of bytes have three channels, and one of them is in colour."""
     if not isinstance(inputs, Pictures) or inputs.channels != 3 or not len(images):
         return False
     spread = images.amax(dim=1) - images.amin(dim=1)
@@ -204,16 +203,16 @@ def _is_sample_in(part: Part, name: str, inputs: Inputs) -> bool:
 
 
 class _Found:
-    """Own images without repetitions, by their marks, so that the order they came in does not matter."""
+    """Own images by their marks, without duplicates and independent of their order."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
         self._by_mark: dict[int, tuple[Tensor, str, str]] = {}
-        self._free: dict[bool, int] = {True: MOST, False: MOST}  # in the half for learning, and in the other
+        self._free: dict[bool, int] = {True: MOST, False: MOST}  # by whether it is the half for learning
 
     @property
     def is_full(self) -> bool:
-        """Whether both halves have as many images as are kept."""
+        """Whether both halves have :data:`MOST` images."""
         return not any(self._free.values())
 
     def add(self, images: Tensor, names: Sequence[tuple[str, str]] = ()) -> None:
@@ -228,7 +227,7 @@ class _Found:
                 self._free[half] -= 1
 
     def read(self, dataset: Dataset, indices: Sequence[int]) -> None:
-        """Add these images of a dataset, as far as they can be read."""
+        """Add the readable ones among these images of a dataset."""
         blocks = [list(indices[start : start + _CHUNK]) for start in range(0, len(indices), _CHUNK)]
         for block in load_listed(dataset, self.inputs, blocks, ahead=1):
             self.add(block.images, [(dataset.names[i], dataset.digest(i)) for i in block.indices])

@@ -1,4 +1,4 @@
-"""Pictures in files: folders, with or without a sub-folder per label, and tables of files and labels."""
+"""Picture files in folders, with or without a sub-folder per label, and in tables of files and labels."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class ImageFiles(Dataset):
     """Image files below one folder.
 
     Args:
-        root: the folder that ``files`` are relative to.
-        files: as they are found below it.
-        labels: those of each file, indices into ``label_names``: one, several, or None for a file without one.
-        names: what the pictures are called; the files themselves when left out.
-        settings: what :meth:`settings` returns.
-        boxes: one JSON list of ``[x0, y0, x1, y1]`` per file, in pixels of the stored picture, of the file's label.
-        objects: the boxes of each label, where files show things of several.
-        lines: of the table ``title``, in which each label of a file is written, for messages.
+        root: the folder that contains ``files``.
+        files: paths relative to it.
+        labels: one or several indices into ``label_names`` per file, or None.
+        names: one per file; the files' paths by default.
+        settings: the result of :meth:`settings`.
+        boxes: one JSON list of ``[x0, y0, x1, y1]`` per file: boxes of its label, in pixels of the stored picture.
+        objects: boxes by label, for files with objects of several labels.
+        lines: the line of each label in the table ``title``, for messages.
     """
 
     def __init__(
@@ -79,7 +79,6 @@ class ImageFiles(Dataset):
         return f"{about.st_size} {about.st_mtime_ns}"
 
     def boxes(self, i: int) -> tuple[Box, ...]:
-        """Where the label's objects are, ``(x0, y0, x1, y1)`` in pixels of the stored picture; none where unknown."""
         if self._objects is not None:
             label = self.truth(i)
             return () if label is None else tuple(self._objects[i].get(label, ()))
@@ -99,8 +98,8 @@ class ImageFiles(Dataset):
 def image_folder(path: str | Path) -> ImageFiles:
     """All images below a folder, in a fixed order.
 
-    Where every image lies in a sub-folder, the first sub-folders' names are the labels, in alphabetical order;
-    otherwise nothing is known of labels. Files and folders whose name starts with a dot are no part of it.
+    If every image is in a sub-folder, the names of the first sub-folders are the labels, in alphabetical order; otherwise labels are
+    unknown. Hidden files and folders are left out.
     """
     root = existing_folder(path)
     files = files_below(root)
@@ -123,16 +122,15 @@ def image_folder(path: str | Path) -> ImageFiles:
 
 
 def image_csv(path: str | Path) -> ImageFiles:
-    """The images that a table names, in its order, with their labels.
+    """The images of a table, in its order, with their labels.
 
-    The first row names the columns; commas, semicolons or tabs part them. Images are in ``file`` (or ``path``,
-    ``filename``, ``image``), relative to the table's folder. Labels are numbers in ``class_index``, or names or
-    numbers in ``label`` (or ``class``); an empty one is not known. ``boxes_xyxy`` (or ``boxes``) may hold
-    ``[[x0, y0, x1, y1], ...]``. Names become indices into their alphabetical list; numbers stay as they are.
-    :func:`proofmap.data.tables.read_table` says how a file gets several labels.
+    The first row names the columns, separated by commas, semicolons or tabs. Images are in ``file`` (or ``path``, ``filename``,
+    ``image``), relative to the table's folder. Labels are numbers in ``class_index``, or names or numbers in ``label`` (or
+    ``class``); empty for unknown. ``boxes_xyxy`` (or ``boxes``) may have ``[[x0, y0, x1, y1], ...]``. Names become indices into
+    their alphabetical list; numbers are kept. For files with several labels see :func:`proofmap.data.tables.read_table`.
 
-    With the columns ``x0``, ``y0``, ``x1``, ``y1`` (or ``xmin``, ``ymin``, ``xmax``, ``ymax``) a line is one thing with its label and its box,
-    and a file has as many lines as it shows things. Its labels are then those of its things.
+    With the columns ``x0``, ``y0``, ``x1``, ``y1`` (or ``xmin``, ``ymin``, ``xmax``, ``ymax``) each line is one object with its label
+    and box. The labels of a file are then those of its objects.
     """
     table = Path(os.path.abspath(path))
     boxes, objects, lines = None, None, None
@@ -163,7 +161,7 @@ def image_csv(path: str | Path) -> ImageFiles:
 
 
 def existing_folder(path: str | Path) -> Path:
-    """The folder as an absolute path, so that another process finds it too."""
+    """The absolute path of a folder; raises an InputError if it does not exist."""
     folder = Path(os.path.abspath(path))
     if not folder.is_dir():
         raise InputError(
@@ -174,5 +172,5 @@ def existing_folder(path: str | Path) -> Path:
 
 
 def printable(name: str) -> str:
-    """A file's name as text that can be stored and shown, also where its bytes are no UTF-8."""
+    """A file's name as text that can be stored and shown, even if it is not valid UTF-8."""
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Datasets of Hugging Face: from the hub, from a folder, or as an object of their library."""
+"""Datasets of Hugging Face: from the hub, from a folder, or as an object of its library."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from proofmap.data.dataset import Dataset, digest_of
 
 
 class HuggingFaceImages(Dataset):
-    """A ``datasets.Dataset`` with a column of images and, if it has one, a column of class labels.
+    """A ``datasets.Dataset`` with a column of images and, optionally, a column of class labels.
 
-    The images' own bytes are hashed and decoded here, so that a bad one is named and stops nothing.
+    Images are hashed and decoded here from their bytes, so that a damaged one is named and does not stop the others.
 
     Args:
-        rows: the dataset; one split of it, not a stream.
-        image, label: the columns; found by their types when left out.
+        rows: one split of a dataset, not a stream.
+        image, label: the columns; found by their types by default.
     """
 
     _advice = "name it as hf:ORG/NAME[SPLIT], or save it with save_to_disk(FOLDER) and write hf:FOLDER"
@@ -83,9 +83,9 @@ class HuggingFaceImages(Dataset):
 def hugging_face(
     path: str, *, split: str | None = None, image: str | None = None, label: str | None = None
 ) -> HuggingFaceImages:
-    """A dataset of the hub by its name, ``ORG/NAME``, or a folder: one of ``save_to_disk``, or of files it reads.
+    """A dataset of the hub, ``ORG/NAME``, or a folder from ``save_to_disk`` or with files that the library reads.
 
-    ``split`` is needed where there are several; it may be a slice in Hugging Face's notation, ``test[:100]``.
+    ``split`` is needed if there are several; it may be a slice such as ``test[:100]``.
     """
     library = require("datasets", extra="hf", purpose=f"the Hugging Face dataset {path!r}")
     folder = Path(path).absolute()
@@ -97,7 +97,7 @@ def hugging_face(
                 rows = rows[split]
         else:
             rows = library.load_dataset(str(folder) if folder.is_dir() else path, split=split)
-    except Exception as error:  # network, cache, parsing: its library has an error for each
+    except Exception as error:  # the library has many errors, for network, cache and parsing
         raise InputError(f"{title} cannot be loaded: {type(error).__name__}: {error}") from error
     if isinstance(rows, library.DatasetDict) and len(rows) == 1:
         rows = next(iter(rows.values()))
@@ -112,7 +112,7 @@ def hugging_face(
 
 
 def _column(rows: Any, kind: type, wanted: str | None, title: str) -> str | None:
-    """The column of a type: the one that is wanted, or the only one there is."""
+    """The wanted column of a type, or the only one."""
     found = [name for name, feature in rows.features.items() if isinstance(feature, kind)]
     if wanted is not None:
         if wanted not in found:

@@ -30,7 +30,7 @@ IMAGENETTE = {
     "n03445777": 574,  # golf ball
     "n03888257": 701,  # parachute
 }
-"""Imagenette's ten folders, in the order of a ten-way net's outputs, and their labels among ImageNet's 1000."""
+"""Imagenette's ten folders, in the order of the outputs of a ten-way net, with their labels in ImageNet."""
 
 GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 SYNSETS = ("synsets.txt", "map_clsloc.txt")
@@ -45,12 +45,9 @@ _NUMBER = re.compile(r"(\d+)\.\w+$")
 
 
 def imagenette(path: str | Path, *, split: str = "val", labels: str = "imagenet") -> ImageFiles:
-    """Imagenette's photos, from the folder that holds ``train`` and ``val``, or from one of the two itself.
+    """Imagenette's photos, from the unpacked folder with ``train`` and ``val``, or from one of the two.
 
-    Args:
-        path: the folder, as it is unpacked.
-        split: ``val`` or ``train``.
-        labels: what truth points into: ``imagenet`` (1000 outputs) or ``imagenette`` (10 outputs).
+    ``split`` is ``val`` or ``train``; ``labels`` are those of ``imagenet`` (1000 outputs) or ``imagenette`` (10 outputs).
     """
     if labels not in ("imagenet", "imagenette"):
         raise InputError(f"labels must be 'imagenet' (1000) or 'imagenette' (10), not {labels!r}")
@@ -76,10 +73,9 @@ def imagenette(path: str | Path, *, split: str = "val", labels: str = "imagenet"
 class Corners(Dataset):
     """One corner of each picture of another dataset, in place of its centre.
 
-    The picture is resized so that its *shorter side* has 256 pixels (the paper says "256 x 256"; the released code
-    resizes the shorter side, and so keeps the proportions), one of its four corners of 180 x 180 pixels is cut out,
-    and that is resized to 224 x 224, all bilinear. Which corner is drawn from the seed and the picture's content,
-    so it depends neither on the order nor on the other pictures.
+    The shorter side is resized to 256 pixels (the paper says "256 x 256"; the released code keeps the proportions), one of the four
+    corners of 180 x 180 pixels is cut out and resized to 224 x 224, all bilinear. The corner is drawn from the seed and the
+    picture's content, so it does not depend on other pictures.
     """
 
     cropped = True
@@ -119,7 +115,7 @@ class Corners(Dataset):
 def imagenette_corner(
     path: str | Path, *, split: str = "val", labels: str = "imagenet", seed: int = 0
 ) -> Corners:
-    """The paper's Imagenette-Corner: :func:`imagenette`, each photo reduced to one of its :class:`Corners`."""
+    """The paper's Imagenette-Corner: one of the :class:`Corners` of each photo of :func:`imagenette`."""
     photos = imagenette(path, split=split, labels=labels)
     return Corners(
         photos,
@@ -133,22 +129,20 @@ def imagenette_corner(
 
 
 def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
-    """ImageNet photos in any of three layouts; truth points into the usual 1000 outputs.
+    """ImageNet photos in one of three layouts; labels are the usual 1000 outputs.
 
     A table
         ``labels.csv`` in the folder (or the path of such a table), with the columns ``file``, ``class_index``
         (0 to 999) and, if there are any, ``boxes_xyxy``: see :func:`proofmap.data.image_csv`.
     A folder per class
-        named by WordNet id, ``n01440764/...``. ``classes.txt`` beside them lists the WordNet ids in the order of
-        the outputs; without it, either all 1000 are there, and their alphabetical order is that of the outputs,
-        or they are Imagenette's.
+        named by WordNet id, ``n01440764/...``. ``classes.txt`` next to them lists the WordNet ids in the order of the
+        outputs; without it, there must be all 1000 folders (in alphabetical order of the outputs), or Imagenette's.
     The devkit
-        ``ILSVRC2012_val_00000001.JPEG`` ... in one folder, and two text files in it, in the folder above, or in
-        ``data`` or ``ILSVRC2012_devkit_t12/data`` of either: ``ILSVRC2012_validation_ground_truth.txt``, whose
-        n-th line is the class of photo n *in the devkit's own numbering from 1*, and ``synsets.txt`` (or
-        ``map_clsloc.txt``), which says what that numbering means. Its lines are ``WNID ID ...`` or ``ID WNID ...``,
-        or just ``WNID ...`` in the devkit's order (the devkit itself has it in ``meta.mat`` only). The output is
-        then the place of the WordNet id in ``classes.txt``, or in the alphabetical order of the ids.
+        ``ILSVRC2012_val_00000001.JPEG`` ... in one folder, and two text files in it, in the folder above, or in ``data`` or
+        ``ILSVRC2012_devkit_t12/data`` of either. Line n of ``ILSVRC2012_validation_ground_truth.txt`` is the class of photo n *in
+        the devkit's numbering from 1*. ``synsets.txt`` (or ``map_clsloc.txt``) explains that numbering: its lines are ``WNID ID
+        ...``, ``ID WNID ...``, or ``WNID ...`` in the devkit's order (from its ``meta.mat``). The output is the place of the
+        WordNet id in ``classes.txt``, or in the alphabetical order of the ids.
     """
     if Path(path).is_file():
         return _imagenet_table(Path(os.path.abspath(path)), split)
@@ -160,7 +154,7 @@ def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
     if not files:
         raise InputError(f"the folder {photos} holds no images")
     folders = [file.partition("/")[0] for file in files if "/" in file]
-    places = _beside(photos, root)
+    places = _devkit_folders(photos, root)
     if len(folders) == len(files) and all(map(_WNID.fullmatch, set(folders))):
         wnids = _order_of_folders(sorted(set(folders)), places, photos)
         index = {wnid: k for k, wnid in wnids.items()}
@@ -198,7 +192,7 @@ def _imagenet_table(table: Path, split: str) -> ImageFiles:
 
 
 def _order_of_folders(present: list[str], places: Sequence[Path], photos: Path) -> dict[int, str]:
-    """WordNet ids by output index, for a folder per class."""
+    """WordNet ids by output index, for folders per class."""
     if (classes := _first(places, CLASSES)) is not None:
         order = _read_wnids(classes)
         missing = set(present) - set(order)
@@ -211,7 +205,7 @@ def _order_of_folders(present: list[str], places: Sequence[Path], photos: Path) 
         return {index: wnid for wnid, index in IMAGENETTE.items()}
     raise InputError(
         f"{photos} has {len(present)} of ImageNet's 1000 folders, so their outputs are ambiguous; put a file "
-        f"{CLASSES} beside them, with the WordNet ids of all outputs in order, one on each line"
+        f"{CLASSES} next to them, with the WordNet ids of all outputs in order, one on each line"
     )
 
 
@@ -222,7 +216,7 @@ def _labels_of_devkit(
     if truth_file is None or synset_file is None:
         missing = GROUND_TRUTH if truth_file is None else f"{SYNSETS[0]} (the devkit's order of WordNet ids)"
         raise InputError(
-            f"the labels of {photos} are not known: {missing} was found neither there nor in the devkit beside it. "
+            f"the labels of {photos} are not known: {missing} was found neither there nor in the devkit next to it. "
             f"Add it, or a table {TABLE} with the columns file,class_index, or a folder per class"
         )
     wnid_of = _devkit_synsets(synset_file)
@@ -250,7 +244,7 @@ def _labels_of_devkit(
 
 
 def _devkit_synsets(path: Path) -> dict[int, str]:
-    """WordNet ids by the devkit's number, which starts at 1; only its first 1000 are classes."""
+    """WordNet ids by the devkit's number, from 1; only its first 1000 are classes."""
     rows = [line.split() for line in text_of(path).splitlines() if line.strip()]
     pairs = []
     explicit = all(any(word.isdecimal() for word in row[:2]) for row in rows)
@@ -286,7 +280,7 @@ def _names_of(wnids: dict[int, str]) -> Sequence[str]:
 
 
 def _split_folder(path: str | Path, split: str) -> tuple[Path, Path]:
-    """The folder that was named, and the one in it that holds the split's photos (itself, if it is the split)."""
+    """The named folder, and the folder of the split in it, or itself if it is the split."""
     if split not in ("train", "val"):
         raise InputError(f"there is no split {split!r}; choose val or train")
     root = existing_folder(path)
@@ -298,7 +292,7 @@ def _split_folder(path: str | Path, split: str) -> tuple[Path, Path]:
     return root, root
 
 
-def _beside(photos: Path, root: Path) -> list[Path]:
+def _devkit_folders(photos: Path, root: Path) -> list[Path]:
     folders = dict.fromkeys([photos, root, photos.parent])
     inside = ("", "data", "ILSVRC2012_devkit_t12/data")
     return [folder / name for folder in folders for name in inside]

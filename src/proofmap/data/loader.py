@@ -1,4 +1,4 @@
-"""The loader: blocks of prepared images, decoded ahead of their use by background threads."""
+"""The loader: blocks of prepared images, decoded in advance by background threads."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class ImageBlock:
-    """Consecutive pictures of those asked for: every one is either an image here or one of the failures.
+    """A block of pictures. Each of them is either in ``images`` or in ``failures``, in the order of the request.
 
     Attributes:
-        indices: of the pictures that could be read, in the order they were asked for.
-        images: those pictures, ``(n, C, H, W)`` in [0, 1] on the classifier's device; n may be 0.
-        failures: the others, in the order they were asked for.
-        objects: where things are in each of the pictures that could be read, in its own positions, by the dataset's label.
+        indices: the pictures that could be read.
+        images: these pictures, ``(n, C, H, W)`` in [0, 1] on the classifier's device; n may be 0.
+        failures: the pictures that could not be read.
+        objects: for each picture that could be read, boxes by the dataset's label, in positions of the input.
     """
 
     indices: tuple[int, ...]
@@ -70,11 +70,10 @@ def load_blocks(
     workers: int | None = None,
     ahead: int = 2,
 ) -> Generator[ImageBlock, None, None]:
-    """Blocks of ``block_size`` pictures, prepared as the classifier wants them, in the order of ``indices``.
+    """Blocks of ``block_size`` pictures, prepared for the classifier, in the order of ``indices``.
 
-    ``workers`` threads (one per core, at most 8, when left out) decode up to ``ahead`` blocks beyond the one in
-    use, and wait when those are done. A picture that cannot be read becomes a failure of its block and stops
-    nothing. When the iteration ends, however it ends, no thread is left.
+    ``workers`` threads (by default one per core, at most 8) decode up to ``ahead`` blocks in advance. A picture that cannot be
+    read is a failure of its block and does not stop the others. No thread is left when the iteration ends.
     """
     chosen = list(range(len(dataset)) if indices is None else map(int, indices))
     if block_size < 1 or ahead < 0 or (workers is not None and workers < 1):
@@ -127,7 +126,7 @@ def _in_background(
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads one item after the other into the places it is given."""
+    """Reads items into given arrays."""
 
     dataset: Dataset
     inputs: Inputs
@@ -136,12 +135,12 @@ class _Reader:
     def __call__(
         self, index: int, place: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
     ) -> Objects | Unreadable:
-        """Where the item's things are, once its values are in place; or why it could not be read."""
+        """Write an item's values to ``place``. Returns its boxes by label, or why it could not be read."""
         try:
             with exit_as_error():
                 item, cropped = self.dataset.read(index), self.dataset.cropped
                 objects = self.dataset.objects(index)
-            # copied by numpy: torch would start a team of its own threads in each of ours
+            # copied by NumPy, as torch would start several threads in each of ours
             np.copyto(place, self.inputs.prepare(item, cropped=cropped).numpy())
             moved = {
                 label: self.inputs.moved_boxes(boxes, item, cropped=cropped)
@@ -154,7 +153,7 @@ class _Reader:
 
 
 class _Reading:
-    """A block under way: each item is written by its own task into its own place."""
+    """A block that is being read, each item by its own task."""
 
     def __init__(self, reader: _Reader, members: list[int], pool: ThreadPoolExecutor) -> None:
         self.reader, self.members = reader, members

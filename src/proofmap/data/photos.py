@@ -37,10 +37,10 @@ SAMPLES: dict[str, str] = {
     "rocket": "rocket.jpg",
     "tissue": "ihc.png",
 }
-"""Short names of the photographs, and the files they are."""
+"""Short names of the photographs, and their files."""
 
 SAMPLE = "sample:"
-"""What stands before the name of one, where files are named too."""
+"""The prefix of a sample's name in a list of files."""
 
 
 def sample_path(name: str) -> Path:
@@ -64,8 +64,8 @@ def sample_path(name: str) -> Path:
 
 
 def find_photos(places: Iterable[str | Path]) -> list[Path]:
-    """The image files among files, folders and samples (``sample:cat``), in a fixed order; one that is not there is answered
-    with what lies near it, or with the samples."""
+    """The image files among files, folders and samples (``sample:cat``), in a fixed order. The error for a missing one suggests files
+    near it, or samples."""
     return find_images([_file(str(place)) for place in places])
 
 
@@ -82,13 +82,12 @@ def _file(place: str) -> Path:
 
 
 def no_such_place(place: str, suffixes: Collection[str] = SUFFIXES) -> str:
-    """That there is no file or folder here, and what there is: a name like it, the sample of that name, or files beside it
-    of these suffixes."""
+    """The message for a path that does not exist, with a similar name, the sample of that name, or files near it with these suffixes."""
     hint = (
         suggest_path(place)
         or did_you_mean(Path(place).stem.lower(), SAMPLES, most=1, before=SAMPLE)
         or list_nearby(place, suffixes)
-        or f" Photographs that ship along are named as in {SAMPLE}rocket."
+        or f" Sample photographs are named as in {SAMPLE}rocket."
     )
     return f"there is no file or folder {place}.{hint}"
 
@@ -101,7 +100,7 @@ def load_sample(name: str) -> Image.Image:
 # ---- as tensors -------------------------------------------------------------------------------------------------
 
 LEAST_SHARE = 0.4
-"""A photo of 3 : 2, cut as nets for ImageNet cut it, keeps half of its area; below this the crop is worth a word."""
+"""A warning is given if the net sees less of a photo's area. ImageNet's crop keeps half of a photo of 3 : 2."""
 
 
 class CropWarning(UserWarning):
@@ -109,11 +108,11 @@ class CropWarning(UserWarning):
 
 
 def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> NamedImages:
-    """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by its own preprocessing.
+    """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by its preprocessing.
 
-    Gray-scale becomes RGB; transparency shows the classifier's gray; a folder stands for all images inside it, and
-    ``sample:cat`` for a photograph that ships along. The tensor has ``file_names``, which tables, pages and pictures made from it
-    use; so does every part of it (``photos[:2]``), see :class:`proofmap.core.tensors.NamedImages`.
+    Gray-scale becomes RGB; transparency shows the classifier's gray. A folder stands for all images inside it, ``sample:cat`` for a
+    sample photograph. The tensor and its parts (``photos[:2]``) have ``file_names``, which tables and pages use: see
+    :class:`proofmap.core.tensors.NamedImages`.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if not isinstance(classifier.inputs, Pictures):
@@ -131,7 +130,7 @@ def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier
 
 
 def warn_of_crop(name: str, photo: Image.Image, inputs: Pictures) -> None:
-    """Say so where the net sees less than half of what a usual crop leaves of a photo."""
+    """Warn if the net sees only a small part of a photo."""
     share = inputs.seen_share(photo)
     if share < LEAST_SHARE:
         warnings.warn(

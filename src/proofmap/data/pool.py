@@ -1,10 +1,11 @@
-"""Pools of distractors: many small pictures of one size, made once, the same for the same seed."""
+"""Pools of distractors: pictures of one size, made once; the same seed gives the same pool."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,6 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.pictures import find_images, fit, read_image
-from proofmap.data.dataset import Dataset
 from proofmap.data.photos import SAMPLES, load_sample
 from proofmap.data.specs import is_dataset, load_dataset
 
@@ -25,21 +25,20 @@ Opener = Callable[[], Image.Image]
 _KEPT_OPEN = 64
 
 
-LEVELS = 255
-"""Pictures are compared as bytes."""
+LEVELS = 255  # pictures are compared as bytes
 LEAST = 2
-"""Sources that each half of a pool needs: one of them may be the image that is explained."""
+"""Smallest number of sources in a half of a pool, as one of them may be the image that is explained."""
 
 Part = Literal["all", "learn", "judge"]
-"""Which sources of a pool are drawn from: all, or those in the half for methods or in the half for metrics."""
+"""The sources of a pool to draw from: all, the half for methods (``learn``), or the half for metrics (``judge``)."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Pictures ``(M, *shape)``, and a mark of each source: picture k is from source k modulo their number.
+    """Pictures ``(M, *shape)``, and the marks of their sources: picture k is from source k modulo their number.
 
-    A mark (:func:`proofmap.core.streams.content_marks`) is of the source as the net would see it, so that an image can
-    be told from its own crops and is never its own distractor. ``part`` says which sources these are.
+    A mark (:func:`proofmap.core.streams.content_marks`) identifies a source as the net would see it, so that an image is never its
+    own distractor, not even as a crop. ``part`` is the part of the sources.
     """
 
     pictures: Tensor
@@ -48,10 +47,10 @@ class Pool:
 
 
 def in_part(marks: Tensor, part: Part) -> Tensor:
-    """Which sources ``(N,)``, known by their marks, are in a part.
+    """Whether each source ``(N,)``, given by its mark, is in a part.
 
-    One random bit, keyed by the mark, puts a source into the half for learning or into the half for judging. So the
-    half of an image follows from its content alone. No image is in both halves, even of two pools that share images.
+    A random bit, keyed by the mark, decides the half of a source. So the half depends on an image's content alone, and no image is in
+    both halves, even of two pools.
     """
     if part == "all":
         return torch.ones_like(marks, dtype=torch.bool)
@@ -59,19 +58,19 @@ def in_part(marks: Tensor, part: Part) -> Tensor:
 
 
 def can_be_halved(marks: Tensor) -> bool:
-    """Whether each half of sources with these marks has at least :data:`LEAST` different ones."""
+    """Whether each half of the sources with these marks has at least :data:`LEAST` distinct sources."""
     learned = int(in_part(marks.unique(), "learn").sum())
     return min(learned, len(marks.unique()) - learned) >= LEAST
 
 
 def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
-    """A pool of ``size`` pictures as bytes ``(M, C, H, W)``, from a folder, files, an array, a dataset (as an
-    object, or written ``cifar10:FOLDER[train]``) or ``"samples"``.
+    """A pool of ``size`` pictures as bytes ``(M, C, H, W)``, from a folder, files, an array, a dataset (an object, or a string such as
+    ``cifar10:FOLDER[train]``) or ``"samples"``.
 
-    With ``crop="random"`` each picture is a random resized crop (8 to 100 % of the area, sides 3:4 to 4:3, flipped
-    with probability 1/2), and sources smaller than the pool are used again with other crops. With ``crop="none"``
-    pictures are fitted (resized and centre-cropped) and each is used once. Sources outside ``part`` are skipped; if a
-    half has fewer than :data:`LEAST` sources, all are used, and the pool says so.
+    With ``crop="random"`` pictures are random resized crops (8 to 100 % of the area, sides 3:4 to 4:3, flipped with probability
+    1/2), and sources are used again if there are fewer than ``size``. With ``crop="none"`` sources are resized, centre-cropped and
+    used once. Sources outside ``part`` are skipped; if a half has fewer than :data:`LEAST` sources, all are used, as ``part`` of the
+    pool says.
     """
     channels, (height, width) = inputs.channels, inputs.size
     if channels not in (1, 3):
@@ -83,7 +82,7 @@ def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int
     opened: dict[int, tuple[Image.Image, Image.Image]] = {}
 
     def read(which: int) -> tuple[Image.Image, Image.Image]:
-        """A source as it is, and in the net's colours."""
+        """A source unchanged, and in the net's colours."""
         if which not in opened:
             if len(opened) >= _KEPT_OPEN:
                 opened.clear()
@@ -137,35 +136,26 @@ def _random_crop(image: Image.Image, size: tuple[int, int], key: int) -> Image.I
 
 def _openers(source: Any) -> Sequence[Opener]:
     if isinstance(source, str) and source == "samples":
-        return [_lazily(load_sample, name) for name in SAMPLES]
+        return [partial(load_sample, name) for name in SAMPLES]
     if isinstance(source, str) and is_dataset(source):
         dataset = load_dataset(source)
-        return [_lazily(_picture, dataset, i) for i in range(len(dataset))]
+        if dataset.kind != Pictures.kind:
+            raise InputError(f"distractors are pictures; {dataset.title} has other inputs")
+        return [partial(dataset.read, i) for i in range(len(dataset))]
     if isinstance(source, (str, Path)):
         source = find_images([source])
     if isinstance(source, (list, tuple)) and source and all(isinstance(s, (str, Path)) for s in source):
         names = [s for s in source if s in SAMPLES]
         if len(names) == len(source):
-            return [_lazily(load_sample, name) for name in names]
-        return [_lazily(read_image, path) for path in find_images(source)]
+            return [partial(load_sample, name) for name in names]
+        return [partial(read_image, path) for path in find_images(source)]
     try:
         n = len(source)
     except TypeError:
         raise InputError(f"distractors need a length: a {type(source).__name__} has none") from None
     if n == 0:
         raise InputError("there are no distractors: the source is empty")
-    return [_lazily(_from_item, source, i) for i in range(n)]
-
-
-def _picture(dataset: Dataset, index: int) -> Image.Image:
-    item = dataset.read(index)
-    if not isinstance(item, Image.Image):
-        raise InputError(f"distractors are pictures; {dataset.title} has other inputs")
-    return item
-
-
-def _lazily(function: Callable[..., Image.Image], *arguments: Any) -> Opener:
-    return lambda: function(*arguments)
+    return [partial(_from_item, source, i) for i in range(n)]
 
 
 def _from_item(source: Any, index: int) -> Image.Image:

@@ -1,4 +1,4 @@
-"""Tables of files and labels, and of the things that files show."""
+"""Tables of files with their labels, and of the objects in files."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ INDEX_COLUMNS = ("class_index",)
 LABEL_COLUMNS = ("label", "class")
 BOX_COLUMNS = ("boxes_xyxy", "boxes")
 SEPARATORS = re.compile(r"[;|]")
-"""Between the labels of one cell. A comma is not one: it is a part of names such as "tench, Tinca tinca"."""
+"""Separators of labels in a cell. A comma is not one, as names such as "tench, Tinca tinca" have commas."""
 CORNER_COLUMNS = (("x0", "y0", "x1", "y1"), ("xmin", "ymin", "xmax", "ymax"))
 
 Things = dict[str, list[Box]]
-"""The boxes of each label, as it is written, in one picture."""
+"""Boxes by label, as written, in one picture."""
 
 
 @dataclass(frozen=True)
 class LabelTable:
-    """What a table says about each of its files.
+    """The content of a table.
 
     Attributes:
         files: in the order of their first lines.
-        labels: the labels of each file, as written, with the line that each is in; empty if it has none.
+        labels: the labels of each file, as written, with the line of each.
         boxes: the cell of boxes of each file; None without such a column.
     """
 
@@ -41,11 +41,11 @@ class LabelTable:
 
 
 def read_table(path: Path) -> LabelTable:
-    """Files, their labels and boxes from a CSV file.
+    """Files, labels and boxes from a CSV file.
 
-    A file may have several labels: a line for each, one cell with ``;`` or ``|`` between them, or a column for each label with
-    1 if the file has it and 0 if not. A table has a column for each label if it has no column of labels and more than half of
-    the cells beside its files are 0 or 1.
+    A file may have several labels: in a line each, in one cell separated by ``;`` or ``|``, or in a column each, with 1 if the file
+    has the label and 0 if not. A table has columns for labels if it has no column of labels and more than half of its other cells
+    are 0 or 1.
     """
     header, columns, opened = _opened(path)
     rows = list(opened)
@@ -82,7 +82,7 @@ def read_table(path: Path) -> LabelTable:
             if row[box_at].strip() not in ("", "[]") and len(own) > 1:
                 raise InputError(
                     f"line {line} of {path} has boxes_xyxy and {len(own)} labels: it does not say which label a box belongs to; "
-                    "write a line for each thing, with the columns x0, y0, x1, y1"
+                    "write a line for each object, with the columns x0, y0, x1, y1"
                 )
             boxes.append(row[box_at])
     if not lines_of:
@@ -91,7 +91,7 @@ def read_table(path: Path) -> LabelTable:
 
 
 def _labels_of(cell: str, line: int, path: Path) -> list[str]:
-    """The labels of one cell; none if it is empty."""
+    """The labels of a cell; empty if the cell is empty."""
     if not cell:
         return []
     labels = [label.strip() for label in SEPARATORS.split(cell)]
@@ -119,18 +119,18 @@ def _is_one(cell: str, name: str, line: int, path: Path) -> bool:
 
 
 def has_things(path: Path) -> bool:
-    """Whether the lines of a table are things, each with the corners of its box in four columns."""
+    """Whether each line of a table is an object, with the corners of its box in four columns."""
     return _corners(_opened(path)[1]) is not None
 
 
 def read_things(path: Path) -> dict[str, Things]:
-    """The things of each file of a table that :func:`has_things`; a line with four empty corners shows none."""
+    """The objects of each file of a table that :func:`has_things`; a line without corners has no object."""
     header, columns, rows = _opened(path)
     file_at, label_at = _file_column(columns, header, path), _column(columns, *INDEX_COLUMNS, *LABEL_COLUMNS)
     corners_at = _corners(columns)
     if label_at is None or corners_at is None:
         raise InputError(
-            f"{path} has boxes but no labels: each line needs the label of its thing, in a column {', '.join(LABEL_COLUMNS)} or "
+            f"{path} has boxes but no labels: each line needs the label of its object, in a column {', '.join(LABEL_COLUMNS)} or "
             f"{', '.join(INDEX_COLUMNS)}"
         )
     found: dict[str, Things] = {}
@@ -159,7 +159,7 @@ def read_things(path: Path) -> dict[str, Things]:
 def labelled_objects(
     found: Sequence[Mapping[str, Sequence[Box]]], path: Path
 ) -> tuple[list[tuple[int, ...]], list[str], list[dict[int, Sequence[Box]]]]:
-    """Labels of pictures, names, and boxes by label, from the things of each picture: its labels are those of its things."""
+    """The labels of each picture, the names of labels, and boxes by label, from the objects of each picture."""
     index, names = numbered((label for things in found for label in things), path)
     objects = [{index[label]: boxes for label, boxes in things.items()} for things in found]
     return [tuple(things) for things in objects], names, objects
@@ -169,7 +169,7 @@ def labelled_objects(
 
 
 def _opened(path: Path) -> tuple[str, list[str], Iterator[tuple[int, list[str]]]]:
-    """A table's first line, the columns that it names, and the rows below, with the lines they are in."""
+    """The first line of a table, its columns, and the rows below with their line numbers."""
     text = text_of(path)
     header = text.partition("\n")[0].rstrip("\r")
     rows = _rows(text, max(",;\t", key=header.count), path)
@@ -210,7 +210,7 @@ def _corners(columns: Sequence[str]) -> list[int] | None:
 
 
 def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a table that are not empty, and the lines they are in."""
+    """The rows of a table that are not empty, with their line numbers."""
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         yield from ((rows.line_num, row) for row in rows if row)
@@ -219,7 +219,7 @@ def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str
 
 
 def numbered(labels: Iterable[str], path: Path) -> tuple[dict[str, int], list[str]]:
-    """The number of each label, and the names that the numbers stand for (none if the labels are numbers already)."""
+    """The index of each label, and the names of the indices (empty if labels are numbers already)."""
     known = set(labels)
     numbers = {label for label in known if label.isdecimal()}
     if numbers and numbers != known:

@@ -18,7 +18,7 @@ _FORMS = {
     "series": ("(N, channels, time steps)", 3, "series"),
     "rows": ("(N, columns)", 2, "row"),
 }
-"""For each kind: the shape of all values, its number of axes, and what one item is called."""
+"""For each kind: the shape of all values, the number of axes, and the name of one item."""
 
 
 class TensorData(Dataset):
@@ -30,10 +30,10 @@ class TensorData(Dataset):
 
     Args:
         values: the numbers, a tensor or an array.
-        labels: integers ``(N,)``; negative ones are not known.
+        labels: integers ``(N,)``; negative for unknown.
         kind: ``pictures``, ``series`` or ``rows``.
         names: one per item, all distinct; by default ``image-00000``, ``series-00000`` or ``row-00000`` and so on.
-        label_names: what the labels stand for.
+        label_names: the names of the labels.
 
     >>> beats = TensorData([[[0.1, 0.9, 0.2]], [[0.3, 0.2, 0.1]]], [1, 0], kind="series", title="beats")
     >>> beats
@@ -81,7 +81,7 @@ def _array(values: Any) -> NDArray[Any]:
 
 
 def _numbers(values: Any, kind: str) -> NDArray[np.float32]:
-    """The values as float32; those too large for it become infinity."""
+    """The values as float32; too large values become infinity."""
     try:
         array = _array(values.float() if isinstance(values, Tensor) else values)
     except ValueError as error:  # lists of unequal lengths

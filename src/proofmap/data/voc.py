@@ -1,4 +1,4 @@
-"""Photos with several labelled things: annotations in Pascal VOC's XML, one file for each photo."""
+"""Photos with labelled objects: annotations in Pascal VOC's XML format, one file per photo."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ PHOTOS, ANNOTATIONS, SPLITS = "JPEGImages", "Annotations", "ImageSets/Main"
 
 
 def pascal_voc(path: str | Path, *, split: str = "") -> ImageFiles:
-    """Photos with boxes for each of their labels, in either of two layouts.
+    """Photos with boxes by label, in one of two layouts.
 
     Pascal VOC's
-        ``JPEGImages/NAME.jpg`` with ``Annotations/NAME.xml``. ``split`` names a list of photos,
-        ``ImageSets/Main/SPLIT.txt``, such as ``trainval``; without it, all photos count.
+        ``JPEGImages/NAME.jpg`` with ``Annotations/NAME.xml``. ``split`` names a list of photos in
+        ``ImageSets/Main/SPLIT.txt``, such as ``trainval``; all photos by default.
     A folder
-        with an XML file beside each photo, as tools for labelling write them.
+        with an XML file next to each photo, as labelling tools write them.
 
-    A box's corners are pixels that belong to it, counted from 1: ``xmin, ymin, xmax, ymax`` is (xmin - 1, ymin - 1, xmax, ymax)
-    here. A photo without an annotation, or one in which nothing is labelled, has no boxes. The label of a photo is that of its things
-    where they all have the same; else there is no one true label.
+    The corners of a box are pixels inside it, counted from 1: ``xmin, ymin, xmax, ymax`` becomes (xmin - 1, ymin - 1, xmax, ymax).
+    The true labels of a photo are those of its objects.
     """
     root = existing_folder(path)
     photos = root / PHOTOS if (root / PHOTOS).is_dir() else root
-    beside = photos == root
+    is_flat = photos == root
     files = files_below(photos)
     if split:
         listed = root / SPLITS / f"{split}.txt"
@@ -41,14 +40,14 @@ def pascal_voc(path: str | Path, *, split: str = "") -> ImageFiles:
     if not files:
         raise InputError(f"the folder {photos} holds no images")
     xml = [
-        (photos / file).with_suffix(".xml") if beside else root / ANNOTATIONS / f"{Path(file).stem}.xml"
+        (photos / file).with_suffix(".xml") if is_flat else root / ANNOTATIONS / f"{Path(file).stem}.xml"
         for file in files
     ]
     found = [read_annotation(file) if file.is_file() else {} for file in xml]
     if not any(found):
-        where = "beside the photos" if beside else f"in {ANNOTATIONS}"
+        where = "next to the photos" if is_flat else f"in {ANNOTATIONS}"
         raise InputError(
-            f"no thing is labelled in {root}: there must be XML files {where}, one for each photo"
+            f"no object is labelled in {root}: there must be XML files {where}, one for each photo"
         )
     labels, label_names, objects = labelled_objects(found, root)
     return ImageFiles(
@@ -63,7 +62,7 @@ def pascal_voc(path: str | Path, *, split: str = "") -> ImageFiles:
 
 
 def read_annotation(path: Path) -> Mapping[str, list[Box]]:
-    """The boxes of each name in one file."""
+    """Boxes by name from one file."""
     try:
         root = ElementTree.fromstring(text_of(path))
     except ElementTree.ParseError as error:
