@@ -283,7 +283,7 @@ def test_two_runs_compare_as_the_command_compares_them(folder: Path) -> None:
     both = ids(server)
     query = {"run": both["more/second"], "against": both["first"], "allow_mismatch": True, "max_drop": 0.5}
     with Run(folder / "runs" / "first") as a, Run(folder / "runs" / "more" / "second") as b:
-        expected = compare({"first": a.evaluation(), "more/second": b.evaluation()}, anyway=True)
+        expected = compare({"first": a.evaluation(), "more/second": b.evaluation()}, allow_mismatch=True)
     told = server.get("/api/runs/compare", params=query).json()
     assert [d["difference"] for d in told["differences"]] == [d.difference for d in expected.differences]
     assert {line["method"] for line in told["drops"]} == {"gradient", "random"}

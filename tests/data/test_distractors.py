@@ -21,7 +21,7 @@ from proofmap.data.distractors import from_images
 from proofmap.data.pool import Part, in_part, mark
 from proofmap.fills.images import Images, ReadyImages, pools_in
 from proofmap.methods.masks.method import ReadyMask
-from proofmap.results import tables
+from proofmap.results import score_tables
 from proofmap.study import Run, Study, run_study
 from proofmap.study.manifest import Manifest
 from proofmap.study.preview import preview
@@ -106,7 +106,7 @@ def told(images: Tensor, net_inputs: Pictures) -> list[str]:
     f = pm.Classifier(net, inputs=net_inputs)
     game = "soundness:fill=images(size=20),points=2,draws=2"
     found = pm.evaluate(f, images, methods=[f"{MASK},fill=images(size=20)"], labels="top2", metrics=[game])
-    return [note for note in tables.score_notes(found) if note.startswith("distractors")]
+    return [note for note in score_tables.score_notes(found) if note.startswith("distractors")]
 
 
 @pytest.mark.parametrize("channels", [1, 3, 5])
@@ -187,7 +187,7 @@ def test_python_says_which_distractors_were_used_for_maps_and_for_the_game() -> 
     learned, judged = (int(in_part(mark(images, f.inputs), part).sum()) for part in ("learn", "judge"))
     game = pm.make_metric("soundness:fill=images,points=2,draws=2")
     found = pm.evaluate(f, images, methods=["gradient"], labels="top2", metrics=[game])
-    assert f"distractors: judged on {judged} of your own images" in tables.score_notes(found)
+    assert f"distractors: judged on {judged} of your own images" in score_tables.score_notes(found)
     both = pm.evaluate(
         f,
         images,
@@ -195,7 +195,7 @@ def test_python_says_which_distractors_were_used_for_maps_and_for_the_game() -> 
         labels="top2",
         metrics=[game],
     )
-    (note,) = [note for note in tables.score_notes(both) if note.startswith("distractors")]
+    (note,) = [note for note in score_tables.score_notes(both) if note.startswith("distractors")]
     assert note.startswith(f"distractors: learned on {learned} of your own images (learned-mask:steps=2")
     assert "sample photographs of the package (" in note
     assert note.endswith(f"; judged on {judged} of your own images; no image is in both")
@@ -275,7 +275,7 @@ def test_too_few_images_for_halves_are_all_drawn_from_and_the_result_is_marked()
     f, images = pm.Classifier(torch.nn.Linear(4, 3), inputs=rows), torch.eye(4)[:3]
     game = "soundness:fill=images,points=2,draws=2"
     found = pm.evaluate(f, images, methods=[MASK], labels="top2", metrics=[game])
-    (note,) = [note for note in tables.score_notes(found) if note.startswith("distractors")]
+    (note,) = [note for note in score_tables.score_notes(found) if note.startswith("distractors")]
     all_of_them = "3 of your own rows, too few to learn on one half and judge on the other"
     assert note == (
         f"distractors: learned on {all_of_them}; judged on {all_of_them}; the same images can be in both"
@@ -286,7 +286,7 @@ def test_a_part_that_was_chosen_stays_and_a_result_says_that_images_can_be_in_bo
     f, images = conv_classifier(SIZE), pixels(24, SIZE)
     game = "completeness:fill=images(part=all),points=2,draws=2"
     found = pm.evaluate(f, images, methods=[MASK], labels="top2", metrics=[game])
-    (note,) = [note for note in tables.score_notes(found) if note.startswith("distractors")]
+    (note,) = [note for note in score_tables.score_notes(found) if note.startswith("distractors")]
     assert note.endswith("; judged on 24 of your own images; the same images can be in both")
 
 

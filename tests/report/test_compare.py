@@ -159,7 +159,7 @@ def test_runs_that_were_judged_otherwise_are_refused_with_what_differs(other: An
     runs = {"a": judged(), "b": other()}
     with pytest.raises(InputError, match=message):
         compare(runs)
-    found = compare(runs, anyway=True)
+    found = compare(runs, allow_mismatch=True)
     assert any("differ" in note for note in found.notes) and found.differences
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.report import page_explained, pictures
-from proofmap.results import tables
+from proofmap.results import score_tables
 from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
 from tests.command import run
 
@@ -105,14 +105,14 @@ def test_the_page_and_json_say_it(gray_is_dark: pm.Proof, tmp_path: Path) -> Non
 
 def test_scores_that_rest_on_it_carry_a_mark_in_tables(gray_is_dark: pm.Proof) -> None:
     evaluation = gray_is_dark.evaluation
-    header, _ = tables.score_cells(evaluation)
+    header, _ = score_tables.score_cells(evaluation)
     assert {cell for cell in header if cell.endswith("†")} == {
         "completeness ↑†",
         "soundness ↑†",
         "best-effort ↑†",
     }
-    assert any(note.startswith("† gray alone gives 'dark'") for note in tables.score_notes(evaluation))
-    assert r"soundness $\uparrow$$^{\dagger}$" in tables.latex(evaluation)
+    assert any(note.startswith("† gray alone gives 'dark'") for note in score_tables.score_notes(evaluation))
+    assert r"soundness $\uparrow$$^{\dagger}$" in score_tables.latex(evaluation)
 
 
 def test_a_fill_that_gives_nothing_is_not_mentioned() -> None:

@@ -20,7 +20,7 @@ from proofmap.report import page_data, page_explained, page_pictures, pictures, 
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.html import write_report
 from proofmap.report.pictures import displayed
-from proofmap.results import tables
+from proofmap.results import score_tables
 from tests.report.pages import STRANGE, PageParts, judged, listed
 from tests.toys import normal
 
@@ -128,7 +128,7 @@ def test_verdicts_never_round_up_to_the_bar(evaluation: pm.Evaluation) -> None:
 
 
 def test_the_table_prints_what_the_terminal_prints(evaluation: pm.Evaluation, page: PageParts) -> None:
-    _, rows = tables.score_cells(evaluation)
+    _, rows = score_tables.score_cells(evaluation)
     table = " ".join(page.text.split("All scores")[1].split("Image by image")[0].split())
     for row in rows:
         cells = " ".join(row[1:]).replace("[", "").replace("]", "").replace(",", " –")

@@ -18,7 +18,7 @@ from proofmap.report.choice import choose_pictured, values_of
 from proofmap.report.figures.scatter import scatter_figure
 from proofmap.report.html import write_report
 from proofmap.report.scatter import scatter_panels
-from proofmap.results import tables
+from proofmap.results import score_tables
 from proofmap.results.audit import audit
 from proofmap.results.statistics import Score
 from proofmap.results.strength import proof_values
@@ -114,7 +114,7 @@ def test_the_rule_of_best_effort_goes_by_kind(renamed: pm.Evaluation) -> None:
     for result in renamed.results:
         scores = tuple(replace(s, n=1) if s.name == "tries" else s for s in result.scores)
         results.append(replace(result, scores=scores, values={**result.values, "tries": values}))
-    notes = tables.score_notes(replace(renamed, results=tuple(results)))
+    notes = score_tables.score_notes(replace(renamed, results=tuple(results)))
     rule = "with a judged label other than the top one that has f >= 0.01"
     assert f"tries counts the 1 of 4 images {rule}" in notes
 

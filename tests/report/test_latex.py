@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import proofmap as pm
-from proofmap.results import tables
+from proofmap.results import score_tables, tables
 from tests.report.test_compare import judged, with_values
 
 
@@ -30,22 +30,22 @@ def test_the_papers_table_is_marked_as_the_paper_marks_it() -> None:
     """Deletion and soundness of its Table 1, first six rows."""
     deletion = [0.42, 0.37, 0.48, 0.58, 0.41, 0.50]
     soundness = [0.80, 0.71, 0.82, 0.60, 0.84, 0.84]
-    found = tables.latex(scored(cost=deletion, soundness=soundness))
+    found = score_tables.latex(scored(cost=deletion, soundness=soundness))
     assert bold(found) == [[], [".37"], [], [], [".41", ".84"], [".84"]]
 
 
 def test_values_count_as_they_are_printed() -> None:
-    assert bold(tables.latex(scored(m=[0.9, 0.8449, 0.8401, 0.82]))) == [[".90"], [".84"], [".84"], []]
-    assert bold(tables.latex(scored(cost=[0.001, 0.002, 0.003]))) == [["1e-3"], ["2e-3"], []]
+    assert bold(score_tables.latex(scored(m=[0.9, 0.8449, 0.8401, 0.82]))) == [[".90"], [".84"], [".84"], []]
+    assert bold(score_tables.latex(scored(cost=[0.001, 0.002, 0.003]))) == [["1e-3"], ["2e-3"], []]
 
 
 def test_of_two_methods_the_better_is_bold_and_of_one_none() -> None:
-    assert bold(tables.latex(scored(m=[0.9, 0.8]))) == [[".90"], []]
-    assert bold(tables.latex(scored(m=[0.9]))) == [[]]
+    assert bold(score_tables.latex(scored(m=[0.9, 0.8]))) == [[".90"], []]
+    assert bold(score_tables.latex(scored(m=[0.9]))) == [[]]
 
 
 def test_a_score_without_images_is_a_dash_and_never_bold() -> None:
-    found = tables.latex(scored(m=[math.nan, 0.8, 0.7, 0.6]))
+    found = score_tables.latex(scored(m=[math.nan, 0.8, 0.7, 0.6]))
     assert bold(found) == [[], [".80"], [".70"], []]
     assert "a & -- \\\\" in found
 
@@ -54,29 +54,29 @@ def test_one_map_for_all_labels_is_never_bold_however_sound() -> None:
     found = scored(soundness=[0.99, 0.8, 0.7, 0.6])
     first, *rest = found.results
     free = replace(found, results=(replace(first, label_free=True), *rest))
-    assert bold(tables.latex(free)) == [[], [".80"], [".70"], []]
-    assert "among the methods with a map for each label are bold" in tables.latex(free)
+    assert bold(score_tables.latex(free)) == [[], [".80"], [".70"], []]
+    assert "among the methods with a map for each label are bold" in score_tables.latex(free)
     alone = replace(free, results=(free.results[0],))
-    assert bold(tables.latex(alone)) == [[]]
+    assert bold(score_tables.latex(alone)) == [[]]
 
 
 def test_markdown_and_latex_mark_the_same_cells() -> None:
     found = judged(8, methods=["gradient", "gradient-x-input", "random"])
-    rows = tables.score_markdown(found).splitlines()[2 : 2 + len(found.results)]
+    rows = score_tables.score_markdown(found).splitlines()[2 : 2 + len(found.results)]
     in_markdown = [re.findall(r"\*\*(\S+)[^|]*\*\*", row) for row in rows]
-    assert in_markdown == bold(tables.latex(found))
-    assert [any(row) for row in tables.best_two(found)] == [bool(row) for row in in_markdown]
+    assert in_markdown == bold(score_tables.latex(found))
+    assert [any(row) for row in score_tables.best_two(found)] == [bool(row) for row in in_markdown]
 
 
 def test_label_free_methods_are_marked_and_explained() -> None:
-    text = tables.latex(judged())
+    text = score_tables.latex(judged())
     assert "random$^{*}$ &" in text and "gradient-x-input &" in text
     assert "$^{*}$ one map for all labels" in text
-    assert "random\\*" in tables.score_markdown(judged())
+    assert "random\\*" in score_tables.score_markdown(judged())
 
 
 def test_every_row_has_as_many_cells_as_the_head_and_the_braces_close() -> None:
-    text = tables.latex(judged(methods=["learned-mask:steps=2,fill=gray", "random"]))
+    text = score_tables.latex(judged(methods=["learned-mask:steps=2,fill=gray", "random"]))
     body = text.partition(r"\toprule")[2].partition(r"\bottomrule")[0]
     rows = [line for line in body.splitlines() if line.strip().endswith(r"\\")]
     assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1 and len(rows) == 3
@@ -93,7 +93,7 @@ def test_no_character_of_a_name_is_left_to_latex(character: str) -> None:
 
 
 def test_intervals_can_be_left_out_and_captions_given() -> None:
-    text = tables.latex(judged(), intervals=False, caption="Ours.", label="tab:ours")
+    text = score_tables.latex(judged(), intervals=False, caption="Ours.", label="tab:ours")
     assert "scriptsize" not in text and r"\caption{Ours.}" in text and r"\label{tab:ours}" in text
-    settings = tables.latex(judged())
+    settings = score_tables.latex(judged())
     assert "e1 = 0.01, e2 = 0.001" in settings and "seed 0" in settings and "6 images" in settings

@@ -13,7 +13,7 @@ from PIL import Image
 
 import proofmap as pm
 from proofmap.report import display
-from proofmap.results import tables
+from proofmap.results import score_tables
 from proofmap.results.audit import audit
 from proofmap.results.compare import compare
 from tests.report.test_compare import judged
@@ -91,7 +91,7 @@ def test_pictures_stop_where_they_grow_too_heavy(monkeypatch: pytest.MonkeyPatch
 
 
 def test_long_tables_end_with_how_many_rows_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MOST_ROWS", 4)
+    monkeypatch.setattr(score_tables, "MOST_ROWS", 4)
     page = Page(pm.Proof(nasty()).scores._repr_html_())
     assert len(page.rows) == 5 and "26 more rows" in page.text
 

@@ -11,7 +11,7 @@ import proofmap as pm
 from proofmap.report.figures import draw_figure
 from proofmap.report.html import write_report
 from proofmap.report.runs import save_run, write_run_report
-from proofmap.results import tables
+from proofmap.results import score_tables
 from proofmap.results.sharing import shared, without_folders
 from proofmap.study import run_study
 from proofmap.study.export import export_run
@@ -88,7 +88,7 @@ def test_no_page_table_or_caption_names_a_folder(evaluation: pm.Evaluation, tmp_
     assert len(texts) >= 8
     for path in texts:
         assert "anna" not in path.read_text(), path.name
-    assert "anna" not in tables.latex(evaluation) + tables.score_markdown(evaluation)
+    assert "anna" not in score_tables.latex(evaluation) + score_tables.score_markdown(evaluation)
     assert "--data photos" in (tmp_path / "report.html").read_text()
 
 

@@ -18,7 +18,7 @@ import proofmap as pm
 from proofmap.report.display import evaluation_json
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.scatter import scatter_figure
-from proofmap.results import tables
+from proofmap.results import score_tables, tables
 from proofmap.results.audit import audit
 from proofmap.results.compare import compare
 from tests.report.pages import judged as page_judged
@@ -47,7 +47,7 @@ def test_the_table_has_a_line_per_method_and_marks_label_free_ones(evaluation: p
 
 
 def test_csv_json_and_record_agree(evaluation: pm.Evaluation) -> None:
-    rows = list(csv.DictReader(tables.scores_csv(evaluation).splitlines()))
+    rows = list(csv.DictReader(score_tables.scores_csv(evaluation).splitlines()))
     record = json.loads(evaluation_json(evaluation))
     for row in rows:
         score = evaluation[row["method"]].score(row["score"])
@@ -55,13 +55,13 @@ def test_csv_json_and_record_agree(evaluation: pm.Evaluation) -> None:
         in_json = next(s for s in stored["scores"] if s["score"] == row["score"])
         assert float(row["value"]) == score.value == in_json["value"]
         assert score.low <= score.value <= score.high
-    pairs = list(csv.DictReader(tables.pairs_csv(evaluation).splitlines()))
+    pairs = list(csv.DictReader(score_tables.pairs_csv(evaluation).splitlines()))
     assert len(pairs) == 2 * 4 * 3
     assert {p["image"] for p in pairs} == {"x", "y", "x-2", "z"}  # equal names are told apart
 
 
 def test_markdown_has_as_many_columns_in_every_line(evaluation: pm.Evaluation) -> None:
-    lines = tables.markdown(*tables.score_cells(evaluation)).splitlines()
+    lines = tables.markdown(*score_tables.score_cells(evaluation)).splitlines()
     assert len({line.count("|") for line in lines}) == 1
 
 
@@ -106,32 +106,32 @@ def test_where_methods_count_different_images_every_cell_says_how_many_and_none_
             "c": {"completeness": [NAN] * 4, "insertion": [0.1, 0.2, 0.3, 0.4]},
         }
     )
-    _, rows = tables.score_cells(found)
+    _, rows = score_tables.score_cells(found)
     assert rows[0][1] == ".95 [.31, 1.59] n=2" and rows[1][1].endswith("] n=4") and rows[2][1] == "-"
     assert not any("n=" in row[2] for row in rows)
-    assert [row[1] for row in tables.best_two(found)] == [False] * 3
-    assert [row[2] for row in tables.best_two(found)] == [True, True, True]
-    (note,) = [note for note in tables.score_notes(found) if "different" in note]
+    assert [row[1] for row in score_tables.best_two(found)] == [False] * 3
+    assert [row[2] for row in score_tables.best_two(found)] == [True, True, True]
+    (note,) = [note for note in score_tables.score_notes(found) if "different" in note]
     assert note.startswith("completeness: means over different images (0 to 4 of 4")
     assert note.endswith("compare with: proofmap compare")
-    text = tables.latex(found)
+    text = score_tables.latex(found)
     assert r".95 {\scriptsize [.31, 1.59] n=2}" in text and "column that is over the same images" in text
-    assert r".95 {\scriptsize n=2}" in tables.latex(found, intervals=False)
-    assert "| .95 [.31, 1.59] n=2 |" in tables.score_markdown(found)
+    assert r".95 {\scriptsize n=2}" in score_tables.latex(found, intervals=False)
+    assert "| .95 [.31, 1.59] n=2 |" in score_tables.score_markdown(found)
 
 
 def test_as_many_but_other_images_are_different_images_too() -> None:
     found = with_values({"a": {"m": [0.9, NAN]}, "b": {"m": [NAN, 0.8]}})
-    assert [row[1] for row in tables.score_cells(found)[1]] == [".90 n=1", ".80 n=1"]
+    assert [row[1] for row in score_tables.score_cells(found)[1]] == [".90 n=1", ".80 n=1"]
     assert "m: means over different images (1 of 2 images by method)" in found.table()
-    assert tables.best_two(found) == [[False, False], [False, False]]
+    assert score_tables.best_two(found) == [[False, False], [False, False]]
 
 
 def test_images_that_no_method_counts_are_said_and_numbers_stay_as_they_are() -> None:
     found = with_values({"a": {"m": [0.9, 0.7, NAN]}, "b": {"m": [0.5, 0.6, NAN]}})
     assert "n=" not in found.table() and "different" not in found.table()
     assert "m counts 2 of 3 images" in found.table()
-    assert tables.best_two(found)[0][1]
+    assert score_tables.best_two(found)[0][1]
 
 
 def with_best_effort(
@@ -213,13 +213,13 @@ def test_no_name_breaks_a_markdown_table(evaluation: pm.Evaluation) -> None:
     found = replace(evaluation, results=results)
     escaped = r"a\|b c \*d\*\_e\_\<i\>"
     for text, wide in (
-        (tables.score_markdown(found), 6),
-        (tables.markdown(*tables.score_cells(found)), 6),
+        (score_tables.score_markdown(found), 6),
+        (tables.markdown(*score_tables.score_cells(found)), 6),
         (compare(found).markdown(), 13),
         (audit(found, min_soundness=0.5).markdown(), 7),
     ):
         assert columns(text) == {wide} and escaped in text
-    other = compare({"x|\ny": found, "z": evaluation}, baseline="random", anyway=True)
+    other = compare({"x|\ny": found, "z": evaluation}, baseline="random", allow_mismatch=True)
     assert columns(other.markdown()) == {13} and "x|" not in other.markdown()
 
 
@@ -228,8 +228,8 @@ def test_any_name_keeps_its_line_in_text_and_latex_and_comes_back_from_csv(evalu
         results = (replace(evaluation.results[0], name=name), *evaluation.results[1:])
         found = replace(evaluation, results=results)
         assert len(found.table().splitlines()) == len(evaluation.table().splitlines())
-        assert len(tables.latex(found).splitlines()) == len(tables.latex(evaluation).splitlines())
-        rows = list(csv.DictReader(io.StringIO(tables.scores_csv(found), newline="")))
+        assert len(score_tables.latex(found).splitlines()) == len(score_tables.latex(evaluation).splitlines())
+        rows = list(csv.DictReader(io.StringIO(score_tables.scores_csv(found), newline="")))
         assert [row["method"] for row in rows] == [name] * 5 + ["random"] * 5
 
 
@@ -244,7 +244,7 @@ def test_any_name_keeps_its_line_in_text_and_latex_and_comes_back_from_csv(evalu
 )
 def test_soundness_says_over_how_many_labels_it_is(options: dict[str, Any], words: str) -> None:
     found = page_judged(2, 8, methods=["gradient"], **options)
-    for text in (found.table(), tables.latex(found).lower(), scatter_figure(found).caption()):
+    for text in (found.table(), score_tables.latex(found).lower(), scatter_figure(found).caption()):
         assert words in text
     assert "optimistic" not in found.table()
 

@@ -187,7 +187,7 @@ class RunViews:
             {public_text(folders[0].name): before, public_text(folders[1].name): now},
             baseline=baseline,
             metrics=metrics,
-            anyway=allow_mismatch,
+            allow_mismatch=allow_mismatch,
         )
         if max_drop is None:
             return found, (), ()

@@ -21,7 +21,7 @@ from proofmap.core.text import counted
 from proofmap.plugins.specs import split_specs
 from proofmap.report.display import evaluation_json
 from proofmap.report.runs import SavedRun
-from proofmap.results import tables
+from proofmap.results import score_tables, tables
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
 from proofmap.study.cost import Speed
 from proofmap.study.manifest import FILE as MANIFEST
@@ -34,10 +34,10 @@ from proofmap.study.watchers.views import ProgressFile, watcher_for
 
 SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
     "table": pm.Evaluation.table,
-    "md": tables.score_markdown,
-    "csv": tables.scores_csv,
+    "md": score_tables.score_markdown,
+    "csv": score_tables.scores_csv,
     "json": evaluation_json,
-    "latex": tables.latex,
+    "latex": score_tables.latex,
 }
 
 

@@ -17,10 +17,10 @@ from proofmap.report.runs import write_run_report
 from proofmap.results.bounds import bounds
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.frames import TABLES
 from proofmap.results.frontier import frontier
 from proofmap.results.label_matrix import label_matrices
 from proofmap.results.reliability import reliability
+from proofmap.results.score_tables import TABLES
 from proofmap.results.seeds import seed_spread
 from proofmap.study import Run, StoreError, export_run, verify_run
 from proofmap.study.export import DATA, TEXT
@@ -55,7 +55,7 @@ def compare(
     with opened_runs(runs) as found:
         evaluations = found[0] if len(found) == 1 else dict(zip(names, found, strict=True))
         result = compare_scores(
-            evaluations, baseline=baseline, metrics=chosen, anyway=allow_mismatch, detect=detect
+            evaluations, baseline=baseline, metrics=chosen, allow_mismatch=allow_mismatch, detect=detect
         )
     print_as(result, format)
 

@@ -31,12 +31,12 @@ from proofmap.report.pictures import (
     pictured_images,
 )
 from proofmap.report.scatter import scatter_panels
-from proofmap.results import tables
+from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_records
-from proofmap.results.frames import dataframe
+from proofmap.results.score_tables import dataframe, pairs_html, score_table
 from proofmap.results.sharing import shared
-from proofmap.results.tables import pairs_html, score_table, table_html
+from proofmap.results.tables import table_html
 
 __all__ = [
     "dataframe",
@@ -165,8 +165,8 @@ def _save_sheets(evaluation: Evaluation, out: Path, *, compare: bool) -> list[Pa
 
 def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
     texts = {
-        "scores.csv": tables.scores_csv(evaluation),
-        "pairs.csv": tables.pairs_csv(evaluation),
+        "scores.csv": score_tables.scores_csv(evaluation),
+        "pairs.csv": score_tables.pairs_csv(evaluation),
         "evaluation.json": evaluation_json(evaluation) + "\n",
     }
     for name, text in texts.items():
@@ -179,9 +179,9 @@ def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
 
 def evaluation_html(evaluation: Evaluation) -> str:
     """The scores, what they depend on, and the sheets of the first images."""
-    header, rows = tables.score_cells(evaluation)
-    bold = tables.best_two(evaluation)
-    table = table_html(header, rows, tables.score_notes(evaluation), bold=bold)
+    header, rows = score_tables.score_cells(evaluation)
+    bold = score_tables.best_two(evaluation)
+    table = table_html(header, rows, score_tables.score_notes(evaluation), bold=bold)
     shown = pictured_images(evaluation)[:MOST_PICTURES]
     return table + _sheets_html([comparison_sheet(evaluation, i) for i in shown], len(evaluation))
 

@@ -16,7 +16,7 @@ from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
 from proofmap.report.colours import DIVERGING, SIGNED_NOTE, SIGNED_WORDS, hidden_of
 from proofmap.report.page_pictures import json_number
-from proofmap.results import tables
+from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
 from proofmap.results.notes import coverage_words, different_images
@@ -273,7 +273,9 @@ def _joined(names: Sequence[str]) -> str:
 
 def _notes(evaluation: Evaluation) -> list[str]:
     """What the numbers depend on. The note on label-free methods is left out: the table marks them."""
-    notes = tables.score_notes(evaluation)
+    notes = score_tables.score_notes(evaluation)
     if judged_on_another_curve(evaluation):
         notes.append(OTHER_CURVE)
-    return [note[:1].upper() + note[1:] for note in notes if not note.startswith(tables.LABEL_FREE_MARK)]
+    return [
+        note[:1].upper() + note[1:] for note in notes if not note.startswith(score_tables.LABEL_FREE_MARK)
+    ]

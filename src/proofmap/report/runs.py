@@ -20,7 +20,7 @@ from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.display import save_pictures
 from proofmap.report.html import TITLE, write_report
 from proofmap.report.originals import Original, original_of
-from proofmap.results import tables
+from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 from proofmap.study.results import Run
@@ -96,7 +96,7 @@ def save_run(
 ) -> tuple[Evaluation, list[Path]]:
     """Write ``scores.csv`` and ``report.html`` to the run directory, and sheets and charts to its folder ``pictures``."""
     evaluation, choice = shown(run, dataset=dataset)
-    write_text(run.folder / "scores.csv", tables.scores_csv(shared(evaluation)))
+    write_text(run.folder / "scores.csv", score_tables.scores_csv(shared(evaluation)))
     written = [
         run.folder / "scores.csv",
         _report(run, evaluation, choice, run.folder / "report.html", None, dataset),

@@ -27,7 +27,7 @@ from proofmap.reproduce.sample import draw_sample
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
-from proofmap.results.statistics import Score, mean_score
+from proofmap.results.statistics import Score
 from proofmap.results.tables import number
 
 METRIC = "saliency-metric"
@@ -125,14 +125,7 @@ def _with_metric(settings: Mapping[str, Any], changes: list[dict[str, Any]]) -> 
 
 
 def _scored(score: Score, values: torch.Tensor) -> Score:
-    return mean_score(
-        METRIC,
-        values,
-        higher_is_better=score.higher_is_better,
-        settings=score.settings,
-        kind=score.kind,
-        limits=score.limits,
-    )
+    return replace(score, name=METRIC).over(values)
 
 
 def _passes(sweeps: Mapping[str, SaliencySweep]) -> int:

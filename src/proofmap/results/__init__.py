@@ -1,1 +1,1 @@
-"""What was found: records, scores with intervals, comparisons, audits and their tables. Nothing here draws."""
+"""Results: records, scores with intervals, comparisons, audits and their tables. Nothing here draws."""

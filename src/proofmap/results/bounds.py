@@ -1,4 +1,4 @@
-"""How far a method could have gone: its areas against the strongest and the weakest proof that were found for each pair.
+"""How far a method could have gone: its areas against the strongest and the weakest proof found for each pair.
 
 For a pair (x, a) of an image and a label, A is the insertion area of a method's map and f = f(x, a). A run that also judged
 a method with ``target=weakest`` and one with ``target=strongest`` knows areas that some map reaches:
@@ -48,7 +48,7 @@ TARGETS = ("weakest", "strongest")
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """The areas that were reached for every pair, ``(N, L)`` each, in float64; NaN where a bound is not known."""
+    """The areas reached for every pair, ``(N, L)`` each, in float64; NaN where a bound is not known."""
 
     f: Tensor
     low: Tensor
@@ -86,7 +86,7 @@ def has_bounds(evaluation: Evaluation) -> bool:
 
 
 def reach(evaluation: Evaluation) -> Reach:
-    """What was reached for every pair; refuses an evaluation without both bounds or without another method."""
+    """The areas reached for every pair; an evaluation without both bounds and another method is refused."""
     by_target = {t: [r for r in evaluation.results if _target(r) == t] for t in (*TARGETS, None)}
     _check(evaluation, by_target)
     weakest = _smallest([_areas(r) for r in by_target["weakest"]])
@@ -171,7 +171,7 @@ class PairMean:
 
 @dataclass(frozen=True)
 class MethodBounds:
-    """One method: how much too strong and too weak its proofs are, and how much of that was its choice."""
+    """How much too strong and too weak the proofs of one method are, and how much of that was its choice."""
 
     method: str
     overshoot: PairMean
@@ -223,9 +223,9 @@ class Bounds(Table):
 
 
 def bounds(results: Results) -> Bounds:
-    """Overshoot, shortfall and the parts of them that were a method's choice, for every method but the bounds themselves.
+    """Overshoot and shortfall of every method except the bounds, and the parts of both that were the method's choice.
 
-    The evaluation must have judged ``belief-mask:target=weakest`` and ``belief-mask:target=strongest``; of several, the
+    The evaluation must have judged ``belief-mask:target=weakest`` and ``belief-mask:target=strongest``; if there are several, the
     farthest counts. Pairs without both bounds, or without an area of the method, do not count.
     """
     evaluation = evaluation_of(results)
@@ -278,7 +278,7 @@ def _matchable_note(matchable: PairMean, over: int, under: int) -> str:
 
 
 def _beaten_notes(found: Reach, methods: Sequence[MethodBounds]) -> list[str]:
-    """Which methods go beyond the bounds, and on how many pairs; the intervals were widened to them."""
+    """Which methods exceed the bounds, and on how many pairs; the intervals were widened accordingly."""
     below = {m.method: m.below_weakest for m in methods if m.below_weakest}
     above = {m.method: m.above_strongest for m in methods if m.above_strongest}
     notes = []
@@ -313,7 +313,7 @@ def _meaning_notes(evaluation: Evaluation, found: Reach) -> list[str]:
 
 
 def _search_words(result: MethodResult) -> str:
-    """A bound and how hard it was searched for: ``belief-mask:target=weakest (passes 200, grid 56, fills gray, blur)``."""
+    """A bound and the effort of its search: ``belief-mask:target=weakest (passes 200, grid 56, fills gray, blur)``."""
     settings = result.settings
     words = [f"{key} {settings[key]}" for key in ("passes", "grid") if key in settings]
     fills = settings.get("fills")

@@ -1,4 +1,4 @@
-"""Do numbers of two runs compare? Which images and metrics they share, and what differs between them."""
+"""Can the numbers of two runs be compared? Which images and metrics they share, and how they differ."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MUST_AGREE = (
     "renormalise",
     "labels",
 )
-"""Settings of an evaluation without which numbers of two runs do not compare; one that a run does not state passes."""
+"""Settings of an evaluation that must be equal in two runs; a setting that a run does not record is not checked."""
 SAME_F = 0.01
-"""Two runs saw the same net and picture if f agrees to this; half precision and other devices stay well below."""
+"""Largest difference of f for the same net and picture; half precision and other devices stay well below."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Entry:
 
 
 def shared_metrics(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[str]:
-    """The metrics that both were judged by, or those of them that were asked for."""
+    """The metrics of both methods, or those of ``metrics``."""
     names = [s.name for s in method.result.scores if s.name in against.result.values]
     for asked in metrics or ():
         if asked not in names:
@@ -55,7 +55,7 @@ def shared_metrics(method: Entry, against: Entry, metrics: Sequence[str] | None)
 
 
 def shared_images(method: Entry, against: Entry) -> tuple[list[int], list[int]]:
-    """Rows of the images that both judged, in the method's order; matched by name."""
+    """The rows of the images in both evaluations, in the method's order, matched by name."""
     if method.evaluation is against.evaluation:
         rows = list(range(len(method.evaluation)))
         return rows, rows
@@ -67,7 +67,7 @@ def shared_images(method: Entry, against: Entry) -> tuple[list[int], list[int]]:
 
 
 def what_differs(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[str]:
-    """Why the numbers of two runs do not compare; empty when they do."""
+    """Why the numbers of two runs cannot be compared; empty if they can."""
     if method.evaluation is against.evaluation:
         return []
     ours, theirs = method.evaluation.settings, against.evaluation.settings
@@ -88,7 +88,7 @@ def what_differs(method: Entry, against: Entry, metrics: Sequence[str] | None) -
 
 
 def _different_images(method: Entry, against: Entry) -> list[str]:
-    """Equal settings and names do not make equal weights and pictures: the labels and f of each image must agree."""
+    """Images with other labels or another f: equal settings and names do not imply equal weights and pictures."""
     rows, others = shared_images(method, against)
     ours, theirs = method.evaluation, against.evaluation
     for i, j in zip(rows, others, strict=True):

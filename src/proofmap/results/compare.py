@@ -35,7 +35,7 @@ POWER = 0.8
 
 @dataclass(frozen=True)
 class Difference:
-    """One metric: a method minus a baseline, image by image, over the images that both count."""
+    """A metric of a method minus that of a baseline, image by image, over the images that both count."""
 
     metric: str
     higher_is_better: bool
@@ -49,7 +49,7 @@ class Difference:
     high: float
     n: int
     p: float
-    """How often random signs give a mean difference as far from zero (sign-flip test, two-sided)."""
+    """Share of random signs whose mean difference is as far from zero (sign-flip test, two-sided)."""
     wins: float
     """Share of images on which the method is better; a tie counts as half."""
     corrected_p: float
@@ -131,7 +131,7 @@ def compare(
     *,
     baseline: str | None = None,
     metrics: Sequence[str] | None = None,
-    anyway: bool = False,
+    allow_mismatch: bool = False,
     detect: float | None = None,
     seed: int = 0,
 ) -> Comparison:
@@ -143,8 +143,8 @@ def compare(
 
     Args:
         metrics: names of scores; all that two methods share when left out.
-        anyway: runs whose numbers do not compare (other nets, label rules or metric settings) are refused; this
-            compares them nevertheless and notes what differs.
+        allow_mismatch: compare runs whose numbers do not compare (other nets, label rules or metric settings) and note what
+            differs, instead of refusing them.
         detect: report how many images a difference of this size needs, instead of the difference that was found.
     """
     if detect is not None and not (math.isfinite(detect) and detect > 0):
@@ -163,10 +163,10 @@ def compare(
     found: list[_Column] = []
     for method, against in pairs:
         complaints = what_differs(method, against, metrics)
-        if complaints and not anyway:
+        if complaints and not allow_mismatch:
             raise InputError(
                 f"{method.name} and {against.name} do not compare: {'; '.join(complaints)}. "
-                "Judge both alike, or compare them nevertheless with --allow-mismatch (anyway=True)"
+                "Judge both alike, or compare them nevertheless with --allow-mismatch (allow_mismatch=True)"
             )
         notes += [f"{method.name} and {against.name} differ: {c}" for c in complaints]
         notes += _image_notes(method, against)
@@ -329,7 +329,7 @@ def signed(value: float) -> str:
 
 
 def p_text(value: float) -> str:
-    """A p-value with three decimals, or that it is smaller."""
+    """A p-value with three decimals, or ``<.001``."""
     if math.isnan(value):
         return "-"
     return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")

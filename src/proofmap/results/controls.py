@@ -1,6 +1,6 @@
 """What controls say about methods: which rows of an evaluation are controls, and when they explain a method's soundness.
 
-A control is never what somebody proposes. ``noise`` knows nothing of the net (:data:`NOISE`); ``blurred`` and ``cheating`` rows are a
+A control is not a proposed method. ``noise`` knows nothing of the net (:data:`NOISE`); ``blurred`` and ``cheating`` rows are a
 judged method's own maps, blurred, or those of the top label shown for every label.
 """
 
@@ -19,14 +19,14 @@ from proofmap.results.intervals import mean_interval
 from proofmap.results.records import SOUNDNESS, MethodResult
 
 NOISE = ("random", "centered-gaussian", "edges")
-"""Methods that know nothing of the net, where one map serves all labels."""
+"""Label-free methods that know nothing of the net."""
 Role = Literal["method", "noise", "blurred", "cheating"]
 _COMPANIONS: Mapping[object, Role] = {"blurred": "blurred", "top-label": "cheating"}
 
 NEARLY = 0.9
-"""A control explains soundness where it reaches this share of it, and the method is not shown to be above it."""
+"""A control explains soundness if it reaches this share of it and the method is not clearly above the control."""
 FROM_FILL = 0.5
-"""Where more than this share of the least sound label's area is there before anything is shown, the fill explains it."""
+"""The fill explains soundness if it alone gives more than this share of the least sound label's area."""
 
 
 def role_of(result: MethodResult, results: Sequence[MethodResult]) -> Role:
@@ -45,11 +45,11 @@ def _is(result: MethodResult, record: Mapping[str, object]) -> bool:
 
 
 def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None) -> list[str]:
-    """When soundness is no merit of the maps: it is not above that of blurred maps, or of maps that are the same for every
-    label, or what is proved is proved by the fill alone.
+    """Methods whose soundness is no merit of their maps: it is not above that of blurred maps or of maps that are the same for
+    every label, or the fill alone proves the labels.
 
-    A control explains it where it reaches nine tenths of it on average and the method is not above it: differences are taken image by
-    image, and above means the whole 95 % interval (for one image, the number).
+    A control explains a method's soundness if it reaches nine tenths of it on average and the method is not above the control, by the
+    whole 95 % interval of the paired differences (for one image, by the number).
     """
     roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
     own = [
@@ -105,8 +105,8 @@ def _is_above(values: Tensor, control: Tensor) -> bool:
 
 
 def _share_of_fill(result: MethodResult) -> float:
-    """The mean over images that are less than sound of f(fill, a) / AUC(a), at most 1, for the least sound label a; 0 where the curve
-    does not begin with nothing shown, or every image is sound."""
+    """The mean over images with soundness below 1 of f(fill, a) / AUC(a), at most 1, for the least sound label a; 0 if the curve does
+    not begin with nothing shown or if every image is sound."""
     pairs, curves = result.pairs_of_kind(SOUNDNESS), result.insertion
     if pairs is None or int(curves.counts[0]) != 0 or curves.game != "insertion":
         return 0.0

@@ -1,4 +1,4 @@
-"""Did scores drop since another run? Paired differences over the images that both judged, held against what may be lost."""
+"""Did scores drop since another run? Paired differences over the images of both runs against the largest drop allowed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from proofmap.results.compare import Difference, compare, signed
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, setting_text
 
-JUDGED_ALIKE = ("labels", "label_set", "renormalise", "outputs")
-"""Settings of an evaluation that must agree; the net, and with it how its input is made, may be another."""
+SAME_IN_BOTH = ("labels", "label_set", "renormalise", "outputs")
+"""Settings of an evaluation that must agree. The net and its preprocessing may differ."""
 OF_THE_NET = ("color",)
-"""Settings of a score that come from the net: the gray of a fill is its mean."""
+"""Settings of a score that come from the net, such as the gray of a fill."""
 ROUNDING = 1e-6
-"""Values are float32: a drop of exactly what is allowed passes, whatever its last bits."""
+"""Tolerance for float32: a drop of exactly the limit passes."""
 
 Use = Literal["mean", "interval"]
 """What is held against a bar: the ``mean`` over images, or the whole 95 % ``interval`` (its end nearer to failing)."""
@@ -27,7 +27,7 @@ Use = Literal["mean", "interval"]
 
 @dataclass(frozen=True)
 class DropLine:
-    """One method, one metric: how it changed, image by image, and how much it may lose."""
+    """The change of one score, image by image, and the largest drop allowed."""
 
     method: str
     metric: str
@@ -77,11 +77,11 @@ def find_drops(
     methods: Sequence[str],
     use: Use = "mean",
 ) -> tuple[tuple[DropLine, ...], tuple[str, ...]]:
-    """A line per method and metric, and what to know about them.
+    """A line per method and metric, and notes about both runs.
 
     Args:
-        max_drop: how much any score may get worse; or how much by the name of a score, and then only these are held.
-        methods: both evaluations must have them, judged by the same metrics with the same settings.
+        max_drop: how much any score may get worse; or a limit for each named score, and then only these are checked.
+        methods: names of methods in both evaluations, judged by the same metrics with the same settings.
     """
     limits = dict(max_drop) if isinstance(max_drop, Mapping) else {"": float(max_drop)}
     for what, limit in limits.items():
@@ -91,21 +91,20 @@ def find_drops(
             )
     if not (methods and limits):
         raise InputError("there is nothing to hold against the other run: no method, or no score")
-    _check_judged_alike(evaluation, against)
+    _check_same_settings(evaluation, against)
     lines = []
     for name in methods:
         now, before = _result(evaluation, name, "this run"), _result(against, name, "the other run")
         pair = {"before": replace(against, results=(before,)), "now": replace(evaluation, results=(now,))}
         metrics = _metrics(now, before, [metric for metric in limits if metric])
-        for d in compare(pair, metrics=metrics, anyway=True).differences:
+        for d in compare(pair, metrics=metrics, allow_mismatch=True).differences:
             counted_before = not bool(before.values[d.metric].isnan().all())
             lines.append(_line(name, d, limits.get(d.metric, limits.get("", 0.0)), use, counted_before))
     return tuple(lines), tuple(_notes(evaluation, against, methods))
 
 
 def _line(method: str, d: Difference, limit: float, use: Use, counted_before: bool) -> DropLine:
-    """Better is up, so that a drop is a difference below zero, whichever way the metric counts. What counted no image
-    before cannot drop."""
+    """The verdict on one difference. A score that counted no image before cannot drop."""
     up = 1 if d.higher_is_better else -1
     end = d.low if d.higher_is_better else d.high
     judged = up * (d.difference if use == "mean" else end)
@@ -125,9 +124,9 @@ def _line(method: str, d: Difference, limit: float, use: Use, counted_before: bo
     return DropLine(method, d.metric, d.higher_is_better, *numbers, not reason, reason)
 
 
-def _check_judged_alike(evaluation: Evaluation, against: Evaluation) -> None:
+def _check_same_settings(evaluation: Evaluation, against: Evaluation) -> None:
     ours, theirs = evaluation.settings, against.settings
-    for key in JUDGED_ALIKE:
+    for key in SAME_IN_BOTH:
         if key in ours and key in theirs and setting_text(ours[key]) != setting_text(theirs[key]):
             raise _other_settings(key, ours[key], theirs[key])
 
@@ -143,7 +142,7 @@ def _result(evaluation: Evaluation, name: str, where: str) -> MethodResult:
 
 
 def _metrics(now: MethodResult, before: MethodResult, named: Sequence[str]) -> list[str]:
-    """The metrics to hold: those that are named, or all; both runs must have them, with the same settings."""
+    """The metrics to check: the named ones, or all. Both runs must have them with the same settings."""
     scores = {"this run": now.scores, "the other run": before.scores}
     wanted = list(named) or list(dict.fromkeys(s.name for there in scores.values() for s in there))
     for name in wanted:
@@ -156,7 +155,7 @@ def _metrics(now: MethodResult, before: MethodResult, named: Sequence[str]) -> l
         a, b = now.score(name), before.score(name)
         if a.higher_is_better != b.higher_is_better:
             raise _other_settings(f"{name}, higher is better,", a.higher_is_better, b.higher_is_better)
-        for key in sorted({*a.settings, *b.settings} - {*JUDGED_ALIKE, *OF_THE_NET}):
+        for key in sorted({*a.settings, *b.settings} - {*SAME_IN_BOTH, *OF_THE_NET}):
             if setting_text(a.settings.get(key)) != setting_text(b.settings.get(key)):
                 raise _other_settings(f"{key} of {name}", a.settings.get(key), b.settings.get(key))
     return wanted
@@ -169,7 +168,7 @@ def _other_settings(what: str, here: object, there: object) -> InputError:
 
 
 def _notes(evaluation: Evaluation, against: Evaluation, methods: Sequence[str]) -> list[str]:
-    """In what the two runs differ."""
+    """How the two runs differ."""
     ours, theirs = evaluation.settings, against.settings
     notes = []
     if ours.get("fingerprint") != theirs.get("fingerprint"):

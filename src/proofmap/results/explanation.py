@@ -1,4 +1,4 @@
-"""Maps for several labels, of one method or of several side by side, with what each map proves."""
+"""Maps for several labels, of one or several methods, and what each map proves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proofmap.results.display import display
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_notes
 from proofmap.results.records import MethodResult
-from proofmap.results.tables import pair_table, pairs_html
+from proofmap.results.score_tables import pair_table, pairs_html
 
 
 @dataclass(frozen=True)
@@ -41,25 +41,25 @@ class PairScores:
 
 @dataclass(frozen=True)
 class Proof:
-    """Maps of one method, or of several, judged; a view of an :class:`~proofmap.results.evaluation.Evaluation`.
+    """The judged maps of one or several methods: a view of an :class:`~proofmap.results.evaluation.Evaluation`.
 
-    Of several methods, ``proof["grad-cam"]`` is the proof of one.
+    ``proof["grad-cam"]`` is the proof of one of several methods.
     """
 
     evaluation: Evaluation
 
     def __getitem__(self, method: str) -> Proof:
-        """The proof of one method, by its name, or by a beginning of it that no other has."""
+        """The proof of one method, by its name or by a prefix that only this name has."""
         return Proof(replace(self.evaluation, results=(self.evaluation[method],), run_scores=()))
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Their names, in the order they were given."""
+        """The names of the methods, in the given order."""
         return tuple(result.name for result in self.evaluation.results)
 
     @property
     def result(self) -> MethodResult:
-        """What was found about the method, where there is one."""
+        """The result of the method, if there is only one."""
         if len(self.methods) > 1:
             raise InputError(
                 f"there are {len(self.methods)} methods; name one, such as proof[{self.methods[0]!r}].maps"
@@ -68,12 +68,12 @@ class Proof:
 
     @property
     def maps(self) -> Tensor:
-        """``(N, L, *positions)``, such as ``(N, L, H, W)``, of the method where there is one."""
+        """``(N, L, *positions)``, such as ``(N, L, H, W)``, of the method, if there is only one."""
         return self.evaluation.maps_of(self.result)
 
     @property
     def labels(self) -> Tensor:
-        """``(N, L)``, indices into the classifier's outputs; -1 where an image has fewer labels."""
+        """``(N, L)``, indices into the classifier's outputs; -1 in places without a label."""
         return self.evaluation.labels
 
     @property

@@ -1,4 +1,4 @@
-"""Labels that the fill gives by itself: with nothing of the image shown, the net believes them already.
+"""Labels that the fill alone gives: the net believes them with nothing of the image shown.
 
 f(fill, a) is where an insertion curve begins. A label is given by the fill on an image
 
@@ -28,7 +28,7 @@ MARK = "†"
 GIVEN = 0.9
 """A label with at least this probability on the fill alone is given by it."""
 WORTH_NAMING = 0.01
-"""A label with less on the fill alone is not: every net gives every label a little."""
+"""A label with less on the fill alone is not given by it: every net gives every label a little."""
 _NAMED = 3
 
 
@@ -79,14 +79,14 @@ def fill_records(result: MethodResult) -> list[dict[str, object]]:
 
 
 def fill_notes(evaluation: Evaluation) -> list[str]:
-    """Which labels the fill gives by itself, what that means, and how to judge with another one; nothing if there are none."""
+    """Which labels the fill alone gives, what that means, and how to judge with another fill; empty if there are none."""
     other = other_fill(evaluation)
     how = f"--fill {other} (explain), fill={other} in each of --metrics (evaluate), curve={{'fill': '{other}'}} (Python)"
     return [f"{MARK} {cause}. Another fill: {how}" for cause in fill_causes(evaluation)]
 
 
 def fill_causes(evaluation: Evaluation) -> list[str]:
-    """The same without how to judge with another fill, for pictures."""
+    """The same for pictures, without how to judge with another fill."""
     if not any(bool(given_by_fill(result).any()) for result in evaluation.results):
         return []
     fill, labels = _fill(evaluation.results[0]), ", ".join(_labels(evaluation))

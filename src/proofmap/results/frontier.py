@@ -1,7 +1,7 @@
-"""The frontier of a family of settings: which methods no other one beats in every score.
+"""The frontier of a family of settings: the methods that no other method beats in every score.
 
 Settings trade completeness against soundness, so there is rarely a best one. A method is dominated by another whose means are at
-least as good in all scores and better in one, over the images that both count; clearly so where one of these advantages is decided by
+least as good in all scores and better in one, over the images that both count; clearly so if one of these advantages is decided by
 paired differences (:mod:`proofmap.results.compare`). The others are the frontier: which of them to take is a choice, not a result.
 """
 
@@ -38,7 +38,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Frontier(Table):
-    """Every method with its place. Prints as a table, the frontier first."""
+    """Every method and what dominates it. Prints as a table, the frontier first."""
 
     scores: tuple[str, ...]
     places: tuple[Place, ...]
@@ -71,7 +71,7 @@ def frontier(results: Results, *, scores: Sequence[str] | None = None) -> Fronti
     """Which methods of an evaluation no other one dominates.
 
     Args:
-        scores: the names of those that count; the first of completeness, soundness and best effort when left out.
+        scores: names of the scores to compare; by default the first of completeness, soundness and best effort.
     """
     evaluation = evaluation_of(results)
     if len(evaluation.results) < 2:
@@ -126,7 +126,7 @@ def _dominates(compared: Comparison, scores: Sequence[str], one: str, other: str
 
 
 def _gain(compared: Comparison, score: str, one: str, other: str) -> tuple[float, bool]:
-    """By how much a method is better than another, whichever way round they were compared, and whether that is decided."""
+    """By how much a method is better than another, in either order of comparison, and whether that is decided."""
     for d in compared.differences:
         if d.metric == score and {d.method, d.baseline} == {one, other}:
             sign = (1 if d.higher_is_better else -1) * (1 if d.method == one else -1)

@@ -1,4 +1,4 @@
-"""The interval of a mean over images, which covers the truth as often as it says also where images are few.
+"""The interval of a mean over images. Its coverage is close to the stated level also for few images.
 
 Of n values with the mean m, the standard deviation s (n - 1 degrees of freedom) and the skewness g, let t be the quantile of
 Student's distribution with n - 1 degrees of freedom. Two intervals are known, m - s / sqrt(n) * h(t) to m - s / sqrt(n) * h(-t):

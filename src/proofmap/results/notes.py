@@ -13,6 +13,7 @@ from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, SOUNDNESS
 from proofmap.results.statistics import Score
+from proofmap.results.tables import number
 
 
 def thresholds_words(evaluation: Evaluation) -> str:
@@ -181,3 +182,11 @@ def only_the_rule_leaves_out(evaluation: Evaluation) -> bool:
     """
     others = [s for r in evaluation.results for s in r.scores if s.kind != BEST_EFFORT]
     return bool(others) and all(s.n == len(evaluation) for s in others)
+
+
+def run_notes(evaluation: Evaluation) -> list[str]:
+    """The numbers about the run as a whole, a line per metric."""
+    lines: dict[str, list[str]] = {}
+    for score in evaluation.run_scores:
+        lines.setdefault(score.name, []).append(f"{score.subject} {number(score.value)} (n = {score.n})")
+    return [f"{name}: {', '.join(found)}" for name, found in lines.items()]

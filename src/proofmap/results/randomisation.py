@@ -68,7 +68,7 @@ class SanityChecks(Tables):
     Attributes:
         lines: every number, by method, order, step and measure.
         floors: the same similarities (``order`` does not count) of maps of two different images of the net as it is: what
-            maps of a method have in common anyway.
+            any two maps of a method have in common.
         notes: what to know about them.
     """
 
@@ -115,7 +115,7 @@ class SanityChecks(Tables):
         return MethodVerdict(method, "undecided", f"{what}; more images may tell")
 
     def tables(self) -> list[Cells]:
-        """Header and rows: every step, with what two images have in common anyway; then the verdicts."""
+        """Header and rows: every step, with what any two images have in common; then the verdicts."""
         rows = []
         for method in self.methods:
             steps = dict.fromkeys((a.order, a.step, a.layers) for a in self.lines if a.method == method)

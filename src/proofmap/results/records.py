@@ -96,20 +96,9 @@ class MethodResult:
         """The result on the images at these places, with the maps in rows ``pictured``; see :meth:`Evaluation.select_images`."""
         at = list(places)
         values = {name: column[at] for name, column in self.values.items()}
-        scores = tuple(
-            mean_score(
-                s.name,
-                values[s.name],
-                higher_is_better=s.higher_is_better,
-                settings=s.settings,
-                kind=s.kind,
-                limits=s.limits,
-            )
-            for s in self.scores
-        )
         return replace(
             self,
-            scores=scores,
+            scores=tuple(score.over(values[score.name]) for score in self.scores),
             values=values,
             pairs={name: table[at] for name, table in self.pairs.items()},
             maps=self.maps[list(pictured)],

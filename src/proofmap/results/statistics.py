@@ -1,4 +1,4 @@
-"""From per-image values to a number one may quote: a mean with an interval, and all that it depends on."""
+"""Scores: the mean over images with its interval, and everything that it depends on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 
-import torch
 from torch import Tensor
 
 from proofmap.results.intervals import NO_LIMITS, Limits, mean_interval
@@ -29,9 +28,9 @@ class Score:
     higher_is_better: bool
     settings: Mapping[str, object] = field(default_factory=dict)
     kind: str = ""
-    """What it measures, whatever it is called: tables and pages go by this. Its name where nothing else is said."""
+    """What it measures, whatever its name; tables and pages use it. By default the name."""
     limits: Limits = NO_LIMITS
-    """What an image's value can be; no interval goes beyond."""
+    """The smallest and the largest possible value of an image; no interval goes beyond."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", self.kind or self.name)
@@ -51,6 +50,13 @@ class Score:
 
     def _interval(self) -> str:
         return "" if math.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]"
+
+    def over(self, values: Tensor) -> Score:
+        """The same score of other values ``(N,)``."""
+        counted = values[~values.isnan()].double()
+        low, high = mean_interval(counted, limits=self.limits)
+        mean = counted.mean().item() if len(counted) else math.nan
+        return replace(self, value=mean, low=low, high=high, n=len(counted))
 
     def record(self) -> dict[str, object]:
         """The score as plain data."""
@@ -94,7 +100,7 @@ def mean_score(
     limits: Limits = NO_LIMITS,
 ) -> Score:
     """The mean over images of ``(N,)`` values (NaN: not counted) with its interval, inside the ``limits`` of a value."""
-    counted = values[~values.isnan()].double()
-    low, high = mean_interval(counted, limits=limits)
-    mean = counted.mean().item() if len(counted) else torch.nan
-    return Score(name, mean, low, high, len(counted), higher_is_better, dict(settings or {}), kind, limits)
+    nothing = Score(
+        name, math.nan, math.nan, math.nan, 0, higher_is_better, dict(settings or {}), kind, limits
+    )
+    return nothing.over(values)

@@ -15,9 +15,9 @@ from pathlib import Path
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write, output_folder, write_text, written_together
 from proofmap.core.text import csv_lines, one_line
-from proofmap.results.frames import TABLES, score_records
+from proofmap.results.score_tables import TABLES, best_two, latex, score_cells, score_notes, score_records
 from proofmap.results.sharing import shared, shared_names, without_folders
-from proofmap.results.tables import best_two, latex, markdown, score_cells, score_notes
+from proofmap.results.tables import markdown
 from proofmap.study.results import Run
 
 DATA = ("csv", "json", "parquet")
@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 50_000
 def export_run(
     run: Run, out: str | Path, format: str = "csv", tables: Sequence[str] | None = None
 ) -> list[Path]:
-    """Write the tables into a folder: all that the format has when left out; returns the files."""
+    """Write the tables into a folder, by default all that the format has; returns the files."""
     if format not in (*DATA, *TEXT):
         raise InputError(f"the format must be {', '.join((*DATA, *TEXT))}, not {format!r}")
     offered = TABLES if format in DATA else TABLES[:1]

@@ -1,4 +1,4 @@
-"""The pictures of a run: pixels, read again from where the data is, and the stored maps of the images to be shown."""
+"""The pictures of a run: pixels, read from the data again, and stored maps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from proofmap.study.store.records import ImageRow, Registered
 
 @dataclass(frozen=True)
 class Pictures:
-    """Where a run's pixels and maps are found."""
+    """Reads the pixels and maps of a run."""
 
     folder: Path
     manifest: Manifest
@@ -38,7 +38,7 @@ class Pictures:
         places: Sequence[int],
         dataset: Dataset | None,
     ) -> Evaluation:
-        """The evaluation with pixels and maps of the images at these places, where all of them are there."""
+        """The evaluation with pixels and maps of the images at these places that have all of them."""
         rows = [self.images[place] for place in places]
         maps = {result.name: self.maps(methods[result.name], rows) for result in bare.results}
         names = {place: self.images[place].name for place in places}
@@ -73,7 +73,7 @@ class Pictures:
         return found
 
     def pixels(self, places: Sequence[int], dataset: Dataset | None) -> dict[int, Tensor]:
-        """The pixels of some images, read again from where they are; those that are missing are left out."""
+        """The pixels of some images, read from the data again; missing ones are left out."""
         if not places:
             return {}
         settings: Any = self.manifest.study

@@ -109,10 +109,9 @@ class Run:
     def unfinished(
         self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None
     ) -> dict[str, int]:
-        """Methods that are not done with every image and metric of the run, and how many images they lack.
+        """Methods that are not finished, and how many images they lack; failed images are not counted.
 
-        Images that a method failed on are not among them. ``methods`` and ``metrics`` name those that were asked for, all of
-        the run when left out.
+        ``methods`` and ``metrics`` name those to look at, by default all of the run.
         """
         asked = {*(self.metrics if metrics is None else metrics)}
         wanted = [metric.id for metric in self.metrics.values() if metric.name in asked]
@@ -131,7 +130,7 @@ class Run:
         return lacking
 
     def _no_results(self) -> StoreError:
-        """What is wrong with a run that has no value: it was not continued, or all of it failed."""
+        """The error for a run without values: nothing was computed yet, or everything failed."""
         failed = next(iter(self.failures()), None)
         if failed is None:
             return StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
@@ -142,7 +141,7 @@ class Run:
 
     @property
     def state(self) -> RunState:
-        """How far the run is: no value yet, some, or all that was asked for."""
+        """The progress of the run: no value yet, some, or all."""
         if not self.has_results:
             return "empty"
         return "unfinished" if self.unfinished() else "finished"
@@ -150,7 +149,7 @@ class Run:
     def means(self) -> dict[str, dict[str, tuple[float, int]]]:
         """Method -> metric -> the mean over the images that count so far, and how many those are.
 
-        The database adds them up: nothing is checked and no interval is drawn, so it can be asked every second.
+        The database computes them, without checks and intervals, so this is fast enough to call every second.
         """
         rows = self.store.rows(
             "SELECT methods.name, metrics.name, avg(value), count(value) FROM image_scores "
@@ -177,7 +176,7 @@ class Run:
         return found
 
     def notes(self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None) -> list[str]:
-        """What a reader of the numbers should know about how they were made: those of these methods and metrics, or all."""
+        """Notes on how the numbers were made, for these methods and metrics or for all."""
         rows = list(self.methods if methods is None else methods)
         notes = environment_notes(self.manifest.environments)
         sanity = stored_sanity(self.store)
@@ -217,7 +216,7 @@ class Run:
         return found[image]
 
     def mapped(self, place: int) -> list[str]:
-        """The methods whose maps of the image in this place are stored."""
+        """The methods with stored maps of the image at this place."""
         image, pictures = self.images[place], self._pictures
         return [name for name, method in self.methods.items() if pictures.maps(method, [image])]
 
@@ -230,10 +229,12 @@ class Run:
         methods: Sequence[str] | None = None,
         dataset: Dataset | None = None,
     ) -> Evaluation:
-        """All numbers of the run, with pixels and maps of the pictured images: the first so many, those at these
-        places, or those that a function chooses from the numbers. Images whose maps are not all there are left out.
+        """All numbers of the run, with pixels and maps of the pictured images. Images without all maps are not pictured.
 
-        ``methods`` names those to read, all when left out; one that has no value yet is left out.
+        Args:
+            pictured: the number of images, the first ones; or their places; or a function that chooses places from the numbers.
+            methods: names of the methods to read, by default all. Methods without a value are left out.
+            dataset: where the pixels are read from; by default the data of the study.
         """
         if not self.images:
             raise self._no_results()

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from proofmap.metrics.curves import Curves
@@ -16,7 +15,7 @@ from proofmap.study.manifest import Manifest
 from proofmap.study.plan import digest
 from proofmap.study.store.database import Store
 from proofmap.study.store.maps import MapsFile, write_maps
-from proofmap.study.store.records import CurveRow, ImageRow, Registered, UnitRow
+from proofmap.study.store.records import ImageRow, Registered, UnitRow, curve_blob
 from proofmap.study.study import KeptMaps
 from proofmap.study.unit import Unit, UnitResult
 
@@ -62,7 +61,7 @@ class RunSink:
         """What the store keeps of a unit, apart from its maps."""
         image_scores: list[tuple[int, int, float]] = []
         label_scores: list[tuple[int, int, int, float]] = []
-        curves: dict[int, CurveRow] = {}
+        curves: dict[int, tuple[object, ...]] = {}
         for part in result.parts:
             members, found = [unit.subjects[place] for place in part.places], part.result
             for name, values in found.values.items():
@@ -117,15 +116,16 @@ class RunSink:
         return write_maps(self.folder, maps, names, self.dtype)
 
 
-def _curve_rows(game: str, curves: Curves, images: Sequence[ImageRow]) -> dict[int, CurveRow]:
+def _curve_rows(game: str, curves: Curves, images: Sequence[ImageRow]) -> dict[int, tuple[object, ...]]:
     """One row for each image, by its id, without the places of labels that it does not have."""
     tensors = (curves.probabilities, curves.f, curves.auc, curves.error, curves.matrix)
     # numpy cuts them up faster than torch
     arrays: list[Any] = [None if tensor is None else tensor.numpy() for tensor in tensors]
     probabilities, f, auc, error, matrix = arrays
-    rows: dict[int, CurveRow] = {}
+    rows: dict[int, tuple[object, ...]] = {}
     for k, image in enumerate(images):
         n = len(image.labels)
-        own: np.ndarray | None = None if matrix is None else matrix[k, :n, :n]
-        rows[image.id] = CurveRow(game, probabilities[k, :n], f[k, :n], auc[k, :n], error[k, :n], own)
+        own = None if matrix is None else matrix[k, :n, :n]
+        tables = (probabilities[k, :n], f[k, :n], auc[k, :n], error[k, :n], own)
+        rows[image.id] = (game, *map(curve_blob, tables))
     return rows

@@ -21,7 +21,7 @@ from proofmap.study.store.schema import create_tables
 
 @dataclass(frozen=True)
 class Problem:
-    """Damage to a file; ``unit`` is None where it belongs to no unit."""
+    """Damage to a file; ``unit`` is None if it belongs to no unit."""
 
     path: Path
     what: str
@@ -39,7 +39,7 @@ def verify_run(folder: str | Path, *, repair: bool = False) -> list[Problem]:
     folder = Path(folder)
     if not (folder / FILE).exists():
         Manifest.read(folder)  # raises if it is missing too
-    # nobody writes to a folder that cannot be written to: it is checked without the lock
+    # a read-only folder cannot change: it is checked without the lock
     with nullcontext() if _is_read_only(folder) and not repair else locked(folder):
         return [*_manifest(folder, repair), *_scores(folder, repair)]
 
@@ -49,7 +49,7 @@ def _is_read_only(folder: Path) -> bool:
 
 
 def _manifest(folder: Path, repair: bool) -> list[Problem]:
-    """Damage to the manifest; raises where there is no copy to restore it from."""
+    """Damage to the manifest; raises if there is no copy to restore it from."""
     copy: Manifest | None = None
     try:
         with suppress(StoreError), Store(folder) as store:

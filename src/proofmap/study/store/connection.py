@@ -18,7 +18,7 @@ from proofmap.study.store.snapshot import copied, log_of
 class Connection:
     """A database file of a run directory.
 
-    One process writes (it holds the run's lock); any number may read at the same time, also where they may not write.
+    One process writes and holds the run's lock. Any number of processes may read at the same time, also without write permission.
     """
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
@@ -89,7 +89,7 @@ class Connection:
         self.close()
 
     def is_in_place(self) -> bool:
-        """Whether the open database still is the file of its name: what is written to a removed file is lost."""
+        """Whether the open database is still the file at its path: what is written to a removed file is lost."""
         try:
             return os.path.samestat(os.stat(self.path), self._file)
         except OSError:
@@ -133,7 +133,7 @@ class Connection:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All that is read within is of one moment, while another process may go on writing."""
+        """Everything read within is from one moment, even if another process writes."""
         with self._store_errors():
             self.database.execute("BEGIN")
         try:
@@ -147,6 +147,6 @@ class Connection:
             return self.database.execute(query, arguments).fetchall()
 
     def checkpoint(self) -> None:
-        """Write everything into the one file, so that it can be copied alone."""
+        """Write everything into the database file, so that it can be copied alone."""
         with self._store_errors():
             self.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -15,7 +15,7 @@ from typing import Any
 from proofmap.results.statistics import RunScore
 from proofmap.study.store.connection import Connection
 from proofmap.study.store.errors import damaged
-from proofmap.study.store.records import ImageRow, Registered, UnitRow, curve_blobs
+from proofmap.study.store.records import ImageRow, Registered, UnitRow
 from proofmap.study.store.schema import is_sealed, seal_of
 
 FILE = "scores.sqlite"
@@ -99,7 +99,7 @@ class Store(Connection):
             self._insert(table, rows, "OR IGNORE")
 
     def run_scores(self) -> list[RunScore]:
-        """Numbers about the run as a whole, as its end left them."""
+        """Numbers about the run as a whole, computed when it ended."""
         return [
             RunScore(
                 name,
@@ -116,7 +116,7 @@ class Store(Connection):
         ]
 
     def set_run_scores(self, scores: Sequence[RunScore]) -> None:
-        """Put these in place of all that were there."""
+        """Replace all numbers about the run."""
         rows = [
             (
                 *(score.name, score.subject, None if math.isnan(score.value) else score.value, score.n),
@@ -215,7 +215,7 @@ class Store(Connection):
         return {(method, block, metric): key for method, block, metric, key in self.rows(query)}
 
     def delete_orphans(self) -> None:
-        """Delete what belongs to no finished unit."""
+        """Delete rows that belong to no finished unit."""
         owned = "SELECT 1 FROM done JOIN images ON images.block = done.block WHERE images.id = {0}.image AND "
         with self._transaction():
             for table in ("done", "failures"):
@@ -244,9 +244,7 @@ class Store(Connection):
             )
             many("INSERT INTO image_scores VALUES (?, ?, ?, ?)", [(method, *row) for row in image_scores])
             many("INSERT INTO label_scores VALUES (?, ?, ?, ?, ?)", [(method, *row) for row in label_scores])
-            curves = [
-                (method, image, curve.game, *curve_blobs(curve)) for image, curve in unit.curves.items()
-            ]
+            curves = [(method, image, *curve) for image, curve in unit.curves.items()]
             many(
                 "INSERT OR IGNORE INTO curves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [(*row, seal_of(row)) for row in curves],

@@ -40,7 +40,7 @@ class MapsFile:
 def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.dtype) -> MapsFile:
     """Store a unit's maps ``(n, L, *positions)`` (L is 1 for a label-free method) of these images, atomically.
 
-    In float16 each map is divided by a power of two, kept beside it, so that neither large nor tiny values are lost.
+    In float16 each map is divided by a power of two, which is stored too, so that neither large nor tiny values are lost.
     """
     positions = tuple(range(2, maps.ndim))
     scale = torch.ones(*maps.shape[:2], *[1] * len(positions))
@@ -68,14 +68,14 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
 
 
 def maps_path(folder: Path, name: str) -> Path:
-    """The file that a unit names; a name that :func:`write_maps` does not give is damage, wherever it leads to."""
+    """The file of a unit; any name that :func:`write_maps` does not give is damage."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise damaged(folder / SCORES, f"it names {name!r} as a file of maps, which no run has written")
     return folder / name
 
 
 def check_folder(folder: Path) -> None:
-    """Raise if the folder of maps is none, or a link: what it leads to is not of this run, and nothing there may be removed."""
+    """Raise if the folder of maps is not a folder, or is a link: files behind a link do not belong to this run."""
     path = folder / FOLDER
     if path.is_symlink():
         raise StoreError(
@@ -118,7 +118,7 @@ def _metadata(content: bytes) -> dict[str, str]:
 
 
 def problem_with(folder: Path, name: str, size: int, digest: str, *, thorough: bool) -> str:
-    """What is wrong with a file of maps; empty if nothing is. Only a thorough look reads it."""
+    """What is wrong with a file of maps, or an empty text. The file is read only if ``thorough``."""
     path = maps_path(folder, name)
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe may never end

@@ -51,18 +51,6 @@ class Registered:
 
 
 @dataclass(frozen=True)
-class CurveRow:
-    """One map's row of curves for all labels of an image, as float32 arrays; ``game`` names the note of their steps."""
-
-    game: str
-    probabilities: np.ndarray
-    f: np.ndarray
-    auc: np.ndarray
-    error: np.ndarray
-    matrix: np.ndarray | None
-
-
-@dataclass(frozen=True)
 class UnitRow:
     """Everything stored of a finished unit, by the ids of images and metrics and the places of labels."""
 
@@ -77,7 +65,7 @@ class UnitRow:
     finished: str
     image_scores: Sequence[tuple[int, int, float]]  # metric, image, value
     label_scores: Sequence[tuple[int, int, int, float]]  # metric, image, place, value
-    curves: Mapping[int, CurveRow]
+    curves: Mapping[int, tuple[object, ...]]  # image -> the row after it in the table of curves
     failures: Mapping[int, str]
     maps: str | None = None
     maps_bytes: int | None = None
@@ -95,9 +83,9 @@ def plain_truth(true_labels: Sequence[int]) -> int | list[int] | None:
     return true_labels[0] if true_labels else None
 
 
-def curve_blobs(curve: CurveRow) -> tuple[bytes | None, ...]:
-    arrays = (curve.probabilities, curve.f, curve.auc, curve.error, curve.matrix)
-    return tuple(None if a is None else np.ascontiguousarray(a, dtype="<f4").tobytes() for a in arrays)
+def curve_blob(values: np.ndarray | None) -> bytes | None:
+    """Curves as the database stores them."""
+    return None if values is None else np.ascontiguousarray(values, dtype="<f4").tobytes()
 
 
 def curve_values(blob: bytes, *shape: int) -> np.ndarray:

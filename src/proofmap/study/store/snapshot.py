@@ -1,7 +1,7 @@
-"""A copy of a database that lies where nothing can be written, with everything that was committed to it.
+"""A copy of a database in a read-only folder, with everything that was committed.
 
-SQLite keeps the last commits in a second file, the write-ahead log, and must write beside it to read them. Where that is
-not allowed, both files are copied to a temporary folder and read there.
+SQLite keeps the last commits in a second file, the write-ahead log, and must write to the folder to read them. Without write
+permission, both files are copied to a temporary folder and read there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def log_of(path: Path) -> Path:
 
 
 def copied(path: Path) -> TemporaryDirectory[str]:
-    """A temporary folder with the database, under its own name, and its log as they were at one moment."""
+    """A temporary folder with the database and its log from one moment."""
     folder = TemporaryDirectory(prefix="proofmap-")
     files = (path, log_of(path))
     try:
@@ -33,7 +33,7 @@ def copied(path: Path) -> TemporaryDirectory[str]:
                 target.unlink(missing_ok=True)
                 if stamp is not None:
                     shutil.copyfile(file, target)
-            if [_stamp(file) for file in files] == before:  # nobody wrote meanwhile
+            if [_stamp(file) for file in files] == before:  # nothing was written meanwhile
                 return folder
     except OSError as error:
         folder.cleanup()

@@ -1,0 +1,304 @@
+"""The tables of an evaluation: scores, values per image and per label; as text, Markdown, LaTeX, CSV and pandas DataFrames."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from proofmap.classifier.outputs import is_independent
+from proofmap.core.errors import InputError, require
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted
+from proofmap.results.controls import soundness_notes
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.fill_alone import MARK as FILL_MARK
+from proofmap.results.fill_alone import fill_notes, given_by_fill, is_marked
+from proofmap.results.notes import (
+    certificate_notes,
+    counting_notes,
+    coverage_notes,
+    different_images,
+    distractor_notes,
+    run_notes,
+    subject_words,
+    thresholds_words,
+)
+from proofmap.results.records import MethodResult
+from proofmap.results.sharing import shared
+from proofmap.results.statistics import Score
+from proofmap.results.tables import (
+    Cells,
+    aligned,
+    latex_text,
+    markdown,
+    number,
+    records_csv,
+    table_html,
+    with_interval,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLES = ("scores", "per_image", "per_label")
+"""The names of the tables for :func:`dataframe`."""
+LABEL_FREE_MARK = "*"
+MOST_ROWS = 50
+"""Rows of a table of pairs in a notebook."""
+
+
+def score_cells(evaluation: Evaluation) -> Cells:
+    """Header and one row of cells per method: ``.84 [.80, .88]``; label-free methods, and scores of labels that the fill gives by
+    itself, carry marks.
+
+    Where the methods count different images, a cell says how many: ``.84 [.80, .88] n=20``.
+    """
+    scores = evaluation.results[0].scores
+    header = ["method", *(_header(evaluation, s) for s in scores)]
+    uneven = different_images(evaluation)
+    rows = [
+        [
+            r.name + (LABEL_FREE_MARK if r.label_free else ""),
+            *(_score_cell(s, u) for s, u in zip(r.scores, uneven, strict=True)),
+        ]
+        for r in evaluation.results
+    ]
+    return header, rows
+
+
+def _header(evaluation: Evaluation, score: Score) -> str:
+    mark = FILL_MARK if is_marked(evaluation, score) else ""
+    return f"{score.name} {'↑' if score.higher_is_better else '↓'}{mark}"
+
+
+def score_notes(evaluation: Evaluation) -> list[str]:
+    """What the numbers depend on, in a few lines."""
+    settings, curve = evaluation.settings, evaluation.results[0].insertion.settings
+    thresholds = thresholds_words(evaluation)
+    error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
+    quoted = [
+        f"{subject_words(evaluation)}; 95 % intervals over images",
+        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {curve['fill']}, "
+        f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
+        f"step error of an AUC about {error:.3f} or less (its change when every second step is left out)",
+        *coverage_notes(evaluation),
+        *certificate_notes(evaluation),
+        *distractor_notes(evaluation),
+    ]
+    if any(r.label_free for r in evaluation.results):
+        effort = "" if is_independent(settings.get("outputs")) else "sound without effort, "
+        quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}see best-effort")
+    quoted += fill_notes(evaluation)
+    return quoted + soundness_notes(evaluation) + run_notes(evaluation) + counting_notes(evaluation)
+
+
+def score_table(evaluation: Evaluation) -> str:
+    """The scores as aligned text with notes below."""
+    header, rows = score_cells(evaluation)
+    return "\n".join([aligned(header, rows), *score_notes(evaluation)])
+
+
+def pair_cells(evaluation: Evaluation, methods: int | None = None) -> Cells:
+    """Header and one row per (method, image, label); the method's name is left out when there is one.
+
+    Completeness and soundness of a label that the fill gives by itself carry a mark.
+    """
+    results = evaluation.results[:methods]
+    marked = {score.name for score in results[0].scores if is_marked(evaluation, score)}
+    values = [k for k in results[0].rows[0] if k not in ("method", "image", "label", "name")]
+    several = len(results) > 1
+    header = [*(["method"] if several else []), "image", "label", *values]
+    rows = [
+        [
+            *([result.name] if several else []),
+            str(row["image"]),
+            f"{row['name']} ({row['label']})",
+            *(number(row[key]) + (FILL_MARK if given and key in marked else "") for key in values),
+        ]
+        for result in results
+        for row, given in zip(result.rows, _given(result), strict=True)
+    ]
+    return header, rows
+
+
+def _given(result: MethodResult) -> list[bool]:
+    """For each row of a result, whether the fill gives its label."""
+    found: list[bool] = given_by_fill(result)[result.insertion.labels.cpu() != NO_LABEL].tolist()
+    return found
+
+
+def pair_table(evaluation: Evaluation, methods: int | None = None) -> str:
+    """One line per image and label, for all methods or the first ``methods``: f, and what the map proves."""
+    return aligned(*pair_cells(evaluation, methods))
+
+
+def best_two(evaluation: Evaluation) -> list[list[bool]]:
+    """Which cells of :func:`score_cells` hold one of the best two values of their column, as the paper's tables mark.
+
+    Values count as they are printed, so one that reads like the second best is marked too; of two methods only the
+    better is, and of one none. Methods with one map for all labels are left out: they are sound without effort. None
+    is marked in a column whose means are over different images.
+    """
+    results = evaluation.results
+    marked = [[False] * (1 + len(results[0].scores)) for _ in results]
+    compared = [row for row, r in enumerate(results) if not r.label_free]
+    uneven = different_images(evaluation)
+    for column, score in enumerate(results[0].scores):
+        if uneven[column]:
+            continue
+        sign = 1 if score.higher_is_better else -1
+        printed = {row: sign * _as_printed(results[row].scores[column].value) for row in compared}
+        ranked = sorted((v for v in printed.values() if not math.isnan(v)), reverse=True)
+        best = ranked[: max(0, min(2, len(compared) - 1))]
+        for row, value in printed.items():
+            marked[row][1 + column] = bool(best) and value >= best[-1]
+    return marked
+
+
+def score_markdown(evaluation: Evaluation) -> str:
+    """The scores as a Markdown table, the best two of each column bold, with notes below, without folders in names."""
+    evaluation = shared(evaluation)
+    return markdown(*score_cells(evaluation), score_notes(evaluation), bold=best_two(evaluation))
+
+
+def latex(
+    evaluation: Evaluation,
+    *,
+    intervals: bool = True,
+    caption: str | None = None,
+    label: str = "tab:scores",
+) -> str:
+    """The scores as a LaTeX table (package booktabs), the best two of each column bold.
+
+    The caption says what the numbers depend on unless one is given (as LaTeX). Names have no folders in them.
+    """
+    evaluation = shared(evaluation)
+    header, _ = score_cells(evaluation)
+    head = " & ".join(latex_text(cell) for cell in header)
+    uneven = different_images(evaluation)
+    free = sum(result.label_free for result in evaluation.results)
+    lines = []
+    for result, marks in zip(evaluation.results, best_two(evaluation), strict=True):
+        name = latex_text(result.name) + ("$^{*}$" if result.label_free else "")
+        cells = [
+            _latex_score(s, b, intervals, u) for s, b, u in zip(result.scores, marks[1:], uneven, strict=True)
+        ]
+        lines.append(" & ".join([name, *cells]) + r" \\")
+    if caption is None:
+        where = " that is over the same images" if any(uneven) else ""
+        among = " among the methods with a map for each label" if free else ""
+        marked = f"The best two of each column{where}{among} are bold. " if len(lines) - free > 2 else ""
+        caption = marked + " ".join(f"{latex_text(_sentence(note))}" for note in score_notes(evaluation))
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            r"\begin{table}",
+            r"  \centering",
+            rf"  \caption{{{caption}}}",
+            rf"  \label{{{label}}}",
+            rf"  \begin{{tabular}}{{l{'c' * (len(header) - 1)}}}",
+            r"    \toprule",
+            rf"    {head} \\",
+            r"    \midrule",
+            *(f"    {line}" for line in lines),
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+def _latex_score(score: Score, bold: bool, interval: bool, with_n: bool) -> str:
+    if math.isnan(score.value):
+        return "--"
+    value = number(score.value).replace("-", "$-$", 1) if score.value < 0 else number(score.value)
+    shown = rf"\textbf{{{value}}}" if bold else value
+    small = [f"[{number(score.low)}, {number(score.high)}]"] if interval and not math.isnan(score.low) else []
+    small += [f"n={score.n}"] if with_n else []
+    return rf"{shown} {{\scriptsize {' '.join(small)}}}" if small else shown
+
+
+def _sentence(note: str) -> str:
+    return note[:1].upper() + note[1:].rstrip(".") + "."
+
+
+def _as_printed(value: float) -> float:
+    """The value behind its printed form: what a reader can tell apart."""
+    return value if math.isnan(value) else float(f"{value:.0e}" if 0 < abs(value) < 0.005 else f"{value:.2f}")
+
+
+def scores_csv(evaluation: Evaluation) -> str:
+    """One line per method and score, with interval, direction and every setting in columns of their own."""
+    records = [
+        {"method": r.name, "label_free": r.label_free, **_flat(s)}
+        for r in evaluation.results
+        for s in r.scores
+    ]
+    return records_csv(records)
+
+
+def pairs_csv(evaluation: Evaluation) -> str:
+    """One line per method, image and label."""
+    return records_csv([dict(row) for result in evaluation.results for row in result.rows])
+
+
+def _flat(score: Score) -> dict[str, object]:
+    record = score.record()
+    settings = record.pop("settings")
+    assert isinstance(settings, dict)
+    return {**record, **settings}
+
+
+def _score_cell(score: Score, with_n: bool) -> str:
+    size = f" n={score.n}" if with_n and not math.isnan(score.value) else ""
+    return with_interval(score.value, score.low, score.high) + size
+
+
+def pairs_html(evaluation: Evaluation) -> str:
+    """One row per method, image and label."""
+    header, rows = pair_cells(evaluation)
+    left_out = len(rows) - MOST_ROWS
+    notes = [f"{counted(left_out, 'more row')}; print the result to see all"] if left_out > 0 else []
+    return table_html(header, rows[:MOST_ROWS], [*notes, *fill_notes(evaluation)])
+
+
+def score_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
+    """One record per method and score: the mean with its interval, direction and settings (as JSON)."""
+    for result in evaluation.results:
+        for score in result.scores:
+            record = score.record()
+            yield {"method": result.name, **record, "settings": json.dumps(record["settings"], default=str)}
+
+
+def image_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
+    """One record per method, metric and image; the value is NaN where the image does not count."""
+    for result in evaluation.results:
+        for metric, values in result.values.items():
+            for image, value in zip(evaluation.image_names, values.tolist(), strict=True):
+                yield {"method": result.name, "metric": metric, "image": image, "value": value}
+
+
+def label_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
+    """One record per method, metric, image and label, with f, the net's probability of the label."""
+    names = evaluation.label_names
+    believed, table = evaluation.f.tolist(), evaluation.labels.tolist()
+    for result in evaluation.results:
+        for metric, values in result.pairs.items():
+            rows = zip(evaluation.image_names, table, believed, values.tolist(), strict=True)
+            for image, labels, f, found in rows:
+                for k, label in enumerate(labels):
+                    if label != NO_LABEL:
+                        place = {"image": image, "label": label, "label_name": names[label], "f": f[k]}
+                        yield {"method": result.name, "metric": metric, **place, "value": found[k]}
+
+
+def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
+    """One of the three tables as a pandas DataFrame; a value that does not count is NaN."""
+    if table not in TABLES:
+        raise InputError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+    pandas = require("pandas", extra="pandas", purpose="to_dataframe()")
+    records = {"scores": score_records, "per_image": image_records, "per_label": label_records}[table]
+    frame: pd.DataFrame = pandas.DataFrame.from_records(list(records(evaluation)))
+    return frame
