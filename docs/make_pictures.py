@@ -27,7 +27,7 @@ from proofmap.report.figures.curves import Line, Panel
 from proofmap.report.figures.learned import TVCurves
 from proofmap.report.figures.scatter import ScatterFigure, scatter_figure
 from proofmap.report.figures.theorem import TheoremFigure
-from proofmap.report.pictures import Cell, Text
+from proofmap.report.pictures import SheetCell, SheetText
 from proofmap.report.scatter import ScatterPanel, ScatterPoint
 from proofmap.reproduce import Recipe
 from proofmap.reproduce.linear_case import curves_of
@@ -81,15 +81,15 @@ def game() -> Image.Image:
     for place in (0, 4):
         label, f = int(found.labels[0, place]), float(found.f[0, place])
         heat = found.map_of(result, 0, place)
-        lines = (Text(f"map of {found.label_names[label]}", strong=True), Text(f"f = {f:.3f}"))
-        cells = [Cell(pictures.overlay(image, heat, found.inputs), lines)]
+        lines = (SheetText(f"map of {found.label_names[label]}", strong=True), SheetText(f"f = {f:.3f}"))
+        cells = [SheetCell(pictures.overlay(image, heat, found.inputs), lines)]
         for share in (0.05, 0.2, 0.5, 1.0):
             keep = keep_top(heat[None], share)[0]
             seen = net().blank(1)[0].where(~keep, image)
             p = float(net().probabilities(seen[None])[0, label])
             shown = "the whole photo" if share == 1 else f"the top {share:.0%}"
-            caption = (Text(shown, strong=True), Text(f"probability {p:.3f}"))
-            cells.append(Cell(pictures.photo(seen, found.inputs), caption))
+            caption = (SheetText(shown, strong=True), SheetText(f"probability {p:.3f}"))
+            cells.append(SheetCell(pictures.photo(seen, found.inputs), caption))
         rows.append(cells)
     return pictures.sheet("The insertion game: the net sees the map's best pixels, the rest is gray", rows)
 

@@ -25,7 +25,7 @@ from proofmap.report.figures.label_matrix import LabelMatrix, Matrix, label_matr
 from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
 from proofmap.report.figures.masks import mask_grid, two_objects, two_objects_of, wrong_mask_grid
 from proofmap.report.figures.scatter import ScatterFigure, scatter_figure
-from proofmap.report.pictures import kept
+from proofmap.report.pictures import masked_photo
 from proofmap.report.scatter import ScatterPanel, ScatterPoint
 from proofmap.results.records import BEST_EFFORT, MethodResult
 from proofmap.results.strength import strength
@@ -319,11 +319,12 @@ def test_the_grid_shows_thirty_percent_of_each_methods_map(f: pm.Classifier, fou
                 heat = found.map_of(result, i, place)
                 assert cell is not None
                 assert (
-                    cell.pixels == np.asarray(kept(found.image_of(i), heat, found.inputs, 0.3, hidden))
+                    cell.pixels
+                    == np.asarray(masked_photo(found.image_of(i), heat, found.inputs, 0.3, hidden))
                 ).all()
                 assert int(keep_top(heat[None], 0.3).sum()) == 19  # of 64
                 auc = float(result.insertion.auc[i, place])
-                assert cell.below.split()[0] == grid.tiny(auc)
+                assert cell.below.split()[0] == grid.short_probability(auc)
 
 
 def test_signs_agree_with_the_scores() -> None:
@@ -363,7 +364,7 @@ def test_signs_are_those_of_the_scores_not_of_the_drawn_curve(found: pm.Evaluati
         result = dataclasses.replace(first, insertion=insertion, pairs=pairs)
         judged = dataclasses.replace(found, results=(result,))
         cell = mask_grid(judged).rows[0][1]
-        assert cell is not None and cell.below == f"{grid.tiny(float(found.f[0, 0]))} {sign}"
+        assert cell is not None and cell.below == f"{grid.short_probability(float(found.f[0, 0]))} {sign}"
         assert words in drawn_words(desk_of(judged))
 
 
@@ -433,11 +434,11 @@ def test_masks_by_k_shows_every_mask_alone(f: pm.Classifier, images: Tensor) -> 
         .each_mask(images, top, seed=0, progress=learned.Silent())
     )
     cell = record.rows[1][3]
-    shown = np.asarray(kept(images[1], masks[1, 0, 1], f.inputs, 0.3, gray_bytes(f)))
+    shown = np.asarray(masked_photo(images[1], masks[1, 0, 1], f.inputs, 0.3, gray_bytes(f)))
     assert cell is not None and (cell.pixels == shown).all()
     keep = keep_top(masks[1, 0, 1][None], 0.3)
     alone = f.probabilities(torch.where(keep, images[1], f.gray.view(-1, 1, 1))[None])[0, top[1, 0]]
-    assert cell.below == grid.tiny(float(alone))
+    assert cell.below == grid.short_probability(float(alone))
 
 
 # ---- the matrix and the desk -------------------------------------------------------------------------------

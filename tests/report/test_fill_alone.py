@@ -76,7 +76,7 @@ def test_the_sheet_says_it_below_the_label(gray_is_dark: pm.Proof, monkeypatch: 
     drawn: list[str] = []
     sheet = pictures.sheet
 
-    def read(title: str, rows: list[list[pictures.Cell]], notes: list[str], **how: object) -> object:
+    def read(title: str, rows: list[list[pictures.SheetCell]], notes: list[str], **how: object) -> object:
         drawn.extend(text.text for row in rows for cell in row for text in cell.lines)
         drawn.extend(notes)
         return sheet(title, rows, notes, **how)  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def test_the_sheet_says_it_below_the_label(gray_is_dark: pm.Proof, monkeypatch: 
 
 def test_the_page_and_json_say_it(gray_is_dark: pm.Proof, tmp_path: Path) -> None:
     evaluation, result = gray_is_dark.evaluation, gray_is_dark.result
-    light, dark = (page_explained.label_words(evaluation, result, 0, j) for j in (0, 1))
+    light, dark = (page_explained.map_sentence(evaluation, result, 0, j) for j in (0, 1))
     assert "gray alone: f = .95" in dark and "due to the fill" in dark and "gray" not in light
     gray_is_dark.save(tmp_path)
     record = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))

@@ -252,14 +252,14 @@ def test_the_verdict_names_who_reaches_the_bar_in_all_that_was_judged(evaluation
     none = _with_scores(
         evaluation, gradient=(0.9, 0.3, 0.9), gradient_x_input=(0.5, 0.6, 0.4), random=(0.1, 0.95, 0.1)
     )
-    words = page_data.verdict_words(none)
+    words = page_data.verdict_text(none)
     assert words["headline"] == "None of the 3 methods is both complete and sound"
     assert "most complete is gradient (.90, with soundness .30)" in words["detail"]
     assert "soundest is random (.95, with completeness .10)" in words["detail"]
     one = _with_scores(
         evaluation, gradient=(0.9, 0.81, 0.9), gradient_x_input=(0.9, 0.9, 0.4), random=(0.1, 0.95, 0.1)
     )
-    words = page_data.verdict_words(one)
+    words = page_data.verdict_text(one)
     assert (
         words["headline"] == "gradient is both complete and sound"
     )  # gradient-x-input did not try every label
@@ -279,13 +279,13 @@ def test_a_method_that_lacks_one_half_never_passes_and_the_page_says_so(
         gradient_x_input=(0.9, 0.9, 0.9),
         random=(0.1, 0.95, 0.1),
     )
-    words = page_data.verdict_words(some)
+    words = page_data.verdict_text(some)
     assert words["headline"] == "gradient-x-input is both complete and sound"
     assert f"No image counts for the {name} of gradient, which therefore cannot pass." in words["detail"]
-    alone = page_data.verdict_words(replace(some, results=some.results[:1]))
+    alone = page_data.verdict_text(replace(some, results=some.results[:1]))
     assert "complete and sound" not in alone["headline"]
     assert f"No image counts for the {name} of gradient" in alone["detail"]
-    failing = page_data.verdict_words(replace(some, results=some.results[::2]))
+    failing = page_data.verdict_text(replace(some, results=some.results[::2]))
     assert failing["headline"] == "random is not both complete and sound"
     assert f"{name} of gradient" in failing["detail"]
 
@@ -293,11 +293,11 @@ def test_a_method_that_lacks_one_half_never_passes_and_the_page_says_so(
 def test_best_effort_may_be_missing_but_the_page_says_so(evaluation: pm.Evaluation) -> None:
     good = (0.9, 0.9, math.nan)
     found = _with_scores(evaluation, gradient=good, gradient_x_input=(0.9, 0.9, 0.1), random=(0.1, 0.9, 0.1))
-    words = page_data.verdict_words(found)
+    words = page_data.verdict_text(found)
     assert words["headline"] == "gradient is both complete and sound"
     assert "No image counts for the best effort of gradient" in words["detail"]
     unasked = tuple(replace(r, scores=r.scores[:2]) for r in found.results)
-    words = page_data.verdict_words(replace(found, results=unasked))
+    words = page_data.verdict_text(replace(found, results=unasked))
     assert words["headline"] == "gradient and gradient-x-input are both complete and sound"
     assert "Best effort was not judged." in words["detail"]
 
@@ -305,7 +305,7 @@ def test_best_effort_may_be_missing_but_the_page_says_so(evaluation: pm.Evaluati
 def test_without_any_value_there_is_no_verdict(evaluation: pm.Evaluation) -> None:
     nothing = (math.nan, math.nan, math.nan)
     found = _with_scores(evaluation, gradient=nothing, gradient_x_input=nothing, random=nothing)
-    assert page_data.verdict_words(found)["headline"] == "No image counted"
+    assert page_data.verdict_text(found)["headline"] == "No image counted"
 
 
 def test_the_page_calls_a_map_what_its_scores_call_it(evaluation: pm.Evaluation) -> None:
@@ -439,7 +439,7 @@ def test_the_page_says_over_how_many_labels_soundness_is_and_how_maps_were_store
     evaluation: pm.Evaluation, tmp_path: Path
 ) -> None:
     page = PageParts(write_report(evaluation, tmp_path / "a.html", stored="float16"))
-    assert "Soundness is over 4 of 6 labels." in page_data.verdict_words(evaluation)["detail"]
+    assert "Soundness is over 4 of 6 labels." in page_data.verdict_text(evaluation)["detail"]
     assert "Soundness over 4 of 6 labels" in page.text.split("All scores")[1]
     assert "maps stored as float16: pixels of nearly equal value may be in another order here" in page.text
     for stored in ("", "float32"):
@@ -450,12 +450,14 @@ def test_the_net_says_its_first_choice_only_where_that_is_known() -> None:
     """Where someone listed labels, the net may believe another one more."""
     names = ["cat", "dog", "fox"]
     listed_two = judged(1, labels=["fox", "cat"], methods=["gradient"], label_names=names)
-    assert page_explained.says(listed_two, 0).startswith("Of the 2 labels asked for, the net believes ")
+    assert page_explained.belief_sentence(listed_two, 0).startswith(
+        "Of the 2 labels asked for, the net believes "
+    )
     one = judged(1, labels=["fox"], methods=["gradient"], label_names=names)
-    assert page_explained.says(one, 0).startswith("The net believes fox with ")
+    assert page_explained.belief_sentence(one, 0).startswith("The net believes fox with ")
     several = judged(2, labels="top2", methods=["gradient"], label_names=names)
     within = replace(several, settings={**several.settings, "label_set": [0, 2]})
-    assert page_explained.says(within, 0).endswith(" % among the labels of its label set")
+    assert page_explained.belief_sentence(within, 0).endswith(" % among the labels of its label set")
     assert page_explained.headline(several)["headline"] == "What the net says of 2 images, and why"
 
 
@@ -466,14 +468,14 @@ def test_what_a_map_proves_is_said_in_words(
     evaluation: pm.Evaluation, f: float, auc: float, words: str
 ) -> None:
     changed = _proving(evaluation, f, auc)
-    said = page_explained.label_words(changed, changed.results[0], 0, 1)
+    said = page_explained.map_sentence(changed, changed.results[0], 0, 1)
     assert said.startswith(words) and f"{100 * auc:.0f} % on average" in said and f"{100 * f:.0f} %" in said
     summary = {
         "Too weak": "is too weak for",
         "Too strong": "is too strong for",
         "A proof": "proves what the net",
     }
-    assert summary[words] in page_explained.amounts(changed, 0, changed.results[0])
+    assert summary[words] in page_explained.method_sentence(changed, 0, changed.results[0])
 
 
 def test_metrics_asked_for_twice_are_drawn_twice() -> None:

@@ -72,7 +72,7 @@ def test_a_score_without_a_kind_is_its_own() -> None:
 def test_scores_under_other_names_give_the_same_verdict_panels_and_pictures(
     usual: pm.Evaluation, renamed: pm.Evaluation
 ) -> None:
-    assert page_data.verdict_words(renamed) == page_data.verdict_words(usual)
+    assert page_data.verdict_text(renamed) == page_data.verdict_text(usual)
     ours, theirs = scatter_panels(renamed), scatter_panels(usual)
     assert [(p.x, p.y) for p in ours] == [("reaches", "stays-below"), ("tries", "stays-below")]
     assert [p.points for p in ours] == [p.points for p in theirs]
@@ -122,7 +122,7 @@ def test_the_rule_of_best_effort_goes_by_kind(renamed: pm.Evaluation) -> None:
 def test_a_famous_name_alone_is_no_kind() -> None:
     found = judged(2, labels="top2", methods=METHODS, metrics=[Completeness(), Impostor()])
     assert scatter_panels(found) == []
-    assert "not both judged" in page_data.verdict_words(found)["detail"]
+    assert "not both judged" in page_data.verdict_text(found)["detail"]
     result = found.results[0]
     assert result.first_score("soundness") is None and result.pairs_of_kind("soundness") is None
 

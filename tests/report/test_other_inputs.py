@@ -47,7 +47,7 @@ def test_the_kept_picture_shows_the_bands_of_the_top_positions(
 ) -> None:
     evaluation = found[inputs]
     image, heat = evaluation.image_of(0), evaluation.map_of(evaluation.results[0], 0, 0)
-    shown = np.asarray(pictures.kept(image, heat, inputs, 0.4))
+    shown = np.asarray(pictures.masked_photo(image, heat, inputs, 0.4))
     keep = keep_top(heat[None], 0.4)[0].numpy()
     wide = shown.shape[1] // inputs.count
     whole = np.asarray(pictures.photo(image, inputs))

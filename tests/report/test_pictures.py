@@ -25,7 +25,7 @@ def test_the_kept_picture_shows_exactly_the_top_pixels() -> None:
     generator = torch.Generator().manual_seed(0)
     image = torch.rand(3, 12, 10, generator=generator) * 0.5  # darker than the gray that hides
     heat = torch.rand(12, 10, generator=generator)
-    shown = np.asarray(pictures.kept(image, heat, Pictures(size=(12, 10)), 0.25))
+    shown = np.asarray(pictures.masked_photo(image, heat, Pictures(size=(12, 10)), 0.25))
     gray = round(0.86 * 255)
     visible = (shown != gray).any(axis=2)
     assert visible.sum() == 30
@@ -74,8 +74,8 @@ def test_more_than_three_channels_show_the_first_three_and_two_their_mean_as_gra
 
 
 def test_long_text_is_shortened_to_its_column() -> None:
-    cell = pictures.Cell(None, (pictures.Text("a very long label name " * 10),))
-    page = pictures.sheet("t" * 500, [[cell, pictures.Cell(None)]], side=120)
+    cell = pictures.SheetCell(None, (pictures.SheetText("a very long label name " * 10),))
+    page = pictures.sheet("t" * 500, [[cell, pictures.SheetCell(None)]], side=120)
     assert np.asarray(page)[:, -10:].min() == 255  # nothing runs over the right margin
 
 

@@ -19,7 +19,7 @@ from proofmap.data.specs import open_data
 from proofmap.models import DEFAULT_MODEL
 from proofmap.report.figures import FIGURES, draw_figure, figures_of
 from proofmap.report.figures.drawing import FORMATS
-from proofmap.report.runs import shown
+from proofmap.report.runs import load_pictured
 from proofmap.study import Run
 
 
@@ -57,7 +57,7 @@ def figures(
     found: dict[str, Any] = {}
     if run is not None:
         with Run(run) as opened:
-            found["evaluation"], _ = shown(opened)
+            found["evaluation"], _ = load_pictured(opened)
     wanted = _wanted(names, found)
     if any(FIGURES[name].needs == "images" for name in wanted):
         found |= _images(data, number, model, weights, device, seed)

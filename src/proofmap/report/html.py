@@ -128,9 +128,9 @@ def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, ob
     index = shown["index"]
     places = [evaluation.labels[index].tolist().index(label["label"]) for label in shown["labels"]]
     return {
-        "says": page_explained.says(evaluation, index),
+        "says": page_explained.belief_sentence(evaluation, index),
         "words": [
-            [page_explained.label_words(evaluation, result, index, j) for j in places]
+            [page_explained.map_sentence(evaluation, result, index, j) for j in places]
             for result in evaluation.results
         ],
     }

@@ -50,7 +50,7 @@ def page_record(
         "hidden": {"colour": list(hidden.colour), "words": hidden.words},
         "diverging": DIVERGING.astype(int).tolist(),
         "signed_words": [*SIGNED_WORDS, SIGNED_NOTE],
-        "verdict": verdict_words(evaluation),
+        "verdict": verdict_text(evaluation),
         "metrics": [
             {**_metric_record(s), "uneven": uneven}
             for s, uneven in zip(evaluation.results[0].scores, different_images(evaluation), strict=True)
@@ -82,7 +82,7 @@ def subject(evaluation: Evaluation) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def verdict_words(evaluation: Evaluation) -> dict[str, str]:
+def verdict_text(evaluation: Evaluation) -> dict[str, str]:
     """The verdict as a headline and details: which methods reach the bar in all scores, and the extremes.
 
     A method without completeness or soundness never passes. One without best effort may, and the details say so.

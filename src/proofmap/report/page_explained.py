@@ -25,15 +25,17 @@ def headline(evaluation: Evaluation) -> dict[str, str]:
         detail = f"Below: what the net says of each, {maps} of each label, and what that map proves."
         return {"headline": f"What the net says of {len(evaluation)} images, and why", "detail": detail}
     several = len(evaluation.results) > 1
-    detail = proved(evaluation, 0) if several else amounts(evaluation, 0, evaluation.results[0])
-    return {"headline": says(evaluation, 0), "detail": detail}
+    detail = (
+        proved_sentence(evaluation, 0) if several else method_sentence(evaluation, 0, evaluation.results[0])
+    )
+    return {"headline": belief_sentence(evaluation, 0), "detail": detail}
 
 
-def says(evaluation: Evaluation, index: int) -> str:
+def belief_sentence(evaluation: Evaluation, index: int) -> str:
     """The net's first choice and its probability, among the labels of the request if those are a list."""
     places = _places(evaluation, index)
     first = max(places, key=lambda j: float(evaluation.f[index, j]))
-    name, f = _name(evaluation, index, first), share(float(evaluation.f[index, first]))
+    name, f = _name(evaluation, index, first), percent(float(evaluation.f[index, first]))
     if is_by_probability(str(evaluation.settings.get("labels", ""))):
         label_set = evaluation.settings.get("label_set", "all")
         among = "" if isinstance(label_set, str) else " among the labels of its label set"
@@ -43,7 +45,7 @@ def says(evaluation: Evaluation, index: int) -> str:
     return f"Of the {len(places)} labels asked for, the net believes {name} most, {f}"
 
 
-def amounts(evaluation: Evaluation, index: int, result: MethodResult) -> str:
+def method_sentence(evaluation: Evaluation, index: int, result: MethodResult) -> str:
     """For which labels the maps of a method are proofs, and for which they are too weak or too strong."""
     found: dict[Word, list[str]] = {word: [] for word in _GROUPS}
     for j in _places(evaluation, index):
@@ -52,7 +54,7 @@ def amounts(evaluation: Evaluation, index: int, result: MethodResult) -> str:
     return f"The map of {result.name} {'; it '.join(parts)}."
 
 
-def proved(evaluation: Evaluation, index: int) -> str:
+def proved_sentence(evaluation: Evaluation, index: int) -> str:
     """For which labels the maps of each method are proofs."""
     places, parts = _places(evaluation, index), []
     for result in evaluation.results:
@@ -64,9 +66,9 @@ def proved(evaluation: Evaluation, index: int) -> str:
     return f"Proved by each method, of {counted(len(places), 'label')}: {'; '.join(parts)}."
 
 
-def label_words(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
+def map_sentence(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
     """What one map of a method proves, and whether the fill alone explains it."""
-    words = _map_words(evaluation, result, index, place)
+    words = _verdict_sentence(evaluation, result, index, place)
     fill = fill_words(result, index, place)
     cause = (
         f" With nothing shown the net already believes it ({fill}): this is due to the fill, not to the map."
@@ -74,11 +76,11 @@ def label_words(evaluation: Evaluation, result: MethodResult, index: int, place:
     return words + cause if fill else words
 
 
-def _map_words(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
+def _verdict_sentence(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
     noun, positions = input_word(evaluation.inputs), evaluation.inputs.position_noun
     name = _name(evaluation, index, place)
-    f = share(float(evaluation.f[index, place]))
-    auc = share(float(result.insertion.auc[index, place]))
+    f = percent(float(evaluation.f[index, place]))
+    auc = percent(float(result.insertion.auc[index, place]))
     shown = (
         f"While the map's {positions} are shown, best first, the net believes {name} with {auc} on average"
     )
@@ -93,10 +95,10 @@ def _map_words(evaluation: Evaluation, result: MethodResult, index: int, place: 
             return f"Not judged. The net believes {name} with {f} on the whole {noun}."
 
 
-def share(probability: float) -> str:
+def percent(probability: float) -> str:
     """A probability in percent.
 
-    >>> share(0.364), share(0.004), share(0.0), share(0.9999)
+    >>> percent(0.364), percent(0.004), percent(0.0), percent(0.9999)
     ('36 %', 'less than 1 %', '0 %', 'more than 99 %')
     """
     if 0 < probability < 0.005:

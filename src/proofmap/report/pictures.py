@@ -62,7 +62,7 @@ def overlay(
     return Image.fromarray(mixed.round().astype(np.uint8))
 
 
-def kept(
+def masked_photo(
     image: Tensor, heat: Tensor, inputs: Inputs, share: float = KEPT_SHARE, hidden: Colour = PLAIN
 ) -> Image.Image:
     """The picture with only the top ``share`` of positions; the rest has the colour ``hidden``."""
@@ -101,7 +101,7 @@ def data_uri(picture: Image.Image, format: str, **options: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Text:
+class SheetText:
     """A line of text in its colour; by default dark if ``strong``, otherwise gray."""
 
     text: str
@@ -110,33 +110,33 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Cell:
+class SheetCell:
     """An optional picture with lines of text below it."""
 
     picture: Image.Image | None
-    lines: tuple[Text, ...] = ()
+    lines: tuple[SheetText, ...] = ()
 
 
-def verdict(completeness: float, soundness: float) -> Text:
+def verdict(completeness: float, soundness: float) -> SheetText:
     """The verdict on a map: too weak, too strong, or as strong as the net's belief."""
     found = strength(completeness, soundness)
     if found.word == "weak":
-        return Text(f"too weak: complete {number(found.below)}", colour=_WEAK)
+        return SheetText(f"too weak: complete {number(found.below)}", colour=_WEAK)
     if found.word == "strong":
-        return Text(f"too strong: sound {number(found.below)}", colour=_STRONG)
-    return Text("matches f", colour=_PROOF) if found.word == "match" else Text("not judged")
+        return SheetText(f"too strong: sound {number(found.below)}", colour=_STRONG)
+    return SheetText("matches f", colour=_PROOF) if found.word == "match" else SheetText("not judged")
 
 
-def _verdicts(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> Iterator[Text]:
+def _verdicts(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> Iterator[SheetText]:
     """The verdict on a map, and below it a note if the fill alone gives the label."""
     yield verdict(*proof_values(evaluation, result, index, place))
     if words := fill_words(result, index, place):
-        yield Text(words, colour=_STRONG)
+        yield SheetText(words, colour=_STRONG)
 
 
 def sheet(
     title: str,
-    rows: Sequence[Sequence[Cell]],
+    rows: Sequence[Sequence[SheetCell]],
     notes: Sequence[str] = (),
     side: int = 224,
     ratio: float = 1.0,
@@ -193,20 +193,24 @@ def _draw_bar(page: Image.Image, draw: ImageDraw.ImageDraw, y: int, font: Font) 
 def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, one method: for each label the heat map, the positions kept, and what the map proves."""
     result, image, inputs = evaluation.results[0], evaluation.image_of(index), evaluation.inputs
-    about = (Text(f"the {input_word(inputs)}", strong=True), Text(f"maps by {result.name}"))
+    about = (SheetText(f"the {input_word(inputs)}", strong=True), SheetText(f"maps by {result.name}"))
     hidden = hidden_of(evaluation)
-    top = [Cell(photo(image, inputs), about)]
-    bottom = [Cell(None, (Text(f"the top {KEPT_SHARE:.0%} of {inputs.position_noun}"), Text("of each map")))]
+    top = [SheetCell(photo(image, inputs), about)]
+    bottom = [
+        SheetCell(
+            None, (SheetText(f"the top {KEPT_SHARE:.0%} of {inputs.position_noun}"), SheetText("of each map"))
+        )
+    ]
     for j, label in _labels(evaluation, index):
         heat = evaluation.map_of(result, index, j)
         f, auc = float(evaluation.f[index, j]), float(result.insertion.auc[index, j])
         caption = (
-            Text(evaluation.label_names[label], strong=True),
-            Text(f"f = {number(f)}   AUC = {number(auc)}"),
+            SheetText(evaluation.label_names[label], strong=True),
+            SheetText(f"f = {number(f)}   AUC = {number(auc)}"),
             *_verdicts(evaluation, result, index, j),
         )
-        top.append(Cell(overlay(image, heat, inputs, signed=result.signed), caption))
-        bottom.append(Cell(kept(image, heat, inputs, hidden=hidden.colour)))
+        top.append(SheetCell(overlay(image, heat, inputs, signed=result.signed), caption))
+        bottom.append(SheetCell(masked_photo(image, heat, inputs, hidden=hidden.colour)))
     title = f"{evaluation.image_names[index]}: what does each heat map prove?"
     notes = [*sheet_notes(evaluation, index), hidden.words]
     return sheet(title, [top, bottom], notes, ratio=picture_ratio(inputs), signed=result.signed)
@@ -215,22 +219,24 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
 def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, all methods: a row per method, a column per label."""
     image, inputs, labels = evaluation.image_of(index), evaluation.inputs, _labels(evaluation, index)
-    head = [Cell(None)]
+    head = [SheetCell(None)]
     for j, label in labels:
-        belief = Text(f"f = {number(float(evaluation.f[index, j]))}")
-        head.append(Cell(None, (Text(evaluation.label_names[label], strong=True), belief)))
+        belief = SheetText(f"f = {number(float(evaluation.f[index, j]))}")
+        head.append(SheetCell(None, (SheetText(evaluation.label_names[label], strong=True), belief)))
     rows = [head]
     for result in evaluation.results:
-        lines = [Text(part, strong=True) for part in wrapped(result.name, 26, lines=8).split("\n")]
+        lines = [SheetText(part, strong=True) for part in wrapped(result.name, 26, lines=8).split("\n")]
         if result.label_free:
-            lines.append(Text("one map for all labels"))
+            lines.append(SheetText("one map for all labels"))
         if result.signed:
-            lines.append(Text("signed"))
-        row = [Cell(photo(image, inputs) if result is evaluation.results[0] else None, tuple(lines))]
+            lines.append(SheetText("signed"))
+        row = [SheetCell(photo(image, inputs) if result is evaluation.results[0] else None, tuple(lines))]
         for j, _ in labels:
             auc = float(result.insertion.auc[index, j])
             heat = overlay(image, evaluation.map_of(result, index, j), inputs, signed=result.signed)
-            row.append(Cell(heat, (Text(f"AUC = {number(auc)}"), *_verdicts(evaluation, result, index, j))))
+            row.append(
+                SheetCell(heat, (SheetText(f"AUC = {number(auc)}"), *_verdicts(evaluation, result, index, j)))
+            )
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"
     return sheet(

@@ -40,7 +40,7 @@ def write_run_report(
     dataset: Dataset | None = None,
 ) -> Path:
     """Write the HTML report of a run. It shows the images worst in soundness and in completeness, and a random sample, in full."""
-    evaluation, choice = shown(run, worst=worst, random=random, dataset=dataset)
+    evaluation, choice = load_pictured(run, worst=worst, random=random, dataset=dataset)
     return _report(run, evaluation, choice, path, title, dataset)
 
 
@@ -95,7 +95,7 @@ def save_run(
     dataset: Dataset | None = None,
 ) -> tuple[Evaluation, list[Path]]:
     """Write ``scores.csv`` and ``report.html`` to the run directory, and sheets and charts to its folder ``pictures``."""
-    evaluation, choice = shown(run, dataset=dataset)
+    evaluation, choice = load_pictured(run, dataset=dataset)
     write_text(run.folder / "scores.csv", score_tables.scores_csv(shared(evaluation)))
     written = [
         run.folder / "scores.csv",
@@ -122,7 +122,7 @@ class SavedRun:
         return written
 
 
-def shown(
+def load_pictured(
     run: Run,
     *,
     worst: int = 7,

@@ -28,7 +28,7 @@ from proofmap.report.figures.drawing import (
     escaped_lines,
     evaluation_settings,
 )
-from proofmap.report.pictures import input_word, kept, picture_ratio
+from proofmap.report.pictures import input_word, masked_photo, picture_ratio
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
 from proofmap.results.tables import number
@@ -176,7 +176,9 @@ def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
         judged.append(tuple(proof_values(evaluation, result, index, j) for j in range(len(labels))))
         pictures.append(
             tuple(
-                np.asarray(kept(image, evaluation.map_of(result, index, j), inputs, SHARE, hidden.colour))
+                np.asarray(
+                    masked_photo(image, evaluation.map_of(result, index, j), inputs, SHARE, hidden.colour)
+                )
                 for j in range(len(labels))
             )
         )

@@ -34,7 +34,7 @@ READING = (
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class GridCell:
     """A picture ``(H, W, 3)`` of bytes, with text above and below it."""
 
     pixels: np.ndarray
@@ -43,27 +43,30 @@ class Shown:
     above: str = ""
 
 
-def shown(picture: Image.Image, below: str = "", above: str = "") -> Shown:
+def picture_cell(picture: Image.Image, below: str = "", above: str = "") -> GridCell:
     """A picture with text in the usual colour."""
-    return Shown(np.asarray(picture.convert("RGB")), below, INK, above)
+    return GridCell(np.asarray(picture.convert("RGB")), below, INK, above)
 
 
-def shown_photo(image: Tensor, inputs: Inputs, label: str, f: float | None = None) -> Shown:
+def photo_cell(image: Tensor, inputs: Inputs, label: str, f: float | None = None) -> GridCell:
     """A photo, with a label and its f below."""
     name = one_line(label)
-    return shown(photo(image, inputs), name if f is None else f"{name}\nf = {tiny(f)}".replace("= <", "< "))
+    return picture_cell(
+        photo(image, inputs),
+        name if f is None else f"{name}\nf = {short_probability(f)}".replace("= <", "< "),
+    )
 
 
-def shown_proof(picture: Image.Image, auc: float, completeness: float, soundness: float) -> Shown:
+def proof_cell(picture: Image.Image, auc: float, completeness: float, soundness: float) -> GridCell:
     """A picture of a map, with its AUC and a sign: too weak (↓), too strong (↑) or as strong as f (=)."""
     sign, colour = SIGNS[strength(completeness, soundness).word]
-    return Shown(np.asarray(picture.convert("RGB")), f"{tiny(auc)} {sign}".rstrip(), colour)
+    return GridCell(np.asarray(picture.convert("RGB")), f"{short_probability(auc)} {sign}".rstrip(), colour)
 
 
-def tiny(value: float) -> str:
+def short_probability(value: float) -> str:
     """A probability as a short text.
 
-    >>> tiny(0.844), tiny(0.0042), tiny(3e-9), tiny(0.0)
+    >>> short_probability(0.844), short_probability(0.0042), short_probability(3e-9), short_probability(0.0)
     ('.84', '.004', '<.001', '0')
     """
     if value == 0 or math.isnan(value):
@@ -87,7 +90,7 @@ class GridFigure(Figure):
     name: str
     about: str
     headings: tuple[str, ...]
-    rows: tuple[tuple[Shown | None, ...], ...]
+    rows: tuple[tuple[GridCell | None, ...], ...]
     settings: str
     titles: tuple[str, ...] = ()
     gaps: tuple[int, ...] = ()
@@ -129,7 +132,7 @@ class _Page:
             x += self.cell + self.space
         return places
 
-    def _height(self, row: Sequence[Shown | None]) -> float:
+    def _height(self, row: Sequence[GridCell | None]) -> float:
         pictures = [p for p in row if p is not None]
         tall = max((self.cell * p.pixels.shape[0] / p.pixels.shape[1] for p in pictures), default=self.cell)
         above = max((self._lines(p.above) for p in pictures), default=0)
@@ -169,7 +172,7 @@ class _Page:
             y += height
         return figure
 
-    def _place(self, figure: Any, x: float, y: float, picture: Shown) -> None:
+    def _place(self, figure: Any, x: float, y: float, picture: GridCell) -> None:
         tall = self.cell * picture.pixels.shape[0] / picture.pixels.shape[1]
         box = (
             x / self.width,

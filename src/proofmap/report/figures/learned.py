@@ -23,8 +23,16 @@ from proofmap.metrics.curves import Curves, insertion
 from proofmap.report.colours import drawn_colour
 from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_top
 from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, escaped
-from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof, tiny
-from proofmap.report.pictures import input_word, kept, photo
+from proofmap.report.figures.grid import (
+    READING,
+    GridCell,
+    GridFigure,
+    photo_cell,
+    picture_cell,
+    proof_cell,
+    short_probability,
+)
+from proofmap.report.pictures import input_word, masked_photo, photo
 from proofmap.results.tables import number
 
 TVS = (0.0, 0.001, 0.01, 0.1)
@@ -177,7 +185,7 @@ def artifacts_of(
     """
     at = proof.thresholds(thresholds)
     inputs, same_labels = classifier.inputs, bool((table == table[:1]).all())
-    rows: list[tuple[Shown | None, ...]] = []
+    rows: list[tuple[GridCell | None, ...]] = []
     for masks in maps.values():
         curves = insertion(classifier.frozen(), images, masks, table, seed=seed, progress=progress)
         f, auc = curves.f.tolist(), curves.auc.tolist()
@@ -185,11 +193,11 @@ def artifacts_of(
         sound = proof.soundness(curves.auc, curves.f, at.e2).tolist()
         blends = blended(classifier, images, masks)
         for i, image in enumerate(images):
-            row = [shown_photo(image, inputs, "")]
+            row = [photo_cell(image, inputs, "")]
             for j in range(table.shape[1]):
-                cell = shown_proof(photo(blends[i, j], inputs), auc[i][j], complete[i][j], sound[i][j])
+                cell = proof_cell(photo(blends[i, j], inputs), auc[i][j], complete[i][j], sound[i][j])
                 name = "" if same_labels else f"{one_line(classifier.names[int(table[i, j])])}\n"
-                row.append(replace(cell, above=f"{name}f {tiny(f[i][j])}"))
+                row.append(replace(cell, above=f"{name}f {short_probability(f[i][j])}"))
             rows.append(tuple(row))
     names = [classifier.names[a] if same_labels else "" for a in table[0].tolist()]
     noun, weights = input_word(inputs), " and ".join(f"{tv:g}" for tv in maps)
@@ -229,7 +237,7 @@ def masks_by_k(
     base = method or LearnedMask()
     f = classifier.frozen().probabilities(images).gather(1, labels)[:, 0].tolist()
     rows = [
-        [shown_photo(image, inputs, classifier.names[int(a)], p)]
+        [photo_cell(image, inputs, classifier.names[int(a)], p)]
         for image, a, p in zip(images, labels, f, strict=True)
     ]
     gaps, spans, column = [], [], 1
@@ -242,7 +250,9 @@ def masks_by_k(
         for i, image in enumerate(images):
             for mask in masks[i, 0]:
                 alone = _probability(classifier, image, mask, int(labels[i, 0]), share)
-                rows[i].append(shown(kept(image, mask, inputs, share, hidden), tiny(alone)))
+                rows[i].append(
+                    picture_cell(masked_photo(image, mask, inputs, share, hidden), short_probability(alone))
+                )
         gaps.append(column)
         spans.append((column, column + k - 1, f"K = {k}"))
         column += k

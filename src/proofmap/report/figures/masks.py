@@ -16,8 +16,8 @@ from proofmap.methods.method import MethodLike
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.report.colours import hidden_of
 from proofmap.report.figures.drawing import evaluation_settings, place_title
-from proofmap.report.figures.grid import READING, GridFigure, Shown, shown, shown_photo, shown_proof
-from proofmap.report.pictures import input_word, kept, photo
+from proofmap.report.figures.grid import READING, GridCell, GridFigure, photo_cell, picture_cell, proof_cell
+from proofmap.report.pictures import input_word, masked_photo, photo
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
@@ -57,7 +57,7 @@ def mask_grid(
         headings=(noun, *map(_heading, evaluation.results)),
         rows=tuple(
             (
-                shown_photo(
+                photo_cell(
                     evaluation.image_of(i),
                     evaluation.inputs,
                     evaluation.label_names[_label(evaluation, i, place)],
@@ -92,7 +92,7 @@ def two_objects(evaluation: Evaluation, *, share: float = SHARE) -> GridFigure:
         beliefs = evaluation.f[i, : len(labels)].tolist()
         text = "\n".join(f"{n} {f:.2f}".replace(" 0.", " .") for n, f in zip(names, beliefs, strict=True))
         maps = [_shown_map(evaluation, r, i, j, share) for r in methods for j in range(len(labels))]
-        rows.append((shown(photo(evaluation.image_of(i), evaluation.inputs), text), *maps))
+        rows.append((picture_cell(photo(evaluation.image_of(i), evaluation.inputs), text), *maps))
     first = tuple(1 + k * len(labels) for k in range(len(methods)))
     return GridFigure(
         name="two-objects",
@@ -131,12 +131,14 @@ def two_objects_of(
     )
 
 
-def _shown_map(evaluation: Evaluation, result: MethodResult, i: int, place: int, share: float) -> Shown:
+def _shown_map(evaluation: Evaluation, result: MethodResult, i: int, place: int, share: float) -> GridCell:
     """The photo with the top pixels of a method's map of this label."""
     heat = evaluation.map_of(result, i, place)
-    picture = kept(evaluation.image_of(i), heat, evaluation.inputs, share, hidden_of(evaluation).colour)
+    picture = masked_photo(
+        evaluation.image_of(i), heat, evaluation.inputs, share, hidden_of(evaluation).colour
+    )
     auc = float(result.insertion.auc[i, place])
-    return shown_proof(picture, auc, *proof_values(evaluation, result, i, place))
+    return proof_cell(picture, auc, *proof_values(evaluation, result, i, place))
 
 
 def _heading(result: MethodResult) -> str:

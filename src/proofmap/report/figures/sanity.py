@@ -21,7 +21,7 @@ from proofmap.report.figures.drawing import (
     legend_below,
     legend_height,
 )
-from proofmap.report.figures.grid import GridFigure, shown, shown_photo
+from proofmap.report.figures.grid import GridFigure, photo_cell, picture_cell
 from proofmap.report.pictures import input_word, overlay
 from proofmap.results.randomisation import BAR, SanityChecks
 
@@ -130,8 +130,10 @@ def randomised_maps(
     f = classifier.frozen().probabilities(images).gather(1, labels[:, None])[:, 0].tolist()
     rows = []
     for i, (label, p) in enumerate(zip(labels.tolist(), f, strict=True)):
-        pictures = [shown(overlay(images[i], both[k][i], inputs)) for both in maps.values() for k in (0, 1)]
-        rows.append((shown_photo(images[i], inputs, classifier.names[label], p), *pictures))
+        pictures = [
+            picture_cell(overlay(images[i], both[k][i], inputs)) for both in maps.values() for k in (0, 1)
+        ]
+        rows.append((photo_cell(images[i], inputs, classifier.names[label], p), *pictures))
     first, noun = tuple(1 + 2 * k for k in range(len(maps))), input_word(inputs)
     return GridFigure(
         name="randomised-maps",
