@@ -18,6 +18,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.report import colours
 from proofmap.results import tables
 from tests.app.threaded import Served, png
+from tests.browser import pixels_of
 from tests.toys import linear_classifier, linear_probabilities, pixels
 
 METHOD = "learned-mask:steps=20,fill=gray"
@@ -36,7 +37,6 @@ NAMES = [
     "kite",
     "owl",
 ]
-PIXELS = """(c) => [...c.getContext("2d").getImageData(0, 0, c.width, c.height).data]"""
 GRAY = 128  # what hides pixels of this net: its mean, .5
 
 
@@ -142,8 +142,8 @@ def wait_done(page: Any) -> None:
 
 
 def canvas_pixels(canvas: Any) -> np.ndarray:
-    width, height = canvas.evaluate("(c) => [c.width, c.height]")
-    return np.array(canvas.evaluate(PIXELS)).reshape(height, width, 4)[..., :3]
+    (found,) = pixels_of(canvas)
+    return found[..., :3].astype(int)
 
 
 def asked_masks(page: Any) -> list[np.ndarray]:

@@ -19,11 +19,10 @@ from proofmap.core.ranking import keep_top
 from proofmap.report.html import write_report
 from proofmap.report.pictures import overlay
 from proofmap.results import tables
+from tests.browser import pixels_of
 from tests.report.pages import judged, listed
 
 ALL = 8000  # pixels: a window so high that all rows are in view
-# Red, green, blue and opacity of every pixel of some canvases, row by row.
-PIXELS = """(canvases) => canvases.map((c) => [...c.getContext("2d").getImageData(0, 0, c.width, c.height).data])"""
 GRAY = 128  # what the net of these tests sees in place of hidden pixels: its mean, .5
 
 
@@ -72,7 +71,7 @@ def test_the_slider_shows_exactly_the_pixels_that_the_ranking_keeps(
         _slide(page, step)
         assert f"{round(step / 200 * 640)} of 640 pixels" in page.locator("#share-words").text_content()
         for image in range(2):
-            shown = np.array(page.locator(f"#image-{image} canvas.kept").evaluate_all(PIXELS))
+            shown = np.stack(pixels_of(page.locator(f"#image-{image} canvas.kept")))
             for place, pictures in enumerate(shown.reshape(3, 3, 32, 20, 4)):
                 for result, picture in zip(evaluation.results, pictures, strict=True):
                     assert (picture[..., 3] == 255).all()
@@ -158,7 +157,7 @@ def test_signed_maps_are_painted_in_two_colours_around_zero(open_page: Any, tmp_
     found = judged(1, (32, 20), labels="top1", methods=["gradient-x-input"])
     page = open_page(write_report(found, tmp_path / "r.html", explained=True), height=ALL)
     page.locator(".reading-off b").wait_for()  # painted
-    pixels = np.array(page.locator("canvas.heat").evaluate_all(PIXELS)[0]).reshape(32, 20, 4)
+    pixels = pixels_of(page.locator("canvas.heat"))[0]
     heat = found.map_of(found.results[0], 0, 0).numpy()
     red_minus_blue = pixels[..., 0].astype(int) - pixels[..., 2]
     size = np.percentile(np.abs(heat), 80)
@@ -274,8 +273,7 @@ def test_paper_shows_what_the_screen_shows(
         for place in range(3):
             for result in evaluation.results:
                 assert played(evaluation, result, image, place, share).tobytes() in printed
-    screen = page.locator("canvas.heat").evaluate_all(PIXELS)
-    heats = {np.array(heat, np.uint8).reshape(32, 20, 4)[..., :3].tobytes() for heat in screen}
+    heats = {heat[..., :3].tobytes() for heat in pixels_of(page.locator("canvas.heat"))}
     assert len(heats) >= 14 and heats <= printed  # 2 photos x (2 methods x 3 labels + 1 map for all labels)
     page.close()
 
