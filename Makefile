@@ -84,10 +84,11 @@ bench: $(VENV)/test.stamp  ## every benchmark, one after the other
 constraints:  ## resolve every version anew into constraints.txt (held: torch, torchvision, typer, pymdown-extensions)
 	rm -rf build/resolve && mkdir -p build && $(PYTHON) -m venv build/resolve
 	grep -E '^($(HELD))==' constraints.txt > build/held.txt
+	build/resolve/bin/python -m pip install -qq -U pip
 	build/resolve/bin/pip install -qq -c build/held.txt hatchling torch
 	build/resolve/bin/pip install -qq -c build/held.txt --no-build-isolation -e '.[$(TEST)]'
 	{ sed '/^[^#]/,$$d' constraints.txt; \
-	  build/resolve/bin/pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu$$//'; } > build/constraints.txt
+	  build/resolve/bin/pip freeze --all --exclude-editable | sed 's/+cpu$$//'; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
 
 clean:  ## remove the environment and everything that was made
@@ -104,8 +105,10 @@ $(VENV)/made.stamp:
 
 # The build backend is pinned like the rest, so the build runs in this environment and not in one of its own.
 # Nothing is compiled here: of seventeen thousand files a fraction is ever imported, and those are compiled as they are.
+# The pip that comes with Python 3.11 takes twice as long to find the versions.
 define install
 	@echo "[install] torch"
+	@$(PIP) install --no-compile -c constraints.txt pip
 	@$(PIP) install --no-compile -c constraints.txt hatchling torch
 	@echo "[install] proofmap with $(1) (a minute or two)"
 	@$(PIP) install --no-compile -c constraints.txt --no-build-isolation -e '.[$(1)]'
