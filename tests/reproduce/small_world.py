@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from proofmap.data import IMAGENETTE
+from proofmap.data import IMAGENETTE, pool
 from proofmap.methods.maskers.file import MaskerWarning
 from proofmap.methods.maskers.train import train_masker
 from proofmap.models import load_classifier, registry
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import cifar_batch, imagenette_at, noise, save
+from tests.docs.pages import few_distractors
 
 SIDE = 32
 APPENDIX = [
@@ -30,7 +32,8 @@ APPENDIX = [
 
 
 def small_nets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiny nets under the names of the ResNet-56 of both CIFARs, and of EfficientNet-Lite0."""
+    """Tiny nets under the names of the ResNet-56 of both CIFARs, and of EfficientNet-Lite0, and few distractors for them."""
+    monkeypatch.setattr(pool, "build_pool", partial(few_distractors, pool.build_pool))
     own = registry._OWN
     small = {"size": SIDE, "resize": SIDE, "names": imagenet_names()}
     for name, outputs in (("cifar10-resnet56", 10), ("cifar100-resnet56", 100), ("efficientnet-lite0", 1000)):

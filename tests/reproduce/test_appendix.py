@@ -38,7 +38,6 @@ FIGURES = {
 @pytest.fixture(autouse=True)
 def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr("proofmap.report.figures.drawing.DPI", 40)
     small_nets(monkeypatch)
 
 

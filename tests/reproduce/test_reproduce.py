@@ -21,9 +21,8 @@ FILES = {"paper.html", "paper.md", "paper.csv", "paper.json", "recipe.toml"}
 
 @pytest.fixture
 def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures that are quick to fill, and tiny nets under the names of large ones."""
+    """Tiny nets under the names of large ones."""
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr("proofmap.report.figures.drawing.DPI", 40)
     small_nets(monkeypatch)
 
 
