@@ -32,8 +32,8 @@ test: $(VENV)/test.stamp  ## what must pass before a commit: lint, types, every 
 	@$(MAKE) --no-print-directory -j $(WORKERS) lint doctests collect
 	$(PYTEST) -n $(WORKERS) --dist worksteal --durations 15 --durations-min 1 --processor-time build/test-times.txt $(TESTS)
 
-test-all: TESTS :=
-test-all: test  ## the same, and the slow tests: what Ray itself does with errors, interrupts and clusters
+test-all: TESTS := --hypothesis-profile thorough
+test-all: test  ## the same with more random examples, and the slow tests: what Ray itself does with errors, interrupts and clusters
 
 lint: types style texts  ## format, lint, strict types, spelling, and the files that other programs read
 

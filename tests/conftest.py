@@ -25,7 +25,8 @@ from tests.browser import NoBrowser, chromium
 from tests.processor_time import ProcessorTime
 
 # no deadline: how long an example takes depends on the machine, not on us
-settings.register_profile("proofmap", deadline=None)
+settings.register_profile("thorough", deadline=None)
+settings.register_profile("proofmap", deadline=None, max_examples=40)
 settings.load_profile("proofmap")
 
 drawing.DPI = 50  # figures have few pixels: no test looks at fine print
