@@ -42,6 +42,13 @@ def photos(n: int = 3) -> list[Image.Image]:
     return [Image.fromarray(noise(i, 9, 14)) for i in range(n)]
 
 
+def most_alive(alive: weakref.WeakSet[Any], before: int) -> int:
+    """How many tensors were alive at most, with one that is made now; garbage is collected only before a new maximum."""
+    if alive and len(alive) + 1 > before:
+        gc.collect()
+    return max(before, len(alive) + 1)
+
+
 class Samples(torch_data.Dataset[tuple[Tensor, int]]):
     """Images with labels, that knows which of the tensors it made are alive."""
 
@@ -52,8 +59,7 @@ class Samples(torch_data.Dataset[tuple[Tensor, int]]):
         return N
 
     def __getitem__(self, i: int) -> tuple[Tensor, int]:
-        gc.collect()
-        self.reads, self.most_alive = self.reads + 1, max(self.most_alive, len(self.alive) + 1)
+        self.reads, self.most_alive = self.reads + 1, most_alive(self.alive, self.most_alive)
         image = IMAGES[i].clone()
         self.alive.add(image)
         return image, int(LABELS[i])
@@ -69,8 +75,7 @@ class Batches:
     def __iter__(self) -> Iterator[Any]:
         self.passes += 1
         for start in range(0, N, 4):
-            gc.collect()
-            self.most_alive = max(self.most_alive, len(self.alive) + 1)
+            self.most_alive = most_alive(self.alive, self.most_alive)
             yield self.batch(slice(start, start + 4))
 
     def batch(self, part: slice) -> Any:
