@@ -14,11 +14,13 @@ from proofmap.cli.console import print_as, print_notes, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.core.text import counted
+from proofmap.report.runs import save_run
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.junit import junit as junit_text
 from proofmap.study.results import Run
 from proofmap.study.run import Outcome
+from proofmap.study.stored_study import add_controls, what_changed
 
 
 def audit(
@@ -121,9 +123,6 @@ def audit(
 
 def _judge_controls(run: Path, device: str | None) -> None:
     """Judge the controls that a run does not have and store them in it. If that fails, the audit continues and says why."""
-    # imported here, because an audit without --controls neither loads a net nor draws
-    from proofmap.report.runs import save_run
-    from proofmap.study.stored_study import add_controls
 
     def write(outcome: Outcome) -> list[Path]:
         with Run(outcome.folder) as judged:
@@ -176,8 +175,6 @@ def _failed(run: Run, evaluation: Evaluation) -> str:
 
 def _stale(run: Run) -> str:
     """What changed since the run; empty if nothing did."""
-    from proofmap.study.stored_study import what_changed  # imports what opens nets and data
-
     changed = what_changed(run, options.check_device(None))
     more = f" (and {len(changed) - 5} more)" if len(changed) > 5 else ""
     reason = f"the run is not fresh, so it does not pass: {'; '.join(changed[:5])}{more}. Evaluate into another --out"
