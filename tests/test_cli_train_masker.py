@@ -177,7 +177,7 @@ def test_a_wrong_kind_or_name_is_told_before_images_are_read(
         (["--learning-rate", "-1"], "learning_rate must be a number above 0"),
         (["--minutes", "0"], "minutes must be a number above 0"),
         (["--minutes", "nan"], "minutes must be a number above 0"),
-        (["--layers", "0,7"], "layer '7' gives the logits no spatial map"),
+        (["--layers", "0,7"], "layer '7' has no spatial map"),
         (["--number", "1"], "at least 2 images"),
         (["--out", "photos"], "is named NAME.safetensors"),
     ],

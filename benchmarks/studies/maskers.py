@@ -127,7 +127,7 @@ def main() -> None:
             steps = header.recipe.steps if header.made is None else header.made
             print(f"{path}: {header.recipe.kind}, {steps} steps of {header.recipe.batch} on {header.data}")
             if header.learned is not None:
-                print(f"{path}: {header.learned.told()}")
+                print(f"{path}: {header.learned!s}")
             methods.append(method_of(header.recipe.kind, path))
         for kind, size in wanted:
             steps, batch = (int(n) for n in size.split("x"))

@@ -139,7 +139,7 @@ def test_the_attention_of_a_transformer_is_no_spatial_map() -> None:
 
 def test_a_net_without_a_spatial_layer_is_told() -> None:
     f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 3)), size=4)
-    with pytest.raises(InputError, match=r"no layer gives the logits a spatial map \(N, C, h, w\)"):
+    with pytest.raises(InputError, match=r"no layer has a spatial map \(N, C, h, w\)"):
         GradCAM()(f, pixels(1, 4), torch.tensor([[0]]))
 
 

@@ -274,7 +274,7 @@ class Squared(nn.Module):
 @pytest.mark.parametrize("kind", ["addmm", "conv1d"])
 def test_a_product_within_another_step_is_refused(kind: str) -> None:
     f = rows_classifier(drawn(Squared(kind)), columns=3)
-    with pytest.raises(InputError, match="no rule for a product of two things"):
+    with pytest.raises(InputError, match="no rule for a product of two tensors"):
         DeepLIFT()(f, torch.ones(1, 3), torch.tensor([[0]]))
 
 

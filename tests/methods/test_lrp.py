@@ -392,7 +392,7 @@ def test_the_one_output_of_a_yes_or_no_is_contrasted_as_two_would_be(dual: Any) 
 
 def test_a_contrast_needs_two_labels() -> None:
     f = classifier(conv_net()).restricted([2])
-    with pytest.raises(InputError, match="the label set has one label only"):
+    with pytest.raises(InputError, match="the label set has only one label"):
         ContrastiveLRP()(f, pixels(1, 8), torch.tensor([[2]]))
 
 
@@ -454,7 +454,7 @@ def test_layers_that_cannot_be_seen_are_refused(name: str) -> None:
         warnings.simplefilter("ignore")  # TorchScript is deprecated
         scripted = torch.jit.script(conv_net())
         f = classifier(scripted)
-    with pytest.raises(InputError, match=f"{name} has no rule for what this net does"):
+    with pytest.raises(InputError, match=f"{name} has no rule for an operation of this net"):
         make_method(name)(f, pixels(1, 8), LABELS[:1])
 
 

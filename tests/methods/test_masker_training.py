@@ -20,7 +20,14 @@ from proofmap.classifier import Classifier
 from proofmap.core.progress import Lines, Progress
 from proofmap.methods import Method, train_masker
 from proofmap.methods.maskers import training
-from proofmap.methods.maskers.file import PACKAGED, Header, Learned, MaskerWarning, look, read_header
+from proofmap.methods.maskers.file import (
+    PACKAGED,
+    Header,
+    MapSummary,
+    MaskerWarning,
+    read_header,
+    summarise_maps,
+)
 from proofmap.methods.maskers.nets import RealTimeNet
 from proofmap.methods.maskers.objective import Adam
 from proofmap.methods.maskers.training import Training
@@ -129,10 +136,10 @@ def test_maskers_and_checkpoints_of_earlier_versions_are_known(tmp_path: Path) -
     old = json.loads(header.text())
     assert old.pop("made") == 1 and old.pop("learned")["images"] == 6
     del old["recipe"]["minutes"]
-    assert header.says_the_same(json.dumps(old))
+    assert header.matches(json.dumps(old))
     old["recipe"]["minutes"] = 3
-    assert not header.says_the_same(json.dumps(old))
-    assert not header.says_the_same("{}")
+    assert not header.matches(json.dumps(old))
+    assert not header.matches("{}")
     for path in PACKAGED.glob("*.phang-*.safetensors"):
         assert Header.parse(read_header(path)).made is None
 
@@ -170,8 +177,8 @@ def maps(monkeypatch: pytest.MonkeyPatch) -> Tensor:
     return copy
 
 
-def seen(method: Method) -> Learned:
-    return look(method.prepare(conv_classifier()), pixels(5, 8))
+def seen(method: Method) -> MapSummary:
+    return summarise_maps(method.prepare(conv_classifier()), pixels(5, 8))
 
 
 def test_a_look_tells_how_maps_vary_and_differ(maps: Tensor) -> None:
@@ -183,16 +190,16 @@ def test_a_look_tells_how_maps_vary_and_differ(maps: Tensor) -> None:
     assert found.correlation == pytest.approx(np.abs(r).mean(), rel=1e-3)
     assert found.mean == pytest.approx(maps.numpy().mean(), rel=1e-3)
     assert found.spread == pytest.approx(maps.flatten(2).numpy().std(axis=2).mean(), rel=1e-3)
-    assert found.doubts() == []
+    assert found.problems() == []
     assert seen(GivenOne()).correlation is None and seen(GivenOne()).equal is None
 
 
 @pytest.mark.parametrize(
     "fail, told",
     [
-        (lambda x: x[:, 1].copy_(x[:, 0]), ["of the two likeliest labels are the same"]),
-        (lambda x: x.fill_(0.005), ["are constant", "of the two likeliest labels are the same"]),
-        (lambda x: x.mul_(1e-5).add_(0.5), ["are constant", "of the two likeliest labels are the same"]),
+        (lambda x: x[:, 1].copy_(x[:, 0]), ["of the two likeliest labels are equal"]),
+        (lambda x: x.fill_(0.005), ["are constant", "of the two likeliest labels are equal"]),
+        (lambda x: x.mul_(1e-5).add_(0.5), ["are constant", "of the two likeliest labels are equal"]),
         (lambda x: x.mul_(1e4), ["are very large"]),
         (lambda x: x[:, 0].fill_(0.0), []),  # one of two: it differs from the other
     ],
@@ -201,7 +208,7 @@ def test_a_look_doubts_maps_that_say_nothing(
     fail: Callable[[Tensor], Tensor], told: list[str], maps: Tensor
 ) -> None:
     fail(maps)
-    doubts = seen(Given()).doubts()
+    doubts = seen(Given()).problems()
     assert len(doubts) == len(told) and all(word in doubt for word, doubt in zip(told, doubts, strict=True))
 
 
@@ -220,7 +227,7 @@ def test_an_empty_mask_for_all_labels_is_told_and_kept(
     assert "its maps are constant" in told[0] and "say nothing of labels. Try more steps" in told[1]
     learned = Header.parse(read_header(out)).learned
     assert learned is not None and learned.spread < 1e-5
-    assert learned == Learned(6, learned.mean, learned.spread, flat=1.0, correlation=1.0, equal=1.0)
+    assert learned == MapSummary(6, learned.mean, learned.spread, flat=1.0, correlation=1.0, equal=1.0)
     assert learned.mean == pytest.approx(0.005, abs=1e-5)
 
 

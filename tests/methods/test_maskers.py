@@ -93,11 +93,11 @@ def test_scales_of_efficientnet_are_those_of_its_stages() -> None:
 
 def test_layers_that_cannot_be_read_are_refused() -> None:
     f = Classifier(drawn(Stages()), size=16)
-    with pytest.raises(InputError, match="'unused' gives the logits no spatial map"):
+    with pytest.raises(InputError, match="'unused' has no spatial map"):
         find_scales(f, ["unused"], most=4)
     with pytest.raises(InputError, match="must have different sizes"):
         find_scales(f, ["one", "one.0"], most=4)
-    with pytest.raises(InputError, match="no layer of this net has any"):
+    with pytest.raises(InputError, match="no layer of this net has one"):
         find_scales(linear_classifier(), most=4)
     with pytest.raises(InputError, match="wraps a function"):
         find_scales(Classifier(lambda x: x.mean(dim=(2, 3)), size=4), most=4)
@@ -353,7 +353,7 @@ def test_ca_trains_a_copy_and_leaves_the_net_alone() -> None:
     assert not any(torch.equal(v, copy[k]) for k, v in objective.copy.state_dict().items())
     with torch.no_grad():
         own, labels = made.classifier.log_probabilities(batch.images), batch.labels[:, None]
-        assert objective.says(batch.images).gather(1, labels).mean() > own.gather(1, labels).mean()
+        assert objective.log_f(batch.images).gather(1, labels).mean() > own.gather(1, labels).mean()
 
 
 def test_the_belief_masker_plays_the_insertion_game() -> None:
@@ -399,8 +399,8 @@ def test_the_games_of_the_belief_masker_are_played_in_parts_that_fit() -> None:
         objective.says = counted  # type: ignore[method-assign]
         made.classifier.fix_batches(room, room)
         pulls.append(objective.pull(batch, maps, labels, f))
-        assert objective.told is not None
-        errors.append(objective.told[1])
+        assert objective.shown_value is not None
+        errors.append(objective.shown_value[1])
         largest.append(max(most))
     assert largest == [144, 24, 12]
     assert float(pulls[0].abs().max()) > 0.1
@@ -454,8 +454,8 @@ def test_training_makes_areas_fit_beliefs_better() -> None:
         for step in range(1000, 1004):
             with torch.no_grad():
                 made.objective.loss(batch_of(made, step))
-            assert made.objective.told is not None
-            errors.append(made.objective.told[1])
+            assert made.objective.shown_value is not None
+            errors.append(made.objective.shown_value[1])
         made.objective.net.train()
         return float(torch.stack(errors).mean())
 
@@ -569,7 +569,7 @@ def test_a_run_is_continued_with_the_same_settings_alone(tmp_path: Path) -> None
     before = out.stat().st_mtime_ns
     train_masker("phang-fix", f, x, steps=3, **options)
     assert out.stat().st_mtime_ns == before  # nothing was left to do
-    with pytest.raises(InputError, match="is another masker, and it is not replaced"):
+    with pytest.raises(InputError, match="is a different masker and is not replaced"):
         train_masker("belief", f, x, steps=1, **options)
     train_masker("belief", f, x, steps=1, force=True, **options)
     assert Header.parse(read_header(out)).recipe.kind == "belief"
@@ -585,8 +585,8 @@ def test_a_run_is_continued_with_the_same_settings_alone(tmp_path: Path) -> None
         ({"out": "m.pth"}, "is named NAME.safetensors, not m.pth"),
         ({"images": pixels(1, 8)}, "at least 2 images"),
         ({"truth": torch.zeros(3)}, r"truth must be \(4,\)"),
-        ({"layers": ["nowhere"]}, "layer 'nowhere' gives the logits no spatial map"),
-        ({"classifier": linear_classifier(8)}, "no layer of this net has any"),
+        ({"layers": ["nowhere"]}, "layer 'nowhere' has no spatial map"),
+        ({"classifier": linear_classifier(8)}, "no layer of this net has one"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(change: dict[str, Any], told: str, tmp_path: Path) -> None:
@@ -722,7 +722,7 @@ def test_files_that_are_no_maskers_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=told):
             make_method(f"belief-masker:weights={tmp_path / name}")(f, x, labels)
     with pytest.raises(
-        InputError, match="no masker of the kind phang-ca ships for Sequential; train one with"
+        InputError, match="the package has no masker of the kind phang-ca for Sequential; train one with"
     ):
         make_method("phang-masker")(f, x, labels)
 

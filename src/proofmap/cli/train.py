@@ -100,7 +100,7 @@ def train_masker(
     made = "" if header.made in (None, steps) else f", after {header.made} of {steps} steps"
     stderr.print(f"nothing left to do: the masker is there{made}" if existed else f"written: {file}{made}")
     if header.learned is not None and not quiet:
-        stderr.print(header.learned.told())
+        stderr.print(str(header.learned))
     print_result(file)
 
 

@@ -31,8 +31,8 @@ class Tokens:
 
     Attributes:
         grid: which of them are the image's patches.
-        read: which of them the logits are read from: the class token, or all where patches are averaged.
-        blocks: for each attention the outermost module that has it and no other, if that gives a tensor.
+        read: the tokens that the logits are read from: the class token, or all if patches are averaged.
+        blocks: for each attention the outermost module that contains no other attention, if its output is a tensor.
     """
 
     grid: Grid
@@ -41,9 +41,9 @@ class Tokens:
 
 
 def find_tokens(classifier: Classifier) -> Tokens:
-    """The tokens of a net, proven by gradients; a net that has no attention of the whole image is refused.
+    """The tokens of a net, found by gradients; a net without attention over the whole image is refused.
 
-    Behind the last attention tokens no longer meet, so the logits are read from those whose row of it has a gradient.
+    After the last attention tokens no longer interact, so the logits are read from the tokens whose rows of it have a gradient.
     """
     with probed(classifier, "a map of attention") as probe:
         if not probe.attention:
@@ -68,7 +68,7 @@ def find_tokens(classifier: Classifier) -> Tokens:
 
 
 def _blocks(probe: Probe) -> tuple[str | None, ...]:
-    """The module of each attention that stands for a layer of the transformer; what lies deeper is only a part of it."""
+    """The module of each attention that is a whole layer of the transformer."""
     times = Counter(name for within in probe.within for name in within)
     outermost = [next((name for name in within if times[name] == 1), None) for within in probe.within]
     return tuple(name if name in probe.outputs else None for name in outermost)
@@ -95,7 +95,7 @@ class AttentionMethod(Method):
         """The relevance ``(N, T)`` of each token.
 
         ``attention`` has a matrix ``(N, heads, T, T)`` for each layer, first to last; ``gradients`` the gradient of the
-        logit to each, and nothing where the method is label-free; ``read`` ``(1, T)`` has the weights with which
+        logit with respect to each, empty for a label-free method; ``read`` ``(1, T)`` has the weights with which
         the logits are read from the tokens, which sum to one.
         """
         raise NotImplementedError
@@ -152,8 +152,8 @@ _HEADS: dict[str, Callable[[Tensor, int], Tensor]] = {
 class AttentionRollout(AttentionMethod):
     """Attention rollout (Abnar and Zuidema 2020): the row of the class token in A'_n ... A'_2 A'_1.
 
-    A' = (A + I) / 2 stands for attention beside its shortcut, with A the mean over the heads and rows that sum to one.
-    Where the logits are read from the mean of the patches, the mean of their rows. One map for all labels.
+    A' = (A + I) / 2 is attention with its skip connection, A the mean over the heads; rows sum to one.
+    If the logits are read from the mean of the patches, the mean of their rows. One map for all labels.
     """
 
     name: ClassVar[str] = "attention-rollout"
@@ -177,9 +177,9 @@ class AttentionRollout(AttentionMethod):
 class Chefer(AttentionMethod):
     """Chefer's relevance: the row of the class token in R - I, where R <- R + mean over heads of relu(G * A) R, from R = I.
 
-    G = d logit_a / d A. Where the logits are read from the mean of the patches, the mean of their rows. It is the rule of *Generic attention-model explainability* (Chefer et al., ICCV 2021) for
-    self-attention. Their earlier *Transformer interpretability beyond attention visualization* (CVPR 2021) has the same
-    product of I + relu(G * A), with relevances of layer-wise propagation in the place of A.
+    G = d logit_a / d A. If the logits are read from the mean of the patches, the mean of their rows. This is the rule of *Generic attention-model
+    explainability* (Chefer et al., ICCV 2021) for self-attention. Their earlier *Transformer interpretability beyond attention visualization* (CVPR 2021)
+    has the same product of I + relu(G * A), with relevances of layer-wise propagation instead of A.
     """
 
     name: ClassVar[str] = "chefer"
@@ -206,9 +206,9 @@ class LeGrad(AttentionMethod):
     name: ClassVar[str] = "legrad"
     reference: ClassVar[str] = "Bousselham et al. 2024"
     description: ClassVar[str] = "positive gradient of the logit to the attention, over all layers"
-    layers: int | None = setting(None, "so many of the last layers; none means all", least=1)
+    layers: int | None = setting(None, "number of layers that are used, from the last; none: all", least=1)
     score: Literal["layer", "net"] = setting(
-        "layer", "the logit read from each layer's own tokens, or the net's at every layer"
+        "layer", "the logit read from each layer's own tokens, or the net's logit at every layer"
     )
 
     def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""The attention of a transformer, recorded while the net runs, whoever wrote the net.
+"""The attention of any transformer, recorded while the net runs.
 
-Fused kernels never make the matrix softmax(q k^T / sqrt(d)). Inside :class:`AttentionMaps` every call of torch's fused
-attention is answered by the plain formula, and every softmax that gives square matrices is noted. So timm, Hugging Face,
-``nn.MultiheadAttention`` and nets of one's own need no switch, nothing of the net is changed, and nothing must be undone.
+Fused kernels never compute the matrix softmax(q k^T / sqrt(d)). Inside :class:`AttentionMaps` every call of torch's fused
+attention is replaced by the plain formula, and every softmax that returns square matrices is recorded. So nets of timm, Hugging Face,
+``nn.MultiheadAttention`` and other code need no switch, and the net is not changed.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
 
 
 def is_square(attention: Tensor) -> bool:
-    """Whether it runs between tokens and the same tokens."""
+    """Whether queries and keys are the same tokens."""
     return attention.shape[-1] == attention.shape[-2] > 1
 
 
 class AttentionMaps(TorchFunctionMode):
     """Within ``with``: the attention matrices of what runs, in order, each ``(N, heads, T, T)``, rows summing to one.
 
-    With ``differentiable`` the first of them starts the graph, if nothing before it did: gradients with respect to
-    every matrix can be had, and what runs before the first costs no memory. ``noted`` is called at each attention, also
-    where queries are others than keys.
+    With ``differentiable`` the first matrix starts the graph, if nothing before it did: gradients with respect to
+    every matrix exist, and what runs before the first costs no memory. ``noted`` is called at each attention, also
+    if queries and keys are different tokens.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class AttentionMaps(TorchFunctionMode):
         out_bias: Tensor | None,
         **options: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """``nn.MultiheadAttention`` on tokens ``(T, N, C)``; with masks or added keys it runs as it is, unrecorded."""
+        """``nn.MultiheadAttention`` on tokens ``(T, N, C)``; with masks or added keys it runs unchanged and is not recorded."""
         unusual = (
             bias_k,
             bias_v,

@@ -25,13 +25,13 @@ from proofmap.plugins.settings import setting
 class CAM(Method):
     """A map made from the activations A ``(N, C, h, w)`` of one layer, enlarged bilinearly to the input.
 
-    The layer is found by itself when not named. Tokens of a transformer are put into their places, and class tokens and
-    registers left out, by a gradient probe.
+    The layer is found if it is not named. Gradients show the places of a transformer's tokens; class tokens and
+    registers are left out.
     """
 
     family: ClassVar[Family] = "cam"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer"})
-    layer: str = setting("", "the layer's name; found by itself when left out")
+    layer: str = setting("", "the layer's name; found if left out")
 
     def state_for(self, classifier: Classifier) -> Layer:
         if not self.layer:
@@ -89,7 +89,7 @@ class GradientCAM(CAM):
 class GradCAM(GradientCAM):
     """Grad-CAM (Selvaraju et al. 2017): relu(sum_k w_k A_k), w_k = mean over places of d logit_a / d A_k.
 
-    A are the activations of ``layer`` (found by itself when not named), enlarged bilinearly to the input.
+    A are the activations of ``layer`` (found if not named), enlarged bilinearly to the input.
     """
 
     name: ClassVar[str] = "grad-cam"
@@ -107,7 +107,7 @@ class GradCAMPlusPlus(GradientCAM):
     """Grad-CAM++ (Chattopadhay et al. 2018): relu(sum_k w_k A_k), w_k = sum over places of alpha_k relu(G_k).
 
     alpha = G^2 / (2 G^2 + S G^3) with S_k the sum of A_k over places, which is 1 / (2 + S G). It is the paper's weight for
-    the score exp(logit_a), but for a factor that all places share. A weight whose denominator is zero or less,
+    the score exp(logit_a), up to a factor that all places share. A weight whose denominator is not positive,
     which the paper's non-negative activations exclude, is zero.
     """
 
@@ -125,9 +125,9 @@ class GradCAMPlusPlus(GradientCAM):
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class LayerCAM(GradientCAM):
-    """Layer-CAM (Jiang et al. 2021): relu(sum_k relu(G_k) A_k); each place has a weight of its own.
+    """Layer-CAM (Jiang et al. 2021): relu(sum_k relu(G_k) A_k); each place has its own weight.
 
-    It is made for earlier layers too: name one with ``layer`` for a finer map.
+    It also suits earlier layers: name one with ``layer`` for a finer map.
     """
 
     name: ClassVar[str] = "layer-cam"
@@ -143,8 +143,8 @@ class LayerCAM(GradientCAM):
 class EigenCAM(CAM):
     """Eigen-CAM (Muhammad and Yeasin 2020): relu(A v), v the first right singular vector of A as places x channels.
 
-    The sign of v is free; here the larger part of the map is above zero. With ``centred`` each channel's mean is
-    taken off first, as pytorch-grad-cam does it, whose sign is left to chance.
+    The sign of v is free; here the larger part of the map is positive. With ``centred`` each channel's mean is
+    subtracted first, as pytorch-grad-cam does, whose sign is random.
     """
 
     name: ClassVar[str] = "eigen-cam"
@@ -152,7 +152,7 @@ class EigenCAM(CAM):
     description: ClassVar[str] = "first principal component of the last feature map, without a label"
     label_free = True
     needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
-    centred: bool = setting(False, "take off each channel's mean over places first")
+    centred: bool = setting(False, "subtract each channel's mean over places first")
 
     def cost(self, labels: int) -> Cost:
         return Cost(forward=1)
@@ -186,7 +186,7 @@ def first_component(activations: Tensor, centred: bool) -> Tensor:
 
 
 _IMAGES = 64
-"""The activations of so many images are held at once."""
+"""Number of images whose activations are in memory at once."""
 
 
 @METHODS.register
@@ -195,7 +195,7 @@ class ScoreCAM(CAM):
     """Score-CAM (Wang et al. 2020): relu(sum_k w_k A_k), w = softmax over k of the score of label a for the image x H_k.
 
     H_k is channel A_k, enlarged to the input and scaled to [0, 1]; the image is multiplied by it after normalisation, so
-    what is hidden shows gray. The score is the logit. Passes: one per channel, for any number of labels.
+    hidden parts show gray. The score is the logit. Passes: one per channel, for any number of labels.
 
     Presets: ``paper`` (the defaults), ``released`` (the authors' own code, where w_k is the probability itself),
     ``pytorch-grad-cam`` (where channels are enlarged from corner to corner).
@@ -212,7 +212,7 @@ class ScoreCAM(CAM):
             "pytorch-grad-cam": {"align_corners": True},
         }
     }
-    score: Literal["logit", "probability"] = setting("logit", "what is read off for a masked image")
+    score: Literal["logit", "probability"] = setting("logit", "value of a masked image")
     weights: Literal["softmax", "score"] = setting(
         "softmax", "a softmax of the scores over channels, or the scores"
     )
@@ -271,6 +271,6 @@ class ScoreCAM(CAM):
 
 
 def scaled(masks: Tensor) -> Tensor:
-    """Masks ``(B, 1, H, W)`` each scaled to [0, 1]; a constant one hides everything."""
+    """Masks ``(B, 1, H, W)``, each scaled to [0, 1]; a constant mask hides everything."""
     low, high = masks.amin(dim=(2, 3), keepdim=True), masks.amax(dim=(2, 3), keepdim=True)
     return torch.where(high > low, (masks - low) / (high - low).clamp_min(torch.finfo(masks.dtype).tiny), 0.0)

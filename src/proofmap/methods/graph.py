@@ -1,4 +1,4 @@
-"""Autograd's graph of one forward pass: what a net really computed, however its code is written."""
+"""Autograd's graph of one forward pass: what a net computed, however its code is written."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LINEAR = """
     UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleLinear1D UpsampleBilinear2D UpsampleBicubic2D
 """
 LINEAR = frozenset(_LINEAR.split())
-"""Operations that are linear in what they are given, without a shift."""
+"""Operations that are linear in their inputs, without a shift."""
 _PRODUCTS = {
     **dict.fromkeys(("Mul", "Mm", "Mv", "Bmm", "Div", "Convolution"), 0),
     **dict.fromkeys(("Addmm", "Addmv", "Addbmm", "Baddbmm"), 1),
 }
-"""Those that are linear in one operand only, and where their two factors begin; before them stands what is added."""
+"""Operations that are linear in one operand only, and the index of their two factors; a summand may come before."""
 
 
 def nodes_behind(output: Tensor) -> Iterator[Node]:
-    """All nodes of the graph that an output depends on, each once."""
+    """All nodes of the graph of an output, each once."""
     waiting, seen = [output.grad_fn], set()
     while waiting:
         node = waiting.pop()
@@ -46,9 +46,9 @@ def kind(node: Node) -> str:
 def check_operations(
     method: str, output: Tensor, leaves: Collection[Tensor], known: Collection[str], seen: Collection[Node]
 ) -> None:
-    """Refuse a net that does something between the leaves and the output that a method has no rule for.
+    """Refuse a net with an operation between the leaves and the output that a method has no rule for.
 
-    ``known`` are the kinds of nodes it can leave to autograd, besides those it put there itself, ``seen``.
+    ``known`` are the kinds of nodes that the method leaves to autograd, ``seen`` the nodes that it created itself.
     """
     reached = _reaching(output, leaves)
     for node in reached:
@@ -58,12 +58,12 @@ def check_operations(
         product = len(factors) > 1 or (name == "Div" and factors == [1])
         if product:
             raise InputError(
-                f"{method} has no rule for a product of two things that both depend on the input, such as attention or a "
+                f"{method} has no rule for a product of two tensors that both depend on the input, such as attention or a "
                 "gate; use integrated-gradients, or a method for transformers"
             )
         if name not in known and node not in seen:
             raise InputError(
-                f"{method} has no rule for what this net does: {name} (a step of autograd's graph). It knows layers, "
+                f"{method} has no rule for an operation of this net: {name} (a node of autograd's graph). It knows layers, "
                 "rectifiers and other activations, pooling, batch-norm and sums; use integrated-gradients"
             )
 

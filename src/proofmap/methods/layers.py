@@ -19,7 +19,7 @@ _WHAT = "a class activation map"
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer by its name, where the places are in its output, and how many channels it has."""
+    """The name of a layer, the places of its output, and its number of channels."""
 
     name: str
     places: Places
@@ -30,9 +30,9 @@ def find_layer(classifier: Classifier) -> Layer:
     """The last module, in order of execution, whose output is a spatial map that the logits depend on.
 
     Spatial means ``(N, C, h, w)`` or ``(N, h, w, C)`` with more than one place and the image's proportions, or tokens
-    ``(N, T, C)`` whose places a gradient probe has proven (:mod:`proofmap.methods.probe`). Of tokens the logits must depend
-    on more than one place: behind the last attention of a net with a class token they do not. The inside of an attention
-    is passed over.
+    ``(N, T, C)`` whose places gradients have proven (:mod:`proofmap.methods.probe`). The logits must depend on more than one place of
+    the tokens, which is not so after the last attention of a net with a class token. Modules inside an attention
+    are skipped.
     """
     with probed(classifier, _WHAT) as probe:
         mixing = ""
@@ -47,15 +47,15 @@ def find_layer(classifier: Classifier) -> Layer:
                 mixing = mixing or (name if output.ndim == 3 and min(output.shape[1:]) > 1 else "")
             elif not mixing and (places.grid is None or _reaches_many(places.of(gradient))):
                 return Layer(name, places, output.shape[places.channels])
-    why = f", and {mixing!r} mixes tokens behind any that has" if mixing else ""
+    why = f", and {mixing!r} mixes tokens after any that has" if mixing else ""
     raise InputError(
-        f"no layer gives the logits a spatial map (N, C, h, w){why}; name a layer with layer=, "
-        "or use a method that needs none"
+        f"no layer has a spatial map (N, C, h, w) that the logits depend on{why}; name a layer with layer=, "
+        "or use a method without layers"
     )
 
 
 def named_layer(classifier: Classifier, name: str, *, gradients: bool) -> Layer:
-    """The layer of that name, if it can serve; with ``gradients`` the logits must depend on it."""
+    """The layer of that name, which must be spatial; with ``gradients`` the logits must depend on it."""
     modules = dict(module_of(classifier, _WHAT).named_modules())
     if name not in modules:
         raise InputError(
@@ -90,9 +90,9 @@ def _reaches_many(gradient: Tensor) -> bool:
 def captured(classifier: Classifier, layer: Layer) -> Iterator[list[Tensor]]:
     """Collect the outputs of a layer while the net runs; leaves no hook behind.
 
-    Where gradients are enabled, they start at the layer: its output is cut off from what made it, so the backbone keeps no
-    graph and gradients end here. The net's own hooks for gradients that go on, into the layer and what it is a part of, are
-    off meanwhile.
+    If gradients are enabled, they start at the layer: its output is detached, so the backbone keeps no
+    graph and gradients end here. The backward hooks of the layer and of the modules around it are
+    disabled meanwhile.
     """
     outputs: list[Tensor] = []
     net = module_of(classifier, _WHAT)
@@ -111,7 +111,7 @@ def captured(classifier: Classifier, layer: Layer) -> Iterator[list[Tensor]]:
     for module in around:
         module._backward_hooks = OrderedDict()
     fused = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # torch 2.4 takes it also past hooks
+    torch.backends.mha.set_fastpath_enabled(False)  # torch 2.4 uses it despite hooks
     try:
         yield outputs
     finally:

@@ -1,8 +1,8 @@
-"""A net watched from the inside while noise goes through it: what runs, in which order, and where its places are.
+"""A net observed while noise goes through it: which modules run, in which order, and which places of the image their outputs have.
 
-A layer's output is of use for a heat map if each of its places belongs to a place of the image. Convolutions say so by
-their shape ``(N, C, h, w)``, some nets with the channels last, ``(N, h, w, C)``. Tokens ``(N, T, C)`` do not: some of them
-may stand for no place (a class token, registers). There the gradient tells: where tokens are new, the gradient of a
+A layer's output can become a heat map if each of its places belongs to a place of the image. For convolutions the shape
+``(N, C, h, w)`` shows it, in some nets with the channels last, ``(N, h, w, C)``. For tokens ``(N, T, C)`` it does not: some of them
+may have no place (a class token, registers). There a gradient decides: where tokens first appear, the gradient of a
 patch's token with respect to the image lies in the patch, and that of a class token is zero.
 """
 
@@ -24,13 +24,13 @@ from proofmap.core.streams import key_of, uniform
 from proofmap.methods.attention_maps import AttentionMaps, is_square
 
 _IMAGES = 2
-"""So many images of noise go through the net together; torch's batch-norm may err in the gradient of one alone."""
+"""Images of noise in a batch; torch's batch-norm may have a wrong gradient for a single one."""
 _EXTRA = 16
-"""At most so many tokens that stand for no place."""
+"""Maximum number of tokens without a place."""
 _ASKED = 12
-"""So many tokens are asked by their gradient where they stand."""
+"""Number of tokens whose places are estimated from gradients."""
 _MISPLACED = 0.2
-"""Tokens may stand so far from their place, in the mean, as a part of the image's sides; at random it is two thirds."""
+"""Largest mean distance of tokens from their places, as a share of the image's sides; at random it is two thirds."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Grid:
 class Places:
     """How a layer's output becomes a map ``(N, C, h, w)``.
 
-    ``channels`` is the axis of the channels; ``tokens`` the axis of the tokens where places have one axis alone.
+    ``channels`` is the axis of the channels; ``tokens`` that of the tokens, if places have a single axis.
     """
 
     channels: int = 1
@@ -72,17 +72,18 @@ class Places:
 
 @dataclass
 class Probe:
-    """Two images of noise on their way through a net.
+    """What was observed while two images of noise went through a net.
 
     Attributes:
-        images: ``(2, C, H, W)``, which gradients may be taken of.
+        images: ``(2, C, H, W)``, with gradients.
         score: a number that depends on all logits.
-        outputs: the tensor that each module gave at last, in order of execution.
+        outputs: the last output tensor of each module, in order of execution.
+        other: the type of the last output of each module that is not a tensor.
         given: every tensor that went into or came out of a module, in order.
         attention: the attention matrices, in order.
-        within: the modules that were running at each of them, outermost first.
-        attending: the innermost modules that compute any attention.
-        reduced: whether several tokens attend to others than themselves somewhere (one alone is how a head reads).
+        within: the modules that were running at each attention, outermost first.
+        attending: the innermost modules that compute attention.
+        reduced: whether several tokens attend to other tokens than themselves (a single one is how a head reads).
     """
 
     images: Tensor
@@ -98,25 +99,25 @@ class Probe:
     _grids: dict[tuple[int, int], Grid | None] = field(default_factory=dict)
 
     def gradient(self, of: Tensor) -> Tensor | None:
-        """d score / d of, or None where the logits do not depend on it."""
+        """d score / d of, or None if the logits do not depend on it."""
         if not of.requires_grad or not self.score.requires_grad:
             return None
         (gradient,) = torch.autograd.grad(self.score, of, retain_graph=True, allow_unused=True)
         return gradient if gradient is not None and bool(gradient.abs().sum() > 0) else None
 
     def inside_attention(self, name: str) -> bool:
-        """Whether a module is a part of one that computes attention: its heads and keys are no feature maps."""
+        """Whether a module is part of one that computes attention, whose heads and keys are not feature maps."""
         return any(name.startswith(outer + ".") for outer in self.attending)
 
     def places(self, output: Tensor) -> Places | None:
-        """Where the places of a layer's output are; None if it has none."""
+        """How a layer's output becomes a map; None if it has no places."""
         if output.ndim == 4 and output.shape[0] == _IMAGES:
             found = [
                 Places(channels)
                 for channels, sides in ((1, output.shape[2:]), (3, output.shape[1:3]))
                 if is_spatial(sides, self.size)
             ]
-            if len(found) == 2:  # the shape does not say which axis has the channels
+            if len(found) == 2:  # the shape does not show which axis has the channels
                 found.sort(key=lambda places: self._misplaced(places.of(output)[0]))
             return found[0] if found else None
         if output.ndim == 3 and _IMAGES in output.shape[:2]:
@@ -126,7 +127,7 @@ class Probe:
         return None
 
     def grid(self, count: int, tokens: int = 1) -> Grid | None:
-        """The grid of so many tokens, proven where such tokens first appear; ``tokens`` is their axis."""
+        """The grid of ``count`` tokens, proven where such tokens first appear; ``tokens`` is their axis."""
         if (count, tokens) not in self._grids:
             shape = (count, _IMAGES) if tokens == 0 else (_IMAGES, count)
             new = next(
@@ -136,7 +137,7 @@ class Probe:
         return self._grids[count, tokens]
 
     def _proven(self, tokens: Tensor) -> Grid | None:
-        """The grid that agrees best with where tokens ``(T, C)`` get their gradient from, if one agrees."""
+        """The grid that agrees best with the gradients of tokens ``(T, C)``, if one agrees well enough."""
         count, centres = len(tokens), self._centres(tokens)
         grids = [
             Grid(h, (count - extra) // h, first)
@@ -149,7 +150,7 @@ class Probe:
         return best if best is not None and _distance(centres, best) <= _MISPLACED else None
 
     def _misplaced(self, feature: Tensor) -> float:
-        """How far the places of a map ``(C, h, w)`` are from those of the image."""
+        """Distance of the places of a map ``(C, h, w)`` from those of the image."""
         return _distance(self._centres(feature.flatten(1).T), Grid(*feature.shape[1:]))
 
     def _centres(self, tokens: Tensor) -> dict[int, tuple[float, float] | None]:
@@ -157,10 +158,10 @@ class Probe:
         return {t: self._centre(tokens[t]) for t in asked}
 
     def _centre(self, token: Tensor) -> tuple[float, float] | None:
-        """Where in the image, as parts of its sides, a token comes from: the centre of its gradient."""
+        """The place of a token in the image, as shares of its sides: the centre of its gradient."""
         weights = torch.arange(
             len(token), device=token.device
-        ).cos()  # a plain sum is constant behind a layer norm
+        ).cos()  # a plain sum is constant after a layer norm
         (gradient,) = torch.autograd.grad(
             (token.float() * weights).sum(), self.images, retain_graph=True, allow_unused=True
         )
@@ -175,7 +176,7 @@ class Probe:
 
 
 def _distance(centres: dict[int, tuple[float, float] | None], grid: Grid) -> float:
-    """How far the asked tokens stand, in the mean, from where a grid says; one for a token that is no place, or should be none."""
+    """Mean distance of tokens from their places in a grid; 1 for a token that has no place but should, or has one but should not."""
     total = 0.0
     for token, centre in centres.items():
         row, column = divmod(token - grid.first, grid.width)
@@ -215,7 +216,7 @@ def watch_outputs(net: nn.Module, names: Iterable[str], see: Callable[[str, Any]
 
 
 def module_of(classifier: Classifier, what: str) -> nn.Module:
-    """The classifier's net, ready to be watched."""
+    """The classifier's net, if its layers can be observed; ``what`` names who needs it in errors."""
     if not isinstance(classifier.net, nn.Module):
         raise InputError(
             f"{what} needs a torch module whose layers can be seen; this classifier wraps a function"
@@ -231,7 +232,7 @@ def module_of(classifier: Classifier, what: str) -> nn.Module:
 
 @contextmanager
 def probed(classifier: Classifier, what: str) -> Iterator[Probe]:
-    """Send noise through a classifier's net and watch; leaves no hook behind."""
+    """Send noise through a classifier's net and observe it; leaves no hook behind."""
     with outside_inference_mode(), _watched(classifier, what) as probe:
         yield probe
 
@@ -253,7 +254,7 @@ def _watched(classifier: Classifier, what: str) -> Iterator[Probe]:
 
     def leave(name: str) -> Any:
         def hook(module: nn.Module, inputs: object, output: object) -> None:
-            while running and running.pop() != name:  # one that raised inside was never left
+            while running and running.pop() != name:  # a module that raised was never left
                 pass
             probe.outputs.pop(name, None)
             if isinstance(output, Tensor):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import require
-from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, Parameters, Subject
+from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, LibraryNet, Parameters
 from proofmap.methods.method import METHODS, Need
 
 LABEL_FREE = frozenset({"EigenCAM", "FEM", "KPCA_CAM"})
@@ -67,7 +67,7 @@ class PytorchGradCam(LibraryMethod):
         )
 
     @contextmanager
-    def opened(self, subject: Subject) -> Iterator[Attribute]:
+    def opened(self, subject: LibraryNet) -> Iterator[Attribute]:
         options, made = self.call.options, self._parameters()[0].names
         options.pop("layer", None)
         given = {name: options.pop(name) for name in made if name in options}
@@ -116,7 +116,7 @@ class TorchCam(LibraryMethod):
         return Parameters.of(self.class_named(self.call.name).__init__, without=given)
 
     @contextmanager
-    def opened(self, subject: Subject) -> Iterator[Attribute]:
+    def opened(self, subject: LibraryNet) -> Iterator[Attribute]:
         options = self.call.options
         options.pop("layer", None)
         with self.class_named(self.call.name)(subject.module, target_layer=subject.layers, **options) as cam:

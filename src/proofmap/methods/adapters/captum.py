@@ -14,7 +14,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.fills.fill import rounded
-from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, Parameters, Subject
+from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, LibraryNet, Parameters
 from proofmap.methods.given_maps import as_tensor
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import METHODS
@@ -46,10 +46,10 @@ GRAY = "gray"
 class Captum(LibraryMethod):
     """Any attribution of Captum, called as ``CLASS(classifier.as_module(), ...).attribute(images, target=label, ...)``.
 
-    Where the class takes baselines and none are given, it gets the input that normalises to zero, as our own methods do: gray
-    for pictures, the mean for rows and series. Baselines that are given are in the classifier's units: 0 is a black picture,
-    ``gray`` the usual one, ``none`` leaves the choice to Captum. The channels of a position are merged as ``channels`` says. Layers' attributions are enlarged bilinearly. A class inside another,
-    such as ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``, is given by its name.
+    A class that takes baselines gets by default the input that normalises to zero, like our own methods: gray
+    for pictures, the mean for rows and series. Given baselines are in the classifier's units: 0 is a black picture,
+    ``gray`` the default, ``none`` leaves the choice to Captum. ``channels`` merges the channels of a position. Attributions of layers are enlarged
+    bilinearly. A class inside another, such as ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``, is given by its name.
     """
 
     name: ClassVar[str] = "captum"
@@ -81,7 +81,7 @@ class Captum(LibraryMethod):
     def check(self, call: Call) -> None:
         if call.name.endswith("FeaturePermutation"):
             raise InputError(
-                f"captum's {call.name} exchanges pixels between the images of a batch, so that a map depends on the other "
+                f"captum's {call.name} exchanges pixels between the images of a batch, so a map depends on the other "
                 f"images; use captum:{call.name.replace('Permutation', 'Ablation')}"
             )
         first, made, called = _parameters(self.class_named(call.name))
@@ -97,7 +97,7 @@ class Captum(LibraryMethod):
         return "layer" in _parameters(self.class_named(self.call.name))[1].names
 
     @contextmanager
-    def opened(self, subject: Subject) -> Iterator[Attribute]:
+    def opened(self, subject: LibraryNet) -> Iterator[Attribute]:
         made, options = self._made(self.call, subject)
         target = takes_target(type(made))
 
@@ -106,8 +106,8 @@ class Captum(LibraryMethod):
 
         yield attribute
 
-    def _made(self, call: Call, subject: Subject) -> tuple[Any, dict[str, Any]]:
-        """The object, and the options that are left for its ``attribute``."""
+    def _made(self, call: Call, subject: LibraryNet) -> tuple[Any, dict[str, Any]]:
+        """The object, and the remaining options for its ``attribute``."""
         kind, options = self.class_named(call.name), call.options
         first, made, _ = _parameters(kind)
         around, inner = subject.module, dict[str, Any]()
@@ -122,7 +122,7 @@ class Captum(LibraryMethod):
         return kind(around, **given), {**inner, **options}
 
     def found_for(self, classifier: Classifier) -> dict[str, object]:
-        """The baseline, where the class takes one and none was given."""
+        """The default baseline, if the class takes one and none is given."""
         inner = Call.read(str(self.call.options.get(_AROUND, self.call.name)))
         given = _BASELINES in self.call.options or _BASELINES in inner.options
         return {} if given else usual_baseline(self.class_named(inner.name), classifier)
@@ -132,7 +132,7 @@ class Captum(LibraryMethod):
 
 
 def merged_attribution(found: Any, classifier: Classifier, channels: str, title: str) -> Tensor:
-    """An attribution ``(n, C, *grid)`` as maps ``(n, *grid)``; the first of a tuple, which may carry errors behind it."""
+    """An attribution ``(n, C, *grid)`` as maps ``(n, *grid)``; the first of a tuple, which may also hold errors."""
     values = as_tensor(found[0] if isinstance(found, (tuple, list)) else found, title)
     inputs = classifier.inputs
     if inputs.channel_axis is None or values.ndim != 2 + len(inputs.positions):
@@ -143,12 +143,12 @@ def merged_attribution(found: Any, classifier: Classifier, channels: str, title:
 
 
 def has_signs(name: str, options: Mapping[str, Any]) -> bool:
-    """Whether attributions of a class with these options may be negative; Saliency's are sizes unless told otherwise."""
+    """Whether attributions of a class with these options may be negative; those of Saliency are sizes by default."""
     return name != "Saliency" or options.get("abs", True) is False
 
 
 def takes_target(kind: Any) -> bool:
-    """Whether its attributions are of a label."""
+    """Whether its attributions belong to a label."""
     called = Parameters.of(kind.attribute)
     return "target" in called.names or called.any_other
 
@@ -164,7 +164,7 @@ def usual_baseline(kind: Any, classifier: Classifier) -> dict[str, object]:
 
 
 def _parameters(kind: Any) -> tuple[str, Parameters, Parameters]:
-    """What the constructor is first given (a model, or another attribution), its other options, and those of the call."""
+    """The first parameter of the constructor (a model, or another attribution), its other options, and those of the call."""
     first = Parameters.of(kind.__init__).names[0]
     return (
         first,

@@ -1,4 +1,4 @@
-"""What the adapters have in common: a class by its name, a module to give it, and one call per label."""
+"""What adapters of other libraries share: a class by its name, with options as text, a module for it, and one call per label."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORDS = {"true": True, "false": False, "none": None}
 
 @dataclass(frozen=True)
 class Call:
-    """The name of a class, and options for its constructor or its call; ``str`` writes it as it is read.
+    """The name of a class, and options for its constructor or its call; ``str`` gives the text that it is read from.
 
     >>> str(Call.read("Occlusion: sliding_window_shapes=(3,4,4), perturbations_per_eval=2"))
     'Occlusion(sliding_window_shapes=(3,4,4),perturbations_per_eval=2)'
@@ -64,7 +64,7 @@ class Call:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options as values: numbers, truth values, tuples; what is none of these stays text."""
+        """The options as values: numbers, booleans, tuples, else text."""
         return {key: _value(text) for key, text in self.texts}
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ def _value(text: str) -> Any:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The names that a function takes, those among them without a default, and whether it takes any other, too."""
+    """The parameters of a function, those without a default, and whether it takes any other keyword."""
 
     names: tuple[str, ...]
     required: tuple[str, ...]
@@ -104,12 +104,12 @@ class Parameters:
 
 
 Attribute = Callable[[Tensor, Tensor], Any]
-"""(images (n, *shape), labels (n,)) -> what the library makes of them."""
+"""(images (n, *shape), labels (n,)) -> what the library returns."""
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a library's class is made for: a module of its own, and the layers in it."""
+class LibraryNet:
+    """The net as a library's class gets it: a module, and the layers in it."""
 
     classifier: Classifier
     module: nn.Module
@@ -121,20 +121,20 @@ class LibraryMethod(Method):
     """A class of another library, with its options, around ``classifier.as_module()``.
 
     Options are the library's own; each goes to the constructor or to the call, whichever takes it. ``layer`` names the
-    layer where the class takes one (several are joined by +), and is found by itself otherwise.
+    layer if the class takes one (several are joined by +); it is found if left out.
     """
 
     family: ClassVar[Family] = "adapter"
     package: ClassVar[str]
-    """What pip calls it."""
+    """The name of its distribution."""
     place: ClassVar[str]
-    """The module that has its classes."""
+    """The module of its classes."""
     extra: ClassVar[str]
     example: ClassVar[str]
     random_classes: ClassVar[frozenset[str]] = frozenset()
-    """Those that draw random numbers."""
+    """Classes that draw random numbers."""
     precision: ClassVar[torch.dtype | None] = None
-    """The one that the library needs, where it cannot do with the net's own."""
+    """The precision that the library needs, if it cannot use the net's own."""
 
     of: str = required("a class of the library, with its options in brackets", main=True)
 
@@ -162,7 +162,7 @@ class LibraryMethod(Method):
 
     @classmethod
     def class_named(cls, name: str) -> Any:
-        """The library's class, or an error that names those that are like it."""
+        """The library's class of this name; the error for an unknown name suggests similar ones."""
         there = require(cls.place, extra=cls.extra, purpose=f"the method {cls.name}:{name}")
         found = getattr(there, name, None)
         if not isinstance(found, type) or not cls.serves(found):
@@ -182,15 +182,15 @@ class LibraryMethod(Method):
 
     @abstractmethod
     def check(self, call: Call) -> None:
-        """Refuse options that the class does not have, and lacking ones, before anything is computed."""
+        """Refuse unknown and missing options before anything is computed."""
 
     @abstractmethod
     def takes_layer(self) -> bool:
         """Whether the class must be given a layer."""
 
     @abstractmethod
-    def opened(self, subject: Subject) -> AbstractContextManager[Attribute]:
-        """The class, made for a module, and closed at the end where it can be."""
+    def opened(self, subject: LibraryNet) -> AbstractContextManager[Attribute]:
+        """An object of the class for a module; closed at the end, if the library allows."""
 
     def check_options(self, call: Call, known: tuple[str, ...], lacking: tuple[str, ...]) -> None:
         check_names(f"{self.package}'s {call.name}", call.options, known)
@@ -206,7 +206,7 @@ class LibraryMethod(Method):
         return as_tensor(found, self.title())
 
     def found_for(self, classifier: Classifier) -> dict[str, object]:
-        """What a record names beside the options: what the class was given for this net."""
+        """What a record names in addition to the options: what the class gets for this net."""
         return {}
 
     def state_for(self, classifier: Classifier) -> str:
@@ -224,8 +224,8 @@ class LibraryMethod(Method):
     ) -> Tensor:
         classifier = ready.classifier
         with library_errors(self.title()), ExitStack() as stack:
-            module = classifier.as_module(dtype=self.precision)  # anew, for the net as it is now
-            subject = Subject(classifier, module, layers_named(ready.state, module))
+            module = classifier.as_module(dtype=self.precision)  # made again, for the net as it is now
+            subject = LibraryNet(classifier, module, layers_named(ready.state, module))
             with quietly():
                 attribute = stack.enter_context(self.opened(subject))
             return label_by_label(
@@ -256,8 +256,8 @@ def label_by_label(
     seed: int,
     progress: Progress,
 ) -> Tensor:
-    """Maps ``(N, L, *positions)`` from one call per batch and label; per image and label where random numbers are drawn,
-    so that each pair has its own, which depend on nothing but its content and the seed.
+    """Maps ``(N, L, *positions)`` from one call per batch and label; from one call per image and label if random numbers are drawn,
+    so that those of a pair depend only on its content and the seed.
     """
     title, random_numbers = method.title(), method.stochastic
     labels = torch.where(labels < 0, labels[:, :1].clamp_min(0), labels)
@@ -286,15 +286,15 @@ def label_by_label(
 
 @contextmanager
 def own_generators(key: int, device: torch.device) -> Iterator[None]:
-    """The global random generators of torch, NumPy and Python, which libraries draw from, started from a key; afterwards
-    they are as they were.
+    """Seed the global random generators of torch, NumPy and Python, which libraries use, from a key; their states are restored
+    afterwards.
     """
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - libraries draw from it
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):
         torch.default_generator.manual_seed(
             key & (2**63 - 1)
-        )  # torch.manual_seed would reach other devices, too
+        )  # torch.manual_seed would seed other devices too
         for gpu in gpus:
             with torch.cuda.device(gpu):
                 torch.cuda.manual_seed(key & (2**63 - 1))
@@ -309,7 +309,7 @@ def own_generators(key: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without a library's warnings, and without the bars of tqdm, which would be drawn across ours."""
+    """Suppress a library's warnings, and its tqdm bars, which would mix with ours."""
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
     usual = None if bars is None else bars.__init__
     if bars is not None:

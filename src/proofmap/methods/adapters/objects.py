@@ -41,7 +41,7 @@ class FromObject(Method):
 
         FromObject(of=Occlusion(f.as_module()), options={"sliding_window_shapes": (3, 8, 8)})
 
-    Where Captum takes baselines and ``options`` has none, it gets the input that normalises to zero, as ``captum:NAME`` does.
+    If the object takes baselines and ``options`` has none, it gets the input that normalises to zero, as with ``captum:NAME``.
     """
 
     name: ClassVar[str] = "object"
@@ -67,12 +67,12 @@ class FromObject(Method):
 
     @property
     def inner(self) -> Any:
-        """The object, or the one that it was made around."""
+        """The object, or the one inside it."""
         return getattr(self.of, "attribution_method", self.of)
 
     @property
     def lacks_baselines(self) -> bool:
-        """Whether Captum takes baselines, and none were given."""
+        """Whether the object takes baselines, and none are given."""
         takes = library_of(self.of) == "captum" and captum.takes_baselines(type(self.inner))
         return takes and "baselines" not in dict(self.options)
 
@@ -87,7 +87,7 @@ class FromObject(Method):
         return library_of(self.of) == "pytorch_grad_cam" and type(self.of).__name__ in LABEL_FREE
 
     def settings(self) -> dict[str, object]:
-        """What tells it from another: the library's version, the options, plain attributes, and the code of a class of yours."""
+        """What identifies it: the library's version, the options, plain attributes, and the code of a class of yours."""
         package = _PACKAGES[str(library_of(self.of))]
         options = {
             key: value if isinstance(value, (bool, int, float, str)) else _written(value)
@@ -115,7 +115,7 @@ class FromObject(Method):
         model = next((getattr(self.of, name) for name in _MODELS if hasattr(self.of, name)), None)
         if model is not None and not _is_of(model, classifier):
             raise InputError(
-                f"the {self._title_name()} was not made for this classifier: its model returns something else than the "
+                f"the {self._title_name()} was not made for this classifier: its model does not return the "
                 f"classifier's logits. Make it with {self._title_name()}(classifier.as_module(), ...), which takes images "
                 "in [0, 1]"
             )
@@ -160,14 +160,14 @@ class FromObject(Method):
 
 
 def _written(value: object) -> str:
-    """An option in a record: as it is written, or its type and a digest where that would not show all of it."""
+    """An option as recorded: its text, or its type and a digest if the text would not show all of it."""
     if isinstance(value, (tuple, list)) and all(isinstance(item, (int, float, str, tuple)) for item in value):
         return str(value)
     return f"{type(value).__name__} {value_digest(value)}"
 
 
 def library_of(thing: Any) -> str | None:
-    """The library whose attribution or class activation map this object is, also of a class derived from one there."""
+    """The library of an attribution or class activation map, also for a class derived from one of the library."""
     for kind in type(thing).__mro__:
         root = kind.__module__.partition(".")[0]
         if root in _PACKAGES and (hasattr(thing, "attribute") if root == "captum" else callable(thing)):
@@ -176,7 +176,7 @@ def library_of(thing: Any) -> str | None:
 
 
 def _is_of(model: Any, classifier: Classifier) -> bool:
-    """Whether a model gives this classifier's logits, or probabilities made from them, on a probe."""
+    """Whether a model returns this classifier's logits or probabilities for a probe."""
     probe = classifier.inputs.probe().to(classifier.device)
     with torch.no_grad():
         try:

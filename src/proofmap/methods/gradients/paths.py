@@ -29,13 +29,13 @@ from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_grad
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
 from proofmap.plugins.settings import setting
 
-DRAWS_HELP = "baselines drawn, where they are random"
+DRAWS_HELP = "number of baselines, if they are random"
 
 
 class BaselineMethod(Method):
-    """A method with a baseline x', any fill, which is drawn ``draws`` times where it is random.
+    """A method with a baseline x', any fill, which is drawn ``draws`` times if it is random.
 
-    The settings are declared by each method, among its own: their order is that of titles.
+    Each method declares these settings among its own: their order is that of titles.
     """
 
     baseline: Fill
@@ -47,7 +47,7 @@ class BaselineMethod(Method):
 
     @property
     def ways(self) -> int:
-        """Baselines of an image; one is enough for a fill that is not random."""
+        """Number of baselines of an image; one if the fill is not random."""
         return self.draws if self.baseline.random else 1
 
     def state_for(self, classifier: Classifier) -> ReadyFill:
@@ -62,15 +62,15 @@ class BaselineMethod(Method):
 
 
 TOLERANCE = 0.05
-"""The gap from which on a method warns, as a share of what its maps should add up to."""
+"""The gap above which a method warns, as a share of what its maps should add up to."""
 
 
 class SumRuleWarning(UserWarning):
-    """Maps do not add up to what they share out."""
+    """Maps do not add up to the number that they share out."""
 
 
 def gap(found: Tensor, expected: Tensor, labels: Tensor) -> float:
-    """sum |found - expected| / sum |expected| over all (image, label) pairs ``(N, L)``; 0 where there is nothing to share.
+    """sum |found - expected| / sum |expected| over all (image, label) pairs ``(N, L)``; 0 if nothing is shared out.
 
     >>> gap(Tensor([[1.0, 3.0]]), Tensor([[1.0, 4.0]]), Tensor([[0, 1]]))
     0.2
@@ -82,7 +82,7 @@ def gap(found: Tensor, expected: Tensor, labels: Tensor) -> float:
 
 
 def check_sums(method: str, found: Tensor, expected: Tensor, labels: Tensor, advice: str) -> None:
-    """Warn, with the measured gap and what can be done, where maps do not add up to what was expected of them."""
+    """Warn, with the measured gap and advice, if maps do not add up to what is expected."""
     measured = gap(found, expected, labels)
     if measured > TOLERANCE:
         warnings.warn(
@@ -95,13 +95,13 @@ def check_sums(method: str, found: Tensor, expected: Tensor, labels: Tensor, adv
 
 Each = Callable[[Tensor], Tensor]
 Points = Callable[[Tensor, Tensor], tuple[Tensor, Each]]
-"""(which image ``(B,)``, which of its points ``(B,)``) -> (points ``(B, *shape)``, what is kept of a label's gradient there)."""
+"""(index of the image ``(B,)``, index of its point ``(B,)``) -> (points ``(B, *shape)``, reduction of a label's gradient there)."""
 
 
 def sums_over_points(
     classifier: Classifier, labels: Tensor, count: int, points: Points, task: Task
 ) -> Tensor:
-    """The sum over an image's ``count`` points of what is kept of a label's gradient: ``(N, L, ...)``."""
+    """The sum of a label's reduced gradients over an image's ``count`` points: ``(N, L, ...)``."""
     fast, width = classifier.frozen(), labels.shape[1]
 
     def run(start: int, stop: int) -> list[tuple[int, Tensor]]:
@@ -127,7 +127,7 @@ def sums_over_points(
 
 
 def blocks(total: int, classifier: Classifier, count: int) -> list[slice]:
-    """Images in blocks whose points fill a batch, so that the sums of few images are held at once."""
+    """Blocks of images whose points fill a batch, so that the sums of few images are in memory."""
     size = max(1, classifier.frozen().batches[1].size // count)
     return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
@@ -136,7 +136,7 @@ Rule = Literal["gauss-legendre", "right", "middle"]
 
 
 def path(rule: Rule, steps: int) -> tuple[Tensor, Tensor]:
-    """Places t in [0, 1] and weights ``(steps,)``, so that sum w g(t) is the integral of g.
+    """Places t in [0, 1] and weights w ``(steps,)``: sum w g(t) is the integral of g.
 
     >>> [values.tolist() for values in path("right", 2)]
     [[0.5, 1.0], [0.5, 0.5]]
@@ -155,7 +155,7 @@ class IntegratedGradients(BaselineMethod):
 
     x' is the baseline, any fill: ``gray`` (the mean colour, zero for the net), ``gray:color=0`` (black), ``blur``, ...; a random
     fill is drawn ``draws`` times and the maps averaged (expected gradients, Erion et al. 2021, with random images).
-    Values are signed and add up to logit_a(x) - logit_a(x'); where they do not, too few steps were taken, and a
+    Values are signed and add up to logit_a(x) - logit_a(x'); if they do not, there are too few steps, and a
     :class:`~proofmap.methods.gradients.paths.SumRuleWarning` says by how much.
 
     Presets: ``captum`` (the defaults: zero after normalisation, 50 Gauss-Legendre steps), ``sundararajan`` (black, a
@@ -178,9 +178,9 @@ class IntegratedGradients(BaselineMethod):
         }
     }
 
-    baseline: Fill = setting(Gray(), "where the way begins")
-    steps: int = setting(50, "gradients on each way", least=1)
-    rule: Rule = setting("gauss-legendre", "where they are taken: Gauss-Legendre, or equal steps")
+    baseline: Fill = setting(Gray(), "start of the path")
+    steps: int = setting(50, "gradients on each path", least=1)
+    rule: Rule = setting("gauss-legendre", "places of the gradients: Gauss-Legendre, or equal steps")
     draws: int = setting(1, DRAWS_HELP, least=1)
     channels: Channels = setting("sum", CHANNELS_HELP)
 
@@ -249,8 +249,8 @@ class SmoothGrad(Method):
     2018), both for each channel. s is ``sigma`` times the range (largest less smallest value) of the normalised image, or
     ``sigma`` itself with ``noise=normalised``. The copies are the same for all labels of an image, and are not clipped.
 
-    Presets, because the sources differ: ``smilkov`` (the defaults) is the paper's, ``captum`` what its NoiseTunnel around
-    Saliency does by default, ``gupta`` what Gupta et al. 2022 describe (samples and sigma are not said there: Captum's).
+    Presets, because the sources differ: ``smilkov`` (the defaults) is the paper's, ``captum`` is the default of its NoiseTunnel around
+    Saliency, ``gupta`` follows Gupta et al. 2022 (samples and sigma, which they do not state, are Captum's).
 
     >>> SmoothGrad.preset("captum").samples
     5
@@ -269,7 +269,7 @@ class SmoothGrad(Method):
         }
     }
 
-    of: Of = setting("gradient", "what is averaged: the gradient, its size, or gradient times input")
+    of: Of = setting("gradient", "averaged value: the gradient, its size, or gradient times input")
     samples: int = setting(50, "noisy copies of each image", least=1)
     sigma: float = setting(0.15, "standard deviation of the noise", above=0)
     noise: Noise = setting("range", "sigma is a share of the image's range, or in normalised units")

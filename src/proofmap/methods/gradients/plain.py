@@ -31,7 +31,7 @@ def input_gradients(
 ) -> Tensor:
     """d logit_a / d x for one batch, in pixel units: ``(N, L, *shape)``; one forward, L backward passes.
 
-    ``each`` is what is kept of a label's gradient ``(N, *shape)``, so that those of many labels need not be held together.
+    ``each`` reduces a label's gradient ``(N, *shape)``, so that the gradients of many labels are not in memory together.
     """
     with torch.enable_grad():
         x = images.detach().clone().requires_grad_(True)
@@ -46,7 +46,7 @@ def input_gradients(
 
 
 def check_differentiable(outputs: Tensor) -> None:
-    """Refuse outputs that gradients cannot be taken of."""
+    """Refuse outputs without a gradient."""
     if not outputs.requires_grad:
         raise InputError(
             "the net's output does not depend on its input through differentiable operations, "
@@ -75,7 +75,7 @@ class GradientMethod(Method):
     def gradients(
         self, classifier: Classifier, images: Tensor, labels: Tensor, each: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """As :func:`input_gradients`; methods that change the way back through the net have their own."""
+        """As :func:`input_gradients`; methods that change the backward pass override it."""
         return input_gradients(classifier.frozen(), images, labels, each)
 
     def cost(self, labels: int) -> Cost:

@@ -1,8 +1,8 @@
-"""Gradients whose way back through rectifiers is changed: guided backpropagation and RectGrad.
+"""Gradients with another backward pass through rectifiers: guided backpropagation and RectGrad.
 
-Both decide at every rectifier (ReLU, ReLU6, a clamp at zero) which part of the gradient goes on. They do so in autograd's
-own graph of one forward pass, where a rectifier is a node whether the net calls a module, a function or a method, once or
-many times. Nothing is changed on the net and no hook stays: the graph is gone after the pass.
+Both decide at every rectifier (ReLU, ReLU6, a clamp at zero) which part of the gradient passes. They do so in autograd's
+graph of one forward pass, where a rectifier is a node whether the net calls a module, a function or a method, once or
+many times. The net is not changed and no hook stays: the graph is freed after the pass.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _LOWER_LIMITS = {
     "ClampMinBackward0": "_saved_min",
     "ThresholdBackward0": "_saved_threshold",
 }
-"""Nodes of autograd's graph that may be rectifiers, and where each has its lower limit, which must be zero."""
+"""Nodes of autograd's graph that may be rectifiers, and the attribute of their lower limit, which must be zero."""
 
 
 def is_rectifier(node: Any) -> bool:
-    """Whether a node is max(x, 0), or that with an upper limit."""
+    """Whether a node is max(x, 0), with or without an upper limit."""
     name = node.name()
     if name not in _LOWER_LIMITS:
         return False
@@ -42,7 +42,7 @@ def is_rectifier(node: Any) -> bool:
 
 
 def activation(node: Any) -> Tensor:
-    """What a rectifier gave in the forward pass."""
+    """The output of a rectifier in the forward pass."""
     name = node.name()
     if name == "ReluBackward0":
         found: Tensor = node._saved_result
@@ -54,10 +54,10 @@ def activation(node: Any) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class RectifiedMethod(GradientMethod):
-    """A gradient of which each rectifier lets through what :meth:`passed` says."""
+    """A gradient of which each rectifier lets :meth:`passed` through."""
 
     def passed(self, gradient: Tensor, node: Node) -> Tensor:
-        """What goes on of the gradient ``(N, ...)`` that arrives at a rectifier."""
+        """The part of the gradient ``(N, ...)`` at a rectifier that passes."""
         raise NotImplementedError
 
     def gradients(
@@ -70,7 +70,7 @@ class RectifiedMethod(GradientMethod):
             rectifiers = [node for node in nodes_behind(logits) if is_rectifier(node)]
             if not rectifiers and logits.requires_grad:
                 raise InputError(
-                    f"{self.name} changes the gradient at rectifiers (ReLU, ReLU6), and this net has none that can be seen; "
+                    f"{self.name} changes the gradient at rectifiers (ReLU, ReLU6), and none is visible in this net; "
                     "use gradient or smooth-grad"
                 )
             handles.extend(node.register_prehook(self._hook(node)) for node in rectifiers)
@@ -116,15 +116,15 @@ class RectGrad(RectifiedMethod):
     """The gradient through the most important units of each layer alone, times the input (Kim et al. 2019).
 
     At a rectifier with output a:  R_z = 1[a R > tau] R, tau the ``quantile`` of a R over the units of the layer, for each
-    image and label on its own, and at least 0 (where it is guided backpropagation). The released code also cuts the border
-    of padded convolutions off and does not hold tau above 0; both are left out here.
+    image and label separately, and at least 0 (where it is guided backpropagation). The released code also removes the border
+    of padded convolutions and allows tau below 0; neither is done here.
     """
 
     name: ClassVar[str] = "rect-grad"
     reference: ClassVar[str] = "Kim et al. 2019"
     description: ClassVar[str] = "gradient through the most important units of each layer, times input"
-    quantile: float = setting(0.98, "share of each layer's units that let nothing back", least=0, most=1)
-    times_input: bool = setting(True, "times the input, signed; else the size of the gradient alone")
+    quantile: float = setting(0.98, "share of each layer's units that block the gradient", least=0, most=1)
+    times_input: bool = setting(True, "times the input, signed; else the size of the gradient")
 
     @property
     def signed(self) -> bool:  # type: ignore[override]

@@ -1,19 +1,19 @@
-"""The belief masker, one of ours: how it is trained.
+"""How the belief masker, one of ours, is trained.
 
 The insertion game shows the top share u of a map over a fill k, and its area A_k is the mean over u of f(x~_u, a). As with
-belief masks (:mod:`proofmap.methods.masks.belief`) the areas are to equal f(x, a), here for maps that a net makes in one go.
-For each image it makes those of its three likeliest labels and of one at random, and plays the games with three fills (gray, blur,
-another image), four shares each, one from each quarter. With F the net's answers, A_k their mean and f as the net says it:
+belief masks (:mod:`proofmap.methods.masks.belief`) the areas must equal f(x, a), here for maps that a net makes in one pass.
+For each image it makes the maps of the three likeliest labels and of a random one, and plays the games with three fills (gray, blur,
+another image) and four shares each, one from each quarter. With F the net's values, A_k their mean and f the net's belief:
 
     loss = mean over k, u of  c_k F_ku / A_k  +  .02 y TV(sigmoid(map)),
-    c_k  = log A_k - log max(f, .0005), within +-.5, a constant of the step, and none that strengthens where f < .01,
+    c_k  = log A_k - log max(f, .0005), within +-.5, a constant of the step, and never negative for f < .01,
 
 y = 1 / (1 + (e / .1)^2) with e the mean of |log A_k - log f|. The hard mask of the top share has the gradient of a soft step. The
-gradient that a map gets is brought to one size, times min(1, e / .5): as it is, that of a label which the net is sure of is
-near zero, and labels that it does not believe would rule. Those with f >= .01, which are few, count as much as all others together. Half
-of the images have one half replaced by that of another, so that the net is in two minds and labels are in different places.
+gradient of each map is scaled to one size, times min(1, e / .5): unscaled, the gradient of a label that the net is sure of is
+near zero, and labels that it does not believe would dominate. Labels with f >= .01, which are few, have the same total weight as all others. Half
+of the images have one half replaced by that of another image, so that the net is undecided and labels are in different places.
 
-Adam at 2e-3, falling to zero as a half cosine; gradients cut at 1.
+Adam at 2e-3, falling to zero as a half cosine; gradient norms up to 1.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _SMOOTH, _TEMPERATURE = 0.02, 0.3
 
 @dataclass(frozen=True)
 class Games:
-    """The games of a batch: images ``(N, C, H, W)``, what is behind them ``(N, K, C, H, W)``, and for each of the P = N L pairs
-    of an image and one of its labels ``(N, L)`` the shares that are shown, ``(P, K, U)``."""
+    """The games of a batch: images ``(N, C, H, W)``, their backgrounds ``(N, K, C, H, W)``, and the shares shown ``(P, K, U)`` for each
+    of the P = N L pairs of an image and one of its labels ``(N, L)``."""
 
     images: Tensor
     hidden: Tensor
@@ -78,10 +78,7 @@ class BeliefObjective(Objective):
         self.cam = GradCAM().prepare(classifier)
         self.label_set = torch.tensor(classifier.label_set, device=classifier.device)
         self.likely = min(_LIKELY, len(self.label_set))
-        self.scale, self.half = (
-            (HALF_SCALE if self.half else 1.0),
-            False,
-        )  # gradients are brought to size here
+        self.scale, self.half = HALF_SCALE if self.half else 1.0, False  # this class scales gradients itself
 
     @classmethod
     def build(cls, scales: tuple[Scale, ...], classifier: Classifier, width: int) -> BeliefNet:
@@ -111,9 +108,9 @@ class BeliefObjective(Objective):
         return (maps * self.pull(batch, maps.detach(), labels, log_f[..., 0].flatten().exp())).mean()
 
     def pull(self, batch: Batch, maps: Tensor, labels: Tensor, f: Tensor) -> Tensor:
-        """Where each map ``(P, H, W)`` is to go from: the gradient of its own loss, brought to a size that its error says.
+        """The gradient of each map's own loss ``(P, H, W)``, scaled by the map's error.
 
-        A map's loss is its own affair, so they are played in parts that fit the device; results differ by rounding alone.
+        Maps do not interact, so the games are played in parts that fit the device; results differ only by rounding.
         """
         games = self.games(batch, labels)
 
@@ -122,14 +119,14 @@ class BeliefObjective(Objective):
 
         parts = in_batches(part, len(maps), self.fast.batches[1], cost=_FILLS * _SHARES, item="map")
         gradient, far = (torch.cat(several) for several in zip(*parts, strict=True))
-        self.told = ("|log A - log f|", far.mean())
+        self.shown_value = ("|log A - log f|", far.mean())
         size = gradient.square().mean(dim=(1, 2), keepdim=True).sqrt()
         wanted = balance(f) * (far / FORCE).clamp_max(1.0)
         pull = gradient / size.clamp_min(1e-20) * wanted[:, None, None]
         return pull.where(size.isfinite(), 0.0)  # half precision overflows
 
     def gradient(self, games: Games, maps: Tensor, f: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """The gradients of the losses of maps ``(P, H, W)``, and e ``(P,)``; the first is that of pair ``start``."""
+        """The gradients of the losses of maps ``(P, H, W)``, and e ``(P,)``; the first map is that of pair ``start``."""
         with torch.enable_grad():
             maps = maps.detach().requires_grad_(True)
             said = self.play(games, maps, start)
@@ -151,7 +148,7 @@ class BeliefObjective(Objective):
         return self.label_set[torch.cat([likely, drawn], dim=1)]
 
     def games(self, batch: Batch, labels: Tensor) -> Games:
-        """What is played for labels ``(N, L)``: one share from each quarter, for every fill."""
+        """The games for labels ``(N, L)``: one share from each quarter, for every fill."""
         pairs, many = labels.numel(), labels.shape[1]
         place = torch.arange(_SHARES, device=labels.device)
         jitter = batch.uniform("shares", many * _FILLS * _SHARES).view(pairs, _FILLS, _SHARES)
@@ -168,13 +165,13 @@ class BeliefObjective(Objective):
         shown = top_share(maps, thresholds(maps.detach(), games.shares[pairs].flatten(1)), _TEMPERATURE)
         shown = shown.unflatten(1, (_FILLS, _SHARES))
         front, behind = games.images[image][:, None, None], games.hidden[image][:, :, None]
-        said = self.says(self.inputs.composite(shown, front, behind).flatten(0, 2))
-        told = games.labels.flatten()[pairs].repeat_interleave(_FILLS * _SHARES)
-        return said.gather(1, told[:, None])[:, 0].view(len(maps), _FILLS, _SHARES)
+        log_f = self.log_f(self.inputs.composite(shown, front, behind).flatten(0, 2))
+        labels = games.labels.flatten()[pairs].repeat_interleave(_FILLS * _SHARES)
+        return log_f.gather(1, labels[:, None])[:, 0].view(len(maps), _FILLS, _SHARES)
 
 
 def balance(f: Tensor) -> Tensor:
-    """Weights ``(P,)`` of mean 1 by which labels that are believed (f >= .01) count as much as all others together.
+    """Weights ``(P,)`` of mean 1 that give believed labels (f >= .01) the same total weight as all others.
 
     >>> balance(torch.tensor([0.9, 0.001, 0.001, 0.001]))
     tensor([2.0000, 0.6667, 0.6667, 0.6667])
@@ -187,9 +184,9 @@ def balance(f: Tensor) -> Tensor:
 def with_rivals(
     cam: ReadyMethod, images: Tensor, labels: Tensor, log_f: Tensor, size: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """What a belief net is told of labels ``(N, L)``: maps ``(N, L, 2, *size)`` and log f ``(N, L, 2)``, each of the label and its rival.
+    """The inputs of a belief net for labels ``(N, L)``: maps ``(N, L, 2, *size)`` and log f ``(N, L, 2)``, each of the label and its rival.
 
-    The rival is the likeliest other label, by log f ``(N, A)`` of all; of a single label, itself.
+    The rival is the likeliest other label, by log f ``(N, A)`` of all labels; the label itself if there is only one.
     """
     likeliest = log_f.topk(min(2, log_f.shape[1]), dim=1).indices
     first, second = likeliest[:, :1], likeliest[:, -1:]
@@ -197,12 +194,12 @@ def with_rivals(
     maps = standardised_cams(cam, images, torch.cat([labels, first, second], dim=1), size)
     own, most, next_most = maps.split([labels.shape[1], 1, 1], dim=1)
     rivals = torch.where(is_first[..., None, None], next_most, most)
-    told = torch.stack([labels, torch.where(is_first, second, first)], dim=2)
-    return torch.stack([own, rivals], dim=2), log_f.gather(1, told.flatten(1)).view(told.shape)
+    both = torch.stack([labels, torch.where(is_first, second, first)], dim=2)
+    return torch.stack([own, rivals], dim=2), log_f.gather(1, both.flatten(1)).view(both.shape)
 
 
 def standardised_cams(cam: ReadyMethod, images: Tensor, labels: Tensor, size: Sequence[int]) -> Tensor:
-    """Grad-CAM maps ``(N, L, *size)`` with mean 0 and deviation 1; zero where a map has one value only."""
+    """Grad-CAM maps ``(N, L, *size)`` with mean 0 and deviation 1; zero for a constant map."""
     maps = cam.compute(images, labels, seed=0, progress=Silent())
     sides = zip(size, images.shape[2:], strict=True)
     low = shrunk(maps.float(), [upsampling(few, many, device=maps.device) for few, many in sides])

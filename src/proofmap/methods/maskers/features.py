@@ -1,4 +1,4 @@
-"""The encoder of every masker: feature maps of the frozen net at several scales, seen through hooks."""
+"""The encoder of every masker: feature maps of the frozen net at several scales, read through hooks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proofmap.methods.probe import is_spatial, mixed_logits, module_of, watch_ou
 
 _WHAT = "a masker"
 _FINER = 1.5
-"""How much finer the next scale is, at least: what padding adds to a map makes no scale of its own."""
+"""The next scale is at least this much finer: padding of a map does not make another scale."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,18 @@ class Scale:
 
 
 def find_scales(classifier: Classifier, layers: Sequence[str] = (), *, most: int) -> tuple[Scale, ...]:
-    """The scales at which a masker reads the net, the coarsest first: at most so many, or those of the named layers.
+    """The scales at which a masker reads the net, the coarsest first: at most ``most``, or those of the named layers.
 
     A scale is a size of feature maps, with the image's proportions and more than one place. Its layer is the last one in
-    order of execution among those nested least deeply, so a stage and not a convolution inside of the next stage; the
-    logits must depend on it, which a gradient shows.
+    order of execution among the least nested ones, so a stage and not a convolution inside the next stage. A gradient must show that
+    the logits depend on it.
     """
     found = _spatial_layers(classifier)
     if layers:
         unknown = [name for name in layers if name not in found]
         if unknown:
             raise InputError(
-                f"layer {unknown[0]!r} gives the logits no spatial map (N, C, h, w); those that do end with "
+                f"layer {unknown[0]!r} has no spatial map (N, C, h, w) that the logits depend on; the last layers with one are "
                 f"{', '.join(list(found)[-6:]) or 'none'}"
             )
         scales = [_scale(name, found[name]) for name in layers]
@@ -57,7 +57,7 @@ def find_scales(classifier: Classifier, layers: Sequence[str] = (), *, most: int
             chosen.append(best[size])
     if not chosen:
         raise InputError(
-            "a masker reads spatial feature maps (N, C, h, w), and no layer of this net has any that its logits depend on"
+            "a masker reads spatial feature maps (N, C, h, w), and no layer of this net has one that its logits depend on"
         )
     return tuple(chosen[:most])
 

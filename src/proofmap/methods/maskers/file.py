@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +23,29 @@ from proofmap.methods.method import ReadyMethod
 from proofmap.methods.probe import module_of
 
 IMAGES = 16
-"""Images that are looked at, at most."""
+"""Maximum number of images in the summary of a masker's maps."""
 _FLAT, _EQUAL, _LARGE = 1e-3, 0.98, 100.0
 _MANY = 0.5
 
 
 class MaskerWarning(UserWarning):
-    """A masker whose maps look as if it had learned nothing, or that is asked for labels which it never saw."""
+    """The maps of a masker suggest that it learned nothing, or it is asked for labels that were not in its training data."""
 
 
 @dataclass(frozen=True)
-class Learned:
-    """The maps of the two likeliest labels of a few images of the training data.
+class MapSummary:
+    """Statistics of the maps of the two likeliest labels of a few training images.
 
-    It costs next to nothing and finds failures that are silent otherwise. It does not say that maps are good proofs; metrics do.
+    They cost little and show failures that are otherwise silent. They do not measure how good the maps are as proofs; metrics do.
 
     Attributes:
-        images: how many images.
+        images: number of images.
         mean: of all values of the maps.
-        spread: the standard deviation over an image's positions, its mean over maps.
+        spread: the standard deviation over an image's positions, averaged over maps.
         flat: the share of maps with a deviation below .001; masks lie in [0, 1], maps of belief maskers have a deviation of 2.
-        correlation: |r| between the maps of an image's two labels, its mean over images. Of flat maps r is 1 where both are flat, and
-            0 where one is. None where one map serves all labels, or where there is one label.
-        equal: the share of images with r > .98, None likewise.
+        correlation: |r| between the maps of an image's two labels, averaged over images. For flat maps r is 1 if both are flat, and
+            0 if one is. None if one map serves all labels, or if there is one label.
+        equal: the share of images with r > .98; None in the same cases.
     """
 
     images: int
@@ -55,21 +55,21 @@ class Learned:
     correlation: float | None = None
     equal: float | None = None
 
-    def told(self) -> str:
+    def __str__(self) -> str:
         """The numbers in one line.
 
-        >>> Learned(16, 0.1, 0.213, 0.0, 0.62, 0.0).told()
-        'maps of 16 images of the data: mean 0.1, spread 0.213, |correlation| of the two likeliest labels 0.62'
+        >>> print(MapSummary(16, 0.1, 0.213, 0.0, 0.62, 0.0))
+        maps of 16 images of the data: mean 0.1, spread 0.213, |correlation| of the two likeliest labels 0.62
         """
         text = f"maps of {self.images} images of the data: mean {self.mean:.3g}, spread {self.spread:.3g}"
         if self.correlation is None:
             return text
         return f"{text}, |correlation| of the two likeliest labels {self.correlation:.3g}"
 
-    def doubts(self) -> list[str]:
+    def problems(self) -> list[str]:
         """What looks wrong, each as a sentence.
 
-        >>> Learned(16, 0.005, 0.0001, 1.0).doubts()
+        >>> MapSummary(16, 0.005, 0.0001, 1.0).problems()
         ['its maps are constant on most images, and rank nothing']
         """
         found = []
@@ -77,36 +77,37 @@ class Learned:
             found.append("its maps are constant on most images, and rank nothing")
         if self.equal is not None and self.equal > _MANY:
             found.append(
-                "its maps of the two likeliest labels are the same on most images, and say nothing of labels"
+                "its maps of the two likeliest labels are equal on most images, and do not depend on the label"
             )
         if self.spread > _LARGE:
-            found.append(f"its maps are very large (spread {self.spread:.3g}): the training ran away")
+            found.append(f"its maps are very large (spread {self.spread:.3g}): the training diverged")
         return found
 
 
-def look(ready: ReadyMethod, images: Tensor) -> Learned:
-    """What a masker's method makes of images ``(N, C, H, W)``."""
+def summarise_maps(ready: ReadyMethod, images: Tensor) -> MapSummary:
+    """Statistics of the maps that a masker's method makes of images ``(N, C, H, W)``."""
     classifier = ready.classifier
     labels = classifier.top(images, min(2, len(classifier.label_set)))
     maps = ready(images, labels).flatten(2).double()
     deviation = maps.std(dim=2, correction=0)
     flat = deviation < _FLAT
-    found = Learned(len(images), _short(maps.mean()), _short(deviation.mean()), _short(flat.double().mean()))
+    found = MapSummary(
+        len(images), _short(maps.mean()), _short(deviation.mean()), _short(flat.double().mean())
+    )
     if ready.label_free or labels.shape[1] < 2:
         return found
     standard = (maps - maps.mean(dim=2, keepdim=True)) / deviation[..., None].clamp_min(_FLAT)
     r = standard.prod(dim=1).mean(dim=1).where(~flat.any(dim=1), flat.all(dim=1).double())
-    correlation, equal = _short(r.abs().mean()), _short((r > _EQUAL).double().mean())
-    return Learned(found.images, found.mean, found.spread, found.flat, correlation, equal)
+    return replace(found, correlation=_short(r.abs().mean()), equal=_short((r > _EQUAL).double().mean()))
 
 
 def _short(value: Tensor) -> float:
     """Four digits: a record that rounding does not change."""
-    return float(f"{float(torch.as_tensor(value)):.4g}")
+    return float(f"{float(value):.4g}")
 
 
 PACKAGED = Path(__file__).parent / "weights"
-"""Maskers that come with the package."""
+"""Maskers in the package."""
 _HEADER = "proofmap-masker"
 _COUNTER = "num_batches_tracked"
 
@@ -124,12 +125,11 @@ class Header:
         data: the dataset's title.
         images: how many of its images.
         content: a digest of those images and their labels.
-        made: how many steps were made; fewer than the recipe's where time was limited.
-        learned: what its maps look like.
-        present: the labels that occurred in the data; of others a masker that is told the label knows nothing.
+        made: number of steps made; fewer than the recipe's if time was limited.
+        learned: statistics of its maps.
+        present: the labels in the data; a masker that takes a label knows nothing about other labels.
 
-    Headers are equal where maskers are trained in the same way from the same; what came of it does not count. Files of earlier versions
-    have none of the last three.
+    Headers are equal if maskers are trained in the same way from the same data; the last three do not count.
     """
 
     recipe: Recipe
@@ -141,7 +141,7 @@ class Header:
     images: int
     content: str
     made: int | None = field(default=None, compare=False)
-    learned: Learned | None = field(default=None, compare=False)
+    learned: MapSummary | None = field(default=None, compare=False)
     present: list[int] | None = field(default=None, compare=False)
 
     def text(self) -> str:
@@ -160,12 +160,12 @@ class Header:
         return cls(
             recipe=Recipe(**recipe),
             scales=scales,
-            learned=None if learned is None else Learned(**learned),
+            learned=None if learned is None else MapSummary(**learned),
             **found,
         )
 
-    def says_the_same(self, text: str) -> bool:
-        """Whether the text of a header, of any version, is that of a masker trained in the same way from the same."""
+    def matches(self, text: str) -> bool:
+        """Whether this is the text of a header of a masker trained in the same way from the same data."""
         try:
             return Header.parse(text) == self
         except (KeyError, TypeError, ValueError):
@@ -173,9 +173,9 @@ class Header:
 
 
 def net_digest(classifier: Classifier) -> str:
-    """A digest of the net's weights and its input; of which labels count, and how the net is wrapped, it knows nothing.
+    """A digest of the net's weights and its input, whatever its label set and however it is wrapped.
 
-    Values count as float16, so that a net in half precision is the same net.
+    Values are rounded to float16, so a net in half precision is the same net.
     """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((classifier.inputs.shape, classifier.mean, classifier.std)).encode())
@@ -188,7 +188,7 @@ def net_digest(classifier: Classifier) -> str:
 
 
 def write_masker(path: Path, net: nn.Module, header: Header) -> None:
-    """Kernels in float16, vectors in float32; all of it or nothing."""
+    """Write kernels in float16 and vectors in float32, atomically."""
     tensors = {
         name: (tensor.half() if tensor.ndim > 1 else tensor).detach().cpu().contiguous()
         for name, tensor in net.state_dict().items()
@@ -203,7 +203,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: str) -> Non
 
 
 def read_header(path: Path) -> str:
-    """The header's text, or an error that says what the file is not."""
+    """The text of a file's header."""
     if not path.is_file():
         raise InputError(f"there is no masker {str(path)!r}; make one with proofmap train-masker")
     try:
@@ -211,7 +211,7 @@ def read_header(path: Path) -> str:
             text = (file.metadata() or {}).get(_HEADER)
     except Exception as error:  # SafetensorError for the header, OSError and others for the rest
         raise InputError(
-            f"{str(path)!r} cannot be read as safetensors ({error}); it is damaged or not whole: remove it, or name another file"
+            f"{str(path)!r} cannot be read as safetensors ({error}); it is damaged or incomplete: remove it, or name another file"
         ) from None
     if text is None:
         raise InputError(f"{str(path)!r} holds no masker; they are made by proofmap train-masker")
@@ -219,7 +219,7 @@ def read_header(path: Path) -> str:
 
 
 def read_masker(path: Path) -> tuple[Header, dict[str, Tensor]]:
-    """What a masker was trained on, and its weights in float32."""
+    """A masker's header, and its weights in float32."""
     text = read_header(path)
     try:
         header = Header.parse(text)

@@ -16,14 +16,14 @@ _SPREAD = 2.0
 
 
 class RealTimeNet(nn.Module):
-    """The masking model of Dabkowski and Gal 2017: a U-Net on the frozen net, told the label by a gate on the top features T.
+    """The masking model of Dabkowski and Gal 2017: a U-Net on the frozen net, with a gate for the label on the top features T.
 
         evidence e_a(p) = <T(p), selector_a>,      T'_a(p) = T(p) sigmoid(e_a(p) - confidence)
 
-    All features of the net come in with mean 0 and deviation 1 in each channel (running statistics), T too: the fine
-    ones of EfficientNet-Lite0 have a deviation of 7 to 9, and would drown the label.
-    Each step up (at most three) makes the map twice as large (3x3 convolution, batch-norm, ReLU, pixel shuffle), puts the
-    net's features of that scale beside it and mixes both by a bottleneck; widths are 4, 2 and 1 times ``width``. The last
+    All features of the net, also T, are normalised to mean 0 and deviation 1 in each channel (running statistics): the fine
+    ones of EfficientNet-Lite0 have a deviation of 7 to 9, and would outweigh the label.
+    Each step up (at most three) doubles the map's size (3x3 convolution, batch-norm, ReLU, pixel shuffle), concatenates the
+    net's features of that scale and mixes both by a bottleneck; widths are 4, 2 and 1 times ``width``. The last
     map has two channels a and b, and the mask is |a| / (|a| + |b|).
     """
 
@@ -61,7 +61,7 @@ class RealTimeNet(nn.Module):
 
 
 class _StepUp(nn.Module):
-    """Twice as large, joined with the net's features of that scale."""
+    """Doubles the size and joins the net's features of that scale."""
 
     def __init__(self, inputs: int, outputs: int, beside: int) -> None:
         super().__init__()
@@ -104,17 +104,17 @@ class PhangNet(nn.Module):
 class BeliefNet(nn.Module):
     """A masker of ours: from Grad-CAM maps of any labels to maps whose proofs are as strong as the net's belief.
 
-    A field E of features at the finest scale, the same for all labels, is made from coarse to fine. A label a says itself by
-    its Grad-CAM map C_a, with mean 0 and deviation 1, and by f_a = f(x, a), and so does its rival r, the likeliest other label; no
-    weight belongs to a label, so one that was never trained on is served as well:
+    A field E of features at the finest scale, the same for all labels, is made from coarse to fine. A label a is represented by
+    its Grad-CAM map C_a, with mean 0 and deviation 1, and by f_a = f(x, a), and so is its rival r, the likeliest other label. No
+    weight belongs to a label, so the net also serves labels that it was not trained on:
 
         code_a = MLP(E seen through C_a and C_r, log f_a, f_a, log f_r, f_r) = (scale, shift, gain, gain_r),
         map_a  = (2t - 1 + gain) C_a + (1 - t + gain_r) C_r + convolutions of (E (1 + scale) + shift, C_a, C_r),
 
-    brought to mean 0 and deviation 2, with t = min(1, sqrt(f_a / f_r)), and E seen through C the sum over places p of softmax(C)(p) E(p). Untrained it is 2 C_a, where belief
-    masks start, for the likeliest label, and C_r - C_a for one that is not believed at all: what speaks for the rival and not for
-    the label comes first, so that nothing is proved. Games ask for the order of a map's places alone. Its size is fixed because nothing
-    else holds it: it grew to thousands, which left the step of the soft mask no place to learn from.
+    scaled to mean 0 and deviation 2, with t = min(1, sqrt(f_a / f_r)), and E seen through C the sum over places p of softmax(C)(p) E(p). Untrained
+    it is 2 C_a, where belief masks start, for the likeliest label, and C_r - C_a for a label that is not believed at all: evidence for the rival and not
+    for the label comes first, so nothing is proved. Games use only the order of a map's places. The map's size is fixed because nothing
+    else bounds it: it grew to thousands, and the soft step of the mask had no gradient.
     """
 
     def __init__(self, channels: Sequence[int], width: int = 32) -> None:
@@ -159,7 +159,7 @@ class BeliefNet(nn.Module):
 
 
 def standardised(maps: Tensor, least: float = 1e-6) -> Tensor:
-    """Maps ``(..., h, w)`` with mean 0 and deviation 1 each, less for those that had less than ``least``; flat ones are zero.
+    """Maps ``(..., h, w)`` with mean 0 and deviation 1 each, less if the deviation was below ``least``; zero for constant maps.
 
     >>> standardised(torch.tensor([[1.0, 3.0], [1.0, 3.0]]))
     tensor([[-0.8660,  0.8660],
@@ -170,7 +170,7 @@ def standardised(maps: Tensor, least: float = 1e-6) -> Tensor:
 
 
 def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
-    """Maps ``(..., h, w)`` at another size, bilinearly, with a gradient that is the same every time."""
+    """Maps ``(..., h, w)`` at another size, bilinearly, with a deterministic gradient."""
     if tuple(maps.shape[-2:]) == tuple(size):
         return maps
     pairs = zip(maps.shape[-2:], size, strict=True)
@@ -178,7 +178,7 @@ def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def repeated(maps: Tensor, size: Sequence[int]) -> Tensor:
-    """Maps ``(..., h, w)`` at a larger size: every place shows the value of the nearest one.
+    """Maps ``(..., h, w)`` at a larger size, by nearest neighbours.
 
     >>> repeated(torch.tensor([[0.0, 1.0]]), (1, 4))
     tensor([[0., 0., 1., 1.]])

@@ -22,7 +22,7 @@ from proofmap.methods.masks.method import chosen_precision
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a masker is trained: all that its weights depend on, beside the net and the data."""
+    """How a masker is trained: everything that its weights depend on, except the net and the data."""
 
     kind: str
     steps: int
@@ -36,10 +36,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step sees: images ``(N, C, H, W)``, what the net says of them, and where its random numbers come from.
+    """The data of one step: images ``(N, C, H, W)``, the net's features and log f of them, and the keys of its random numbers.
 
-    ``step`` is its place in the schedule. ``labels`` ``(N,)`` are the true ones, or the net's where no truth is known; ``others`` ``(N, C, H, W)`` are other
-    images of the data.
+    ``step`` is its place in the schedule. ``labels`` ``(N,)`` are the true ones, or the net's if the truth is unknown; ``others`` ``(N, C, H, W)``
+    are other images of the data.
     """
 
     step: int
@@ -51,7 +51,7 @@ class Batch:
     keys: Tensor
 
     def uniform(self, purpose: str, n: int) -> Tensor:
-        """``(N, n)`` in [0, 1), for this step, image and purpose alone."""
+        """Uniform numbers ``(N, n)`` in [0, 1) that belong to this step, image and purpose."""
         return streams.uniform(self.keys ^ streams.key_of(purpose), n)
 
     def normal(self, purpose: str) -> Tensor:
@@ -61,7 +61,7 @@ class Batch:
 
 
 class Objective(ABC):
-    """One kind of masker, on its way."""
+    """One kind of masker in training."""
 
     kind: ClassVar[str]
     most_scales: ClassVar[int] = 4
@@ -70,17 +70,17 @@ class Objective(ABC):
     rate: ClassVar[float] = 1e-3
     weight_decay: ClassVar[float] = 1e-4
     clip: ClassVar[float] = 10.0
-    """The longest gradient; longer ones are cut."""
+    """Maximum norm of the gradient."""
 
     def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:
-        """``present`` are the labels that occur in the data."""
+        """``present`` are the labels in the data."""
         self.recipe, self.classifier, self.present = recipe, classifier, present
         self.inputs, self.scales = classifier.inputs, self.find(classifier, recipe.layers)
         dtype = chosen_precision(classifier, "auto")
         self.fast = classifier.frozen(dtype=dtype)
         self.half = dtype == torch.float16
-        self.told: tuple[str, Tensor] | None = None
-        """What progress shows, where it is not the loss."""
+        self.shown_value: tuple[str, Tensor] | None = None
+        """Name and value that progress shows instead of the loss."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(streams.key_of(recipe.seed, recipe.kind) & 0x7FFFFFFF)
             self.net = self.build(self.scales, classifier, recipe.width).to(classifier.device)
@@ -103,15 +103,15 @@ class Objective(ABC):
         """The mean loss, differentiable in the masker's weights."""
 
     def learned(self, step: int) -> list[nn.Parameter]:
-        """The weights that this step changes."""
+        """The weights that this step updates."""
         return list(self.net.parameters())
 
     def rate_at(self, step: int) -> float:
-        """The step size: a tenth after each third, as Phang et al. have it."""
+        """The step size: divided by ten after each third, as Phang et al. do."""
         return self.recipe.learning_rate * 0.1 ** (3 * step // self.recipe.steps)
 
     def altered(self, images: Tensor, others: Tensor, keys: Tensor) -> Tensor:
-        """The images as this kind wants them."""
+        """The images as this kind of masker is trained on them."""
         return images
 
     def read(self, images: Tensor) -> tuple[list[Tensor], Tensor]:
@@ -119,27 +119,27 @@ class Objective(ABC):
         features, logits = read_features(self.classifier, images, self.scales)
         return features, self.classifier.log_f(logits)
 
-    def says(self, images: Tensor) -> Tensor:
-        """log f ``(N, A)`` of composites, with a gradient; on the fast view of the net."""
+    def log_f(self, images: Tensor) -> Tensor:
+        """log f ``(N, A)`` of composites, differentiable, on the fast view of the net."""
         return self.fast.log_f(self.fast(images))
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps beside the masker's weights and their optimiser."""
+        """What a checkpoint keeps in addition to the masker's weights and their optimiser."""
         return {}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from :meth:`state`."""
-        assert not state, "a kind that keeps something takes it back"
+        """Restore :meth:`state`."""
+        assert not state, "a kind with a state restores it"
 
 
 # ---- optimisers ------------------------------------------------------------------------------------------------
 
 
 class Optimiser(ABC):
-    """Moves weights by their gradients, each with ``weight_decay`` times the weight added; those without one stay."""
+    """Updates weights by their gradients plus ``weight_decay`` times the weight; weights without a gradient stay."""
 
     kept: tuple[str, ...]
-    """What is remembered of each weight, in its shape."""
+    """Names of the tensors that are kept for each weight, in its shape."""
 
     def __init__(self, net: nn.Module, weight_decay: float) -> None:
         self.weights, self.weight_decay = dict(net.named_parameters()), weight_decay
@@ -152,7 +152,7 @@ class Optimiser(ABC):
 
     @abstractmethod
     def moved(self, weight: nn.Parameter, gradient: Tensor, name: str, rate: float) -> None:
-        """One step of one weight, in place."""
+        """Update one weight in place."""
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
@@ -204,7 +204,7 @@ def prefixed(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def below(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Those tensors whose names begin so, without it.
+    """The tensors whose names start with the prefix, without it.
 
     >>> list(below({"net.bias": torch.ones(1), "adam.bias": torch.ones(1)}, "net."))
     ['bias']

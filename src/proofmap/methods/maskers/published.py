@@ -2,20 +2,20 @@
 
 Real-time saliency (Dabkowski and Gal 2017): how its masker is trained.
 
-First the selector alone learns which labels are in an image, by a logistic loss on the mean of its evidence; half of the labels
-it is asked about are wrong ones. Then the decoder learns masks m, with three labels in ten wrong:
+First the selector alone learns which labels are in an image, by a logistic loss on the mean of its evidence; half of its labels
+are wrong ones. Then the decoder learns masks m, with three wrong labels in ten:
 
     loss = destroyer + .3 preserver + 8 mean((m + .0005)^.3) + .005 smoothness(m),
 
 with Carlini and Wagner's hinges on the lead d of the true label over all others. For a label that is there the preserved image
-must show it (relu(1 - d)) and the destroyed one must not (relu(d + 5)); for a wrong one the other way round (by 1 each), so
-that its mask is empty. That is the released code; the paper's text has log-probabilities in place of the hinges.
+must show it (relu(1 - d)) and the destroyed one must not (relu(d + 5)); for a wrong label it is the reverse (by 1 each), so
+that its mask is empty. This is the released code; the paper's text has log-probabilities instead of the hinges.
 
 The preserved image is m x + (1 - m) b, the destroyed one has m and 1 - m exchanged. In units where pixels lie in [-1, 1], x
-carries noise N(0, .03); b is a colour U(-.33, .33) with noise N(0, .11) or, half of the time, x blurred by a Gaussian of sigma 11 in a
+has noise N(0, .03); b is a colour U(-.33, .33) with noise N(0, .11) or, half of the time, x blurred by a Gaussian of sigma 11 in a
 window of 55. Source: 8,500 steps of 128 images, Adam at 1e-3 (a tenth every 4,000), weight decay 1e-4; then 3,000 of 64. Here
-both phases have the same batch, and the first has a quarter of ``steps``: in the source's three quarters a short training ends before there
-are masks, and the selector of the few labels of small data is ready long before. Wrong labels are drawn from those in the data.
+both phases have the same batch, and the first has a quarter of ``steps``: with the source's three quarters a short training would end before
+masks are learned, and the selector of a few labels needs fewer steps. Wrong labels are drawn from those in the data.
 
 The masker of Phang et al. 2020: how it is trained, FIX (against the net as it is) or CA (classifier-agnostic).
 
@@ -25,14 +25,14 @@ With m the mask of image x of label y, hidden parts gray (zero after normalisati
     out = -1[x is right] entropy(F(x (1 - m)))   - lambda relu(1[x is right, x (1 - m) is not] - mean m)   + .001 smoothness(m)
     loss = in + out,       lambda = 10 (FIX) or 15 (CA).
 
-So the mask is to keep the label and to leave nothing of it outside; once it does, a small mask is rewarded. CA trains a copy
-of the net along, by SGD at 1e-3 with momentum .9 and weight decay 1e-4: a step on the images, and half of the time one on both masked images
-(the released code draws an old copy the other half, and uses it for nothing). That copy is F in the masker's loss; its
-batch-norm statistics stay. The masker always reads the features of the net itself, so that it explains the net that
-everything else explains; the authors' reads those of its own copy.
+So the mask must keep the label and leave nothing of it outside; once it does, a small mask is rewarded. CA also trains a copy
+of the net, by SGD at 1e-3 with momentum .9 and weight decay 1e-4: a step on the images, and half of the time one on both masked images
+(the released code draws an old copy in the other half, and does not use it). That copy is F in the masker's loss; its
+batch-norm statistics are fixed. The masker always reads the features of the net itself, so it explains the same net as
+every other method; the authors' masker reads those of its copy.
 
-Source: Adam at 1e-3 with weight decay 1e-4, gradients cut at 10, 72 images a step, 60 rounds over a fifth of ImageNet, a tenth of
-the rate after each third.
+Source: Adam at 1e-3 with weight decay 1e-4, gradient norms up to 10, 72 images a step, 60 rounds over a fifth of ImageNet, the rate
+divided by ten after each third.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from proofmap.methods.probe import module_of
 def hinge(log_f: Tensor, labels: Tensor, shown: Tensor, *, lead: float, lag: float) -> Tensor:
     """Carlini and Wagner's hinge ``(N,)`` on the lead d = log f_a - max over other labels, from log f ``(N, A)``.
 
-    Where the label is to be ``shown``, relu(lead - d); where it is to be gone, relu(d + lag).
+    relu(lead - d) if the label must be ``shown``, else relu(d + lag).
 
     >>> log_f = torch.tensor([[2.0, 0.0], [2.0, 0.0]])
     >>> hinge(log_f, torch.tensor([0, 0]), torch.tensor([True, False]), lead=5.0, lag=1.0)
@@ -90,7 +90,7 @@ def smoothness(masks: Tensor, border: float = 0.3) -> Tensor:
 
 
 def entropy(log_f: Tensor) -> Tensor:
-    """-sum over labels of f log f, ``(N,)``; labels that do not count (log f = -infinity) add nothing.
+    """-sum over labels of f log f, ``(N,)``; labels outside the label set (log f = -infinity) add nothing.
 
     >>> entropy(torch.tensor([[0.5, 0.5, 0.0]]).log())
     tensor([0.6931])
@@ -99,7 +99,7 @@ def entropy(log_f: Tensor) -> Tensor:
 
 
 def reward(masks: Tensor, event: Tensor) -> Tensor:
-    """relu(1[event] - mean m), ``(N,)``: what a small mask is worth once it has done its work.
+    """relu(1[event] - mean m), ``(N,)``: the reward of a small mask once it has its effect.
 
     >>> reward(torch.full((2, 2, 2), 0.25), torch.tensor([True, False]))
     tensor([0.7500, 0.0000])
@@ -150,8 +150,8 @@ class RealTimeObjective(Objective):
             evidence = self.net.evidence(batch.features[0], asked[:, None]).mean(dim=(1, 2, 3))
             return F.binary_cross_entropy_with_logits(evidence, real.float())
         masks = resized(self.net(batch.features, asked[:, None])[:, 0], self.inputs.positions)
-        preserved = self.says(self.composites(batch, masks, "preserved"))
-        destroyed = self.says(self.composites(batch, 1 - masks, "destroyed"))
+        preserved = self.log_f(self.composites(batch, masks, "preserved"))
+        destroyed = self.log_f(self.composites(batch, 1 - masks, "destroyed"))
         losses = (
             hinge(destroyed, batch.labels, ~real, lead=1.0, lag=5.0)
             + _PRESERVER * hinge(preserved, batch.labels, real, lead=1.0, lag=1.0)
@@ -161,7 +161,7 @@ class RealTimeObjective(Objective):
         return losses.mean()
 
     def asked(self, batch: Batch, wrong: float) -> Tensor:
-        """The label that the masker is told for each image: its own, or with some probability another one of the data."""
+        """The label given to the masker for each image: its own, or with probability ``wrong`` another one of the data."""
         coin, drawn = batch.uniform("asked", 2).unbind(dim=1)
         if len(self.present) < 2:
             return batch.labels
@@ -181,7 +181,7 @@ class RealTimeObjective(Objective):
 
 _INSIDE, _PHANG_SMOOTH = 1.0, 0.001
 _COARSER = 4
-"""A mask is so many times coarser than the image, or as fine as the finest features read."""
+"""A mask is this many times coarser than the image, or as fine as the finest features read."""
 
 
 class PhangFix(Objective):
@@ -207,7 +207,7 @@ class PhangFix(Objective):
 
     def loss(self, batch: Batch) -> Tensor:
         masks, labels = self.masks(batch), batch.labels
-        inside, outside = (self.says(x) for x in self.masked(batch, masks))
+        inside, outside = (self.log_f(x) for x in self.masked(batch, masks))
         right = batch.log_f.argmax(dim=1) == labels
         kept, lost = inside.argmax(dim=1) == labels, outside.argmax(dim=1) != labels
         own = inside.gather(1, labels[:, None])[:, 0]
@@ -224,7 +224,7 @@ class PhangFix(Objective):
         return repeated(self.net(batch.features)[:, 0], self.inputs.positions)
 
     def masked(self, batch: Batch, masks: Tensor) -> tuple[Tensor, Tensor]:
-        """The images inside and outside of the masks, gray elsewhere."""
+        """The images inside and outside the masks, gray elsewhere."""
         gray = self.gray(batch.images, batch.keys)
         shown = self.inputs.composite(masks, batch.images, gray)
         return shown, self.inputs.composite(1 - masks, batch.images, gray)
@@ -248,7 +248,7 @@ class PhangCA(PhangFix):
     def passes(self, step: int) -> int:
         return 6
 
-    def says(self, images: Tensor) -> Tensor:
+    def log_f(self, images: Tensor) -> Tensor:
         x = (images - self.mean) / self.std
         with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda):
             out: Tensor = self.copy(x.contiguous(memory_format=torch.channels_last))
@@ -268,9 +268,9 @@ class PhangCA(PhangFix):
             self.copy.requires_grad_(True)
 
     def adapt(self, several: list[Tensor], labels: Tensor, rate: float) -> None:
-        """One step of the copy towards the labels of images, or of the same images masked in several ways."""
+        """One step of the copy towards the labels of images, or of several masked versions of them."""
         self.optimiser.zero()
-        losses = [-self.says(images).gather(1, labels[:, None]).mean() for images in several]
+        losses = [-self.log_f(images).gather(1, labels[:, None]).mean() for images in several]
         torch.stack(losses).sum().backward()
         self.optimiser.step(rate)
 

@@ -16,7 +16,14 @@ from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file
 from proofmap.core.progress import Progress, Silent
-from proofmap.methods.maskers.file import IMAGES, Learned, MaskerWarning, look, read_header, write_masker
+from proofmap.methods.maskers.file import (
+    IMAGES,
+    MapSummary,
+    MaskerWarning,
+    read_header,
+    summarise_maps,
+    write_masker,
+)
 from proofmap.methods.maskers.objective import Recipe
 from proofmap.methods.maskers.trained import method_of
 from proofmap.methods.maskers.training import KINDS, Training
@@ -41,27 +48,27 @@ def train_masker(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Path:
-    """Train a masker for a net and write it to a file; a run that was stopped goes on from its last checkpoint.
+    """Train a masker for a net and write it to a file; a training that was stopped continues from its last checkpoint.
 
-    The answer is the same as that of a run that was not stopped. Where the file is there already, made in the same way from
-    the same, nothing is left to do. What the masker's maps look like is in the file's header
-    (:class:`~proofmap.methods.maskers.file.Learned`), and a :class:`~proofmap.methods.maskers.file.MaskerWarning` says what looks
+    The result is the same as without a stop. If the file exists already, trained in the same way from
+    the same data, nothing is done. The file's header has statistics of the masker's maps
+    (:class:`~proofmap.methods.maskers.file.MapSummary`), and a :class:`~proofmap.methods.maskers.file.MaskerWarning` reports what looks
     wrong with them.
 
     Args:
         kind: ``dabkowski``, ``phang-fix``, ``phang-ca`` or ``belief``.
         classifier: the net, which is not changed.
         images: ``(M, C, H, W)`` as the net takes them, floats in [0, 1] or bytes; kept on the net's device.
-        truth: labels ``(M,)``; the net's likeliest stands in where it is -1, or for all when left out.
-        out: the masker's file, ``NAME.safetensors``; the checkpoint is ``NAME.checkpoint.safetensors`` beside it.
+        truth: labels ``(M,)``; the net's likeliest label is used for -1, or for all images if left out.
+        out: the masker's file, ``NAME.safetensors``; the checkpoint is ``NAME.checkpoint.safetensors`` in the same folder.
         steps: of the optimiser.
-        minutes: begin no further step after so many minutes of training, parts before a stop counted; learning rates then follow the
-            time or the steps, whichever is further. How many steps were made is in the file's header.
-        batch, learning_rate, width: images per step, step size and channels of the masker; the kind's own when left out.
-        layers: names of the layers to read; found by themselves when left out.
+        minutes: time limit of the training in minutes, including parts before a stop; learning rates then follow the
+            time or the steps, whichever is further. The file's header has the number of steps made.
+        batch, learning_rate, width: images per step, step size and channels of the masker; the kind's defaults if left out.
+        layers: names of the layers to read; found if left out.
         data: what the file's header calls the data.
         every: steps between checkpoints.
-        force: replace a masker that is another one.
+        force: replace a different masker.
     """
     check_masker(kind, out, minutes)
     usual = KINDS[kind]
@@ -82,42 +89,42 @@ def train_masker(
         training = Training(recipe, classifier, images, truth, data)
         file = output_file(out, such_as="masker.safetensors")
         if file.exists() and not force:
-            if training.header.says_the_same(read_header(file)):
+            if training.header.matches(read_header(file)):
                 return file
             raise InputError(
-                f"{file} is another masker, and it is not replaced; choose another file, or replace it with --force (force=True)"
+                f"{file} is a different masker and is not replaced; choose another file, or replace it with --force (force=True)"
             )
         training.run(checkpoint_of(file), every, progress or Silent())
         header = replace(training.header, learned=_learned(training, classifier))
         write_masker(file, training.objective.net, header)
     checkpoint_of(file).unlink(missing_ok=True)
     assert header.learned is not None
-    for doubt in header.learned.doubts():
+    for problem in header.learned.problems():
         warnings.warn(
-            f"{file}: {doubt}. Try more steps, more images or a smaller learning rate, and judge it before you use it",
+            f"{file}: {problem}. Try more steps, more images or a smaller learning rate, and judge it before you use it",
             MaskerWarning,
             stacklevel=2,
         )
     return file
 
 
-def _learned(training: Training, classifier: Classifier) -> Learned:
-    """A look at the maps of the masker as it will be read from its file."""
+def _learned(training: Training, classifier: Classifier) -> MapSummary:
+    """Statistics of the maps of the masker as it will be read from its file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "masker.safetensors"
         header = replace(training.header, present=None)  # any two labels will do here
         write_masker(path, training.objective.net, header)
         method = method_of(training.recipe.kind, path)
-        return look(method.prepare(classifier), training.some(IMAGES))
+        return summarise_maps(method.prepare(classifier), training.some(IMAGES))
 
 
 def checkpoint_of(file: Path) -> Path:
-    """Where a training keeps what it has, until its masker is written."""
+    """The checkpoint of a training, until its masker is written."""
     return file.with_suffix(".checkpoint.safetensors")
 
 
 def check_masker(kind: str, out: str | Path, minutes: float | None) -> None:
-    """Refuse a kind that there is not, a file that is not named as one of weights, and no time."""
+    """Refuse an unknown kind, a file with another ending than .safetensors, and a time limit that is not positive."""
     if kind not in KINDS:
         raise InputError(f"a masker's kind must be one of {', '.join(KINDS)}, not {kind!r}")
     if Path(out).suffix != ".safetensors":

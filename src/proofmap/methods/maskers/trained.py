@@ -34,9 +34,9 @@ from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMe
 from proofmap.plugins.settings import setting
 
 _LABELS = 32
-"""Labels whose masks are made at once."""
+"""Labels whose masks are made at the same time."""
 _WEIGHTS_HELP = (
-    "a masker's file, made by proofmap train-masker; the one that ships for this net when left out"
+    "a masker's file, made by proofmap train-masker; the one in the package for this net if left out"
 )
 
 
@@ -57,7 +57,7 @@ class Masker:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedMasker(Method):
-    """What methods of trained maskers share: where the masker is, and that it belongs to the net."""
+    """A method with a trained masker, which must belong to the net."""
 
     family: ClassVar[Family] = "masker"
     needs: ClassVar[frozenset[Need]] = frozenset({"masker"})
@@ -65,7 +65,7 @@ class TrainedMasker(Method):
 
     @property
     def trained_as(self) -> str:
-        """The kind of masker that it takes."""
+        """The kind of masker that the method takes."""
         raise NotImplementedError
 
     def state_for(self, classifier: Classifier) -> Masker:
@@ -80,7 +80,7 @@ class TrainedMasker(Method):
             raise InputError(
                 f"{path} reads the layers {', '.join(s.layer for s in header.scales)}, which are not found in {classifier.name}"
             )
-        with torch.random.fork_rng(devices=[]):  # first weights, written over
+        with torch.random.fork_rng(devices=[]):  # first weights, which are replaced
             net = objective.build(scales, classifier, header.recipe.width)
         missing, unexpected = net.load_state_dict(weights, strict=False)
         if unexpected or any(not name.endswith("num_batches_tracked") for name in missing):
@@ -110,7 +110,7 @@ class TrainedMasker(Method):
             )
 
     def check_labels(self, ready: ReadyMethod, labels: Tensor) -> None:
-        """Warn of labels ``(N, L)`` that the masker knows nothing of."""
+        """Warn about labels ``(N, L)`` that were not in the masker's training data."""
 
     def _packaged(self, classifier: Classifier) -> Path:
         own = net_digest(classifier)
@@ -119,7 +119,7 @@ class TrainedMasker(Method):
             if header.recipe.kind == self.trained_as and header.net == own:
                 return path
         raise InputError(
-            f"no masker of the kind {self.trained_as} ships for {classifier.name}; train one with proofmap train-masker "
+            f"the package has no masker of the kind {self.trained_as} for {classifier.name}; train one with proofmap train-masker "
             f"--kind {self.trained_as} --data YOURS --out FILE.safetensors, and give it as weights=FILE.safetensors"
         )
 
@@ -130,8 +130,8 @@ class TrainedMasker(Method):
             )
         if header.net != net_digest(classifier):
             raise InputError(
-                f"{path} was trained on another net ({header.model}) than {classifier.name}: its masks would say nothing about "
-                "this one. Train a masker on it with proofmap train-masker"
+                f"{path} was trained on another net ({header.model}) than {classifier.name}: its masks would not explain "
+                "this net. Train a masker on it with proofmap train-masker"
             )
 
     def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
@@ -145,11 +145,11 @@ class TrainedMasker(Method):
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class RealTimeSaliency(TrainedMasker):
-    """Real-time saliency (Dabkowski and Gal 2017): a U-Net on the net's features, told the label by a gate on the coarsest.
+    """Real-time saliency (Dabkowski and Gal 2017): a U-Net on the net's features, with a gate for the label on the coarsest.
 
     See :class:`~proofmap.methods.maskers.nets.RealTimeNet` for the masks. ``confidence`` is subtracted from the label's
-    evidence before the gate, so that labels which are hardly there get empty masks. It is 0 as in training; the preset
-    ``released`` has the 6 of the released code, which suits its masker: one that was trained for less has less evidence.
+    evidence before the gate, so that labels with little evidence get empty masks. It is 0 as in training; the preset
+    ``released`` has 6, as the released code, which suits its masker: a masker with less training has less evidence.
 
     >>> RealTimeSaliency.preset("released").confidence
     6.0
@@ -162,7 +162,7 @@ class RealTimeSaliency(TrainedMasker):
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {"trained": {}, "released": {"confidence": 6.0}}
     }
-    confidence: float = setting(0.0, "how much evidence a label must have before its mask opens")
+    confidence: float = setting(0.0, "evidence that a label must have before its mask opens")
 
     @property
     def trained_as(self) -> str:
@@ -174,7 +174,7 @@ class RealTimeSaliency(TrainedMasker):
             return
         known = torch.tensor([*header.present, NO_LABEL], device=labels.device)
         if not bool(torch.isin(labels, known).all()):
-            warnings.warn(  # in the same words each time, so that a study tells it once
+            warnings.warn(  # in the same words each time, so that a study reports it once
                 f"{self.name}: its masker was trained on {header.data} and knows {len(known) - 1} of "
                 f"{len(ready.classifier.names)} labels; maps of the others, which are asked for here, say nothing. Train one on images "
                 "of them with proofmap train-masker, or choose another method",

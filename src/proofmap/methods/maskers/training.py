@@ -1,11 +1,11 @@
-"""Training of maskers: steps on random images of the data, checkpoints, and going on from one to the same numbers.
+"""Training of maskers: steps on random images of the data, with checkpoints from which a training continues to the same weights.
 
-Every random number of a step comes from the seed and the number of the step. What is carried from one step to the next is the
-weights, what the optimisers keep and the number of the step; a checkpoint has all of it.
+Every random number of a step comes from the seed and the number of the step. The weights, the state of the optimisers and the number of
+the step are all that a step takes over from the previous one; a checkpoint holds all of them.
 
-With a limit of time T the schedule (rates, phases) is at step max(k, floor(n t / T)) of n when k steps were made in the time t, and
-there is no further step once that is n: a training that the clock ends has been through its schedule as one that makes all steps. When
-steps end is then up to the machine, so two such trainings differ; without a limit nothing depends on the clock.
+With a time limit T the schedule (rates, phases) is at step max(k, floor(n t / T)) of n after k steps in the time t, and
+training ends once that is n: a training that the clock ends has gone through the whole schedule. The number of steps then
+depends on the machine, so two such trainings differ; without a limit nothing depends on the clock.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ KINDS: dict[str, type[Objective]] = {
 
 
 _LOST = 0.1
-"""The share of steps that may be lost to overflows of half precision."""
+"""Largest share of steps that may be lost to overflows of half precision."""
 _TELL = 10
-"""Steps between notes, and over which what they tell is the mean."""
+"""Steps between notes of progress, which show the mean over these steps."""
 _LEAST_AREA = 0.5
 _SECONDS = 300.0
-"""A checkpoint is written after so many seconds, too: steps may take long."""
+"""A checkpoint is also written after this time: steps may take long."""
 
 
 class Training:
-    """One masker on its way, with the data on the net's device."""
+    """The training of one masker, with the data on the net's device."""
 
     def __init__(
         self, recipe: Recipe, classifier: Classifier, images: Tensor, truth: Tensor | None, data: str
@@ -87,7 +87,7 @@ class Training:
         )
 
     def _present(self) -> Tensor:
-        """The labels in the data, sorted; those that the net sees where no truth is known."""
+        """The labels in the data, sorted; the net's likeliest label if the truth is unknown."""
         known = self.truth[self.truth >= 0]
         if len(known) < len(self.truth):
             likely = [self.classifier.top(self._floats(part), 1)[:, 0] for part in self.images.split(256)]
@@ -107,7 +107,7 @@ class Training:
     # ---- steps --------------------------------------------------------------------------------------------------
 
     def run(self, checkpoint: Path, every: int, progress: Progress) -> None:
-        """All steps that are left, or that the time allows; a checkpoint every so many."""
+        """Make the remaining steps, or those that the time allows; write a checkpoint every ``every`` steps."""
         recipe, objective = self.recipe, self.objective
         if checkpoint.exists():
             self._resume(checkpoint)
@@ -118,7 +118,7 @@ class Training:
         with progress.task(f"training {recipe.kind}", left) as task, steady_kernels(tf32=True):
             while (place := self.place()) < recipe.steps:
                 loss = self._learn(place)
-                name, value = objective.told or ("loss", loss)
+                name, value = objective.shown_value or ("loss", loss)
                 seen, note = [*seen, value][-_TELL:], ""
                 if self.step % _TELL == 0:
                     note = f"{self._clock()}step {self.step}, {name} {torch.stack(seen).mean().item():.3f}"
@@ -131,7 +131,7 @@ class Training:
         self.header = replace(self.header, made=self.step)
 
     def seconds(self) -> float:
-        """The time that the training has taken, over all parts of it."""
+        """The total time of the training, over all its parts."""
         return self.spent + monotonic() - self.began
 
     def _clock(self) -> str:
@@ -139,19 +139,19 @@ class Training:
         return "" if minutes is None else f"minute {self.seconds() / 60:.1f} of {minutes:g}, "
 
     def place(self) -> int:
-        """Where in the schedule the next step is: the share of steps that are made or of the time that is used, whichever is further."""
+        """The place of the next step in the schedule: by the steps made or the time used, whichever is further."""
         steps, minutes = self.recipe.steps, self.recipe.minutes
-        if minutes is None or not self.step:  # one step there is in any case
+        if minutes is None or not self.step:  # there is always at least one step
             return self.step
         return max(self.step, int(steps * self.seconds() / (60 * minutes)))
 
     def some(self, number: int) -> Tensor:
-        """At most so many of the images, from all over the data, as the net takes them."""
+        """At most ``number`` images, spread over the data, as floats."""
         which = torch.linspace(0, len(self.images) - 1, min(number, len(self.images))).round().long()
         return self._floats(self.images[which.to(self.images.device)])
 
     def _learn(self, place: int) -> Tensor:
-        """One step, at its place in the schedule; returns its loss."""
+        """Make one step at its place in the schedule; returns its loss."""
         objective = self.objective
         learned = objective.learned(place)
         self.optimiser.zero()
@@ -195,7 +195,7 @@ class Training:
         features, log_f = self.objective.read(images)
         truth = self.truth[which]
         labels = truth.where(truth >= 0, log_f.argmax(dim=1))
-        behind = other.roll(1, dims=0)  # not those that an image may have a half of
+        behind = other.roll(1, dims=0)  # not the images whose halves were mixed in
         return Batch(place, images, behind, labels, features, log_f, keys)
 
     # ---- checkpoints --------------------------------------------------------------------------------------------
@@ -203,35 +203,40 @@ class Training:
     def _save(self, path: Path) -> None:
         state = prefixed(self.objective.net.state_dict(), "net.")
         state |= prefixed(self.optimiser.state(), "adam.") | prefixed(self.objective.state(), "own.")
-        told = {"masker": self.header.text(), "step": self.step, "lost": self.lost, "seconds": self.seconds()}
+        state_of_run = {
+            "masker": self.header.text(),
+            "step": self.step,
+            "lost": self.lost,
+            "seconds": self.seconds(),
+        }
         plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
-        write_tensors(path, plain, json.dumps(told))
+        write_tensors(path, plain, json.dumps(state_of_run))
 
     def _resume(self, path: Path) -> None:
-        told = json.loads(read_header(path))
-        if not self.header.says_the_same(told["masker"]):
+        found = json.loads(read_header(path))
+        if not self.header.matches(found["masker"]):
             raise InputError(
-                f"{path} was begun with {_difference(told['masker'], self.header.text())}; give the same settings, net and "
-                "data to go on, or remove it to begin anew"
+                f"{path} was begun with {_difference(found['masker'], self.header.text())}; give the same settings, net and "
+                "data to continue it, or remove it to start again"
             )
         state = load_file(path)
         self.objective.net.load_state_dict(below(state, "net."))
         self.objective.load_state(below(state, "own."))
         self.optimiser.load_state(below(state, "adam."))
-        self.step, self.lost, self.spent = told["step"], told["lost"], told.get("seconds", 0.0)
+        self.step, self.lost, self.spent = found["step"], found["lost"], found["seconds"]
 
 
 def _difference(before: str, now: str) -> str:
-    """What the first of two headers has other than the second, in words."""
+    """The entries of the first of two headers that differ from the second, in words."""
     old, new = ({**found.pop("recipe"), **found} for found in (json.loads(before), json.loads(now)))
-    for name in ("scales", "content"):  # the names beside them say more
+    for name in ("scales", "content"):  # other entries say more
         changed = old.pop(name) != new.pop(name)
     other = [f"{name} {old[name]}" for name in new if old.get(name) != new[name]]
     return ", ".join(other) if other or not changed else "other images"
 
 
 def augmented(images: Tensor, keys: Tensor) -> Tensor:
-    """A random part of each image (half of its area or more), at full size, mirrored half of the time."""
+    """A random crop of each image (at least half of its area), resized to full size, mirrored half of the time."""
     side, left, top, coin = streams.uniform(keys ^ streams.key_of("part"), 4).unbind(dim=1)
     share = (_LEAST_AREA + (1 - _LEAST_AREA) * side).sqrt()
     mirror = torch.where(coin < 0.5, -1.0, 1.0)

@@ -1,12 +1,12 @@
 """DeepLIFT: the change of the logit from a baseline to the input, shared out by the rescale rule.
 
-The multiplier of an activation a is its slope between the two, m = (a(z) - a(z')) / (z - z'), and its derivative where z = z'.
+The multiplier of an activation a is its slope between the two, m = (a(z) - a(z')) / (z - z'), or its derivative if z = z'.
 Linear layers keep their gradients, so the multipliers of a net are gradients with other slopes at the activations.
 Max-pooling shares its change y - y' between the winner i of the input and the winner i' of the baseline:
 
     at i: max(y, y') - y'        at i': y - max(y, y')
 
-The pass of the baseline is recorded, call by call, and the pass of the input goes by the record.
+The pass of the baseline is recorded, call by call, and the pass of the input uses the record.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from proofmap.methods.propagation.rewriting import (
 from proofmap.plugins.settings import setting
 
 KNOWN = LINEAR | {"Slopes", "Convolution", "Addmm", "Baddbmm", "Addbmm", "Addmv"}
-"""What keeps its gradient: linear, with or without a shift."""
+"""Operations that keep their gradient: linear, with or without a shift."""
 _POOLS = ("max_pool1d", "max_pool2d", "max_pool3d")
 _ADAPTIVE_POOLS = ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 _SAME = 1e-6
-"""Activations whose input changes less than this, as a share of its size, keep their derivative."""
+"""Activations whose input changes by less than this share of its size keep their derivative."""
 
 Call = tuple[Tensor, ...]
 
 
 class Recorded(Rewriting):
-    """A pass of the baseline, which notes what goes into its activations and out of them."""
+    """A pass of the baseline that records the inputs and outputs of its activations."""
 
     rewrites: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(ELEMENTWISE, "_activation"),
@@ -92,7 +92,7 @@ class Recorded(Rewriting):
 
 
 class Rescaled(Recorded):
-    """A pass of the input, whose gradients are multipliers against the pass that was recorded."""
+    """A pass of the input, whose gradients are multipliers relative to the recorded pass."""
 
     def __init__(self, record: list[Call]) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Rescaled(Recorded):
         self, func: Any, x: Tensor, value: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Tensor:
         start, begun = self._next(x)
-        if not x.requires_grad:  # nothing of the input: weights, or whole numbers
+        if not x.requires_grad:  # does not depend on the input: weights, or integers
             return value
         here = x.detach().float()
         change = here - start.float()
@@ -128,21 +128,19 @@ class Rescaled(Recorded):
         call = next(self.record, None)
         if call is None or call[0].shape != x.shape:
             raise InputError(
-                "deep-lift needs a net that calls the same layers for every input; this one goes another way for the "
+                "deep-lift needs a net that calls the same layers for every input; this net calls others for the "
                 "baseline. Use integrated-gradients"
             )
         return call
 
 
 def _returns_indices(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    place = (
-        1 if name in _ADAPTIVE_POOLS else 5
-    )  # behind (size,), or (kernel, stride, padding, dilation, ceil)
+    place = 1 if name in _ADAPTIVE_POOLS else 5  # after (size,), or (kernel, stride, padding, dilation, ceil)
     return bool(kwargs.get("return_indices", len(args) > place and args[place]))
 
 
 def _pooled(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Maxima and their places, numbered over all axes but the first two."""
+    """Maxima and their places, as indices over all axes but the first two."""
     place = 1 if name in _ADAPTIVE_POOLS else 5
     value, places = getattr(F, name)(x, *args[:place], **{**kwargs, "return_indices": True})
     return value, places
@@ -159,8 +157,8 @@ class DeepLIFT(BaselineMethod):
 
     The rules are in :mod:`proofmap.methods.propagation.deep_lift`. x' is any fill, as for integrated gradients; a random one is
     drawn ``draws`` times and the maps averaged (with random images: DeepSHAP, Lundberg and Lee 2017). Values are signed
-    and add up to logit_a(x) - logit_a(x'); where they do not, a :class:`~proofmap.methods.gradients.paths.SumRuleWarning` says by how
-    much. A net with attention, gates or layer-norm is refused.
+    and add up to logit_a(x) - logit_a(x'); if not, a :class:`~proofmap.methods.gradients.paths.SumRuleWarning` reports the
+    difference. A net with attention, gates or layer-norm is refused.
     """
 
     name: ClassVar[str] = "deep-lift"
@@ -200,7 +198,7 @@ class DeepLIFT(BaselineMethod):
             parts = in_batches(run, len(images), ready.classifier.batches[1], cost=2)
         maps, sums, changes = (torch.cat(each) for each in zip(*parts, strict=True))
         advice = (
-            "an activation is treated wrongly, or precision is lost: try full precision or another baseline"
+            "an activation is handled wrongly, or precision is lost: try full precision or another baseline"
         )
         check_sums(self.name, sums, changes, labels, advice)
         return maps

@@ -27,21 +27,21 @@ Biases = Literal["absorb", "ignore"]
 Dual = Literal["others", "weighted", "negated"]
 
 _MEMORY = 3
-"""A pass with rules takes about this many times the memory of a pass with gradients."""
+"""Memory of a pass with rules, relative to a pass with gradients."""
 
 
 def check_logits(method: str, classifier: Classifier) -> None:
-    """Refuse a net that ends in a softmax or sigmoid, through which nothing can be propagated sensibly."""
+    """Refuse a net that ends in a softmax or sigmoid."""
     if classifier.outputs not in ("logits", "sigmoid"):
         raise InputError(
-            f"{method} begins at the logits, and this net gives {classifier.outputs}; pass the net without its last "
+            f"{method} starts at the logits, and this net returns {classifier.outputs}; pass the net without its last "
             "softmax or sigmoid"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RelevanceMethod(Method):
-    """Relevance from the logits to the input; subclasses say where it begins."""
+    """Relevance from the logits to the input; subclasses define where it starts."""
 
     family: ClassVar[Family] = "propagation"
     needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
@@ -50,7 +50,7 @@ class RelevanceMethod(Method):
     dense: RuleName = setting("epsilon", "rule of dense layers")
     first: First = setting("auto", "rule of the layer at the input; auto: box, or w-squared without limits")
     epsilon: float = setting(1e-6, "added to denominators", above=0)
-    gamma: float = setting(0.25, "how much more positive contributions count, with gamma", least=0)
+    gamma: float = setting(0.25, "additional weight of positive contributions, with gamma", least=0)
     alpha: float = setting(
         2.0, "share of positive contributions, with alpha-beta; beta is alpha - 1", least=1
     )
@@ -80,7 +80,7 @@ class RelevanceMethod(Method):
         return maps
 
     def check(self, arrived: Tensor, begun: Tensor, labels: Tensor) -> None:
-        """Compare the relevance that arrived, in all, with what began, ``(N, L)``; a difference of two has nothing to compare."""
+        """Compare the total relevance that arrived with what started, ``(N, L)``; not defined for a difference of two."""
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=labels)
@@ -107,8 +107,8 @@ class RelevanceMethod(Method):
     def _propagated(
         self, classifier: Classifier, composite: Composite, x: Tensor, labels: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Relevance per position ``(N, L, *positions)``; what arrived in all, at the input and at biases, and what
-        began, ``(N, L)``."""
+        """Relevance per position ``(N, L, *positions)``; the total that arrived at the input and at biases, and the total that
+        started, ``(N, L)``."""
         inputs = classifier.inputs
         limits = inputs.limits or (0.0, 0.0)
         mean, std = scale_of(classifier)
@@ -154,8 +154,8 @@ class LRP(RelevanceMethod):
     w-squared for inputs without limits. Others: ``epsilon`` (everywhere), ``captum`` (the same, smaller), ``epsilon-plus`` (positive contributions
     alone for convolutions), ``epsilon-plus-flat`` and ``epsilon-alpha2-beta1-flat`` (Kohlbrenner et al. 2020).
 
-    Values are signed. They and what biases absorb add up to the logit; where they do not, a
-    :class:`~proofmap.methods.gradients.paths.SumRuleWarning` says by how much. A net that does something without a rule
+    Values are signed. Together with what biases absorb they add up to the logit; if not, a
+    :class:`~proofmap.methods.gradients.paths.SumRuleWarning` reports the difference. A net with an operation without a rule
     (attention, gates, layer-norm) is refused.
 
     >>> LRP.preset("epsilon").conv
@@ -190,17 +190,17 @@ class LRP(RelevanceMethod):
 class ContrastiveLRP(RelevanceMethod):
     """max(0, R - R'), the relevance of the label less that of its dual, which begins as large (Gu et al. 2018).
 
-    R begins with |logit_a| at the label. The dual R' is what speaks for everything else:
+    R starts with |logit_a| at the label. The dual R' is the evidence for everything else:
 
         others      the same amount, spread evenly over the other labels of the label set (CLRP1 as printed)
         weighted    ... in proportion to the size of their logits (CLRP1 as released)
         negated     the same amount at the label, with the last layer's weights negated (CLRP2)
 
-    Of a net with one output, whose labels are no and yes, either label is the other with its weights negated: all three are the
-    last.
+    For a net with one output, whose labels are no and yes, each label is the other with its weights negated: all three are
+    ``negated``.
 
-    The rules are the paper's: positive contributions alone (alpha 1), the box rule at the input, no biases. R - R' is one
-    pass back, since relevance is linear in where it begins; it is cut at zero when the channels are added. Presets: ``paper``
+    The rules are the paper's: only positive contributions (alpha 1), the box rule at the input, no biases. R - R' is one
+    backward pass, since relevance is linear in its start; it is clamped at zero after the channels are added. Presets: ``paper``
     (the defaults), ``released``.
     """
 
@@ -230,7 +230,7 @@ class ContrastiveLRP(RelevanceMethod):
         relevance = amount * own
         if (
             classifier.one_output
-        ):  # logits (-z, z): of z one label has all that speaks for it, the other all against it
+        ):  # logits (-z, z): one label has all evidence for z, the other all against it
             return ratio(relevance, logits[:, None, 1:].expand_as(relevance), self.epsilon)
         if self.dual != "negated":
             counting = torch.zeros_like(logits)
@@ -239,7 +239,7 @@ class ContrastiveLRP(RelevanceMethod):
             others = weights[:, None] * (1 - own)
             if len(classifier.label_set) < 2:
                 raise InputError(
-                    f"{self.name} contrasts a label with others, and the label set has one label only"
+                    f"{self.name} contrasts a label with others, and the label set has only one label"
                 )
             relevance = relevance - amount * others / others.sum(dim=2, keepdim=True).clamp_min(1e-12)
         return ratio(relevance, logits[:, None].expand_as(relevance), self.epsilon)
@@ -249,7 +249,7 @@ class ContrastiveLRP(RelevanceMethod):
 
 
 def _layers(classifier: Classifier, composite: Composite) -> int:
-    """How many linear layers a pass of the net calls."""
+    """Number of linear layers that a pass of the net calls."""
     x = classifier.inputs.probe().to(classifier.device).requires_grad_(True)
     with torch.enable_grad():
         mode = Relevance(composite, torch.ones(1, device=x.device), x, Raw(x, x, x))

@@ -1,19 +1,19 @@
 """Relevance through a net, layer by layer, for every rule of layer-wise relevance propagation.
 
 The relevance of a unit is written R = a c, its activation times a coefficient. At the output c = 1 for the label, so R is its
-logit. A layer z_j = sum_i x_i w_ij + b_j takes R_j = z_j c_j and gives x_i the share that a rule says. With P_j the sum of
-the positive contributions x_i w_ij, N_j that of the negative ones, and b+ and b- the bias among them:
+logit. A layer z_j = sum_i x_i w_ij + b_j takes R_j = z_j c_j and gives x_i a share by a rule. With P_j the sum of
+the positive contributions x_i w_ij, N_j that of the negative ones, the bias b+ or b- included:
 
     epsilon      R_i = sum_j  x_i w_ij / (z_j + e sign z_j)  R_j
     gamma        R_i = sum_j  (x_i w_ij + g [x_i w_ij]^s) / (z_j + g [P_j or N_j])  R_j    ^s: those with the sign of z_j
     alpha-beta   R_i = sum_j  (alpha [x_i w_ij]+ / P_j  -  beta [x_i w_ij]- / N_j)  R_j
-                 where there are none of one sign, the others take all of R_j; with beta = 0 none that is negative takes any
+                 if there are none of one sign, the others take all of R_j; with beta = 0 negative ones take nothing
     box          R_i = sum_j  (x_i w_ij - l_i w_ij+ - h_i w_ij-) / (the sum of these over i)  R_j     l <= x <= h: first layer
     w-squared    R_i = sum_j  w_ij^2 / (sum of w_ij^2)  R_j        flat   the same with 1 for w^2: first layer
 
-Every rule but the last three has R_i = x_i c_i, where c is a gradient of the layer with other slopes. So autograd carries c,
-and sums, means, pooling, reshaping and branches need no rule of their own. Activations pass R on: c_x = c a(x) / x.
-Batch-norm is folded into the layer before it, and is a layer of its own where there is none.
+Every rule except the last three has R_i = x_i c_i, where c is a gradient of the layer with other slopes. So autograd computes c,
+and sums, means, pooling, reshaping and branches need no rule. Activations pass R on: c_x = c a(x) / x.
+Batch-norm is folded into the layer before it; without such a layer it is a layer itself.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ KNOWN = LINEAR | {
     "Amax",
     "Maximum",
 }
-"""What needs no rule: linear without a shift, or the winner takes all."""
+"""Operations that need no rule: linear without a shift, or winner-takes-all."""
 
 _HOMOGENEOUS = frozenset({"relu", "leaky_relu"})
-"""Activations with a(x) = x a'(x), whose gradient passes relevance on as it is."""
+"""Activations with a(x) = x a'(x), whose gradient passes relevance on unchanged."""
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 _MOVED = """
     pad flatten view reshape permute transpose movedim unsqueeze squeeze contiguous to float half bfloat16 double type clone
@@ -66,9 +66,9 @@ _SUMS = ("add", "sub", "rsub", "__radd__", "__rsub__")
 
 
 _NOTHING = 1e-12
-"""In place of epsilon where nothing must be lost."""
+"""Replaces epsilon if nothing may be lost."""
 _ROUNDING = 1e-6
-"""Negative contributions are a difference; below this share of the positive ones they are none."""
+"""Negative contributions are a difference; below this share of the positive ones they count as zero."""
 
 
 class Rule(NamedTuple):
@@ -82,7 +82,7 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Composite:
-    """Which rule each layer has. ``last`` is for the layer number ``layers - 1``, where that is known."""
+    """The rule of each layer. ``last`` is that of the last of ``layers`` layers, if their number is known."""
 
     conv: Rule
     dense: Rule
@@ -94,16 +94,16 @@ class Composite:
 
 
 class Raw(NamedTuple):
-    """What goes with the input on its way to the first layer: ones, whose gradient is relevance, and the least and greatest
-    value of each number."""
+    """What accompanies the input up to the first layer: ones, whose gradient is relevance, and the lower and upper limit of each
+    value."""
 
     ones: Tensor
     low: Tensor
     high: Tensor
 
 
-class Layer(NamedTuple):
-    """A linear layer as it was called, to be called with other inputs and weights. Features are the last axis of a dense
+class LinearCall(NamedTuple):
+    """A call of a linear layer, to be repeated with other inputs and weights. Features are the last axis of a dense
     layer and the second of a convolution."""
 
     call: Callable[[Tensor, Tensor], Tensor]
@@ -118,8 +118,8 @@ class Layer(NamedTuple):
 class Relevance(Rewriting):
     """Runs a net so that its gradient is the coefficient c of relevance.
 
-    ``shares`` are ones ``(N,)``, whose gradient is what biases and other constants absorb. ``seen`` are the steps of
-    autograd's graph that were put there by rules.
+    ``shares`` are ones ``(N,)``, whose gradient is what biases and other constants absorb. ``seen`` are the nodes of
+    autograd's graph that rules created.
     """
 
     rewrites: ClassVar[Mapping[str, str]] = {
@@ -135,7 +135,7 @@ class Relevance(Rewriting):
         super().__init__()
         self.composite, self.shares, self.calls = composite, shares, 0
         self.seen: set[Node] = set()
-        self._raw, self._layers = Notes[Raw](), Notes[Layer]()
+        self._raw, self._layers = Notes[Raw](), Notes[LinearCall]()
         self._raw[start] = raw
 
     # ---- layers ------------------------------------------------------------------------------------------------
@@ -148,17 +148,17 @@ class Relevance(Rewriting):
             return out
 
         rule, folds = self.composite.conv, "transpose" not in func.__name__
-        return self._layer(Layer(call, x, weight, bias, rule, dense=False, folds=folds))
+        return self._layer(LinearCall(call, x, weight, bias, rule, dense=False, folds=folds))
 
     def _linear(self, func: Any, x: Tensor, weight: Any, bias: Any = None) -> Tensor | None:
         rule = self.composite.dense
-        return self._layer(Layer(F.linear, x, weight, bias, rule, dense=True, folds=x.ndim == 2))
+        return self._layer(LinearCall(F.linear, x, weight, bias, rule, dense=True, folds=x.ndim == 2))
 
     def _product(self, func: Any, x: Tensor, weight: Any) -> Tensor | None:
         plain = isinstance(weight, Tensor) and weight.ndim == 2 and is_constant(weight)
         return self._linear(func, x, weight.T) if plain else None
 
-    def _layer(self, layer: Layer) -> Tensor | None:
+    def _layer(self, layer: LinearCall) -> Tensor | None:
         if not layer.x.requires_grad or not is_constant(layer.weight) or not is_constant(layer.bias):
             return None
         self.calls += 1
@@ -183,14 +183,14 @@ class Relevance(Rewriting):
 
     # ---- rules -------------------------------------------------------------------------------------------------
 
-    def _related(self, layer: Layer) -> Tensor:
+    def _related(self, layer: LinearCall) -> Tensor:
         x, weight = layer.x.float(), layer.weight.detach().float()
         raw = self._raw[layer.x] if self.composite.first != "none" else None
         if raw is not None:
             return self._first(layer, weight, raw).to(layer.x.dtype)
 
         def positive() -> Tensor:
-            """Contributions above zero: of positive inputs over positive weights, of negative ones over negative."""
+            """Positive contributions: of positive inputs with positive weights, and of negative inputs with negative weights."""
             total = self._seen(layer.call(self._seen(x.clamp_min(0)), weight.clamp_min(0)))
             if bool((x.detach() < 0).any()):
                 total = total + self._seen(layer.call(self._seen(x.clamp_max(0)), weight.clamp_max(0)))
@@ -219,13 +219,13 @@ class Relevance(Rewriting):
             return with_slopes(value, (above, rule.alpha * ratio(value, up, epsilon)))
         down = torch.where(down.abs() > _ROUNDING * up, down, 0.0)
         kept = rule.alpha - rule.beta
-        # of a contrast, alpha = beta, nothing is kept, and the others do not take all
+        # for a contrast, alpha = beta, nothing is kept, and the others do not take all
         alpha = torch.where(down == 0, kept or rule.alpha, rule.alpha)
         beta = torch.where(up == 0, -kept or rule.beta, rule.beta)
         gain, loss = alpha * ratio(value, up, epsilon), beta * ratio(value, down, epsilon)
         return with_slopes(value, (whole, -loss), (above, gain + loss))
 
-    def _first(self, layer: Layer, weight: Tensor, raw: Raw) -> Tensor:
+    def _first(self, layer: LinearCall, weight: Tensor, raw: Raw) -> Tensor:
         ones, low, high = (tensor.float() for tensor in raw)
         x = layer.x.detach().float()
         if self.composite.first == "box":
@@ -241,13 +241,13 @@ class Relevance(Rewriting):
         return with_slopes(value, (shared, ratio(value, shared.detach(), self.composite.epsilon)))
 
     def _biased(self, sums: Tensor, shift: Tensor | None) -> Tensor:
-        """Sums with a bias that takes its share of relevance, or without where biases are ignored."""
+        """Sums with a bias that takes its share of relevance, or without it if biases are ignored."""
         if shift is None or not self.composite.absorb:
             return sums
         return sums + shift * self._shares_for(sums)
 
     def _shares_for(self, like: Tensor) -> Tensor:
-        if len(like) != len(self.shares):  # places moved into the batch: what they absorb is not counted
+        if len(like) != len(self.shares):  # places were moved into the batch: what they absorb is not counted
             return torch.ones((), device=like.device, dtype=like.dtype)
         return self.shares.to(like.dtype).view(-1, *[1] * (like.ndim - 1))
 
@@ -259,7 +259,7 @@ class Relevance(Rewriting):
         return self.in_place(x, new) if in_place else new
 
     def _sum(self, func: Any, x: Tensor, other: Any, **kwargs: Any) -> Tensor | None:
-        """A sum of something that depends on the input and something that does not, which is a bias."""
+        """A sum of a tensor that depends on the input and a constant, which is a bias."""
         if is_constant(x) == is_constant(other):
             return None
         constant, varying = (x, other) if is_constant(x) else (other, x)
@@ -283,7 +283,7 @@ class Relevance(Rewriting):
         most = torch.finfo(value.dtype).max
         return ratio(value.float(), x.detach().float(), _NOTHING).clamp_(-most, most).to(value.dtype)
 
-    # ---- the input on its way to the first layer ---------------------------------------------------------------
+    # ---- from the input to the first layer ---------------------------------------------------------------------
 
     def plain(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         x = args[0] if args else None
@@ -312,13 +312,13 @@ class Relevance(Rewriting):
             self._raw[out] = Raw(raw.ones, torch.minimum(*ends), torch.maximum(*ends))
 
     def _seen(self, tensor: Tensor) -> Tensor:
-        """The tensor, whose step of the graph a rule has put there."""
+        """Mark the tensor's node of the graph as created by a rule."""
         if tensor.grad_fn is not None:
             self.seen.add(tensor.grad_fn)
         return tensor
 
 
-def _shift(layer: Layer, like: Tensor) -> Tensor | None:
+def _shift(layer: LinearCall, like: Tensor) -> Tensor | None:
     """The layer's bias, shaped to meet its output."""
     if layer.bias is None:
         return None

@@ -1,9 +1,9 @@
-"""A net run with other ways back: its values stay what they are, its gradients become what a rule says.
+"""A net run with another backward pass: its values are unchanged, and its gradients follow a rule.
 
-A :class:`Rewriting` is active while the net runs. It sees every call of torch, from a module, a function or a method, and
-may answer with a value of its own making: :func:`with_slopes` gives a tensor any gradient. The net is not touched, and
-nothing remains when the pass is over. What it does not see, such as the inside of TorchScript, shows up in autograd's graph
-and is refused (:func:`~proofmap.methods.graph.check_operations`).
+A :class:`Rewriting` is active while the net runs. It intercepts every call of torch, from a module, a function or a method, and
+may return its own value; :func:`with_slopes` gives a tensor any gradient. The net is not changed, and
+nothing remains after the pass. Operations that it does not intercept, such as those inside TorchScript, appear in autograd's graph
+and are refused (:func:`~proofmap.methods.graph.check_operations`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ACTIVATIONS = """
     softsign hardswish hardsigmoid hardshrink softshrink tanhshrink sigmoid expit tanh logsigmoid
 """
 ELEMENTWISE = frozenset(_ACTIVATIONS.split())
-"""Functions of torch that treat every number on its own: activations."""
+"""Elementwise functions of torch: activations."""
 
 
 class _Slopes(torch.autograd.Function):
@@ -40,7 +40,7 @@ class _Slopes(torch.autograd.Function):
 
 
 def with_slopes(value: Tensor, *parts: tuple[Tensor, Tensor]) -> Tensor:
-    """The value, a tensor made for this, whose gradient is sum of slope * (gradient of term) over the parts (term, slope).
+    """The value, a new tensor, whose gradient is the sum of slope * (gradient of term) over the parts (term, slope).
 
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> y = with_slopes(torch.tensor(9.0), (2 * x, torch.tensor(10.0)))
@@ -52,26 +52,26 @@ def with_slopes(value: Tensor, *parts: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def ratio(over: Tensor, under: Tensor, epsilon: float) -> Tensor:
-    """over / (under + epsilon sign(under)), and 0 where ``under`` is 0."""
+    """over / (under + epsilon sign(under)); 0 where ``under`` is 0."""
     small = torch.full((), epsilon, device=under.device, dtype=under.dtype)
     return (over / (under + torch.copysign(small, under))).masked_fill_(under == 0, 0.0)
 
 
 def is_constant(value: Any) -> bool:
-    """Whether a value does not depend on the input: a number, a weight, something made from weights of a view."""
+    """Whether a value does not depend on the input: a number, a weight, or a tensor made from weights."""
     return not isinstance(value, Tensor) or not value.requires_grad or value.is_leaf
 
 
 class Rewriting(TorchFunctionMode):
-    """Runs a net, with calls of the functions named in ``rewrites`` answered by the methods named there, as
-    ``method(func, x, *args, **kwargs)``; one that answers None leaves the call as it is.
+    """Runs a net and replaces calls of the functions named in ``rewrites`` by the methods named there, called as
+    ``method(func, x, *args, **kwargs)``; a method that returns None leaves the call unchanged.
 
-    A call in place is answered in place.
+    A call in place is replaced in place.
     """
 
     rewrites: ClassVar[
         Mapping[str, str]
-    ] = {}  # no methods: a mode that held itself would hold the graph until collected
+    ] = {}  # names: a mode that held its methods would keep the graph alive
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -94,12 +94,12 @@ class Rewriting(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def in_place(self, x: Tensor, new: Tensor) -> Tensor:
-        """The answer to a call that works in place: x, with what is new."""
+        """The result of a call that works in place: x, with the new values."""
         return x.copy_(new)
 
 
 class Notes(Generic[T]):
-    """What is known of tensors, until they are changed in place or are gone."""
+    """Notes about tensors, valid until a tensor is changed in place or freed."""
 
     def __init__(self) -> None:
         self._notes: MutableMapping[Tensor, tuple[int, T]] = WeakTensorKeyDictionary()
@@ -113,7 +113,7 @@ class Notes(Generic[T]):
 
 
 def elementwise(func: Any, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, bool]:
-    """What an activation gives, and whether it would have worked in place (as a setting, not as ``relu_``)."""
+    """The output of an activation, and whether it works in place (as a setting, not as ``relu_``)."""
     given = x.detach().clone()
     value: Tensor = func(given, *args, **kwargs)
     in_place = value.data_ptr() == given.data_ptr() and not str(func.__name__).endswith("_")
