@@ -30,8 +30,8 @@ from proofmap.report.figures.theorem import TheoremFigure
 from proofmap.report.pictures import SheetCell, SheetText
 from proofmap.report.scatter import ScatterPanel, ScatterPoint
 from proofmap.reproduce import Recipe
+from proofmap.reproduce.findings import Job
 from proofmap.reproduce.linear_case import curves_of
-from proofmap.reproduce.outcome import Job
 from proofmap.results.tables import number
 
 HERE = Path(__file__).parent

@@ -15,7 +15,7 @@ from proofmap.core.version import source_version
 from proofmap.metrics.saliency_metric import SaliencyMetric
 from proofmap.reproduce import Recipe, artifacts, recipe_names, reproduce
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.outcome import Job
+from proofmap.reproduce.findings import Job
 from proofmap.reproduce.recipe import merged
 from proofmap.reproduce.rows import rows_for_later, study_of, with_rows
 from proofmap.reproduce.run import Reproduction

@@ -11,7 +11,7 @@ import torch
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.saliency_metric import SaliencyMetric, SaliencySweep, SweepRow
 from proofmap.reproduce import Recipe, corner, ensembling, sanity
-from proofmap.reproduce.outcome import Job, Work
+from proofmap.reproduce.findings import Job, WorkDone
 from proofmap.reproduce.sample import draw_sample
 from proofmap.reproduce.study_recipe import JudgedRows
 from proofmap.reproduce.tuning import Tuning
@@ -77,7 +77,7 @@ def test_whole_photos_stand_beside_their_corners_by_name() -> None:
 
 def test_what_failed_and_what_to_know_of_whole_photos_is_told_with_their_corners() -> None:
     seen = made_up_evaluation({"Random": {"insertion": [0.1, 0.2]}})
-    cut = JudgedRows(seen, {}, ("a note",), (), Work(2, 2, 3), failed=1)
+    cut = JudgedRows(seen, {}, ("a note",), (), WorkDone(2, 2, 3), failed=1)
     both = corner._together(cut, replace(cut, notes=("another",), failed=4))
     assert both.notes == ("a note", "whole photos: another") and both.failed == 5 and both.work.passes == 6
 

@@ -14,7 +14,7 @@ import torch
 from proofmap.core.errors import InputError
 from proofmap.reproduce import Recipe
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
-from proofmap.reproduce.outcome import Job
+from proofmap.reproduce.findings import Job
 from proofmap.reproduce.paper_cells import epsilon_table, score_tables
 from proofmap.reproduce.rows import study_of
 from proofmap.results.compare import signed

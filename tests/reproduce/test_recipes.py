@@ -9,7 +9,7 @@ import pytest
 from proofmap.core.errors import InputError
 from proofmap.metrics import BestEffort
 from proofmap.reproduce import Need, Recipe, recipe_names
-from proofmap.reproduce.outcome import Job
+from proofmap.reproduce.findings import Job
 from proofmap.reproduce.recipe import merged
 from proofmap.reproduce.rows import by_epsilons, study_of
 from proofmap.reproduce.run import EXPERIMENTS

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proofmap.reproduce import Claim, Outcome, Recipe, Table, linear_case, recipe_names, reproduce, run
-from proofmap.reproduce.outcome import Job
+from proofmap.reproduce import Claim, Findings, PaperTable, Recipe, linear_case, recipe_names, reproduce, run
+from proofmap.reproduce.findings import Job
 from proofmap.reproduce.rows import study_of
 from proofmap.results.tables import number
 from tests.command import run as command
@@ -131,14 +131,14 @@ def test_check_fails_where_a_claim_does_not_hold(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert command(monkeypatch, "reproduce", "desk", "--check", "-q") == 0
-    table = Table("t", ("a",), (("b",),), ({"a": 1},))
-    found = Outcome((table,), (Claim("pigs fly", False, "0 of 3"),))
+    table = PaperTable("t", ("a",), (("b",),), ({"a": 1},))
+    found = Findings((table,), (Claim("pigs fly", False, "0 of 3"),))
     monkeypatch.setattr(run, "EXPERIMENTS", {"desk": lambda job: found})
     assert command(monkeypatch, "reproduce", "desk", "-q") == 0
     assert "contradicted: pigs fly (0 of 3)" in capsys.readouterr().out
     assert command(monkeypatch, "reproduce", "desk", "--check", "-q") == 1
     told = (Claim("pigs fly", False, "0 of 3", checked=False), Claim("pigs swim", None, "1 of 2"))
-    monkeypatch.setattr(run, "EXPERIMENTS", {"desk": lambda job: Outcome((table,), told)})
+    monkeypatch.setattr(run, "EXPERIMENTS", {"desk": lambda job: Findings((table,), told)})
     assert command(monkeypatch, "reproduce", "desk", "--check", "-q") == 0
     assert "undecided: pigs swim (1 of 2)" in capsys.readouterr().out
 

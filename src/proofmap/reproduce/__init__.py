@@ -1,6 +1,6 @@
 """The paper's tables and figures, one recipe each: ``proofmap reproduce NAME``."""
 
-from proofmap.reproduce.outcome import Claim, Effort, Outcome, Table, Work
+from proofmap.reproduce.findings import Claim, Effort, Findings, PaperTable, WorkDone
 from proofmap.reproduce.recipe import Need, Recipe, Variant, recipe_names
 from proofmap.reproduce.run import Reproduction, reproduce
 
@@ -8,12 +8,12 @@ __all__ = [
     "Claim",
     "Effort",
     "Need",
-    "Outcome",
+    "Findings",
     "Recipe",
     "Reproduction",
-    "Table",
+    "PaperTable",
     "Variant",
-    "Work",
+    "WorkDone",
     "recipe_names",
     "reproduce",
 ]

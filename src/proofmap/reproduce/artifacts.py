@@ -26,7 +26,7 @@ from proofmap.report.figures.grid import GridFigure
 from proofmap.report.figures.learned import artifacts_of, blended
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.intervals import Limits, pooled_interval
@@ -42,7 +42,7 @@ MEASURES = {
 _KINDS = ("other labels", "top label")
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> Findings:
     """Masks of every label, as a study; then what they show of labels that are not there."""
     outcome, study = study_recipe.run(job), study_of(job)
     stored = StoredMaps.open(job.folder, study, job.device)
@@ -79,7 +79,7 @@ def _split(values: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _table(stored: StoredMaps, found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Table:
+def _table(stored: StoredMaps, found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> PaperTable:
     rows, records = [], []
     for row, measures in found.items():
         for kind in _KINDS:
@@ -103,7 +103,7 @@ def _table(stored: StoredMaps, found: Mapping[str, Mapping[str, Mapping[str, Ten
             rows.append((row, kind, *cells))
     n, labels = stored.labels.shape
     title = f"Masks of {labels} labels of {n} images; intervals draw images with all their labels"
-    return Table(title, ("method", "labels", *MEASURES.values()), tuple(rows), tuple(records))
+    return PaperTable(title, ("method", "labels", *MEASURES.values()), tuple(rows), tuple(records))
 
 
 def _limits(measure: str) -> Limits:

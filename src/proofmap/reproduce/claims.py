@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.text import counted
-from proofmap.reproduce.outcome import Claim, Table, Verdict
+from proofmap.reproduce.findings import Claim, PaperTable, Verdict
 from proofmap.reproduce.paper_cells import distances
 from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.compare import signed
@@ -117,11 +117,11 @@ def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequ
     return Claim(
         f"{metric} {direction} from {names[0]} to {names[-1]}",
         False if against else True if on else None,
-        f"{values}; {_told(told)}{falls}, {_counted(min(p.n for p in told))}",
+        f"{values}; {_in_words(told)}{falls}, {_counted(min(p.n for p in told))}",
     )
 
 
-def _told(pairs: Sequence[Pair]) -> str:
+def _in_words(pairs: Sequence[Pair]) -> str:
     return "; ".join(pair.words() for pair in pairs[:3])
 
 
@@ -183,7 +183,7 @@ class Ordering:
         holds = False if by["contradicted"] else True if all_reproduced else None
         told = by["contradicted"] or by["undecided"] or [min(self.pairs, key=lambda p: p.low)]
         several = f"{len(by['reproduced'])} of {len(self.pairs)} comparisons; " if len(self.pairs) > 1 else ""
-        found = f"{several}{_told(told)}, {_counted(min(p.n for p in told))}{_lacking(self.lacking, 'comparison')}"
+        found = f"{several}{_in_words(told)}, {_counted(min(p.n for p in told))}{_lacking(self.lacking, 'comparison')}"
         return Claim(self.says, holds, found, self.check)
 
 
@@ -264,7 +264,7 @@ def _printed(
     return round(_sign(better, here) * (float(cells[0]) - float(cells[1])), 6) + 0.0  # no -0
 
 
-def orderings_table(compared: Sequence[Ordering]) -> Table:
+def orderings_table(compared: Sequence[Ordering]) -> PaperTable:
     """A line for each pair of rows; differences are such that above zero the first row is better."""
     pairs = list(dict.fromkeys(pair for ordering in compared for pair in ordering.pairs))
     rows = tuple(
@@ -299,4 +299,6 @@ def orderings_table(compared: Sequence[Ordering]) -> Table:
         *("metric", "better, says the paper", "than", "difference", "95 % interval"),
         *("the paper's", "n", "verdict"),
     )
-    return Table("Orderings: paired differences, above 0 where the paper is right", header, rows, records)
+    return PaperTable(
+        "Orderings: paired differences, above 0 where the paper is right", header, rows, records
+    )

@@ -14,12 +14,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from proofmap.reproduce.outcome import Job, Outcome, Work
+from proofmap.reproduce.findings import Findings, Job, WorkDone
 from proofmap.reproduce.study_recipe import JudgedRows, judge_rows, outcome_of
 from proofmap.results.records import MethodResult
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> Findings:
     """Both studies, the second in the folder ``whole``; rows are compared photo by photo, by name."""
     cut, whole = judge_rows(job), _whole(job)
     return outcome_of(
@@ -40,9 +40,9 @@ def _whole(job: Job) -> Job:
 
 def _together(cut: JudgedRows, whole: JudgedRows) -> JudgedRows:
     names = cut.evaluation.image_names
-    added = [_beside(result, whole.evaluation.image_names, names) for result in whole.evaluation.results]
+    added = [_in_order_of(result, whole.evaluation.image_names, names) for result in whole.evaluation.results]
     methods = {f"{name}, whole photos": method for name, method in whole.methods.items()}
-    work = Work(
+    work = WorkDone(
         cut.work.images,
         cut.work.labels,
         cut.work.passes + whole.work.passes,
@@ -58,7 +58,7 @@ def _together(cut: JudgedRows, whole: JudgedRows) -> JudgedRows:
     )
 
 
-def _beside(result: MethodResult, own: Sequence[str], wanted: Sequence[str]) -> MethodResult:
+def _in_order_of(result: MethodResult, own: Sequence[str], wanted: Sequence[str]) -> MethodResult:
     """The row with its values in the order of these images; NaN for those that it has not."""
     place = {name: i for i, name in enumerate(own)}
     return replace(

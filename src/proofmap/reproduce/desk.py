@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from proofmap.report.figures.desk import desk as desk_figure
-from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable
 from proofmap.results.tables import number
 from proofmap.theory.desk import DESK
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> Findings:
     """Worst-case completeness and soundness of three methods, beside those that the paper prints."""
     tolerance, paper = job.settings["tolerance"], job.settings["paper"]
     rows, records, off = [], [], []
@@ -23,7 +23,7 @@ def run(job: Job) -> Outcome:
             {"method": case.method, "score": score, "value": value, "paper": printed[score]}
             for score, value in found.items()
         ]
-    table = Table(
+    table = PaperTable(
         f"{DESK.photo}, {DESK.net}: the worst of {len(DESK.labels)} labels, e1 = e2 = 0",
         ("method", "completeness", "soundness"),
         tuple(rows),
@@ -34,6 +34,6 @@ def run(job: Job) -> Outcome:
         max(off) <= tolerance,
         f"the largest difference is {max(off):.3f}",
     )
-    return Outcome(
+    return Findings(
         (table,), (claim,), (desk_figure(),), ("from printed numbers, so there is no sample and no interval",)
     )

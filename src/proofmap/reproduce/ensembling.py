@@ -26,7 +26,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.ranking import keep_top
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.report.figures.learned import masks_by_k
-from proofmap.reproduce.outcome import Claim, Job, Outcome, Table, Work
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, WorkDone
 from proofmap.reproduce.sample import Sample, draw_sample
 from proofmap.results.compare import signed
 from proofmap.results.intervals import mean_interval
@@ -44,7 +44,7 @@ class Found:
     overlap: Tensor
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> Findings:
     """A row for each K, a row for positions at random, and the masks of some images."""
     settings, here = job.settings, draw_sample(job)
     ks, share = settings["ks"], settings["share"]
@@ -64,7 +64,7 @@ def run(job: Job) -> Outcome:
         progress=job.progress,
     )
     passes = sum(ks) * method.steps * method.distractors * (len(here.images) + settings["pictured"])
-    return Outcome(
+    return Findings(
         (_table(found, chance, f, share),),
         tuple(_claims(found, chance, share)),
         (figure,),
@@ -72,7 +72,7 @@ def run(job: Job) -> Outcome:
             *job.left_out(),
             "in the released code all K masks start equal and stay so, bit by bit; here a small random start tells them apart",
         ),
-        work=Work(len(here.images), 1, passes),
+        work=WorkDone(len(here.images), 1, passes),
     )
 
 
@@ -117,7 +117,7 @@ def _noise(here: Sample, seed: int) -> Tensor:
     return streams.normal(keys, inputs.count).view(len(here.images), 1, *inputs.positions)
 
 
-def _table(found: Mapping[int, Found], chance: Tensor, f: Tensor, share: float) -> Table:
+def _table(found: Mapping[int, Found], chance: Tensor, f: Tensor, share: float) -> PaperTable:
     rows, records = [], []
     for k, some in found.items():
         cells = {"weakest mask": some.weakest, "mean mask": some.mean, "overlap": some.overlap}
@@ -130,7 +130,7 @@ def _table(found: Mapping[int, Found], chance: Tensor, f: Tensor, share: float) 
         _record("whole image", "weakest mask", f),
     ]
     title = f"f of the top label when {share:.0%} of the positions are shown on gray, {len(f)} images"
-    return Table(
+    return PaperTable(
         title, ("masks", "the weakest mask", "mean of masks", "overlap"), tuple(rows), tuple(records)
     )
 

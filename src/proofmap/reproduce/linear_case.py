@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from proofmap.report.figures.theorem import TheoremFigure
-from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable
 from proofmap.results.tables import number
 from proofmap.theory.linear_data import MADE, REAL, made_input
 from proofmap.theory.trials import Cell, Curve, Rate, curve, grid
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> Findings:
     """A cell for each made input and delta; curves of some made inputs, and of the real ones that can be had."""
     settings = job.settings
     cells = grid(**settings["grid"], seed=job.seed, progress=job.progress)
     curves = list(curves_of(job))
-    return Outcome(
+    return Findings(
         tables=(_cells_table(cells), _curves_table(curves)),
         claims=_claims(cells, curves),
         figures=(TheoremFigure(tuple(curves)),),
@@ -41,7 +41,7 @@ def curves_of(job: Job) -> Iterator[Curve]:
             yield curve(title, inputs, points=points, trials=trials, seed=job.seed)
 
 
-def _cells_table(cells: Sequence[Cell]) -> Table:
+def _cells_table(cells: Sequence[Cell]) -> PaperTable:
     header = (
         "inputs",
         "d",
@@ -93,10 +93,10 @@ def _cells_table(cells: Sequence[Cell]) -> Table:
         for c in cells
     )
     title = f"Failure rates at the theorem's lengths, {cells[0].first.one.trials} shuffles each"
-    return Table(title, header, rows, records)
+    return PaperTable(title, header, rows, records)
 
 
-def _curves_table(curves: Sequence[Curve]) -> Table:
+def _curves_table(curves: Sequence[Curve]) -> PaperTable:
     header = (
         "inputs",
         "n",
@@ -139,7 +139,7 @@ def _curves_table(curves: Sequence[Curve]) -> Table:
             }
             for p in found.points
         ]
-    return Table(
+    return PaperTable(
         "Probabilities at a quarter, half, three quarters and all of the coordinates",
         header,
         tuple(rows),

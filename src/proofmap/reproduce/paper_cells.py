@@ -8,7 +8,7 @@ from typing import Any
 
 from proofmap.core.text import counted
 from proofmap.methods.method import Method
-from proofmap.reproduce.outcome import Table
+from proofmap.reproduce.findings import PaperTable
 from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import without_folders
@@ -16,7 +16,7 @@ from proofmap.results.statistics import Score
 from proofmap.results.tables import number
 
 
-def score_tables(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Table]:
+def score_tables(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[PaperTable]:
     """A table of the scores, and one for each metric that stands at several thresholds."""
     several, paper = by_epsilons(settings), settings.get("paper", {})
     apart = {name for names in several.values() for name in names}
@@ -39,7 +39,7 @@ def score_tables(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ta
 
 def _table(
     evaluation: Evaluation, title: str, headers: Mapping[str, str], paper: Mapping[str, Mapping[str, float]]
-) -> Table:
+) -> PaperTable:
     rows, records = [], []
     for result in evaluation.results:
         printed = paper.get(result.name, {})
@@ -48,7 +48,7 @@ def _table(
             score = result.score(name)
             numbers = {"value": score.value, "low": score.low, "high": score.high, "n": score.n}
             records.append({"method": result.name, "score": name, **numbers, "paper": printed.get(name, "")})
-    return Table(title, ("method", *headers.values()), tuple(rows), tuple(records))
+    return PaperTable(title, ("method", *headers.values()), tuple(rows), tuple(records))
 
 
 def _cell(score: Score, printed: float | None) -> str:
@@ -56,7 +56,7 @@ def _cell(score: Score, printed: float | None) -> str:
     return f"{number(score.value)} [{number(score.low)}, {number(score.high)}]{beside}"
 
 
-def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> Table | None:
+def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> PaperTable | None:
     """Which thresholds come nearest to the printed numbers: the mean distance of the rows that have any."""
     several, paper = by_epsilons(settings), settings.get("paper", {})
     there = {result.name: result for result in evaluation.results}
@@ -86,7 +86,7 @@ def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> Table 
     title = (
         f"How far from the printed numbers each pair of thresholds is, mean of {counted(rows_used, 'row')}"
     )
-    return Table(title, header, tuple(rows), tuple(records))
+    return PaperTable(title, header, tuple(rows), tuple(records))
 
 
 def distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> Sequence[tuple[float, str, str]]:
@@ -101,7 +101,7 @@ def distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> Sequence[t
     ]
 
 
-def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> Table:
+def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> PaperTable:
     """What each row is, and the seconds that its maps and their judging took. What all rows of a method share is told once, below."""
     shared = shared_changes([methods[result.name] for result in evaluation.results])
     rows, records = [], []
@@ -114,7 +114,7 @@ def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> Table:
         rows.append((result.name, without_folders(what), f"{result.seconds:.1f}"))
         records.append({"method": result.name, "what": without_folders(method.title())})
     rows += [(f"every {name}", without_folders(",".join(told)), "") for name, told in shared.items()]
-    return Table("What each row is", ("method", "what", "seconds"), tuple(rows), tuple(records))
+    return PaperTable("What each row is", ("method", "what", "seconds"), tuple(rows), tuple(records))
 
 
 def shared_changes(methods: Sequence[Method]) -> dict[str, list[str]]:

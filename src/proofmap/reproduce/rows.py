@@ -25,7 +25,7 @@ from typing import Any
 
 from proofmap.core.errors import InputError
 from proofmap.methods.method import Method
-from proofmap.reproduce.outcome import Job, row_name, rows_of
+from proofmap.reproduce.findings import Job, row_name, rows_of
 from proofmap.study import Study
 
 FLOORS: Mapping[str, str] = {"completeness": "e1", "soundness": "e2", "best-effort": "e1"}

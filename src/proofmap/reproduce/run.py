@@ -38,7 +38,7 @@ from proofmap.reproduce import (
     study_recipe,
     tv_curves,
 )
-from proofmap.reproduce.outcome import Effort, Job, Outcome, rows_of
+from proofmap.reproduce.findings import Effort, Findings, Job, rows_of
 from proofmap.reproduce.recipe import Recipe
 from proofmap.reproduce.rows import with_rows
 from proofmap.results.sharing import shared_settings, without_folders
@@ -46,7 +46,7 @@ from proofmap.results.tables import json_text, records_csv
 from proofmap.study.environment import environment
 from proofmap.study.watchers.status import Watcher
 
-EXPERIMENTS: Mapping[str, Callable[[Job], Outcome]] = {
+EXPERIMENTS: Mapping[str, Callable[[Job], Findings]] = {
     "artifacts": artifacts.run,
     "corner": corner.run,
     "curves": tv_curves.run,
@@ -70,7 +70,7 @@ class Reproduction:
     """What a recipe found, and the files that tell of it."""
 
     recipe: Recipe
-    outcome: Outcome
+    outcome: Findings
     files: tuple[Path, ...]
     effort: Effort
 
@@ -157,7 +157,7 @@ def _rows_note(chosen: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     return f"{few} of {counted(many, 'row')}, as --rows says" if few < many else ""
 
 
-def _write(job: Job, outcome: Outcome, part: Path, quick: bool, effort: Effort) -> list[Path]:
+def _write(job: Job, outcome: Findings, part: Path, quick: bool, effort: Effort) -> list[Path]:
     recipe, notes = job.recipe, [without_folders(note) for note in outcome.notes]
     for name, figure in outcome.named_figures.items():
         try:
@@ -201,7 +201,7 @@ def _write(job: Job, outcome: Outcome, part: Path, quick: bool, effort: Effort) 
     return sorted(part.iterdir())
 
 
-def _page(about: dict[str, object], outcome: Outcome, notes: Sequence[str], part: Path) -> str:
+def _page(about: dict[str, object], outcome: Findings, notes: Sequence[str], part: Path) -> str:
     """One file that needs nothing else: pictures are put into it."""
     environment_ = templates_of("proofmap.reproduce", "page")
     shown = [

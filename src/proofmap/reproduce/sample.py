@@ -12,7 +12,7 @@ from proofmap.core.errors import InputError
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
 from proofmap.methods.method import Method
-from proofmap.reproduce.outcome import Job
+from proofmap.reproduce.findings import Job
 from proofmap.reproduce.rows import study_of
 from proofmap.study.session import open_session
 

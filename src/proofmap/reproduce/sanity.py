@@ -25,7 +25,7 @@ from proofmap.core.files import distinct_names
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.roughness import Roughness, roughness
 from proofmap.report.figures.sanity import randomised_maps, sanity_figure
-from proofmap.reproduce.outcome import Claim, Job, Outcome, Table, Work
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, WorkDone
 from proofmap.reproduce.sample import Sample, draw_sample
 from proofmap.results.compare import signed
 from proofmap.results.intervals import mean_interval
@@ -37,7 +37,7 @@ Maps = Mapping[str, tuple[Tensor, Tensor]]
 """By row: maps ``(N, *positions)`` of the top label, before and after."""
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> Findings:
     """Similarities before and after, roughness before and after, and the maps side by side."""
     settings, here = job.settings, draw_sample(job)
     checks = _with_row_names(
@@ -65,7 +65,7 @@ def run(job: Job) -> Outcome:
     )
     rough = dict(_roughness(maps))
     header, rows = checks.tables()[0]
-    similar = Table(
+    similar = PaperTable(
         "Maps before and after layers were drawn anew: 1 where they stay as they are",
         tuple(header),
         tuple(map(tuple, rows)),
@@ -75,12 +75,12 @@ def run(job: Job) -> Outcome:
             for line in checks.lines
         ),
     )
-    return Outcome(
+    return Findings(
         (_roughness_table(rough), similar),
         tuple(_claims(checks, rough, settings["rows"])),
         (grid, sanity_figure(checks)),
         (*job.left_out(), *checks.notes),
-        work=Work(len(here.images), here.labels.shape[1], _passes(here, checks)),
+        work=WorkDone(len(here.images), here.labels.shape[1], _passes(here, checks)),
     )
 
 
@@ -120,7 +120,7 @@ def _rise(before: Tensor, after: Tensor) -> tuple[float, float, float]:
     return float(difference.mean()), low, high
 
 
-def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> Table:
+def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> PaperTable:
     rows, records = [], []
     for row, both in rough.items():
         cells = []
@@ -132,7 +132,7 @@ def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> Table:
         mean, low, high = _rise(*both)
         rows.append((row, *cells, f"{signed(mean)} [{signed(low)}, {signed(high)}]", str(len(both[0]))))
     header = ("method", "trained", "last layer drawn anew", "difference", "n")
-    return Table(f"Roughness of the top {SHARE:.0%} of the maps", header, tuple(rows), tuple(records))
+    return PaperTable(f"Roughness of the top {SHARE:.0%} of the maps", header, tuple(rows), tuple(records))
 
 
 def _claims(

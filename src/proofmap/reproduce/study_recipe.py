@@ -28,7 +28,7 @@ from proofmap.report.figures.masks import two_objects
 from proofmap.report.runs import SavedRun
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
 from proofmap.reproduce.copied_run import copied_from, select_rows
-from proofmap.reproduce.outcome import Job, Outcome, Table, Work
+from proofmap.reproduce.findings import Findings, Job, PaperTable, WorkDone
 from proofmap.reproduce.paper_cells import epsilon_table, rows_table, score_tables
 from proofmap.reproduce.rows import by_epsilons, rows_for_later, study_of
 from proofmap.reproduce.stored_maps import StoredMaps
@@ -47,14 +47,14 @@ class JudgedRows:
     methods: Mapping[str, Method]
     notes: tuple[str, ...]
     files: tuple[Path, ...]
-    work: Work
-    tables: tuple[Table, ...] = ()
+    work: WorkDone
+    tables: tuple[PaperTable, ...] = ()
     """Those about how it was judged."""
     failed: int = 0
     """Images that could not be read, and those that a method failed on."""
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> Findings:
     """The study in the run directory, continued if it was stopped; its scores beside the paper's."""
     return outcome_of(judge_rows(job), job.settings)
 
@@ -100,7 +100,7 @@ def _run_study(job: Job) -> JudgedRows:
     if failed := finished.failed + finished.unreadable:
         notes.append(f"{counted(failed, 'thing')} failed; report.html says which")
     evaluation = select_rows(saved.evaluation, study)
-    work = Work(
+    work = WorkDone(
         len(evaluation),
         evaluation.labels.shape[1],
         finished.passes,
@@ -109,12 +109,12 @@ def _run_study(job: Job) -> JudgedRows:
     return JudgedRows(evaluation, study.named_methods(), tuple(notes), finished.files, work, failed=failed)
 
 
-def outcome_of(found: JudgedRows, settings: Mapping[str, Any]) -> Outcome:
+def outcome_of(found: JudgedRows, settings: Mapping[str, Any]) -> Findings:
     """Tables, claims and figures of a study."""
     evaluation = found.evaluation
     compared = orderings_of(evaluation, settings)
     fitting = epsilon_table(evaluation, settings)
-    return Outcome(
+    return Findings(
         (
             *score_tables(evaluation, settings),
             *([] if fitting is None else [fitting]),

@@ -22,7 +22,7 @@ import torch
 
 from proofmap.core.text import counted
 from proofmap.metrics.saliency_metric import DELTAS, SaliencySweep, saliency_sweep, sweep_of
-from proofmap.reproduce.outcome import Job, Table
+from proofmap.reproduce.findings import Job, PaperTable
 from proofmap.reproduce.sample import draw_sample
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.evaluation import Evaluation
@@ -63,7 +63,7 @@ class Tuning:
                 scores.append(score)
         return replace(result, scores=tuple(scores), values={**result.values, METRIC: values})
 
-    def table(self) -> Table:
+    def table(self) -> PaperTable:
         """The threshold of each row, and what its boxes were like on the holdout."""
         rows, records = [], []
         for row, sweep in self.sweeps.items():
@@ -78,7 +78,7 @@ class Tuning:
         which = f"{counted(n, 'image')} that it does not count" if self.held else counted(n, "other image")
         header = ("method", "delta", METRIC, "area of the box", "f on the crop", "boxes below .05")
         title = f"The saliency metric's threshold, tuned on {which}"
-        return Table(title, header, tuple(rows), tuple(records))
+        return PaperTable(title, header, tuple(rows), tuple(records))
 
 
 def tune_on_other_images(job: Job) -> Tuning:

@@ -23,7 +23,7 @@ from proofmap.metrics.curves import Curves
 from proofmap.report.figures.learned import TVCurves, panels_by_fill
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.outcome import Claim, Job, Outcome, Table
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.compare import signed
@@ -36,7 +36,7 @@ Found = Mapping[str, Mapping[str, Curves]]
 LABELS = ("top label", "second label")
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> Findings:
     """Learn the masks, as a study; then play the game with each fill."""
     outcome, study = study_recipe.run(job), study_of(job)
     stored = StoredMaps.open(job.folder, study, job.device)
@@ -61,7 +61,7 @@ def played(stored: StoredMaps, study: Study, rows: Sequence[str], panels: Mappin
     return found
 
 
-def areas_table(stored: StoredMaps, found: Found) -> Table:
+def areas_table(stored: StoredMaps, found: Found) -> PaperTable:
     """The area under the curve of each label, with each fill."""
     columns = [(place, fill) for place in range(len(LABELS)) for fill in found]
     rows, records = [], []
@@ -80,7 +80,7 @@ def areas_table(stored: StoredMaps, found: Found) -> Table:
         rows.append((row, *cells))
     title = f"Areas under the curves, {len(stored.evaluation)} images"
     header = ("method", *(f"{LABELS[place]}, {fill}" for place, fill in columns))
-    return Table(title, header, tuple(rows), tuple(records))
+    return PaperTable(title, header, tuple(rows), tuple(records))
 
 
 def area_claims(found: Found) -> Iterator[Claim]:

@@ -18,7 +18,7 @@ Verdict = Literal["reproduced", "contradicted", "undecided"]
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """Rows of texts for people, and the numbers in them as plain records for machines."""
 
     title: str
@@ -55,7 +55,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkDone:
     """How much was computed: images, labels of each, and passes of the net; ``whole`` is False where a run was continued."""
 
     images: int
@@ -68,13 +68,13 @@ class Work:
 class Effort:
     """What it took from reading the recipe to the last number.
 
-    >>> print(Effort(62.04, "NVIDIA H200", Work(200, 10, 1_500_000)))
+    >>> print(Effort(62.04, "NVIDIA H200", WorkDone(200, 10, 1_500_000)))
     62.0 s end to end on NVIDIA H200: 200 images x 10 labels, 1,500,000 passes of the net
     """
 
     seconds: float
     device: str
-    work: Work | None = None
+    work: WorkDone | None = None
 
     def __str__(self) -> str:
         told = f"{self.seconds:.1f} s end to end on {self.device}"
@@ -91,17 +91,17 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Findings:
     """Everything that one recipe found."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[PaperTable, ...]
     claims: tuple[Claim, ...] = ()
     figures: tuple[Figure, ...] | Mapping[str, Figure] = ()
     """With the names of their files where these are not their own."""
     notes: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     """What the experiment itself wrote to the run directory."""
-    work: Work | None = None
+    work: WorkDone | None = None
     failed: int = 0
     """Images that could not be read, and those that a method failed on."""
 
