@@ -69,7 +69,7 @@ def test_equal_masks_are_not_called_disjoint() -> None:
 
 def test_whole_photos_stand_beside_their_corners_by_name() -> None:
     whole = made_up_evaluation({"Random": {"insertion": [0.1, 0.2, 0.3]}}).results[0]
-    beside = corner._beside(whole, ["a", "b", "c"], ["c", "x", "a"])
+    beside = corner._in_order_of(whole, ["a", "b", "c"], ["c", "x", "a"])
     assert beside.name == "Random, whole photos"
     values = beside.values["insertion"].tolist()
     assert values[0] == pytest.approx(0.3) and values[1] != values[1] and values[2] == pytest.approx(0.1)
