@@ -28,7 +28,7 @@ from proofmap.data.loader import among_outputs, load_blocks, true_boxes
 from proofmap.fills import Pools
 from proofmap.methods.masks.method import MapWatcher
 from proofmap.methods.method import MethodLike, make_method
-from proofmap.metrics.block import BlockResult, Subjects, join_blocks, score_infos, widened
+from proofmap.metrics.block import BlockResult, Subjects, join_blocks, widened
 from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
@@ -36,7 +36,7 @@ from proofmap.plugins.code import provenance
 from proofmap.plugins.failures import exit_as_error
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
-from proofmap.results.records import method_result, run_scores
+from proofmap.results.records import method_result, run_scores, unmeasured_scores
 from proofmap.study.cost import expected_labels
 from proofmap.study.session import Session, prepare_session
 from proofmap.study.study import Study
@@ -186,7 +186,7 @@ class Judge:
             method_result(
                 name,
                 join_blocks([block for seen in self._seen for block in seen.blocks[name]]),
-                score_infos(session.metrics),
+                unmeasured_scores(session.metrics),
                 settings={**ready.record(), **provenance(ready.method)},
                 label_free=ready.label_free,
                 signed=ready.signed,

@@ -10,8 +10,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.metrics import check_axioms
-from proofmap.metrics.axioms import checks
-from proofmap.metrics.axioms.nets import PLACES, RESPONSES, REWRITTEN, SIZE, OnePixel, Small, classifier_of
+from proofmap.metrics.axioms import PLACES, RESPONSES, REWRITTEN, SIZE, OnePixel, Small, classifier_of, noise
 from tests.command import run
 
 CPU = torch.device("cpu")
@@ -104,7 +103,7 @@ def test_attribution_to_ignored_pixels_is_seen_also_where_it_is_constant() -> No
 
 def test_the_same_seed_gives_the_same_report() -> None:
     assert check_axioms("random", seed=1) == check_axioms("random", seed=1)
-    assert checks.noise(classifier_of(Small(0), CPU).inputs, CPU).unique().numel() > 700
+    assert noise(classifier_of(Small(0), CPU).inputs, CPU).unique().numel() > 700
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

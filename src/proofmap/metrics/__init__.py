@@ -2,7 +2,7 @@
 
 from proofmap.metrics.adversarial import AdversarialSoundness
 from proofmap.metrics.areas import SRG, Deletion, GameMetric, Insertion, LeRF, MoRF
-from proofmap.metrics.axioms.checks import AxiomFinding, AxiomReport, check_axioms
+from proofmap.metrics.axioms import AxiomFinding, AxiomReport, check_axioms
 from proofmap.metrics.confidence import (
     AverageDrop,
     DropInDeletion,
@@ -31,9 +31,14 @@ from proofmap.metrics.guarantees import (
     ProofSize,
     SoftStability,
 )
-from proofmap.metrics.label_scores import ClassSensitivity, SecondSoundness
-from proofmap.metrics.localisation.boxes import BoxIoU, EnergyInside, PointingGame
-from proofmap.metrics.localisation.two_objects import Montages, TwoObjects, side_by_side
+from proofmap.metrics.localisation import (
+    BoxIoU,
+    EnergyInside,
+    Montages,
+    PointingGame,
+    TwoObjects,
+    side_by_side,
+)
 from proofmap.metrics.metric import (
     METRICS,
     Metric,
@@ -66,7 +71,14 @@ from proofmap.metrics.proof import (
     thresholds,
     worst_case,
 )
-from proofmap.metrics.proof_scores import BestEffort, Completeness, Soundness, default_metrics
+from proofmap.metrics.proof_scores import (
+    BestEffort,
+    ClassSensitivity,
+    Completeness,
+    SecondSoundness,
+    Soundness,
+    default_metrics,
+)
 from proofmap.metrics.quadrature import Quadrature
 from proofmap.metrics.randomisation import ComplexityRise, Randomisation
 from proofmap.metrics.reliability import InterMethod, InternalConsistency, InterRater, RankingAgreement

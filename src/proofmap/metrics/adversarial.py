@@ -1,7 +1,7 @@
 """Adversarial soundness: the strongest proof of each wrong label that a stated number of passes finds.
 
-A method is sound when its maps do not prove what the net does not believe. It may be so by restraint: proofs of wrong labels
-exist, and it does not look for them. This number looks for them.
+A method is sound if its maps do not prove what the net does not believe. It may be sound only because it does not look for proofs
+of wrong labels, although they exist. This metric looks for them.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ class Deletion(Insertion):
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
 class MoRF(Deletion):
-    """Mean over s of f of the first label while the s most relevant positions are hidden: the deletion area by the name
-    that it has in pixel flipping. f(x, a) minus it is AOPC.
+    """Mean over s of f of the first label while the s most relevant positions are hidden: the deletion area under its
+    name in pixel flipping. AOPC is f(x, a) minus this value.
     """
 
     name: ClassVar[str] = "morf"
@@ -113,8 +113,8 @@ class SRG(GameMetric):
 
         SRG(x, a, M) = mean over s of [ f(least relevant s hidden) - f(most relevant s hidden) ]
 
-    A map in random order has 0 on average, whatever the fill: what the fill does to the net enters both curves. The
-    inverse of a map has the opposite value.
+    A random order has 0 on average for any fill, because the effect of the fill on the net enters both curves. The inverse of a
+    map has the opposite value.
     """
 
     name: ClassVar[str] = "srg"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,25 +22,6 @@ from proofmap.metrics.metric import ReadyMetric
 from proofmap.metrics.proof_scores import ProofMetric
 from proofmap.metrics.targets import Probability
 from proofmap.plugins.failures import exit_as_error
-
-
-@dataclass(frozen=True)
-class ScoreInfo:
-    """What a score is, apart from its value: enough to read stored values without the metric that made them."""
-
-    name: str
-    higher_is_better: bool
-    settings: Mapping[str, object]
-    kind: str = ""
-    limits: tuple[float, float] = (-math.inf, math.inf)
-
-
-def score_infos(metrics: Mapping[str, ReadyMetric]) -> list[ScoreInfo]:
-    """One for each metric, by its name."""
-    return [
-        ScoreInfo(name, m.higher_is_better, m.record(), m.kind, m.metric.limits)
-        for name, m in metrics.items()
-    ]
 
 
 @dataclass(frozen=True)
@@ -66,7 +46,7 @@ class Subjects:
 
 @dataclass(frozen=True)
 class BlockResult:
-    """What one method achieved on one block of images: the unit of work of an evaluation, all on the CPU.
+    """The results of one method on one block of images, on the CPU.
 
     ``values`` are ``(n,)`` and ``pairs`` ``(n, L)``, by the metrics' (distinct) names.
     """
@@ -94,7 +74,7 @@ def judge_block(
 
     Args:
         maps: the method's maps of these images if they exist already; metrics may still run the method on others.
-        made: makes maps for methods that are judged together; the method itself when left out.
+        made: makes maps for methods that are judged together; by default the method itself.
         keep_maps: the number of images, the first ones, whose maps are kept.
         curves: also give the insertion curves; without, that game is played only if a metric needs it.
     """
@@ -172,7 +152,7 @@ def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
 
 
 def _shown_game(metrics: Sequence[ReadyMetric]) -> Game:
-    """The insertion game that the metrics already play, so that pictures cost nothing more: that of the proofs first."""
+    """The insertion game whose curves are shown: one that the metrics play already, if possible that of the proof scores."""
     first = sorted(metrics, key=lambda ready: not isinstance(ready.metric, ProofMetric))
     played = [
         game

@@ -1,7 +1,7 @@
-"""What games are played on: the maps of some images, and all that the games of one evaluation share.
+"""The maps that games are played on, and what the games of one evaluation share.
 
-Equal maps of one image are ranked and scored once. Games that take positions in the same order share it, whatever they show; all share what
-the net says of the whole images, and those with the same fill what it says where nothing is shown.
+Equal maps of one image are ranked and scored once. Games with the same order of positions share the ranking. All games share the net's
+output for the whole images, and games with the same fill its output for the fill alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _VALUES_AT_ONCE = 2**22  # of maps that are ranked together
 class Board:
     """Maps ``(N, L, *positions)`` of labels ``(N, L)`` of images ``(N, *shape)``, on the classifier's device and checked.
 
-    ``map_of`` ``(N, L)`` says which of the U distinct maps each label has, ``image_of`` ``(U,)`` whose they are; it never falls.
+    ``map_of`` ``(N, L)`` is the index of each label's map among the U distinct maps, ``image_of`` ``(U,)`` the image of each distinct map, in
+    ascending order.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Board:
         self._kept: dict[Hashable, Tensor] = {}
 
     def ranks(self, game: Game) -> Tensor:
-        """The order ``(U, n)`` in which a game takes the positions of the distinct maps; the last one found is kept."""
+        """The order ``(U, n)`` in which a game takes the positions of the distinct maps; the last ranking is kept."""
         usual = type(game).order is Game.order
         order: Hashable = game.ties if usual else game
         if self._ranks is None or self._ranks[0] != order:
@@ -59,7 +60,7 @@ class Board:
         return self._ranks[1]
 
     def keys(self, *purposes: tuple[object, ...], drawn: bool) -> Tensor:
-        """Stream keys ``(N, P)`` of the images for each purpose; zeros where nothing is drawn from them."""
+        """Stream keys ``(N, P)`` of the images for each purpose; zeros if nothing is drawn from them."""
         if not drawn:
             shape = (len(self.images), len(purposes))
             return torch.zeros(shape, dtype=torch.int64, device=self.images.device)
@@ -72,18 +73,18 @@ class Board:
 
     @cached_property
     def logits(self) -> Tensor:
-        """What the net says of the whole images, ``(N, A)``."""
+        """The net's output for the whole images, ``(N, A)``."""
         return self.classifier.logits(self.images)
 
     def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
-        """What was made under this key for these images: made when it is first asked for."""
+        """The result of ``make`` for these images, computed once per key."""
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
 
 
 def _checked(maps: Tensor, labels: Tensor, positions: tuple[int, ...]) -> Tensor:
-    """The maps, or an error that says what is wrong with them; places without a label may hold anything."""
+    """The maps, checked; places without a label may hold anything."""
     expected = (*labels.shape, *positions)
     if tuple(maps.shape) != expected:
         raise InputError(f"maps must be (N, L, positions) = {expected}, got {tuple(maps.shape)}")

@@ -120,7 +120,7 @@ def drop(f: Tensor, o: Tensor) -> Tensor:
 class AverageDrop(ConfidenceMetric):
     """max(0, f - o) / f, with o the confidence when each position is shown as much as the map says.
 
-    The mean over images is the average drop (in per cent there, as a share here).
+    The mean over images is the average drop (a percentage in the paper, a share here).
     """
 
     name: ClassVar[str] = "average-drop"

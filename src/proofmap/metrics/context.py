@@ -1,4 +1,4 @@
-"""What a metric is given: one method's maps on some images, and everything that can be asked about them."""
+"""What a metric is given: one method's maps on some images, and everything that it can ask about them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Judged:
         return labels, f
 
     def play(self, game: Game) -> Curves:
-        """The game's curves; played once for equal games, whichever metric asks."""
+        """The game's curves; equal games are played once for all metrics."""
         ready = self.games.get(game) or game.prepare(self.classifier)
         original = self._original or self
         if ready not in original._played:
@@ -149,13 +149,13 @@ class Judged:
 
     @property
     def knows_truth(self) -> Tensor:
-        """Of which images a true label is known, ``(N,)``."""
+        """For which images a true label is known, ``(N,)``."""
         return (self._truth_rows != NO_LABEL).any(dim=1)
 
     @torch.no_grad()
     def read(self, what: Hashable, build: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """f(z, a) ``(N, L)`` of an input z made for each pair: ``build`` gives inputs ``(B, *shape)`` for the images
-        ``(B,)`` and places of labels ``(B,)``. One pass for a pair; what has the same name ``what`` is read once.
+        ``(B,)`` and places of labels ``(B,)``. One pass for a pair; the result is kept under the key ``what``.
         """
 
         def make() -> Tensor:
@@ -192,7 +192,7 @@ class Judged:
     ) -> Tensor:
         """The method's maps ``(N, L, *positions)`` for other images, other labels, another net or another seed.
 
-        A metric that calls this says what it costs in :meth:`~proofmap.metrics.metric.Metric.cost`.
+        A metric that calls this states the cost in :meth:`~proofmap.metrics.metric.Metric.cost`.
         """
         method = self.method_for(classifier or self.classifier)
         return method(
@@ -203,7 +203,7 @@ class Judged:
         )
 
     def method_for(self, classifier: Classifier) -> ReadyMethod:
-        """The method ready for a net: for this one as it is, for another made ready anew."""
+        """The method prepared for a net: as it is for this net, prepared again for another."""
         if self.method is None:
             raise InputError("this metric runs the method again, but only its maps are known here")
         return self.method if classifier is self.classifier else self.method.method.prepare(classifier)

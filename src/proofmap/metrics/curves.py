@@ -1,7 +1,7 @@
 """Playing a game: show the net the top s positions of a map (or hide them), for many s.
 
 Each map is ranked once, on the device; all steps of all maps go through the net in full batches; a masked pass yields
-every label's probability, so the label x label matrix costs nothing more. What games on the same maps share is on their
+every label's probability, so the label x label matrix costs nothing more. Games on the same maps share a
 :class:`~proofmap.metrics.board.Board`.
 """
 
@@ -114,7 +114,7 @@ def curves(
 
     Args:
         curve: settings by name: ``paper``, ``released``, ``rise`` or ``restricted``.
-        target: what is read off the net: ``probability`` when left out, ``decision``, ``margin``, ...
+        target: what is read off the net: ``probability`` (the default), ``decision``, ``margin``, ...
     """
     options = {
         "curve": curve,
@@ -141,7 +141,7 @@ def play(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Curves:
-    """Play a game that is ready for this classifier."""
+    """Play a prepared game."""
     return play_on(Board(classifier, images, maps, labels, seed=seed), game, matrix=matrix, progress=progress)
 
 
@@ -149,7 +149,7 @@ def play(
 def play_on(
     board: Board, game: ReadyGame, *, matrix: bool = False, progress: Progress | None = None
 ) -> Curves:
-    """The same on a board, which keeps what the next game on it shares with this one."""
+    """The same on a board, which keeps what further games can share."""
     with steady_kernels(tf32=False):
         return _Runner(game, board, matrix).run(progress or Silent())
 
@@ -157,8 +157,8 @@ def play_on(
 class _Runner:
     """One game over all maps: the flat list of jobs (map, step, draw), run in full batches.
 
-    To normalise and to choose between two values commute, bit by bit, so images and fills are normalised before they are repeated for
-    every step, and lie in memory as the net takes them. A soft game mixes values: its composites are normalised.
+    Normalising and choosing between two values commute to the bit, so images and fills are normalised before they are repeated for
+    every step, in the memory layout of the net. A soft game mixes values, so its composites are normalised.
     """
 
     def __init__(self, ready: ReadyGame, board: Board, matrix: bool) -> None:
@@ -295,7 +295,7 @@ def _label_record(classifier: Classifier) -> dict[str, object]:
 
 
 def _rows(x: Tensor, which: Tensor) -> Tensor:
-    """``x[which]`` for places ``(B,)``, which lies in memory as x does; faster on a CPU."""
+    """``x[which]`` for places ``(B,)``, in the memory layout of x; faster on a CPU."""
     if x.is_contiguous():
         return x.index_select(0, which)
     return x.movedim(1, -1).index_select(0, which).movedim(-1, 1)  # channels come last

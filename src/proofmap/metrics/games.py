@@ -1,7 +1,7 @@
 """Games: positions are shown or hidden in the order of a map, and something is read off the net at every step.
 
 A game is an order of positions, a fill for the hidden ones, and what is read off. :class:`Game` is its description;
-``game.prepare(classifier)`` gives a :class:`ReadyGame`, and equal ready games are played once, whoever asks.
+``game.prepare(classifier)`` gives a :class:`ReadyGame`, and equal prepared games are played once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ insertion (its deletion uses gray). ``restricted``: the paper's range 0.2 to 0.6
 
 @dataclass(frozen=True, kw_only=True)
 class CurveSettings(Plugin):
-    """How a curve is drawn: what games and the metrics that read them share."""
+    """How a curve is drawn: the settings that games share with the metrics that read them."""
 
     shortcuts: ClassVar[Shortcuts] = {"curve": CURVES}
 
@@ -83,7 +83,7 @@ class Game(CurveSettings):
         raise NotImplementedError(f"{type(self).__name__} must say which positions are shown")
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
-        """What is read off ``(B, A)``: a number for every label; the target's unless a game says otherwise."""
+        """What is read off ``(B, A)``: a number for every label; by default that of the target."""
         return self.target.read(classifier, logits)
 
     def prepare(self, classifier: Classifier) -> ReadyGame:
@@ -96,7 +96,7 @@ class Game(CurveSettings):
         return inner * (self.draws if self.fill.random else 1)
 
     def all_shown(self, count: int, positions: int) -> bool | None:
-        """Whether everything is shown at an end of the game, or nothing; None on the way, or where some of it is."""
+        """True if everything is shown after ``count`` positions, False if nothing is; None in between."""
         if 0 < count < positions:
             return None
         shown = self.shown(torch.arange(positions)[None], torch.tensor([[count]]))
@@ -150,7 +150,7 @@ class LerfGame(Game):
 
 @dataclass(frozen=True, eq=False)
 class ReadyGame(Ready):
-    """A game with its fill ready for one classifier; equal to another when the same numbers come out."""
+    """A game prepared for one classifier; equal to another if both give the same numbers."""
 
     game: Game
     fill: ReadyFill
@@ -165,12 +165,12 @@ class ReadyGame(Ready):
 
     @property
     def bare(self) -> tuple[Hashable, ...]:
-        """What decides the values where nothing is shown: games that agree in it share them, on the same images."""
+        """What the values with nothing shown depend on: games with equal keys share them on the same images."""
         usual = type(self.game).read is Game.read
         return self.fill, self.draws, self.game.target if usual else self.game
 
     def record(self) -> dict[str, object]:
-        """What a score must carry to say how its curve was drawn."""
+        """How the curve was drawn, for the record of a score."""
         g = self.game
         own = {k: v for k, v in g.settings().items() if k not in setting_names(CurveSettings)}
         draws = {"draws": g.draws} if self.fill.random else {}

@@ -1,4 +1,4 @@
-"""What a metric is: a description that says what it measures and how it is read, and gives values.
+"""What a metric is: the description of what it measures and how to read it, which computes values.
 
 Values come per image (a mean over images with an interval is the score), per (image, label) pair behind them, or per
 run, from the values of all methods together.

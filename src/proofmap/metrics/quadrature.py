@@ -90,7 +90,7 @@ def _interpolant(counts: list[int], rule: Rule) -> Tensor:
 
 
 def _halved(weights: Tensor, counts: list[int], rule: Rule) -> Tensor:
-    """The same rule on every second count, as weights on all counts; their difference tells the step's error."""
+    """The same rule on every second count, as weights on all counts; their difference estimates the error of the step."""
     n = len(counts)
     if n < 3 or (rule == "mean" and counts[-1] - counts[0] == n - 1):
         return weights  # nothing to halve, or every count was taken and there is no error

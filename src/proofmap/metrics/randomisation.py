@@ -1,7 +1,7 @@
-"""Sanity checks (Adebayo et al. 2018): maps of a net that has learned must not be those of a net that has not.
+"""Sanity checks (Adebayo et al. 2018): maps of a trained net must differ from those of an untrained one.
 
-The weights of a copy of the net are drawn anew, in its last layer or in all (:mod:`proofmap.classifier.randomised`), the method runs
-again, and the two maps are compared. Maps that stay as they were come from the input, not from what the net has learned.
+The weights of a copy of the net are randomised, in its last layer or in all (:mod:`proofmap.classifier.randomised`), the method runs
+again, and the two maps are compared. Maps that do not change come from the input, not from what the net has learned.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def smooth_maps(
     seed: int,
     progress: Progress,
 ) -> Tensor:
-    """The mean of a method's maps ``(N, L, *positions)`` over noisy copies of each image; its maps where ``samples`` is 1.
+    """The mean of a method's maps ``(N, L, *positions)`` over noisy copies of each image; its maps if ``samples`` is 1.
 
-    Gaussian noise has ``noise`` times the image's own range as its standard deviation, and is cut to what the input allows.
+    Gaussian noise has ``noise`` times the image's own range as its standard deviation, and is clipped to the input's limits.
     """
     if samples == 1:
         return method(images, labels, seed=seed, progress=progress)
@@ -59,7 +59,7 @@ def smooth_maps(
 
 
 def unlearned(classifier: Classifier, layers: Layers, seed: int) -> Classifier:
-    """The net with its last layer, or all of them, drawn anew."""
+    """The net with its last layer, or all layers, randomised."""
     found = layers_of(classifier)
     chosen = found[-1:] if layers == "last" else found
     return randomised(classifier, [name for layer in chosen for name in layer], seed=seed)
@@ -79,13 +79,13 @@ def _maps(judged: Judged, classifier: Classifier, samples: int, noise: float) ->
 
 @dataclass(frozen=True, kw_only=True)
 class UnlearnedMetric(Metric):
-    """A metric that compares a method's maps with those of the net with weights drawn anew."""
+    """A metric that compares a method's maps with those of the net with randomised weights."""
 
     layers: Layers = setting("all", "whose weights are drawn anew: the last layer's, or all")
     draw: int = setting(0, "other weights for the same seed", least=0)
 
     def other_maps(self, judged: Judged, samples: int = 1, noise: float = 0.0) -> Tensor:
-        """The method's maps on the net drawn anew; made once for all metrics that ask for the same."""
+        """The method's maps on the randomised net; computed once for metrics with the same settings."""
         return judged.once(
             ("drawn anew", self.layers, self.draw, samples, noise if samples > 1 else 0.0),
             lambda: _maps(judged, self._other(judged), samples, noise),
@@ -105,7 +105,7 @@ class UnlearnedMetric(Metric):
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
 class Randomisation(UnlearnedMetric):
-    """The similarity of a map with that of the net drawn anew; the mean over an image's labels.
+    """The similarity of a map with that of the randomised net; the mean over an image's labels.
 
     ``preset=smooth`` is sMPRT (Hedstroem et al. 2024): both maps are means over 50 noisy copies of the image, so that the noise of
     gradients does not pass for sensitivity. ``layers=last`` is the check of the paper's appendix.
@@ -150,7 +150,7 @@ class Randomisation(UnlearnedMetric):
 class ComplexityRise(UnlearnedMetric):
     """eMPRT: how much more complex a method's maps are where the net has learned nothing; the mean over an image's labels.
 
-        (h(maps of the net drawn anew) - h(maps)) / h(maps)
+        (h(maps of the randomised net) - h(maps)) / h(maps)
 
     with h the entropy of a map's histogram. Above 0: the maps had something to say, and lost it. It needs one other net in place
     of one for each layer, and no similarity. NaN for a constant map.

@@ -15,9 +15,9 @@ from proofmap.core.inputs import Box, Inputs
 
 
 def unit_scale(maps: Tensor) -> Tensor:
-    """Maps ``(P, *positions)`` moved and stretched, each for itself, so that they run from 0 to 1.
+    """Maps ``(P, *positions)`` each scaled to run from 0 to 1.
 
-    A constant map says nothing of where to look and becomes 0 everywhere. Infinite values count as the largest or the
+    A constant map becomes 0 everywhere. Infinite values count as the largest or the
     least finite one; a map that has no finite value is 1 at plus infinity and 0 elsewhere.
 
     >>> unit_scale(torch.tensor([[-1.0, 1.0, 3.0], [2.0, 2.0, 2.0], [0.0, 4.0, torch.inf]]))

@@ -1,4 +1,4 @@
-"""How ragged what a map shows is: can a person read it?"""
+"""How ragged the top part of a map is: can a person read it?"""
 
 from __future__ import annotations
 

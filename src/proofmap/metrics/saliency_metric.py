@@ -143,7 +143,7 @@ class SaliencyConfidence(BoxMetric):
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
 class SaliencyTiny(BoxMetric):
-    """1 where the saliency metric's box is smaller than 0.05 of the picture, below which the metric does not look."""
+    """1 where the saliency metric's box is smaller than 0.05 of the picture, which the metric treats as 0.05."""
 
     name: ClassVar[str] = "saliency-tiny"
     higher_is_better: ClassVar[bool] = False
@@ -172,7 +172,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class SaliencySweep:
-    """What every threshold gives on the holdout; ``metric`` has the best, the first of equals."""
+    """The result of every threshold on the holdout; ``metric`` has the first of the best."""
 
     rows: tuple[SweepRow, ...]
     base: SaliencyMetric
@@ -184,12 +184,12 @@ class SaliencySweep:
 
     @property
     def metric(self) -> SaliencyMetric:
-        """The saliency metric with the tuned threshold: judge with it."""
+        """The saliency metric with the tuned threshold."""
         return replace(self.base, delta=self.best.delta)
 
     @property
     def degenerate(self) -> bool:
-        """Whether the best threshold leaves boxes that are too small to mean anything."""
+        """Whether the boxes of the best threshold are too small to mean anything."""
         return self.best.area < LEAST_AREA or self.best.tiny > 0.5
 
     def __str__(self) -> str:

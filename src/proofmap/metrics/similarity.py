@@ -53,10 +53,10 @@ _SIGMA, _WINDOW = 1.5, 11
 
 
 def similarity(a: Tensor, b: Tensor, how: Similarity) -> Tensor:
-    """The similarity of each map of ``(P, *positions)`` with its partner's, ``(P,)``: 1 for maps that are alike.
+    """The similarity of each map of ``(P, *positions)`` with its partner's, ``(P,)``: 1 for equal maps.
 
     ``rank`` is Spearman's correlation of the values, ``abs-rank`` that of their sizes, ``ssim`` is :func:`ssim` of the maps
-    scaled to [0, 1]. 0 where one of the two is constant, for it shows nothing of the other; NaN where both are.
+    scaled to [0, 1]. 0 if one of the two is constant; NaN if both are.
     """
     flat, other = a.flatten(1), b.flatten(1)
     if how == "ssim":

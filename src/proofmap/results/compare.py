@@ -29,8 +29,6 @@ Verdict = Literal["better", "worse", "undecided"]
 
 LEVEL = 0.05
 """A verdict needs a corrected p below this and an interval without zero."""
-POWER = 0.8
-"""The images that a line needs decide it with this probability."""
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.metrics import proof
-from proofmap.metrics.block import BlockResult, ScoreInfo
+from proofmap.metrics.block import BlockResult
 from proofmap.metrics.curves import Curves
-from proofmap.metrics.metric import RunMetric, RunValues
+from proofmap.metrics.metric import ReadyMetric, RunMetric, RunValues
 from proofmap.plugins.failures import exit_as_error
-from proofmap.results.statistics import RunScore, Score, mean_score
+from proofmap.results.statistics import RunScore, Score
 
 COMPLETENESS, SOUNDNESS, BEST_EFFORT = "completeness", "soundness", "best-effort"
 """The kinds of score that a verdict reads. Completeness and soundness are the two halves of the definition of a proof."""
@@ -52,11 +52,10 @@ class MethodResult:
 
     @cached_property
     def rows(self) -> tuple[Mapping[str, object], ...]:
-        """One row per (image, label): f, and what the map amounts to."""
-        return tuple(self.each_row())
+        """One row per (image, label): f, and the scores of its map."""
+        return tuple(self._each_row())
 
-    def each_row(self) -> Iterator[Mapping[str, object]]:
-        """The same rows one by one, for studies too large to list."""
+    def _each_row(self) -> Iterator[Mapping[str, object]]:
         f, labels = self.insertion.f, self.insertion.labels
         for i, row in enumerate(labels.tolist()):
             values = {key: value[i].tolist() for key, value in self.pairs.items()}
@@ -114,6 +113,14 @@ class MethodResult:
         return float(getattr(proof.THRESHOLDS["paper"], which))
 
 
+def unmeasured_scores(metrics: Mapping[str, ReadyMetric]) -> list[Score]:
+    """The scores of these metrics, by their names, without values."""
+    return [
+        Score.unmeasured(name, m.higher_is_better, m.record(), m.kind, m.metric.limits)
+        for name, m in metrics.items()
+    ]
+
+
 @exit_as_error()
 def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]) -> tuple[RunScore, ...]:
     """What metrics of whole runs, by their names, say about these methods."""
@@ -142,7 +149,7 @@ def _run_values(results: Sequence[MethodResult]) -> RunValues:
 def method_result(
     name: str,
     block: BlockResult,
-    infos: Sequence[ScoreInfo],
+    scores: Sequence[Score],
     *,
     settings: Mapping[str, object],
     label_free: bool,
@@ -154,25 +161,16 @@ def method_result(
 ) -> MethodResult:
     """One method's result from the values of all images; ``context`` is what the evaluation's settings say."""
     assert block.insertion is not None, "a result shows its curves"
-    scores = tuple(
-        mean_score(
-            info.name,
-            block.values[info.name],
-            higher_is_better=info.higher_is_better,
-            kind=info.kind,
-            settings={
-                **info.settings,
-                **{k: context[k] for k in ("label_set", "renormalise", "outputs", "labels")},
-            },
-            limits=info.limits,
-        )
-        for info in infos
+    judged_by = {key: context[key] for key in ("label_set", "renormalise", "outputs", "labels")}
+    found = tuple(
+        replace(score, settings={**score.settings, **judged_by}).over(block.values[score.name])
+        for score in scores
     )
     return MethodResult(
         name,
         settings,
         label_free,
-        scores,
+        found,
         block.values,
         block.pairs,
         block.maps,

@@ -51,8 +51,21 @@ class Score:
     def _interval(self) -> str:
         return "" if math.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]"
 
+    @classmethod
+    def unmeasured(
+        cls,
+        name: str,
+        higher_is_better: bool,
+        settings: Mapping[str, object] | None = None,
+        kind: str = "",
+        limits: Limits = NO_LIMITS,
+    ) -> Score:
+        """A score without values; see :meth:`over`."""
+        numbers = (math.nan, math.nan, math.nan, 0)
+        return cls(name, *numbers, higher_is_better, dict(settings or {}), kind, limits)
+
     def over(self, values: Tensor) -> Score:
-        """The same score of other values ``(N,)``."""
+        """The same score of these values ``(N,)``; NaN does not count."""
         counted = values[~values.isnan()].double()
         low, high = mean_interval(counted, limits=self.limits)
         mean = counted.mean().item() if len(counted) else math.nan
@@ -100,7 +113,4 @@ def mean_score(
     limits: Limits = NO_LIMITS,
 ) -> Score:
     """The mean over images of ``(N,)`` values (NaN: not counted) with its interval, inside the ``limits`` of a value."""
-    nothing = Score(
-        name, math.nan, math.nan, math.nan, 0, higher_is_better, dict(settings or {}), kind, limits
-    )
-    return nothing.over(values)
+    return Score.unmeasured(name, higher_is_better, settings, kind, limits).over(values)

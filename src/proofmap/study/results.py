@@ -16,10 +16,11 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import label_table
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
-from proofmap.metrics.block import BlockResult, ScoreInfo
+from proofmap.metrics.block import BlockResult
 from proofmap.metrics.curves import Curves
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, method_result
+from proofmap.results.statistics import Score
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
 from proofmap.study.pictured import Pictures
@@ -318,15 +319,15 @@ class Run:
                 columns[metric][place[image], at] = np.nan if value is None else value
         pairs = {name_of[metric]: torch.from_numpy(column) for metric, column in columns.items()}
         ((seconds,),) = self.store.rows("SELECT sum(seconds) FROM units WHERE method = ?", method.id)
-        infos = [
-            ScoreInfo(m.name, m.flag, m.settings, m.kind, (m.least, m.greatest))
+        scores = [
+            Score.unmeasured(m.name, m.flag, m.settings, m.kind, (m.least, m.greatest))
             for m in self.metrics.values()
         ]
         ordered = {name: pairs[name] for name in self.metrics if name in pairs}
         return method_result(
             method.name,
             BlockResult(torch.empty(0), values, ordered, curves),
-            infos,
+            scores,
             settings=method.settings,
             label_free=method.flag,
             signed=method.kind == SIGNED,
