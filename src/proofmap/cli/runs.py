@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -22,10 +22,9 @@ from proofmap.results.label_matrix import label_matrices
 from proofmap.results.reliability import reliability
 from proofmap.results.score_tables import TABLES
 from proofmap.results.seeds import seed_spread
-from proofmap.study import Run, StoreError, export_run, verify_run
+from proofmap.study import Run, export_run, verify_run
 from proofmap.study.export import DATA, TEXT
 from proofmap.study.manifest import FILE as MANIFEST
-from proofmap.study.manifest import Manifest
 from proofmap.study.store.database import Store
 from proofmap.study.store.lock import locked
 
@@ -193,14 +192,7 @@ def verify(
     if not problems:
         stderr.print(f"{run} is intact")
         return
-    outdated = False
-    with suppress(StoreError):  # a damaged manifest is among the problems
-        outdated = Manifest.read(run).outdated
-    after = "the same evaluate command " + (
-        "cannot compute it again, because an earlier Proofmap made this run"
-        if outdated
-        else "computes it again"
-    )
+    after = "the same evaluate command computes it again"
     removed = any(problem.path.name != MANIFEST for problem in problems)  # the manifest is restored
     if repair:
         stderr.print(f"removed; {after}" if removed else "restored")

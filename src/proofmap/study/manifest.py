@@ -32,7 +32,7 @@ FILE = "manifest.json"
 HOW_TO_RUN = "proofmap evaluate --data PHOTOS --out RUN makes one"
 _SHOWN = 4
 SCHEMA = 2
-"""Version of the manifest and of the records it belongs to. Runs of schema 1 (Proofmap 0.1.0) can be read, not continued."""
+"""Version of the manifest and of the records in a run. Runs of other versions are refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +58,6 @@ class Manifest:
     commands: tuple[str, ...] = ()
     asked: tuple[Mapping[str, object], ...] = ()
     schema: int = field(default=SCHEMA)
-    sealed: bool = field(default=True, compare=False)
-    """Whether the file it was read from has a digest."""
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
@@ -81,7 +79,7 @@ class Manifest:
 
     @classmethod
     def stored_in(cls, store: Store) -> Manifest | None:
-        """The copy in the database, which replaces a damaged file; None in runs that were made before it was kept."""
+        """The copy in the database, which replaces a damaged file; None if it is missing."""
         content: Any = store.note(FILE)
         return None if content is None else cls._parsed(content, store.path)
 
@@ -89,21 +87,22 @@ class Manifest:
     def _parsed(cls, content: Any, path: Path) -> Manifest:
         if content["schema"] > SCHEMA:
             raise StoreError(f"{path} was written by a newer Proofmap; install that version")
-        digest = content.pop("digest", None)  # manifests of earlier versions have none
-        written = _digest(content)
-        content.setdefault("asked", ())  # manifests of earlier versions have none
+        if content["schema"] < SCHEMA:
+            raise StoreError(
+                f"{path.parent} was made by an earlier Proofmap. Read it with that version, or run the study again with another --out"
+            )
+        digest, written = content.pop("digest", None), _digest(content)
         for key in ("batches", "environments", "commands", "asked"):
             content[key] = tuple(content[key])
         manifest = cls(**content)
         _ = manifest.selection
-        if digest not in (None, written):
+        if digest != written:
             raise ValueError("its content is not what was written")
-        return replace(manifest, sealed=digest is not None)
+        return manifest
 
     def _content(self) -> dict[str, object]:
         """As plain data, with a digest of the rest."""
         content: dict[str, object] = json.loads(json.dumps(asdict(self), default=str))
-        del content["sealed"]
         return {**content, "digest": _digest(content)}
 
     def write(self, folder: Path) -> None:
@@ -122,16 +121,6 @@ class Manifest:
         content = self._content()
         if store.note(FILE) != content:
             store.set_note(FILE, content)
-
-    def check_seal(self, folder: Path, store: Store) -> None:
-        """Raise if the file has lost its digest: where the database has a copy, the file was written with one."""
-        if not self.sealed and store.note(FILE) is not None:
-            raise _damaged(folder / FILE, "its digest was removed")
-
-    @property
-    def outdated(self) -> bool:
-        """Whether an earlier Proofmap made the run: its records differ from ours, so it can be read but not continued."""
-        return self.schema < SCHEMA
 
     @property
     def versions(self) -> set[str]:

@@ -49,16 +49,8 @@ _PROGRESS = "progress.json"
 
 
 def existing_manifest(folder: Path) -> Manifest | None:
-    """The manifest of the run in this folder, if there is one; a run that cannot be continued is refused."""
-    if not (folder / MANIFEST).exists():
-        return None
-    manifest = Manifest.read(folder)
-    if manifest.outdated:
-        raise StoreError(
-            f"{folder} was made by an earlier Proofmap. It can be read (report, compare, audit, export), but not "
-            "continued; choose another --out"
-        )
-    return manifest
+    """The manifest of the run in this folder, if there is one."""
+    return Manifest.read(folder) if (folder / MANIFEST).exists() else None
 
 
 def resolve_manifest(

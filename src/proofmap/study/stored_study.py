@@ -109,8 +109,6 @@ def add_controls(
     """
     with Run(folder) as run:
         kept: Any = run.manifest.study
-        if run.manifest.outdated:
-            return "an earlier Proofmap made the run, so nothing is added to it"
         if run.unfinished():
             return "the run is not finished"
         if not run.has_results:
