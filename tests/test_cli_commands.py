@@ -62,6 +62,19 @@ def test_every_command_that_a_text_names_exists() -> None:
     assert len(read) > 300
 
 
+def test_every_option_that_the_source_names_exists() -> None:
+    commands: Any = typer.main.get_command(cli.make_app())
+    options = {
+        option
+        for command in [commands, *commands.commands.values()]
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+    for path in ROOT.glob("src/**/*.py"):
+        named = {*re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text(encoding="utf-8"))}
+        assert named <= {*options, "--help"}, path
+
+
 def test_the_help_of_an_option_names_every_choice() -> None:
     commands: Any = typer.main.get_command(cli.make_app())
 
