@@ -488,7 +488,7 @@ def test_the_sentence_says_who_is_ahead(finished: tuple[Any, Served]) -> None:
 
 def test_signed_maps_have_the_colours_of_the_report(finished: tuple[Any, Served]) -> None:
     page, _ = finished
-    stops = page.evaluate("async () => (await import('/static/proofs.js')).DIVERGING")
+    stops = page.evaluate("async () => (await import('/static/shared.js')).DIVERGING")
     assert stops == colours.DIVERGING.tolist()
 
 

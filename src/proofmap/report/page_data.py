@@ -14,7 +14,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
-from proofmap.report.colours import DIVERGING, SIGNED_NOTE, SIGNED_WORDS, hidden_of
+from proofmap.report.colours import SIGNED_NOTE, SIGNED_WORDS, hidden_of
 from proofmap.report.page_pictures import json_number
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation
@@ -48,7 +48,6 @@ def page_record(
         "bar": BAR,
         "positions": evaluation.inputs.position_noun,
         "hidden": {"colour": list(hidden.colour), "words": hidden.words},
-        "diverging": DIVERGING.astype(int).tolist(),
         "signed_words": [*SIGNED_WORDS, SIGNED_NOTE],
         "verdict": verdict_text(evaluation),
         "metrics": [

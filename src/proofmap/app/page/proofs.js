@@ -3,17 +3,12 @@
 import { get } from "./api.js";
 import { composite, ranked, ranksOf, resized } from "./pixels.js";
 import {
-  byId, bytesOf, Curve, grayUnderHeat, heatColour, INFERNO, interpolated, make, number, packed, paintOver, pictureCanvas, VERDICTS, WHY,
+  byId, bytesOf, Curve, DIVERGING, grayUnderHeat, heatColour, INFERNO, interpolated, make, number, packed, paintOver, pictureCanvas, VERDICTS, WHY,
 } from "./shared.js";
 import { counted, percent } from "./sentences.js";
 
 const STEPS = 200;
 const PLAYED = 6000; // milliseconds from nothing to all
-/** The colours of signed maps, as report/colours.py has them. */
-export const DIVERGING = [
-  [9, 78, 140], [46, 122, 199], [115, 169, 229], [181, 212, 248], [245, 245, 245],
-  [250, 195, 173], [239, 131, 87], [197, 74, 5], [130, 46, 2],
-];
 
 /** One label by one method: the current map, its top pixels, and, once scored, the curve. */
 class Cell {

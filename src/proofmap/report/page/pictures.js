@@ -27,7 +27,7 @@ class Cell {
     this.method = method;
     this.map = own.maps[place];
     this.table = bytesOf(own.heat[own.heat.length === 1 ? 0 : place]);
-    this.stops = signed ? record.diverging : INFERNO;
+    this.stops = signed ? DIVERGING : INFERNO;
     this.probabilities = own.curve[place];
     this.counts = record.curve_counts[method];
     this.f = label.f;

@@ -53,6 +53,12 @@ const INFERNO = [
   [227, 89, 51], [249, 140, 10], [249, 201, 50], [252, 255, 164],
 ];
 
+/** The colours of signed maps, from one end through zero to the other, as report/colours.py has them. */
+const DIVERGING = [
+  [9, 78, 140], [46, 122, 199], [115, 169, 229], [181, 212, 248], [245, 245, 245],
+  [250, 195, 173], [239, 131, 87], [197, 74, 5], [130, 46, 2],
+];
+
 /** The colour [red, green, blue] of a brightness in [0, 1], between the colours of these stops. */
 function heatColour(brightness, stops = INFERNO) {
   const place = Math.min(Math.max(brightness, 0), 1) * (stops.length - 1);
@@ -171,6 +177,6 @@ function setUpCopy() {
 }
 
 export {
-  byId, make, number, interpolated, bytesOf, INFERNO, heatColour, packed, scratch, paintOver, grayUnderHeat, pictureCanvas,
+  byId, make, number, interpolated, bytesOf, INFERNO, DIVERGING, heatColour, packed, scratch, paintOver, grayUnderHeat, pictureCanvas,
   Curve, VERDICTS, WHY, setUpTheme, setUpCopy,
 };
