@@ -31,7 +31,7 @@ from proofmap.study.study import Selection, Study
 FILE = "manifest.json"
 HOW_TO_RUN = "proofmap evaluate --data PHOTOS --out RUN makes one"
 _SHOWN = 4
-SCHEMA = 2
+SCHEMA = 3
 """Version of the manifest and of the records in a run. Runs of other versions are refused."""
 
 
