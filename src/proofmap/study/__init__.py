@@ -7,10 +7,11 @@ from proofmap.study.plan import Plan
 from proofmap.study.results import Run
 from proofmap.study.run import Outcome, run_study
 from proofmap.study.run_notes import Failure
+from proofmap.study.store.checks import Problem
 from proofmap.study.store.errors import StoreError
 from proofmap.study.store.lock import RunBusy
 from proofmap.study.study import Selection, Study
-from proofmap.study.verify import Problem, verify_run
+from proofmap.study.verify import verify_run
 from proofmap.study.watchers.status import Status, Watcher
 
 __all__ = [

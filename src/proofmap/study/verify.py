@@ -6,29 +6,16 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
-from proofmap.study.store.checks import damage_to_curves, damage_to_values
+from proofmap.study.store.checks import Problem, damage_to_curves, damage_to_values
 from proofmap.study.store.database import FILE, SEALED, Store
 from proofmap.study.store.errors import Damaged, StoreError
 from proofmap.study.store.lock import locked
 from proofmap.study.store.maps import FOLDER, problem_with, remove_file, unused_files
 from proofmap.study.store.schema import create_tables
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Damage to a file; ``unit`` is None if it belongs to no unit."""
-
-    path: Path
-    what: str
-    unit: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.what}"
 
 
 def verify_run(folder: str | Path, *, repair: bool = False) -> list[Problem]:
@@ -112,8 +99,8 @@ def _definitions() -> list[tuple[str, ...]]:
 
 
 def _units(store: Store, folder: Path) -> Iterator[Problem]:
-    for damage in (*damage_to_values(store), *damage_to_curves(store)):
-        yield Problem(folder / FILE, damage.what, damage.unit)
+    yield from damage_to_values(store)
+    yield from damage_to_curves(store)
     for unit, maps, size, digest in store.rows("SELECT id, maps, maps_bytes, maps_digest FROM units"):
         try:
             problem = maps and problem_with(folder, maps, size, digest, thorough=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import damaged
@@ -15,26 +16,30 @@ from proofmap.study.store.schema import is_sealed
 
 
 @dataclass(frozen=True)
-class Damage:
-    """What is wrong; ``unit`` is the unit to compute again, or None if it belongs to no unit."""
+class Problem:
+    """Damage to a file; ``unit`` is the unit to compute again, or None if it belongs to no unit."""
 
+    path: Path
     what: str
     unit: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}"
 
 
 def check_values(store: Store, method: int) -> None:
     """Raise if a value of a method is not what was written, or is missing."""
-    for damage in damage_to_values(store, method):
-        raise damaged(store.path, damage.what)
+    for problem in damage_to_values(store, method):
+        raise damaged(problem.path, problem.what)
 
 
 def check_references(store: Store) -> None:
     """Raise if a row is missing that results refer to: what is written next could take its place."""
-    for damage in _missing_rows(store):
-        raise damaged(store.path, damage.what)
+    for problem in _missing_rows(store):
+        raise damaged(problem.path, problem.what)
 
 
-def damage_to_values(store: Store, method: int | None = None) -> Iterator[Damage]:
+def damage_to_values(store: Store, method: int | None = None) -> Iterator[Problem]:
     """Damage to the values of one method, or of all.
 
     The values of a unit are checked against its seal. Each image of its block has values and a curve, or a failure.
@@ -61,7 +66,7 @@ def damage_to_values(store: Store, method: int | None = None) -> Iterator[Damage
     ):
         labels[done.get((method, blocks.get(image), metric))].append((metric, image, place, value))
     if None in images or None in labels:
-        yield Damage("it has values of no finished unit")
+        yield Problem(store.path, "it has values of no finished unit")
     failed = set(rows(f"SELECT method, image FROM failures {of_method}", *arguments))
     drawn = set(rows(f"SELECT method, image FROM curves {of_method}", *arguments))
     members = defaultdict(set)
@@ -71,23 +76,25 @@ def damage_to_values(store: Store, method: int | None = None) -> Iterator[Damage
         f"SELECT id, method, block, seal FROM units {of_method}", *arguments
     ):
         if not is_sealed(seal, [images[unit], labels[unit]]):
-            yield Damage(f"the values of unit {unit} are not those that were written", unit)
+            yield Problem(store.path, f"the values of unit {unit} are not those that were written", unit)
             continue
         judged = {image for _, image, _ in images[unit]}
         if any((method, image) not in failed for image in members[block] - judged):
-            yield Damage(f"unit {unit} has neither values nor a failure for some of its images", unit)
+            yield Problem(
+                store.path, f"unit {unit} has neither values nor a failure for some of its images", unit
+            )
         if any((method, image) not in drawn and (method, image) not in failed for image in judged):
-            yield Damage(f"curves of unit {unit} are missing", unit)
+            yield Problem(store.path, f"curves of unit {unit} are missing", unit)
 
 
-def _missing_rows(store: Store) -> Iterator[Damage]:
+def _missing_rows(store: Store) -> Iterator[Problem]:
     """Results that refer to rows which are missing."""
     for table, column in (("methods", "method"), ("metrics", "metric"), ("units", "unit")):
         found = store.rows(
             f"SELECT DISTINCT unit FROM done WHERE {column} NOT IN (SELECT id FROM {table}) ORDER BY unit"
         )
         for (unit,) in found:
-            yield Damage(f"the row of {table} that unit {unit} refers to is missing", unit)
+            yield Problem(store.path, f"the row of {table} that unit {unit} refers to is missing", unit)
     games = {game for (game,) in store.rows("SELECT DISTINCT game FROM curves")}
     for game in games - {key for (key,) in store.rows("SELECT key FROM notes")}:
         drawn = store.rows(
@@ -96,10 +103,10 @@ def _missing_rows(store: Store) -> Iterator[Damage]:
             game,
         )
         for (unit,) in drawn:
-            yield Damage(f"the note about the curves of unit {unit} is missing", unit)
+            yield Problem(store.path, f"the note about the curves of unit {unit} is missing", unit)
 
 
-def damage_to_curves(store: Store) -> Iterator[Damage]:
+def damage_to_curves(store: Store) -> Iterator[Problem]:
     """Curves that are not those that were written."""
     units = {
         (method, block): unit for unit, method, block in store.rows("SELECT id, method, block FROM units")
@@ -110,4 +117,8 @@ def damage_to_curves(store: Store) -> Iterator[Damage]:
     )
     for seal, method, block, image, *curve in store.rows(query):
         if (method, block) in units and not is_sealed(seal, [method, image, *curve]):
-            yield Damage(f"the curves of image {image} are not those that were written", units[method, block])
+            yield Problem(
+                store.path,
+                f"the curves of image {image} are not those that were written",
+                units[method, block],
+            )
