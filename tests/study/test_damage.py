@@ -473,7 +473,7 @@ def test_a_run_with_nothing_to_do_leaves_its_manifest_alone(run: tuple[Study, Pa
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-@pytest.mark.parametrize("key", ["identity", "study", "batches", "threads", "block"])
+@pytest.mark.parametrize("key", ["identity", "study", "batches", "threads", "images_per_unit"])
 def test_a_manifest_without_a_part_is_damaged(key: str, run: tuple[Study, Path]) -> None:
     study, folder = run
     content = json.loads((folder / "manifest.json").read_text())
