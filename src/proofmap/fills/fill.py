@@ -75,18 +75,15 @@ class ReadyFill(Ready):
         return self.compute(private_copy(images), private_copy(keys))
 
     def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        """Backgrounds where the positions ``keep`` ``(N, *positions)``, boolean, are shown; copies are given as above."""
-        return self.compute_behind(private_copy(images), private_copy(keys), private_copy(keep))
+        """Backgrounds if the positions ``keep`` ``(N, *positions)``, boolean, are shown; the fill is given copies."""
+        if not self.fill.reads_mask:
+            return self(images, keys)
+        images, keys, keep = (private_copy(x) for x in (images, keys, keep))
+        return self.fill.backgrounds_behind(images, keys, keep, self.inputs)
 
     def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        """What a ready fill of its own defines: backgrounds from images and keys; the description's unless it does."""
+        """Backgrounds from images and keys; a fill with a state, such as a pool, overrides it in a subclass."""
         return self.fill.backgrounds(images, keys, self.inputs)
-
-    def compute_behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        """As :meth:`compute`, if the positions ``keep`` are shown; most fills do not read them."""
-        if self.fill.reads_mask:
-            return self.fill.backgrounds_behind(images, keys, keep, self.inputs)
-        return self.compute(images, keys)
 
     def record(self) -> dict[str, object]:
         return self.fill.record(self.inputs)

@@ -18,6 +18,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.cams import enlarged
+from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
 from proofmap.methods.probe import Grid, Probe, module_of, probed, watch_outputs
 from proofmap.plugins.settings import setting
@@ -127,11 +128,10 @@ class AttentionMethod(Method):
             read[:, list(tokens.read)] = 1 / len(tokens.read)
             if free:
                 return self.relevance(attention, (), read)[:, None]
-            rows = []
-            for j in range(labels.shape[1]):
-                more = j < labels.shape[1] - 1
-                gradients = torch.autograd.grad(chosen[:, j].sum(), maps, retain_graph=more)
-                rows.append(self.relevance(attention, [by_head(g, n) for g in gradients], read))
+            rows = [
+                self.relevance(attention, [by_head(gradient, n) for gradient in gradients], read)
+                for gradients in label_gradients(chosen, maps)
+            ]
             return torch.stack(rows, dim=1)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.progress import Progress, Task
+from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.layers import Layer, activations_of, captured, find_layer, named_layer
 from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
 from proofmap.plugins.settings import setting
@@ -76,11 +77,10 @@ class GradientCAM(CAM):
         with torch.enable_grad(), captured(ready.classifier, layer) as outputs:
             chosen = ready.classifier(images).gather(1, labels.clamp_min(0))
             activations = layer.places.of(outputs[-1].detach()).float()
-            maps = []
-            for j in range(labels.shape[1]):
-                more = j < labels.shape[1] - 1
-                (gradient,) = torch.autograd.grad(chosen[:, j].sum(), outputs[-1], retain_graph=more)
-                maps.append(self.combine(activations, layer.places.of(gradient).float()))
+            maps = [
+                self.combine(activations, layer.places.of(gradient).float())
+                for (gradient,) in label_gradients(chosen, outputs[-1:])
+            ]
         return torch.stack(maps, dim=1)
 
 

@@ -5,7 +5,7 @@ Gradients are taken with respect to the *normalised* input, as users of Captum k
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -37,12 +37,15 @@ def input_gradients(
         x = images.detach().clone().requires_grad_(True)
         chosen = classifier(x).gather(1, labels.clamp_min(0))
         check_differentiable(chosen)
-        last = labels.shape[1] - 1
-        rows = [
-            each(torch.autograd.grad(chosen[:, j].sum(), x, retain_graph=j < last)[0].detach())
-            for j in range(labels.shape[1])
-        ]
+        rows = [each(gradient.detach()) for (gradient,) in label_gradients(chosen, [x])]
     return torch.stack(rows, dim=1)
+
+
+def label_gradients(chosen: Tensor, tensors: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    """For each label, the gradients of its logits ``chosen[:, j]`` ``(N, L)`` with respect to tensors; frees the graph at the end."""
+    last = chosen.shape[1] - 1
+    for j in range(last + 1):
+        yield torch.autograd.grad(chosen[:, j].sum(), tensors, retain_graph=j < last)
 
 
 def check_differentiable(outputs: Tensor) -> None:

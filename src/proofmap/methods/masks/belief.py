@@ -43,7 +43,7 @@ from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.progress import Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods.cams import GradCAM
-from proofmap.methods.gradients.plain import GradientInput, check_differentiable
+from proofmap.methods.gradients.plain import GradientInput
 from proofmap.methods.masks.belief_terms import (
     FAR,
     FORCE,
@@ -213,7 +213,7 @@ class BeliefProblem(MaskProblem):
     def __init__(
         self, settings: BeliefMask, classifier: Classifier, fast: Classifier, state: BeliefState
     ) -> None:
-        self.settings, self.exact, self.fast = settings, classifier.frozen(), fast
+        self.settings, self.exact = settings, classifier.frozen()
         self.stage, self.first_maps = Stage(fast, *state.fills), state.start
         self.inputs, self.cost = classifier.inputs, len(state.fills)
         self.steps = settings.steps_with(self.cost)
@@ -285,10 +285,7 @@ class BeliefProblem(MaskProblem):
         shares = self.shares(slots)
         at, width = thresholds(maps[:, 0].detach(), shares), self.settings.temperature
         composites = revealed(maps, at, width, self.inputs, slots["seen"], self.backgrounds(slots))
-        logits = self.fast.from_normalised(composites.flatten(0, 1))
-        check_differentiable(logits)
-        log_p = self.fast.log_f(logits).view(*shares.shape, -1)
-        log_f = log_p.gather(2, slots["labels"].view(-1, 1, 1).expand(*shares.shape, 1))[..., 0]
+        log_f = self.stage.log_f(composites, slots)
         areas, control = self.remember(log_f.detach().exp(), shares, slots), self.control(slots)
         loss = (control * pushes(log_f, areas, control, slots["sure"])).mean(dim=1)
         if self.settings.smoothness > 0 and self.settings.target == "f" and self.inputs.has_neighbours:

@@ -25,7 +25,6 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.fills import Fill, Images, ReadyFill
-from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
     COMPILE_HELP,
@@ -93,8 +92,7 @@ class DiffMaskProblem(MaskProblem):
     memory = 0.9  # lambda changes the scale of the gradient within tens of steps
 
     def __init__(self, settings: DiffMask, classifier: Classifier, fast: Classifier, fill: ReadyFill) -> None:
-        self.settings, self.exact, self.fast = settings, classifier.frozen(), fast
-        self.stage = Stage(fast, fill)
+        self.settings, self.exact, self.stage = settings, classifier.frozen(), Stage(fast, fill)
         self.inputs, self.steps, self.cost = classifier.inputs, settings.steps, settings.samples
         self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
 
@@ -123,11 +121,7 @@ class DiffMaskProblem(MaskProblem):
         u = streams.uniform(keys[:, :count], cells).view(len(weights), count, *weights.shape[2:])
         kept = enlarged(hard_concrete(weights, u), self.up)
         x = self.inputs.composite(kept, slots["seen"][:, None], self.stage.hidden(slots, keys[:, count:]))
-        logits = self.fast.from_normalised(x.flatten(0, 1))
-        check_differentiable(logits)
-        labels = slots["labels"].repeat_interleave(count)
-        log_f = self.fast.log_f(logits).gather(1, labels[:, None]).view(-1, count)
-        gap = divergence(slots["f"][:, None], log_f).mean(dim=1) - s.margin
+        gap = divergence(slots["f"][:, None], self.stage.log_f(x, slots)).mean(dim=1) - s.margin
         loss = expected_open(weights).flatten(1).mean(dim=1) + slots["lambda"].clone() * gap
         rise = s.dual_rate * gap.detach()
         slots["lambda"].add_(rise.where(rise.isfinite(), 0.0)).clamp_(0, _MOST)  # half precision overflows

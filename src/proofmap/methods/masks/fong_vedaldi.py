@@ -32,7 +32,6 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.fills import Blur, Fill, Median, ReadyFill
-from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
     COMPILE_HELP,
@@ -207,10 +206,7 @@ class FongVedaldiProblem(MaskProblem):
         composites = self.inputs.composite(enlarged_each(weights, up)[:, 0], hidden, seen)
         if s.noise > 0:
             add_noise_(composites, keys[:, 1], s.noise)
-        logits = self.classifier.from_normalised(composites)
-        check_differentiable(logits)
-        f = self.classifier.log_f(logits).gather(1, slots["labels"][:, None])[:, 0].exp()
-        return f + self.penalty(weights[:, 0])
+        return self.stage.log_f(composites[:, None], slots)[:, 0].exp() + self.penalty(weights[:, 0])
 
     def penalty(self, masks: Tensor) -> Tensor:
         """``(P,)`` of what is deleted ``(P, *grid)``."""

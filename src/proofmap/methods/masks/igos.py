@@ -29,7 +29,6 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.fills import Blur, Fill, ReadyFill
-from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import MaskProblem, Slots
 from proofmap.methods.masks.method import (
     COMPILE_HELP,
@@ -157,11 +156,7 @@ class IGOSProblem(MaskProblem):
         x = self.inputs.composite(games, slots["seen"][:, None, None], hidden)
         if noise > 0:
             add_noise_(x, keys[:, None, :count].expand(-1, tried, -1), noise)
-        logits = self.classifier.from_normalised(x.flatten(0, 2))
-        if torch.is_grad_enabled():
-            check_differentiable(logits)
-        labels = slots["labels"].repeat_interleave(tried * count)
-        f = self.classifier.log_f(logits).gather(1, labels[:, None]).exp()
+        f = self.stage.log_f(x.flatten(1, 2), slots).exp()
         value = (f.view(pairs, tried, _GAMES, -1).mean(dim=3) * self.signs).sum(dim=2) / 2
         gone = deleted(weights.flatten(0, 1)).unflatten(0, (pairs, tried))
         return value + self.penalty(gone, slots["images"])

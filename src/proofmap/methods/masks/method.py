@@ -16,6 +16,7 @@ from proofmap.core import streams
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.fills import Fill, ReadyFill
+from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, MaskProblem, Pairs, Slots, Snapshot
 from proofmap.methods.masks.terms import upsampling
 from proofmap.methods.method import Family, Method, ReadyMethod
@@ -210,6 +211,14 @@ class Stage:
         images = slots["images"][:, None].expand(-1, keys.shape[1], *slots["images"].shape[1:])
         drawn = self.fills[k](images.flatten(0, 1), keys.flatten())
         return self.classifier.normalised(drawn).view_as(images)
+
+    def log_f(self, composites: Tensor, slots: Slots) -> Tensor:
+        """log f ``(P, D)`` of each pair's label for its composites ``(P, D, *shape)``, normalised."""
+        logits = self.classifier.from_normalised(composites.flatten(0, 1))
+        if torch.is_grad_enabled():
+            check_differentiable(logits)  # the penalties alone would give a map, too
+        labels = slots["labels"].repeat_interleave(composites.shape[1])
+        return self.classifier.log_f(logits).gather(1, labels[:, None]).view(composites.shape[:2])
 
 
 def grid_cells(classifier: Classifier, grid: int) -> list[int]:

@@ -25,7 +25,13 @@ from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.methods.gradients.paths import DRAWS_HELP, BaselineMethod, check_sums
-from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable, scale_of
+from proofmap.methods.gradients.plain import (
+    CHANNELS_HELP,
+    Channels,
+    check_differentiable,
+    label_gradients,
+    scale_of,
+)
 from proofmap.methods.graph import LINEAR, check_operations
 from proofmap.methods.method import METHODS, Cost, Family, Need, ReadyMethod
 from proofmap.methods.propagation.lrp import check_logits
@@ -219,9 +225,6 @@ class DeepLIFT(BaselineMethod):
                 logits = classifier.from_normalised(leaf.clone())
             check_differentiable(logits)
             check_operations(self.name, logits, (leaf,), KNOWN, ())
-            chosen, last = logits.gather(1, places), labels.shape[1] - 1
-            rows = [
-                (x - start) * torch.autograd.grad(chosen[:, j].sum(), leaf, retain_graph=j < last)[0]
-                for j in range(labels.shape[1])
-            ]
+            chosen = logits.gather(1, places)
+            rows = [(x - start) * gradient for (gradient,) in label_gradients(chosen, [leaf])]
         return torch.stack(rows, dim=1), chosen.detach() - begun
