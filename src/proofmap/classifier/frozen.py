@@ -1,10 +1,9 @@
-"""A net made fast for one purpose: many passes with fixed weights and gradients only with respect to the input.
+"""A copy of a net that is fast for many passes with fixed weights and gradients with respect to the input.
 
-None of the changes alters the function: batch-norm is folded into the convolution before it (or becomes one
-multiply-add), the memory layout is channels-last (on a GPU in float32 only where that pays), on a CPU convolutions are replaced by
-:class:`~proofmap.classifier.frozen_conv.FrozenConv2d` together with their padding and rectifier, and on a GPU those over single
-positions by :class:`PointwiseConv2d`. Where a net does something
-that this does not preserve, so that its output would differ, the net stays as it is.
+The function stays the same. Batch-norm is folded into the convolution before it, or becomes one multiply-add. The memory layout is
+channels-last (on a GPU in float32 only if that is faster). On a CPU convolutions with their padding and rectifier become
+:class:`~proofmap.classifier.frozen_conv.FrozenConv2d`; on a GPU those over single positions become :class:`PointwiseConv2d`. If the
+output would differ, the net is used unchanged.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ _RECTIFIERS: dict[object, tuple[float, float]] = {
 
 
 class FreezeWarning(UserWarning):
-    """A net could not be made faster, so it is used as it is."""
+    """A net could not be made faster, so it is used unchanged."""
 
 
 class Frozen(nn.Module):
-    """A net with fixed weights and the memory layout that suits it."""
+    """A net with fixed weights in a memory layout."""
 
     def __init__(self, net: nn.Module, layout: torch.memory_format) -> None:
         super().__init__()
         self.net, self.layout = net, layout
         for tensor in tensors_of(net):
             if tensor.ndim == 4:
-                # not contiguous(), which leaves the strides of kernels with one channel or one place as they are,
-                # whereupon gradients come out in the other layout and everything after them is slow
+                # not contiguous(), which keeps the strides of kernels with one channel or one position; gradients would
+                # then come out in the other layout
                 tensor.data = tensor.data.to(memory_format=layout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -54,7 +53,7 @@ class Frozen(nn.Module):
 
 
 def layout_of(net: object) -> torch.memory_format:
-    """How a net wants its inputs to lie in memory: what lies otherwise is copy_net there first.
+    """The memory layout of a net's inputs; inputs in another layout are copied.
 
     >>> layout_of(nn.Identity())
     torch.contiguous_format
@@ -63,12 +62,11 @@ def layout_of(net: object) -> torch.memory_format:
 
 
 def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
-    """A folded copy of a net in evaluation mode, for inputs shaped like ``example`` (but for their number).
+    """A faster copy of a net in evaluation mode, for inputs shaped like ``example`` except for their number.
 
-    Nets that ``torch.fx`` cannot trace are changed layer by layer. A net with hooks is only copy_net, since a hook
-    may change what its layer gives or the gradient through it. What is fast but does not agree with the net, in
-    output or gradient, is not used: some nets need the usual layout, and a few their own layers. If anything fails
-    on the way, the net is used as it is, and a :class:`FreezeWarning` says what failed.
+    Nets that ``torch.fx`` cannot trace are changed layer by layer. A net with hooks is only copied, as a hook may change outputs or
+    gradients. A copy whose output or gradient differs from the net's is not used. If anything fails, the net is used unchanged,
+    with a :class:`FreezeWarning`.
     """
     net = copy_net(net).eval()
     for weight in net.parameters():  # a TorchScript module has no requires_grad_ of its own
@@ -78,9 +76,9 @@ def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
         try:
             frozen = _first_that_agrees(frozen, net, example, dtype)
         except Exception as error:  # only speed is lost
-            warnings.warn(  # the same words each time, so that Python shows it once
-                f"the net could not be made faster ({type(error).__name__}: {error}), so it is used as it is: "
-                "numbers stay the same, passes take longer",
+            warnings.warn(  # the same text each time, so that Python shows it once
+                f"the net could not be made faster ({type(error).__name__}: {error}), so it is used unchanged: "
+                "results stay the same, passes take longer",
                 FreezeWarning,
                 stacklevel=2,
             )
@@ -88,7 +86,7 @@ def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
 
 
 def _first_that_agrees(plain: Frozen, net: nn.Module, example: Tensor, dtype: torch.dtype) -> Frozen:
-    """The fastest copy that agrees with the plain one; the plain one if none does."""
+    """The fastest copy that agrees with the plain one, or the plain one."""
     expected = _output_and_gradient(plain, example)
     for layout in _layouts(net, example, dtype):
         fast = Frozen(_optimised(copy_net(net), example, dtype, layout), layout)
@@ -100,20 +98,19 @@ def _first_that_agrees(plain: Frozen, net: nn.Module, example: Tensor, dtype: to
 def _layouts(net: nn.Module, example: Tensor, dtype: torch.dtype) -> tuple[torch.memory_format, ...]:
     """The memory layouts to try, the faster one first.
 
-    A net that mostly joins channels over several positions stays in the usual layout in full float32 on a GPU, where channels-last
-    is a fifth slower (see docs/decisions.md).
+    On a GPU in float32, channels-last is a fifth slower for a net that mostly has dense convolutions (see docs/decisions.md).
     """
-    if example.is_cuda and dtype == torch.float32 and joined_share(net, example) > 0.5:
+    if example.is_cuda and dtype == torch.float32 and dense_conv_share(net, example) > 0.5:
         return (torch.contiguous_format,)
     return (torch.channels_last, torch.contiguous_format)
 
 
 @torch.no_grad()
-def joined_share(net: nn.Module, example: Tensor) -> float:
+def dense_conv_share(net: nn.Module, example: Tensor) -> float:
     """The share of multiplications in a net's convolutions that join channels over more than one position.
 
     >>> net = nn.Sequential(nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, groups=8))
-    >>> round(joined_share(net, torch.zeros(1, 8, 6, 6)), 2)  # 36 * 8 * (8 + 72) + 16 * 8 * 9
+    >>> round(dense_conv_share(net, torch.zeros(1, 8, 6, 6)), 2)  # 36 * 8 * (8 + 72) + 16 * 8 * 9
     0.86
     """
     joined, all_of_them = 0, 0
@@ -168,8 +165,8 @@ def _output_and_gradient(net: nn.Module, example: Tensor) -> tuple[Tensor, Tenso
 
 
 def _agree(fast: nn.Module, expected: tuple[Tensor, Tensor | None], example: Tensor) -> bool:
-    """Whether a net gives the expected output up to rounding, and the gradient up to the places where rounding moves
-    an activation over its kink (3 % of a random ResNet-164's)."""
+    """Whether a net gives the expected output up to rounding, and the expected gradient up to activations that rounding moves over
+    their kink (3 % of a random ResNet-164's)."""
     tolerance = 0.001 if example.dtype in (torch.float32, torch.float64) else 0.02
     try:
         out, gradient = _output_and_gradient(fast, example)
@@ -178,14 +175,14 @@ def _agree(fast: nn.Module, expected: tuple[Tensor, Tensor | None], example: Ten
         if gradient is None or expected[1] is None:
             return gradient is expected[1]
         return bool((gradient - expected[1]).norm() <= 0.2 * expected[1].norm())
-    except Exception:  # such as code that reads an attribute of a layer that is no longer there, or a .view
+    except Exception:  # such as code that reads an attribute of a replaced layer, or a .view
         return False
 
 
 class PointwiseConv2d(nn.Module):
-    """A convolution over single positions as what it is, one matrix for all of them, where channels come last in memory.
+    """A convolution over single positions as a matrix product, for channels-last inputs.
 
-    cuDNN has no kernels for that in full float32: it turns the layout around before and after, and adds the bias in a pass of its own.
+    cuDNN has no float32 kernel for it: it would change the layout before and after, and add the bias in another pass.
     """
 
     def __init__(self, conv: nn.Conv2d) -> None:
@@ -235,7 +232,7 @@ def _traced(net: nn.Module) -> fx.GraphModule | None:
 
 
 class _Calls:
-    """The plain calls ``module(x)`` of a graph: which module a node calls, if nothing else calls or reads it."""
+    """The calls ``module(x)`` of a graph, for modules that nothing else calls or reads."""
 
     def __init__(self, traced: fx.GraphModule) -> None:
         self.modules: dict[str, nn.Module] = dict(traced.named_modules())
@@ -280,7 +277,7 @@ def _absorb_padding_and_rectifiers(traced: fx.GraphModule, example: Tensor) -> N
     except Exception:  # only the amounts of padding are lost
         pads.amounts.clear()
     calls = _Calls(traced)
-    idle = {node for node in traced.graph.nodes if not node.users}  # may work in place: they stay
+    idle = {node for node in traced.graph.nodes if not node.users}  # they may work in place, so they stay
     for node in list(traced.graph.nodes):
         conv = calls.module(node)
         if not FrozenConv2d.fits(conv):
@@ -306,7 +303,7 @@ def _absorb_padding_and_rectifiers(traced: fx.GraphModule, example: Tensor) -> N
     for node in traced.graph.nodes:
         conv = calls.module(node)
         if isinstance(conv, FrozenConv2d) and len(node.users) == 1:
-            # the one reader is a frozen convolution, whose backward makes a tensor that is used nowhere else
+            # the only reader is a frozen convolution, whose gradient is used nowhere else
             conv.owns_gradient = isinstance(calls.module(next(iter(node.users))), FrozenConv2d)
 
 

@@ -1,15 +1,13 @@
-"""A convolution with fixed weights whose input gradient runs through the forward kernels, on a CPU.
+"""A convolution with fixed weights whose input gradient runs through the forward kernels on a CPU.
 
-The generic backward of PyTorch falls back to slow kernels there, although the input gradient of a convolution with
-fixed weights w is itself a convolution, with w flipped and its channels exchanged:
+PyTorch's backward uses slow kernels there, although the input gradient of a convolution with fixed weights w is a convolution
+with w flipped and its channels exchanged:
 
     dL/dx = conv(dL/dy, flip(w)^T)
 
-Where the stride is not 1 it is one convolution for all phases (see :mod:`proofmap.classifier.phases`) if that is faster,
-and a transposed convolution otherwise.
-
-A rectifier behind the convolution and uneven zero padding before it are included: large tensors are then neither
-copied nor allocated again, which would cost as much as the arithmetic.
+With a stride other than 1 it is one convolution for all phases (see :mod:`proofmap.classifier.phases`) if that is faster, or a
+transposed convolution. A rectifier behind the convolution and uneven zero padding before it are included, which saves copies of
+large tensors.
 """
 
 from __future__ import annotations
@@ -27,10 +25,11 @@ class FrozenConv2d(nn.Module):
     """``clamp(conv(pad(x)), low, high)`` with fixed weights.
 
     Args:
-        conv: the convolution; must fit, see :meth:`fits`.
-        pad: zeros added before it (left, right, top, bottom), besides its own padding.
-        bounds: of a rectifier behind it: (0, inf) for ReLU, (0, 6) for ReLU6, None for none.
-        owns_gradient: whether the gradient that arrives belongs to this module alone and may be overwritten.
+        conv: a convolution that :meth:`fits`.
+        pad: zeros added before it (left, right, top, bottom), in addition to its own padding.
+        bounds: of a rectifier behind it: (0, inf) for ReLU, (0, 6) for ReLU6, None without a rectifier.
+
+    ``owns_gradient`` is whether the incoming gradient is used by this module alone and may be overwritten.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class FrozenConv2d(nn.Module):
 
     @staticmethod
     def fits(conv: object, pad: tuple[int, int, int, int] = (0, 0, 0, 0)) -> bool:
-        """Plain zero-padded, undilated convolutions; others keep PyTorch's own backward."""
+        """Whether a convolution is zero-padded and undilated; others keep PyTorch's backward."""
         if (
             type(conv) is not nn.Conv2d
             or conv.padding_mode != "zeros"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -11,21 +11,17 @@ import torch
 
 @contextmanager
 def outside_inference_mode() -> Iterator[None]:
-    """Leave ``torch.inference_mode``, inside of which no tensor can take part in gradients; nothing where it is off."""
-    if not torch.is_inference_mode_enabled():
-        yield
-        return
-    with torch.inference_mode(False):
+    """Leave ``torch.inference_mode``, in which no tensor can have a gradient."""
+    with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
         yield
 
 
 @contextmanager
 def steady_kernels(*, tf32: bool) -> Iterator[None]:
-    """Deterministic convolutions; without ``tf32`` in full float32 too, which cuDNN does not give by default, and matrix
-    products do not give where speed was asked for. All is as before afterwards.
+    """Use deterministic convolutions; without ``tf32`` also full float32 precision, which cuDNN does not use by default.
 
-    Learning amplifies the last bit, so that kernels which add up in another order each time would give other masks;
-    and scores should not carry the 1e-3 that TensorFloat-32 costs.
+    Learning amplifies the last bit, so kernels that add in a varying order would give other masks. TensorFloat-32 would change
+    scores by 1e-3. The old state is restored at the end.
     """
     if not torch.cuda.is_available():
         yield
@@ -42,10 +38,10 @@ def steady_kernels(*, tf32: bool) -> Iterator[None]:
 
 @contextmanager
 def _products(*, tf32: bool) -> Iterator[None]:
-    """Convolutions with TF32 or without; without it, matrix products too.
+    """Switch TF32 on for convolutions, or off for convolutions and matrix products.
 
-    Torch has two ways to ask for TF32, by flags and (from 2.9 on) by ``fp32_precision``, and refuses to read a flag where the other
-    way said something else; so both are set, and what cannot be read is left to the other.
+    Torch has two interfaces for TF32, flags and (from 2.9 on) ``fp32_precision``, and raises if a flag that contradicts the other is
+    read. So both are set, and a flag that cannot be read is not restored.
     """
     cudnn, matmul = cast(Any, torch.backends.cudnn), cast(Any, torch.backends.cuda.matmul)
     newer = [cudnn.conv, cudnn.rnn, matmul] if hasattr(cudnn, "conv") else []

@@ -1,4 +1,4 @@
-"""How many images go through a net at once: measured on one image, not guessed from its name."""
+"""Batch sizes that fit the device's memory, measured on one image."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 from proofmap.core.batching import BatchSize
 
 _LARGEST_ON_CPU = 40 * 2**20
-"""A C library returns larger blocks to the system when freed; paging them in again costs more than computing them."""
+"""Largest tensor of a batch in bytes. The C library returns larger freed blocks to the system, and taking them again is slow."""
 _COUNTED = 2**31 - 1
 _LIMIT = 4096
 _WHOLE = 480
-"""Large batches of a GPU are multiples of this. A compiled net is compiled anew for each shape; an eighth of such a batch holds
-whole pairs of 1, 2, 3, 4, 5, 6, 10 or 12 composites, so that all methods that learn masks meet the same eight shapes."""
+"""Large batches of a GPU are multiples of this. A compiled net is compiled for each shape; an eighth of such a batch is a whole
+number of pairs of 1, 2, 3, 4, 5, 6, 10 or 12 composites, so all methods that learn masks use the same eight shapes."""
 
 
 def probe_batch_sizes(
@@ -24,11 +24,9 @@ def probe_batch_sizes(
 ) -> tuple[BatchSize, BatchSize]:
     """Batch sizes (forward only, forward with input gradient) that should fit a third of the device's memory.
 
-    All of it counts, not what is free just now, so that the same machine always takes the same batches and gives
-    the same numbers to the last bit.
-
-    The memory of a gradient pass is what autograd saves for one image, counted as it is saved; a forward pass
-    alone keeps a few layers at a time, taken as a quarter of that. On a CPU the largest tensor sets the limit.
+    All memory counts, not only free memory, so that a machine always uses the same batches and gives the same bits. A gradient pass
+    needs what autograd saves for one image; a forward pass is taken to need a quarter of that. On a CPU the largest tensor sets the
+    limit.
     """
     saved = _saved_bytes(forward, image, weights)
     largest, values = max((image.numel() * image.element_size(), image.numel()), *saved)
@@ -43,9 +41,9 @@ def probe_batch_sizes(
 
 
 def most_images(largest: int, values: int, device: str) -> int:
-    """Images at once of a net whose largest saved tensor has so many bytes, and values, for one of them.
+    """Largest batch for a net whose largest saved tensor has ``largest`` bytes and ``values`` numbers per image.
 
-    On a GPU it stays below 2^31 values in all: kernels count in 32 bits up to there.
+    On a GPU a tensor stays below 2^31 numbers, as kernels index with 32 bits.
 
     >>> (
     ...     most_images(4 * 96 * 112**2, 96 * 112**2, "cuda"),
@@ -59,7 +57,7 @@ def most_images(largest: int, values: int, device: str) -> int:
 
 
 def round_to_full(size: int, limit: int = _LIMIT) -> int:
-    """The nearest multiple of 480 up to a limit; sizes that are too small for one stay.
+    """The nearest multiple of 480 up to a limit; small sizes are returned unchanged.
 
     >>> (
     ...     round_to_full(950),
@@ -82,7 +80,7 @@ def _clamp(size: int, limit: int) -> int:
 def _saved_bytes(
     forward: Callable[[Tensor], Tensor], image: Tensor, weights: Iterable[Tensor]
 ) -> list[tuple[int, int]]:
-    """Bytes and values of each tensor that autograd saves for one image; what belongs to the net does not count."""
+    """Bytes and numbers of each tensor that autograd saves for one image, without weights."""
     constant = {weight.untyped_storage().data_ptr() for weight in weights}
     seen: dict[int, tuple[int, int]] = {}
 
@@ -98,7 +96,7 @@ def _saved_bytes(
 
 
 def device_memory(device: torch.device) -> int:
-    """Bytes of memory that a device has, as its driver or the operating system reports it."""
+    """Total memory of a device in bytes."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     try:

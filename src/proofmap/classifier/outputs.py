@@ -1,12 +1,11 @@
-"""What a net returns, and how the paper's f(x, a) is made from it.
+"""Outputs of a net, and the paper's f(x, a) computed from them.
 
     logits                   f = softmax(z)                    exactly one label is right
     probabilities            f = z                             the same, after the net's own softmax
     sigmoid                  f = 1 / (1 + exp(-z))             every label is right or not, whatever the others are
     sigmoid-probabilities    f = z                             the same, after the net's own sigmoid
 
-A net of independent labels with one output z answers one question with yes or no, and has two labels: its logits are
-(-z, z), so f = (1 - sigmoid(z), sigmoid(z)).
+A net of independent labels with one output z has two labels, no and yes: its logits are (-z, z), so f = (1 - sigmoid(z), sigmoid(z)).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MOVES = 0.05
 
 
 def check_outputs(outputs: str) -> Outputs:
-    """The declaration, or an error that lists those there are."""
+    """The declared outputs; raises an InputError with the known ones if they are unknown."""
     for known in get_args(Outputs):
         if outputs == known:
             return known  # type: ignore[no-any-return]
@@ -41,12 +40,12 @@ def check_outputs(outputs: str) -> Outputs:
 
 
 def is_independent(outputs: object) -> bool:
-    """Whether every label has a sigmoid of its own, so that f does not sum to one over the labels."""
+    """Whether every label has its own sigmoid, so that f does not sum to one over the labels."""
     return outputs in ("sigmoid", "sigmoid-probabilities")
 
 
 def as_logits(out: Tensor, outputs: Outputs) -> Tensor:
-    """Logits ``(N, A)`` from what a net returned; after a softmax of its own, log-probabilities.
+    """Logits ``(N, A)`` from the outputs of a net; log-probabilities if the net has a softmax.
 
     >>> as_logits(torch.tensor([[0.25, 0.5]]), "sigmoid-probabilities")
     tensor([[-1.0986,  0.0000]])
@@ -62,14 +61,14 @@ def as_logits(out: Tensor, outputs: Outputs) -> Tensor:
 
 
 def names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> tuple[str, ...]:
-    """One name per label; a net with one output may be given the name of its yes alone.
+    """One name per label; for a net with one output, the name of its positive label is enough.
 
     >>> names_of(["tumour"], 2, one_output=True)
     ('not tumour', 'tumour')
     """
     if names is None:
         return tuple(str(i) for i in range(labels))
-    # halves of characters, from a file read in the wrong encoding, cannot be stored: they are spelled out
+    # surrogates, from a file read in the wrong encoding, cannot be stored
     names = [str(name).encode(errors="backslashreplace").decode() for name in names]
     if one_output and len(names) == 1:
         return (f"not {names[0]}", names[0])
@@ -83,7 +82,7 @@ def names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> t
 
 
 def in_words(settings: Mapping[str, object]) -> str:
-    """How f was made from the outputs, from the record of a classifier, for notes and captions.
+    """A phrase for captions on how f was computed, from the settings of a classifier.
 
     >>> in_words({"outputs": "logits", "renormalise": False})
     'softmax over all outputs'
@@ -124,8 +123,8 @@ def chosen_labels(
 
 
 def outside_of(members: Sequence[int], labels: int, device: torch.device) -> Tensor | None:
-    """What is added to logits ``(N, labels)`` for a softmax over the members alone: 0 for them, minus infinity outside; None
-    where nothing is outside.
+    """Numbers to add to logits ``(N, labels)`` for a softmax over the members alone: 0 for members, minus infinity for others; None
+    if all labels are members.
 
     >>> outside_of([0, 2], 3, torch.device("cpu"))
     tensor([0., -inf, 0.])
@@ -141,10 +140,10 @@ def outside_of(members: Sequence[int], labels: int, device: torch.device) -> Ten
 
 
 def check_declaration(out: Tensor, outputs: Outputs, on_noise: Callable[[], Tensor]) -> None:
-    """Refuse outputs ``(N, A)`` that are not what was declared: wrong numbers would follow silently.
+    """Refuse outputs ``(N, A)`` that contradict the declaration and would give wrong results.
 
-    ``on_noise`` gives the net's outputs for noise, with their graph; it is asked where two images do not tell
-    probabilities from small logits.
+    ``on_noise`` computes the net's outputs for noise, with their graph. It is called if two images do not distinguish probabilities
+    from small logits.
     """
     one = out.shape[1] == 1
     if one and not is_independent(outputs):
@@ -184,10 +183,10 @@ def check_declaration(out: Tensor, outputs: Outputs, on_noise: Callable[[], Tens
 
 
 def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:
-    """Whether a net ends in a sigmoid; where there is no graph to tell, whether its outputs move, but never beyond 0 and 1."""
+    """Whether a net ends in a sigmoid; without a graph, whether its outputs vary between 0 and 1."""
     try:
         out = on_noise()
-    except Exception:  # a net may refuse noise; then nothing is known
+    except Exception:  # a net may refuse noise
         return False
     if out.grad_fn is None:
         moves = bool((out.amax(dim=0) - out.amin(dim=0)).max() > _MOVES)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 _LANES = 16
-"""Channels that oneDNN computes at once with AVX-512; towards fewer, its transposed convolutions were slower."""
+"""Channels that oneDNN computes at once with AVX-512; with fewer, its transposed convolutions were slower."""
 
 
 class Phases(nn.Module):
@@ -47,8 +47,8 @@ class Phases(nn.Module):
     def is_faster(conv: nn.Conv2d) -> bool:
         """Whether phases are faster than the transposed convolution of PyTorch on this CPU.
 
-        They are where x has few channels, as photos have. Small groups count as few channels only without AVX: with
-        it the transposed convolution was faster there. See docs/decisions.md for what was measured, and what not.
+        They are if x has few channels, as photos have. Small groups count as few channels only without AVX, with which the
+        transposed convolution was faster. See docs/decisions.md for the measurements.
         """
         few = conv.in_channels // conv.groups < _LANES
         no_phase_is_empty = all(k >= s for k, s in zip(conv.kernel_size, conv.stride, strict=True))

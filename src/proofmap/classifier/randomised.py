@@ -1,9 +1,9 @@
-"""Copies of a net with some of its layers drawn anew: what it learned there is gone, what it is stays.
+"""Copies of a net with randomised layers, for sanity checks of methods.
 
-A layer is a module with weights of its own, in the order in which a pass runs through them; a normalisation belongs to the
-layer before it. Drawn anew means as before training: weights ~ N(0, 2 / fan in), biases 0, the scale and shift of a
-normalisation 1 and 0, its statistics mean 0 and variance 1, and other vectors shuffled. What is drawn for a weight depends on
-the seed and the weight's name alone, so a cascade goes on where it was, and the net itself is never touched.
+A layer is a module with its own weights, in the order of a forward pass; a normalisation belongs to the layer before it. Randomised
+means as before training: weights ~ N(0, 2 / fan in), biases 0, scale and shift of a normalisation 1 and 0, its statistics mean 0 and
+variance 1, other vectors shuffled. The numbers for a weight depend on the seed and the weight's name alone, so a cascade continues
+where it was. The net itself is not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 
 Layer = tuple[str, ...]
-"""The names of the modules that one layer is made of: one with weights, then its normalisations."""
+"""The names of a layer's modules: one with weights, then its normalisations."""
 _CHUNK = 1_000_000
 
 
@@ -46,7 +46,9 @@ def layers_of(classifier: Classifier) -> list[Layer]:
     when: dict[str, int] = {}
     latest = 0
     for name, _ in net.named_modules():
-        when[name] = started.get(name, latest)  # used without being called: after those named before it
+        when[name] = started.get(
+            name, latest
+        )  # a module that is not called comes after those named before it
         latest = max(latest, when[name])
     owners = [name for name, module in net.named_modules() if module._parameters]
     owners.sort(key=when.__getitem__)
@@ -63,7 +65,7 @@ def layers_of(classifier: Classifier) -> list[Layer]:
 
 
 def grouped(layers: Sequence[Layer], groups: int) -> list[Layer]:
-    """The layers in so many groups of about equal number, or as many as there are; the last layer is one by itself.
+    """The layers in at most ``groups`` groups of about equal size; the last layer is a group by itself.
 
     >>> grouped([("a",), ("b",), ("c", "c.norm"), ("d",)], 3)
     [('a', 'b'), ('c', 'c.norm'), ('d',)]
@@ -76,7 +78,7 @@ def grouped(layers: Sequence[Layer], groups: int) -> list[Layer]:
 
 
 def randomised(classifier: Classifier, modules: Sequence[str], *, seed: int = 0) -> Classifier:
-    """The classifier with the weights of these modules drawn anew, on a copy of the net."""
+    """The classifier with the weights of these modules randomised, on a copy of the net."""
     source = _source(classifier)
     net = copy_net(_module_of(source))
     with torch.no_grad():
@@ -88,7 +90,7 @@ def randomised(classifier: Classifier, modules: Sequence[str], *, seed: int = 0)
 
 
 def _source(classifier: Classifier) -> Classifier:
-    """What a frozen view was made from: its layers are still apart."""
+    """The classifier that a frozen view was made from, whose layers are not fused."""
     classifier.refresh()
     return classifier._source or classifier
 

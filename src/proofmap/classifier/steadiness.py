@@ -1,10 +1,9 @@
-"""Whether a net is one function: an image gets the same outputs in every call, whatever other images are beside it.
+"""Checks that a net is a function: the outputs for an image are the same in every call and in every batch.
 
-Two looks at the same images are compared by the largest difference between outputs, relative to 1 + the largest output.
-The same call, made twice, may differ by 1e-4 (half precision: .02); other images in the batch, or another order, by .01.
-Rounding stays below: other batches and numbers of threads move the logits of EfficientNet-Lite0 by 1.4e-6, those of CIFAR's ResNets and ViT by
-4e-7, and those of EfficientNet-Lite0 in bfloat16 by 3e-5. Reduced precision inside a net (TF32, autocast) depends on the batch, so that the second
-limit is wider.
+Two outputs are compared by their largest difference, relative to 1 + the largest output. Repeated calls may differ by 1e-4 (.02 in half
+precision); calls with other images in the batch, or in another order, by .01. Rounding is smaller: other batches and numbers of
+threads move the logits of EfficientNet-Lite0 by 1.4e-6 (3e-5 in bfloat16), those of CIFAR's ResNets and ViT by 4e-7. The second limit
+is wider because reduced precision inside a net (TF32, autocast) depends on the batch.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _LOOKED_AT = 2  # images
 
 
 class UnsteadyNet(ModelError):
-    """The net is no function of the image: its outputs moved between two calls, or depend on the other images."""
+    """The net is not a function of the image: its outputs differ between two calls, or depend on the other images."""
 
 
 def check_repeated(logits: Callable[[Tensor], Tensor], x: Tensor, first: Tensor, dtype: torch.dtype) -> None:
-    """Refuse a net that gives other outputs than ``first`` for the same batch ``x``; says whether it draws random numbers."""
+    """Refuse a net whose outputs for the batch ``x`` differ from ``first``; the message says whether it draws random numbers."""
     moved = _moved(logits(x), first)
     if moved <= _limit(dtype):
         return
@@ -48,7 +47,7 @@ def check_repeated(logits: Callable[[Tensor], Tensor], x: Tensor, first: Tensor,
 
 
 def check_company(among: Tensor, alone: Tensor) -> None:
-    """Refuse a net whose outputs for images ``among`` others are not those that they have ``alone``."""
+    """Refuse a net whose outputs for images ``among`` others differ from those for the images ``alone``."""
     moved = _moved(among, alone)
     if moved > _OTHER_COMPANY:
         raise UnsteadyNet(
@@ -65,8 +64,8 @@ def count_labels(
     outputs: Outputs,
     dtype: torch.dtype,
 ) -> int:
-    """How many labels a net has, seen on two inputs. Refuses one that fails on them, gives other outputs in another call, or
-    whose images look at each other."""
+    """The number of labels of a net, from two inputs. Refuses a net that fails on them, that gives other outputs in another call, or
+    whose outputs depend on the other images."""
 
     @exit_as_error()
     def look(x: Tensor) -> Tensor:
@@ -92,23 +91,22 @@ def count_labels(
 def outputs_on_noise(
     net: Callable[[Tensor], Tensor], inputs: Inputs, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
-    """What a net returns for four inputs of loud noise, with its graph."""
+    """The outputs of a net for four inputs of strong noise, with their graph."""
     noise = torch.randn(4, *inputs.shape, generator=torch.Generator().manual_seed(0))
     with torch.enable_grad():
         x = (10 * noise).to(device, dtype).requires_grad_(True)
-        return net(x.clone()).float()  # a net may work on its input in place, which a leaf does not allow
+        return net(x.clone()).float()  # a net may change its input in place, which a leaf does not allow
 
 
 class FirstLook:
-    """The net's outputs for a few images before the work, to compare with its outputs for them after each part of it."""
+    """The net's outputs for a few images before the work, to compare with its outputs during the work."""
 
     def __init__(self, classifier: Classifier, images: Tensor) -> None:
         self.classifier, self.images = classifier, private_copy(images[:_LOOKED_AT])
         self._before = self._outputs(self.images)
 
     def check(self, during: str) -> None:
-        """Look again: at the same images, and at them in the other order behind another one. Refuse a net that changed ``during``
-        the work, with the size of the difference: what was measured is no property of one net."""
+        """Refuse a net whose outputs have changed ``during`` the work, or that depend on the order of images or on another image."""
         moved = _moved(self._outputs(self.images), self._before)
         if moved > _limit(self.classifier.dtype):
             raise UnsteadyNet(
@@ -124,14 +122,14 @@ class FirstLook:
 
 
 def comparable(logits: Tensor, outputs: str) -> Tensor:
-    """Logits, or probabilities if the net returns these: a probability near 0 or 1 has a logit that rounding moves."""
+    """Logits, or probabilities if the net returns them, as rounding moves the logit of a probability near 0 or 1."""
     if outputs == "sigmoid-probabilities":
         return logits.sigmoid()
     return logits.exp() if outputs == "probabilities" else logits
 
 
 def _moved(one: Tensor, other: Tensor) -> float:
-    """The largest difference, relative to 1 + the largest output; infinite where one of them is not a number."""
+    """The largest difference, relative to 1 + the largest output; infinite if an output is NaN."""
     found = (one - other).abs().max() / (1 + other.abs().max())
     return float(found.nan_to_num(torch.inf))
 
@@ -146,7 +144,7 @@ def _limit(dtype: torch.dtype) -> float:
 
 
 def _seeded(logits: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """The outputs where torch's generators begin at the same place; afterwards they are as they were."""
+    """The outputs with torch's generators seeded; their state is restored."""
     devices = [x.device] if x.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.default_generator.manual_seed(0)

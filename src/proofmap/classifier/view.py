@@ -15,9 +15,8 @@ from proofmap.core.errors import ModelError
 def view_of(net: nn.Module, device: torch.device) -> nn.Module:
     """A copy of the module tree in evaluation mode whose weights share the net's memory and need no gradient.
 
-    Mode, ``requires_grad``, buffers and hooks of the view are its own, so nothing done to it reaches the net.
-    Weights are copied only when the view lives on another device, or when they were made in inference mode, where gradients
-    have no use for them.
+    Mode, ``requires_grad``, buffers and hooks of the view are separate, so changes to it do not reach the net. Weights are copied
+    only for another device, or if they were made in inference mode, in which they cannot have gradients.
     """
     # TorchScript copies what it is given instead, so it must be given the weights themselves
     sharing = () if isinstance(net, torch.jit.ScriptModule) else net.parameters()
@@ -34,9 +33,9 @@ def view_of(net: nn.Module, device: torch.device) -> nn.Module:
 
 
 def state_of(net: object) -> tuple[tuple[int, int], ...]:
-    """Where a net's weights and buffers are, and how often each was changed in place: equal while nothing was learned.
+    """The address and version of each weight and buffer: equal while the net is not trained.
 
-    Training moves batch-norm statistics without counting, but it counts the batches beside them.
+    Training changes batch-norm statistics without a new version, but also counts the batches in a buffer.
     """
     return tuple(map(_tensor_state, tensors_of(net)))
 
@@ -45,17 +44,17 @@ Counted = Sequence[tuple[Tensor, int]]
 
 
 def counted_tensors(net: object) -> Counted:
-    """A net's weights and buffers, each with how often it was changed in place: for a question that costs microseconds."""
+    """A net's weights and buffers with their versions, for :func:`is_changed`, which takes microseconds."""
     return [(tensor, tensor._version) for tensor in tensors_of(net) if not tensor.is_inference()]
 
 
 def is_changed(counted: Counted) -> bool:
-    """Whether one of these was changed in place since; :func:`state_of` also sees tensors that took the place of others."""
+    """Whether one of these tensors was changed in place; :func:`state_of` also notices replaced tensors."""
     return any(tensor._version != version for tensor, version in counted)
 
 
 def tensors_of(net: object) -> list[Tensor]:
-    """The weights and buffers of a net; none of a function."""
+    """The weights and buffers of a net; empty for a function."""
     return [*net.parameters(), *net.buffers()] if isinstance(net, nn.Module) else []
 
 
@@ -68,9 +67,9 @@ def _tensor_state(tensor: Tensor) -> tuple[int, int]:
 
 
 def copy_net(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Module:
-    """A deep copy, with other tensors ``instead`` of those with the given ids.
+    """A deep copy of a net; ``instead`` has replacements for tensors by their ids.
 
-    Activations that the net has kept from an earlier pass are cut off from their history, which torch cannot copy.
+    Activations that the net keeps from an earlier pass are detached, as torch cannot copy a graph.
     """
     kept = {
         id(value): value.detach()
@@ -79,7 +78,7 @@ def copy_net(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.
         if isinstance(value, Tensor) and not value.is_leaf
     }
     try:
-        with torch.no_grad():  # TorchScript's copies of weights would else remember where they come from
+        with torch.no_grad():  # otherwise TorchScript's copies of weights have a graph
             return copy.deepcopy(net, {**kept, **(instead or {})})
     except Exception as error:
         raise ModelError(
@@ -90,7 +89,7 @@ def copy_net(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.
 
 
 def device_of(net: object) -> torch.device:
-    """Where the net's weights are; the CPU for a function or a net without weights."""
+    """The device of a net's weights; the CPU for a function or a net without weights."""
     for tensor in tensors_of(net):
         return tensor.device
     return torch.device("cpu")
@@ -106,13 +105,11 @@ def dtype_of(net: object) -> torch.dtype:
 
 
 class LogitsModule(nn.Module):
-    """Images as the classifier takes them, in; logits ``(N, A)`` in float32, out; the softmax of these is f(x, .).
+    """Images as the classifier takes them to logits ``(N, A)`` in float32, whose softmax is f(x, .).
 
-    Minus infinity stands outside a label set that the softmax is renormalised over. The layers are those of the net below
-    ``net``: ``module.net.features[3]``, or by name ``"net.features.3"``.
-
-    Weights require no gradient, so where gradients are asked for, the image does: a library finds the gradient of
-    every layer, and none gathers in the weights.
+    Logits are minus infinity outside a renormalised label set. Layers are found below ``net``: ``module.net.features[3]``, or by name
+    ``"net.features.3"``. Weights require no gradient; the image does if gradients are enabled, so that a library finds the gradient
+    of every layer.
     """
 
     mean: Tensor
