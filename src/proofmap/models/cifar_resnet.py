@@ -2,12 +2,10 @@
 
 * Depths 20, 32, 44, 56, 110: He et al., *Deep residual learning* (CVPR 2016), section 4.2: pairs of 3x3
   convolutions, and shortcuts without parameters (option A: every second pixel, new channels zero).
-* Depth 164: bottleneck blocks with a 1x1 convolution on the shortcut where the shape changes. This is the net
-  of the paper; the repository its weights come from calls it ResNet-110, since it counts two layers per block
-  where there are three.
+* Depth 164: bottleneck blocks with a 1x1 convolution on the shortcut if the shape changes. This is the net of the paper; the
+  repository of its weights calls it ResNet-110, because it counts two layers per block instead of three.
 
-Both have three stages of 16, 32, 64 channels. Every activation is a module of its own and nothing works in
-place, so that hooks see what they expect.
+Both have three stages of 16, 32, 64 channels. Every activation is its own module and nothing works in place, for hooks.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ class PaddedShortcut(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside an option-A shortcut."""
+    """Two 3x3 convolutions with an option-A shortcut."""
 
     def __init__(self, inputs: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -63,7 +61,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3, 1x1 convolutions beside a shortcut that is a 1x1 convolution where the shape changes."""
+    """1x1, 3x3, 1x1 convolutions with a shortcut, which is a 1x1 convolution if the shape changes."""
 
     def __init__(self, inputs: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -132,7 +130,7 @@ class CifarResNet(nn.Module):
 
 
 def classifier_arguments(depth: int, num_classes: int) -> dict[str, Any]:
-    """What a Classifier must know besides the net: the family's normalisation, and the label names."""
+    """The other arguments of Classifier: normalisation and label names."""
     if depth == BOTTLENECK_DEPTH:
         mean, std = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
     else:

@@ -1,4 +1,4 @@
-"""A small vision transformer for 32x32 images, small enough for its weights to travel with this package.
+"""A vision transformer for 32x32 images, small enough for this package to contain its weights.
 
 The form is that of Dosovitskiy et al., *An image is worth 16x16 words* (ICLR 2021): tokens of 4x4 pixels, a class token,
 learned positions, blocks that normalise first, logits from the class token. Two convolutions with stride 2 make the
@@ -39,7 +39,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then two linear layers, each beside a shortcut and behind a normalisation."""
+    """Attention, then two linear layers, each after a normalisation and with a shortcut."""
 
     def __init__(self, dim: int, heads: int, hidden: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class CifarViT(nn.Module):
 
 
 def classifier_arguments() -> dict[str, Any]:
-    """What a Classifier must know besides the net."""
+    """The other arguments of Classifier."""
     return {
         "size": 32,
         "mean": (0.4914, 0.4822, 0.4465),
@@ -97,5 +97,5 @@ def packaged_file() -> Path:
 
 
 def load_packaged(net: nn.Module) -> None:
-    """Fill the net from the weights inside this package."""
+    """Load the weights inside this package into the net."""
     load_into(net, load_state(packaged_file()), source=WEIGHTS)

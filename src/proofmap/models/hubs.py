@@ -1,8 +1,7 @@
-"""Nets from elsewhere, each with the preprocessing and the label names of its own hub.
+"""Nets of hubs, each with its hub's preprocessing and label names.
 
-A hub's function returns a :class:`HubNet`: the net, and what a Classifier must know besides. The packages are
-imported only here and only when needed. Checkpoints that a hub downloads are read as plain tensors:
-pickled code is refused.
+The function of a hub returns a :class:`HubNet`. Packages of hubs are imported only here, when needed. Checkpoints are read as plain
+tensors; pickled code is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from proofmap.models.clip import TEMPLATE, zero_shot_arguments
 from proofmap.models.hub_access import ask_for_file, ask_hugging_face, folder_or_repository
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
-from proofmap.models.weights import first_line
+from proofmap.models.weights import first_line, load_into, load_state
 
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box")
 
@@ -36,7 +35,7 @@ class HubNet(NamedTuple):
 
 
 def load_from_hub(spec: ModelSpec) -> HubNet:
-    """The net a spec of the schemes ``torchvision``, ``timm``, ``hf``, ``clip`` names.
+    """The net of a spec with the scheme ``torchvision``, ``timm``, ``hf`` or ``clip``, with the spec's weights if it names any.
 
     Raises:
         ModelError: there is no such net, or its weights cannot be downloaded or read.
@@ -44,13 +43,15 @@ def load_from_hub(spec: ModelSpec) -> HubNet:
     """
     download = spec.pretrained and spec.weights is None
     with _plain_tensors_only(), _model_errors(spec, download):
-        if spec.scheme == "clip":
-            return _clip(spec)
-        return HUBS[spec.scheme](spec.name, download)
+        found = _clip(spec) if spec.scheme == "clip" else HUBS[spec.scheme](spec.name, download)
+    if spec.weights is not None:
+        inner = found.net.get_submodule("model") if spec.scheme == "hf" else found.net
+        load_into(inner, load_state(spec.weights), source=str(spec.weights))
+    return found
 
 
 def unknown_name(name: str, known: Iterable[str], where: str) -> ModelError:
-    """The error for a name that is not there, with the closest ones that are.
+    """The error for an unknown name, with similar known names.
 
     >>> str(unknown_name("resnet51", ["resnet50", "vgg16"], "the zoo has no model"))
     "the zoo has no model 'resnet51'. Did you mean 'resnet50'?"
@@ -65,7 +66,7 @@ def _torchvision(name: str, pretrained: bool) -> HubNet:
     """``resnet50`` with its newest weights, or ``resnet50.IMAGENET1K_V1`` with those."""
     models = require("torchvision.models", extra="torchvision", purpose=f"the model torchvision:{name}")
     architecture, _, tag = name.partition(".")
-    known = models.list_models(module=models)  # the classifiers only: detection and others live in submodules
+    known = models.list_models(module=models)  # classifiers only; detection and others are in submodules
     if architecture not in known:
         raise unknown_name(architecture, known, "torchvision has no classifier")
     published = models.get_model_weights(architecture)
@@ -83,7 +84,7 @@ def _torchvision(name: str, pretrained: bool) -> HubNet:
     }
     if pretrained:
         ask_for_file(weights.url)
-    with warnings.catch_warnings():  # googlenet and inception warn of how they will be initialised
+    with warnings.catch_warnings():  # googlenet and inception warn about their initialisation
         warnings.simplefilter("ignore", FutureWarning)
         net = models.get_model(architecture, weights=weights if pretrained else None)
     return HubNet(net, arguments)
@@ -131,7 +132,7 @@ def _timm_names(timm: Any, net: Any) -> tuple[str, ...] | None:
 
 
 class LogitsOf(nn.Module):
-    """A transformers model as a plain function of images, its channels in the order the model expects."""
+    """A transformers model as a plain function of images, with channels in the model's order."""
 
     def __init__(self, model: nn.Module, reverse_channels: bool = False) -> None:
         super().__init__()
@@ -154,9 +155,8 @@ def _hf(name: str, pretrained: bool) -> HubNet:
     else:
         config = transformers.AutoConfig.from_pretrained(name, **where)
         model = transformers.AutoModelForImageClassification.from_config(config)
-    processor = transformers.AutoImageProcessor.from_pretrained(
-        name, backend="pil", **where
-    )  # needs no torchvision
+    # this backend needs no torchvision
+    processor = transformers.AutoImageProcessor.from_pretrained(name, backend="pil", **where)
     arguments, reverse_channels = _hf_preprocessing(processor, f"hf:{name}")
     labels = model.config.id2label
     arguments["names"] = distinct([str(labels[index]) for index in range(model.config.num_labels)])
@@ -178,10 +178,10 @@ def _clip(spec: ModelSpec) -> HubNet:
 
 
 def _hf_preprocessing(processor: Any, spec: str) -> tuple[dict[str, Any], bool]:
-    """Size, mean and std measured on the processor itself, and whether it reverses the colour channels.
+    """Size, mean and std, measured on the processor, and whether it reverses the colour channels.
 
-    Processors differ in how they rescale and normalise (some twice, some to [-1, 1]), but all are affine per
-    channel: black and white pixels determine the whole map, ``value = (pixel - mean) / std``.
+    Processors rescale and normalise in different ways, but all are affine per channel, ``value = (pixel - mean) / std``: black and
+    white pixels determine mean and std.
     """
     black, white, red = (_processed(processor, colour) for colour in ("black", "white", "red"))
     centre = (slice(None), black.shape[1] // 2, black.shape[2] // 2)
@@ -209,12 +209,10 @@ def _processed(processor: Any, colour: str) -> Tensor:
 
 
 def _hf_fit(processor: Any, side: int, spec: str) -> dict[str, Any]:
-    """How a photo gets its size: the shorter side before the centre crop, or squashed."""
+    """The fit of photos: the shorter side before the centre crop, or squashed."""
     size = dict(getattr(processor, "size", None) or {})
     crop_pct = getattr(processor, "crop_pct", None)
-    if (
-        size.get("shortest_edge") and crop_pct and size["shortest_edge"] < 384
-    ):  # as ConvNeXT's processor has it
+    if size.get("shortest_edge") and crop_pct and size["shortest_edge"] < 384:  # ConvNeXT's rule
         return {"resize": int(size["shortest_edge"] / crop_pct)}
     if size.get("shortest_edge") and not crop_pct:
         return {"resize": int(size["shortest_edge"])}
@@ -238,7 +236,7 @@ def _interpolation(name: str) -> str:
 
 
 def _squashing(spec: str, side: int, resize: int) -> dict[str, Any]:
-    """The arguments of a net whose own transform squashes photos to ``resize``, and then cuts out ``side``."""
+    """The arguments of a net whose transform squashes photos to ``resize`` and then crops them to ``side``."""
     if resize > side:
         warnings.warn(
             f"{spec} was evaluated on photos squashed to {resize} pixels, of which the middle {side} were cut out; Proofmap "
@@ -250,7 +248,7 @@ def _squashing(spec: str, side: int, resize: int) -> dict[str, Any]:
 
 @contextmanager
 def _plain_tensors_only() -> Iterator[None]:
-    """Let every ``torch.load`` inside refuse pickled code, whatever the hub asked for."""
+    """Make every ``torch.load`` inside refuse pickled code."""
     changed = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
     before = {key: os.environ.get(key) for key in changed}
     os.environ.update(changed)
@@ -266,7 +264,7 @@ def _plain_tensors_only() -> Iterator[None]:
 
 @contextmanager
 def _model_errors(spec: ModelSpec, download: bool) -> Iterator[None]:
-    """Turn whatever a hub raises into a ModelError that says what to do."""
+    """Turn the errors of a hub into a ModelError that says what to do."""
     try:
         yield
     except ProofmapError:
@@ -276,7 +274,7 @@ def _model_errors(spec: ModelSpec, download: bool) -> Iterator[None]:
             f"{spec.text} needs a package that cannot be imported ({first_line(error)}). "
             f"Install what it needs with: pip install 'proofmap[{'hf' if spec.scheme == 'clip' else spec.scheme}]'"
         ) from error
-    except Exception as error:  # each hub and each of its network libraries has errors of its own
+    except Exception as error:  # hubs and their network libraries have many errors
         reason = first_line(error)
         if not download:
             raise ModelError(f"{spec.text} cannot be built ({reason})") from error

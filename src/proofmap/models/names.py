@@ -1,4 +1,4 @@
-"""Label names of the datasets our own nets were trained on, in the order of their outputs."""
+"""Label names of ImageNet and CIFAR, in the order of the outputs of their nets."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ def cifar100_names() -> tuple[str, ...]:
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The same names, with the index added to those that occur more than once.
-
-    Names that differ only in upper and lower case count as equal, since labels are looked up without case.
+    """The same names, with the index added to repeated ones; upper and lower case count as equal.
 
     >>> distinct(["Cardigan", "cat", "cardigan"])
     ('Cardigan (0)', 'cat', 'cardigan (2)')

@@ -29,11 +29,11 @@ DEFAULT_MODEL = "efficientnet-lite0"
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """One line of the list of models.
+    """A model, or a family of models.
 
     Attributes:
-        name: what to ask for; a part in capitals stands for something of yours.
-        size: side of the square input in pixels; None where it depends on the net.
+        name: the model string; a part in capitals stands for your own value.
+        size: side of the square input in pixels; None if it depends on the net.
         weights: where the weights come from.
         description: one line.
     """
@@ -52,8 +52,8 @@ class _OwnModel:
     build: Callable[[], nn.Module]
     arguments: Callable[[], dict[str, Any]]
     renamed: Callable[[State], State]
-    packaged: Callable[[Any], None] | None  # fills the net from an installed package,
-    package: str = "proofmap"  # which is this one
+    packaged: Callable[[Any], None] | None  # loads weights from an installed package
+    package: str = "proofmap"
 
 
 def load_classifier(
@@ -69,13 +69,13 @@ def load_classifier(
     Args:
         spec: ``efficientnet-lite0``, ``cifar10-resnet56@FILE``, ``torchvision:resnet50``, ``timm:NAME``,
             ``hf:ORG/NAME``, ``clip:DIR?labels=cat,dog``, ``FILE.py:FUNCTION``; see :mod:`proofmap.models.spec` and :func:`list_models`.
-        weights: a ``.safetensors`` file or PyTorch checkpoint instead of the published weights.
+        weights: a ``.safetensors`` file or PyTorch checkpoint in place of the published weights.
         pretrained: False for random weights, the same on every call.
-        device: where to run; the CPU when left out.
-        batch_size: passes of the net at once; found from the device's memory when left out.
+        device: where to run; the CPU by default.
+        batch_size: passes of the net at once; found from the device's memory by default.
 
     Raises:
-        ModelError: there is no such model, or its weights cannot be had.
+        ModelError: there is no such model, or its weights cannot be loaded.
         MissingExtra: a package that the model needs is not installed.
 
     >>> f = load_classifier("cifar10-resnet20", pretrained=False)
@@ -89,12 +89,12 @@ def load_classifier(
         return call_function_file(wanted.name, wanted.function, device=device, batch_size=batch_size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        net, arguments = _own(wanted) if wanted.scheme == "" else _from_hub(wanted)
+        net, arguments = load_from_hub(wanted) if wanted.scheme else _own(wanted)
     return Classifier(net, **arguments, device=device, batch_size=batch_size, name=wanted.title)
 
 
 def list_models() -> list[ModelInfo]:
-    """Everything :func:`load_classifier` understands: our own nets, then one line for each hub.
+    """The models of :func:`load_classifier`: the nets of this package, then one entry for each hub.
 
     >>> [info.name for info in list_models()][:3]
     ['efficientnet-lite0', 'efficientnet-lite1', 'efficientnet-lite2']
@@ -103,16 +103,12 @@ def list_models() -> list[ModelInfo]:
 
 
 def installed_models() -> list[ModelInfo]:
-    """Our own nets whose weights are on this machine already, in a package that is installed.
+    """The nets of this package whose weights are installed.
 
     >>> {info.name for info in installed_models()} <= {info.name for info in list_models()}
     True
     """
-    return [
-        model.info
-        for model in _OWN.values()
-        if model.packaged is not None and find_spec(model.package) is not None
-    ]
+    return [model.info for model in _OWN.values() if model.packaged and find_spec(model.package)]
 
 
 def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
@@ -137,14 +133,6 @@ def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
     elif spec.pretrained and model.packaged is not None:
         model.packaged(net)
     return net, model.arguments()
-
-
-def _from_hub(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
-    net, arguments = load_from_hub(spec)
-    if spec.weights is not None:
-        inner = net.get_submodule("model") if spec.scheme == "hf" else net
-        load_into(inner, load_state(spec.weights), source=str(spec.weights))
-    return net, arguments
 
 
 def _efficientnet(number: int) -> _OwnModel:

@@ -6,9 +6,9 @@ torchvision:resnet50                      a hub's net, its weights and its prepr
 torchvision:resnet50.IMAGENET1K_V1        ... with one of several published weights
 timm:resnet18?pretrained=false            ... untrained
 hf:google/vit-base-patch16-224            a repository of Hugging Face, or a folder in its layout
-clip:DIR?labels=cat,dog                   a CLIP-like checkpoint; the labels are words, or labels=FILE.txt
+clip:DIR?labels=cat,dog                   a CLIP-like checkpoint with these labels, or labels=FILE.txt
 clip:DIR?labels=l.txt&template=a {}.      ... with another sentence than "a photo of a {}."
-nets/mine.py:make                         whatever your function returns
+nets/mine.py:make                         the result of your function
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class ModelSpec:
     """The parts of a model string.
 
     Attributes:
-        text: as it was written.
+        text: the whole string.
         scheme: ``""`` for our own nets, ``torchvision``, ``timm``, ``hf``, ``clip``, or ``file``.
         name: the net's name there; the path of the Python file for ``file``.
         function: the function in that file.
-        weights: a file that replaces the published weights.
+        weights: a file in place of the published weights.
         pretrained: False for a net with random weights.
-        options: what else the scheme takes: ``labels`` and ``template`` of ``clip``.
+        options: ``labels`` and ``template`` of ``clip``.
     """
 
     text: str
@@ -89,7 +89,7 @@ class ModelSpec:
 
     @property
     def title(self) -> str:
-        """The model without the folder of its weights, which does not belong in a record of results.
+        """The model string for records of results, without the folder of its weights.
 
         >>> ModelSpec.parse("cifar10-resnet56@nets/56.safetensors").title
         'cifar10-resnet56@56.safetensors'
@@ -100,7 +100,7 @@ class ModelSpec:
         return model if self.pretrained else f"{model}?pretrained=false"
 
     def with_arguments(self, *, weights: str | Path | None, pretrained: bool) -> ModelSpec:
-        """The same, with what the caller says beside the string."""
+        """The spec with arguments that the caller gave in addition to the string."""
         if weights is not None and self.weights is not None and Path(weights) != self.weights:
             raise InputError(f"model {self.text!r} names one weights file, weights={str(weights)!r} another")
         weights = self.weights if weights is None else Path(weights)

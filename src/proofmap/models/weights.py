@@ -1,8 +1,7 @@
-"""Weights from a file: never trusted, never half loaded.
+"""Weights from files, which are not trusted.
 
-A file of weights comes from elsewhere, so it is read as tensors and nothing else: ``.safetensors``, or a
-PyTorch checkpoint through the restricted unpickler (``weights_only=True``), which refuses to run code. A net
-either receives every weight it has, in the right shape, or stays as it was.
+A file is read as tensors only: ``.safetensors``, or a PyTorch checkpoint through the restricted unpickler (``weights_only=True``),
+which runs no code. A net gets all of its weights, in the right shapes, or none.
 """
 
 from __future__ import annotations
@@ -29,14 +28,11 @@ _COUNTER = "num_batches_tracked"  # batch-norm's count of training steps; evalua
 def load_state(path: str | Path, *, sha256: str | None = None) -> State:
     """The weights of a ``.safetensors`` file or a PyTorch checkpoint, by name, on the CPU.
 
-    A checkpoint may hold them under ``state_dict`` and with the prefix ``module.`` of ``nn.DataParallel``.
-
-    Args:
-        path: the file.
-        sha256: the digest the whole file must have, in hexadecimal; not checked when left out.
+    A checkpoint may have them under ``state_dict`` and with the prefix ``module.`` of ``nn.DataParallel``. ``sha256`` is the expected
+    digest of the file in hexadecimal.
 
     Raises:
-        ModelError: the file is missing, truncated, altered, or would have to run code to be read.
+        ModelError: the file is missing, truncated or altered, or its loading would run code.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "weights.pth"
@@ -55,14 +51,9 @@ def load_state(path: str | Path, *, sha256: str | None = None) -> State:
 
 
 def load_into(net: nn.Module, state: Mapping[str, Tensor], *, source: str) -> None:
-    """Give a net all its weights, strictly; on any mismatch the net keeps what it had.
+    """Load all weights into a net. If any of them does not fit, the net is not changed and an error names ``source``.
 
-    Only batch-norm's ``num_batches_tracked`` may be absent.
-
-    Args:
-        net: the net to fill, in place.
-        state: one tensor per weight and buffer of the net.
-        source: where the weights come from, for the message.
+    ``state`` has one tensor per weight and buffer; only batch-norm's ``num_batches_tracked`` may be missing.
 
     >>> net = nn.Linear(2, 1)
     >>> load_into(net, {"weight": torch.ones(1, 2)}, source="demo.pth")
@@ -142,7 +133,7 @@ def _a_few(keys: Iterable[str], most: int = 3) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """An error in one line, as other libraries' messages run long.
+    """The type and the first line of an error.
 
     >>> first_line(ValueError("too long\\nbecause ..."))
     'ValueError: too long'
