@@ -138,7 +138,7 @@ METRICS: dict[str, tuple[Metric, str]] = {
     ),
     "its_games_and_cost_cover_the_passes_that_the_net_sees": (
         giving(lambda judged: judged.maps_again(labels=judged.labels[:, :1])[:, 0].flatten(1).mean(dim=1)),
-        r"the net saw 8 inputs per image, but games\(\) and cost\(\) tell of 3",
+        r"the net saw 8 inputs per image, but games\(\) and cost\(\) give 3",
     ),
     "what_is_judged_stays_as_it_is": (
         careless(lambda judged: judged.maps.zero_()),

@@ -1,7 +1,7 @@
-"""Contracts for authors of plug-ins: what every method, metric, fill, game, dataset and executor promises, as checks.
+"""Contracts for authors of plug-ins: checks that every method, metric, fill, game, dataset and executor must pass.
 
-All have the same form. ``check_method(MyMethod())`` runs every check and raises one AssertionError that names each
-broken promise; ``check_method.checks`` are the single checks, for parametrised tests::
+``check_method(MyMethod())`` runs all checks and raises one AssertionError that names each broken promise;
+``check_method.checks`` are the single checks, for parametrised tests::
 
     import pytest
     from proofmap.testing import check_method
@@ -11,7 +11,7 @@ broken promise; ``check_method.checks`` are the single checks, for parametrised 
     def test_my_method(check):
         check(MyMethod())
 
-The checks need no pytest. The plug-ins of this package go through the same ones.
+The checks do not need pytest. The plug-ins of this package pass the same checks.
 """
 
 from proofmap.testing.contract import Check, Contract

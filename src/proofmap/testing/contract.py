@@ -1,4 +1,4 @@
-"""A contract: the promises that every plug-in of one kind keeps, each as a check that can be run on its own."""
+"""Contracts: the promises of every plug-in of one kind, each as a check that can run by itself."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from unittest import TestCase
 Thing = TypeVar("Thing")
 
 raises = TestCase().assertRaisesRegex
-"""``with raises(InputError, "pattern"):`` fails unless the block raises such an error."""
+"""``with raises(InputError, "pattern"):`` fails unless the block raises an error with this type and message."""
 
 
 @dataclass(frozen=True)
 class Check(Generic[Thing]):
-    """One promise. Called with a plug-in, it raises an AssertionError that names the promise if it is broken.
-
-    ``str(check)`` is a short name, for the ids of parametrised tests.
-    """
+    """One promise. A call with a plug-in that breaks it raises an AssertionError with the promise. ``str(check)`` is a test id."""
 
     function: Callable[[Thing], None]
 
@@ -40,11 +37,7 @@ class Check(Generic[Thing]):
 
 
 class Contract(Generic[Thing]):
-    """The promises of one kind of plug-in. Called with a plug-in, it runs all checks and names each broken promise.
-
-    Attributes:
-        kind: what the plug-ins are called.
-        checks: the single checks, for parametrised tests.
+    """The promises of one ``kind`` of plug-in. A call with a plug-in runs all ``checks`` and reports each broken promise.
 
     >>> check_even = Contract[int]("even number")
     >>> @check_even.promise
@@ -63,7 +56,7 @@ class Contract(Generic[Thing]):
         self.checks: list[Check[Thing]] = []
 
     def promise(self, function: Callable[[Thing], None]) -> Callable[[Thing], None]:
-        """Add a function that asserts one promise; its name says the promise."""
+        """Add a function that asserts the promise in its name."""
         self.checks.append(Check(function))
         return function
 

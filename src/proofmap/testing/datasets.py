@@ -1,4 +1,4 @@
-"""What every dataset promises: named items that are the same whenever, wherever and in whichever thread they are read."""
+"""The contract of datasets: named items that are the same in every process and thread."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ T = TypeVar("T")
 check_dataset: Contract[Dataset] = Contract("dataset")
 """Checks a dataset: raises one AssertionError that names every broken promise."""
 
-MOST = 16  # items that are read; more of a larger dataset would take its time
+MOST = 16  # items that are read of a larger dataset
 THREADS = 4
 
 
 def some(dataset: Dataset) -> list[int]:
-    """Numbers of items, spread evenly over the dataset; all of a small one."""
+    """Indices of items, spread evenly over the dataset; all of a small one."""
     n = len(dataset)
     return sorted({i * n // MOST for i in range(MOST)}) if n > MOST else list(range(n))
 
 
 def content(item: Any) -> tuple[str, tuple[int, ...], bytes]:
-    """What two equal items have in common."""
+    """A value that is equal for equal items."""
     values: NDArray[Any] = np.asarray(item)
     return item.mode if isinstance(item, Image.Image) else str(values.dtype), values.shape, values.tobytes()
 
 
 def read_some(dataset: Dataset) -> tuple[dict[int, Any], dict[int, str]]:
-    """Items by number, and the messages of those that cannot be read."""
+    """Items by index, and the messages of those that cannot be read."""
     items, messages = {}, {}
     for i in some(dataset):
         try:
@@ -54,12 +54,12 @@ def read_some(dataset: Dataset) -> tuple[dict[int, Any], dict[int, str]]:
 
 
 def assert_same_answers(
-    dataset: Dataset, what: Callable[[int], T], again: Callable[[int], T], told: str
+    dataset: Dataset, first: Callable[[int], T], second: Callable[[int], T], what: str
 ) -> None:
-    """Both answers are the same for each item, or fail with the same message."""
+    """Both functions give the same answer for each item, or fail with the same message."""
     for i in some(dataset):
-        one, other = answer(what, i), answer(again, i)
-        assert one == other, f"{told} of {dataset.names[i]!r}: {one!r:.80} and then {other!r:.80}"
+        one, other = answer(first, i), answer(second, i)
+        assert one == other, f"{what} of {dataset.names[i]!r}: {one!r:.80} and then {other!r:.80}"
 
 
 def answer(what: Callable[[int], T], i: int) -> T | str:
@@ -182,9 +182,9 @@ def a_label_is_unknown_or_has_a_name(dataset: Dataset) -> None:
     for i in some(dataset):
         one, labels = dataset.truth(i), dataset.true_labels(i)
         for label in labels:
-            told = f"the label of {dataset.names[i]!r} is {label!r}"
-            assert type(label) is int, f"{told}, expected an int or None"
-            assert 0 <= label < (len(names) or math.inf), f"{told}, but there are {len(names)} label_names"
+            found = f"the label of {dataset.names[i]!r} is {label!r}"
+            assert type(label) is int, f"{found}, expected an int or None"
+            assert 0 <= label < (len(names) or math.inf), f"{found}, but there are {len(names)} label_names"
         assert len(set(labels)) == len(labels), (
             f"true_labels of {dataset.names[i]!r} has a label twice: {labels}"
         )
@@ -220,7 +220,7 @@ def a_stamp_is_text_and_stays(dataset: Dataset) -> None:
 
 @check_dataset.promise
 def its_settings_open_the_same_dataset_again(dataset: Dataset) -> None:
-    """Nothing to check where it lives in this process alone: settings() raises an InputError, or names no dataset."""
+    """Nothing is checked for a dataset in memory, whose settings() raises an InputError or names no dataset."""
     try:
         settings = dataset.settings()
     except InputError:

@@ -1,7 +1,7 @@
-"""What every executor promises: each unit once, drawn late, errors as themselves, nothing left behind.
+"""The contract of executors: each unit once, drawn late, errors unchanged, nothing left behind.
 
-The promises are told in :mod:`proofmap.study.executors.executor`. The checks run in the main thread of a POSIX system:
-one of them sends an interrupt.
+:mod:`proofmap.study.executors.executor` explains the promises. The checks run in the main thread of a POSIX system, as one of them
+sends an interrupt.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from proofmap.testing.contract import Contract, raises
 
 MakeExecutor = Callable[[], Executor]
 Where = tuple[int, int]
-"""A process and a thread in it, by their numbers."""
+"""The ids of a process and of a thread in it."""
 
 check_executor: Contract[MakeExecutor] = Contract("executor")
 """Checks a function that makes an executor: raises one AssertionError that names every broken promise."""
@@ -38,7 +38,7 @@ FAR_AHEAD = 2048  # units
 
 
 def until(condition: Callable[[], bool]) -> bool:
-    """Wait for the condition, but not for ever."""
+    """Wait for the condition, with a time limit."""
     end = time.monotonic() + LONG
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
@@ -54,7 +54,7 @@ def is_running(process: int) -> bool:
 
 
 def assert_nothing_is_left(threads_before: set[threading.Thread], process: int | None = None) -> None:
-    """No further thread in this process, and not the process that worked, if it is another."""
+    """Assert that no new thread is left in this process, and that a worker process has ended."""
 
     def rest() -> set[threading.Thread]:
         return set(threading.enumerate()) - threads_before
@@ -65,7 +65,7 @@ def assert_nothing_is_left(threads_before: set[threading.Thread], process: int |
 
 
 def drawn_ahead(executor: Executor, units: int = 5000) -> int:
-    """How many units more than were handed back the executor has drawn at most, from an endless iterator."""
+    """The largest number of units that the executor has drawn from an endless iterator and not handed back."""
     drawn, furthest = 0, 0
     consumer = threading.current_thread()
 
@@ -82,7 +82,7 @@ def drawn_ahead(executor: Executor, units: int = 5000) -> int:
     return furthest
 
 
-# ---- workers: they are pickled, so they are named and stand alone -------------------------------------------------
+# ---- workers, at module level because they are pickled --------------------------------------------------------------
 
 
 def make_squarer() -> Callable[[int], int]:
@@ -120,7 +120,7 @@ def make_convolver() -> Callable[[int], NDArray[np.float32]]:
 
 
 def make_endless(started: Path) -> Callable[[int], Where]:
-    """The first unit tells where it was computed, the others take too long."""
+    """The first unit returns where it was computed; the others do not end."""
 
     def work(unit: int) -> Where:
         if unit > 0:
@@ -239,7 +239,7 @@ def an_interrupt_comes_through_while_a_unit_is_under_way(make_executor: MakeExec
         with closing(make_executor().run(partial(make_endless, started), itertools.count())) as results:
             process, _ = _where(next(results)[1])
             with raises(KeyboardInterrupt, ""):
-                finger.start()  # in here, for it may come at any moment from now on
+                finger.start()  # the interrupt may come at any moment from now on
                 next(results)
         finger.join()
         assert_nothing_is_left(threads, process)

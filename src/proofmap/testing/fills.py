@@ -1,4 +1,4 @@
-"""What every fill promises: backgrounds that are inputs, and depend on the net, the image and the key alone."""
+"""The contract of fills: backgrounds are inputs, and depend only on the net, the image and the key."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def served(fill: Fill) -> list[Trial]:
         tried = trial(inputs)
         try:
             tried.backgrounds(fill)
-        except Exception:  # whether it may fail like this is a promise of its own
+        except Exception:  # another promise checks the error
             continue
         trials.append(tried)
     return trials

@@ -1,4 +1,4 @@
-"""What every game promises: curves that depend on the net, the image, its map and the seed, and on nothing else."""
+"""The contract of games: curves depend only on the net, the image, its map and the seed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def played(game: Game, classifier: Classifier | None = None, order: Tensor | Non
 
 @remembered
 def usual(game: Game) -> Curves:
-    """The game on all pictures, with which others are compared."""
+    """The curves of all pictures, for comparison."""
     return played(game)
 
 
@@ -119,7 +119,7 @@ def its_order_is_one_rank_per_position(game: Game) -> None:
 
 @check_game.promise
 def what_is_shown_is_boolean_and_depends_on_ranks_and_count_alone(game: Game) -> None:
-    """A soft game shows shares of positions, from 0 to 1, in place of whole ones."""
+    """A soft game shows fractions of positions, from 0 to 1."""
     n = PICTURES.count
     ranks = normal(6, n, seed=2).sigmoid() if game.soft else rank(normal(6, n))
     count = torch.tensor([0, 1, n // 3, n // 2, n - 1, n])[:, None]
@@ -227,8 +227,10 @@ def its_passes_are_those_that_the_net_sees(game: Game) -> None:
     tally.reset()
     play(ready, f, values(PICTURES, N), maps(), LABELS)
     ends = N * (1 + ready.draws)  # the whole images, and the fill alone
-    told = LABELS.numel() * game.passes(PICTURES.count) + ends
-    assert tally.images == told, f"passes() says {told} with the ends, but the net saw {tally.images} images"
+    expected = LABELS.numel() * game.passes(PICTURES.count) + ends
+    assert tally.images == expected, (
+        f"passes() says {expected} with the ends, but the net saw {tally.images} images"
+    )
 
 
 @check_game.promise

@@ -1,4 +1,4 @@
-"""What every method promises: maps that depend on the net, the image, the label and the seed, and on nothing else."""
+"""The contract of methods: maps depend only on the net, the image, the label and the seed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def images() -> Tensor:
 
 @remembered
 def usual(method: Method) -> Tensor:
-    """The maps of all images and labels, with which other ones are compared."""
+    """The maps of all images and labels, for comparison."""
     return method(classifier(method), images(), LABELS)
 
 
@@ -183,9 +183,8 @@ def nets_without_convolution_and_functions_get_maps_or_are_refused(method: Metho
 
 @check_method.promise
 def a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused(method: Method) -> None:
-    """There is nothing to explain. A control, or a method that never runs the net (its cost says so), cannot know.
-
-    Of a stochastic method a trace of its noise may be left: where masks start, say.
+    """Controls, and methods that never run the net (their cost is 0), are not checked. A stochastic method may keep a trace of noise,
+    such as the start of its masks.
     """
     cost = method.cost(LABELS.shape[1])
     if method.family == "control" or (cost is not None and cost.passes == 0):
@@ -201,7 +200,7 @@ def a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused(method: Metho
 
 
 def spread(maps: Tensor) -> Tensor:
-    """How far the values of each map ``(N, L)`` lie apart."""
+    """The range of values of each map ``(N, L)``."""
     return maps.flatten(2).amax(dim=2) - maps.flatten(2).amin(dim=2)
 
 
@@ -218,7 +217,7 @@ def assert_usable(maps: Tensor, size: tuple[int, ...], what: str) -> None:
 @check_method.promise
 def the_batch_size_changes_nothing(method: Method) -> None:
     expected = usual(method)
-    for batch_size, n in ((1, 1), (5, N)):  # one image is as many batches of one as it has passes
+    for batch_size, n in ((1, 1), (5, N)):
         maps = method(classifier(method, batch_size), images()[:n], LABELS[:n])
         assert_close(maps, expected[:n], "maps", f"with batches of {batch_size}")
 
@@ -321,6 +320,6 @@ def labels_and_images_that_do_not_fit_are_refused(method: Method) -> None:
         (r"images must be \(N, 3, 8, 10\)", images()[:, :, :7], LABELS),
         (r"images must lie in \[0, 1\]", images() * 255, LABELS),
     ]
-    for told, x, labels in refused:
-        with raises(InputError, told):
+    for message, x, labels in refused:
+        with raises(InputError, message):
             method(classifier(method), x, labels)

@@ -1,6 +1,6 @@
-"""What every metric promises: what it says of itself is true, and a value depends on its own image alone.
+"""The contract of metrics: a metric's description is true, and a value depends on its own image alone.
 
-Metrics with a value per image and metrics of whole runs have some promises each; those of the other sort always hold.
+Some promises are about metrics with a value per image, others about metrics of whole runs; a promise about the other kind always holds.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ OBJECTS: Sequence[Mapping[int, Sequence[Box]]] = (
     {3: ((3, 2, 9, 8),), 1: ((0, 0, 3, 2),)},
 )
 LOOKS = 3
-"""Passes that no metric needs to announce: f of an image itself, and the first looks at a net that the metric makes."""
+"""Passes that a metric need not announce: f of the image, and the checks of a net that the metric makes."""
 
 
 @dataclass
 class Watched(Judged):
-    """It remembers which games were asked for."""
+    """Records the games that are asked for."""
 
     asked: list[ReadyGame] = field(default_factory=list)
 
@@ -90,7 +90,7 @@ def judged(
 
 @remembered
 def usual(metric: Metric) -> Tensor:
-    """The values of all images, with which other ones are compared."""
+    """The values of all images, for comparison."""
     return metric(judged())
 
 
@@ -240,15 +240,15 @@ def series_and_rows_are_judged_or_refused(metric: Metric) -> None:
 def its_games_are_those_it_plays(metric: Metric) -> None:
     j = judged()
     metric.measure(j)
-    told = {game.prepare(j.classifier) for game in metric.games()}
-    missing, idle = set(j.asked) - told, told - set(j.asked)
+    named = {game.prepare(j.classifier) for game in metric.games()}
+    missing, idle = set(j.asked) - named, named - set(j.asked)
     assert not missing, f"it plays a game that games() does not name: {_names(missing)}"
     assert not idle, f"games() names a game that it does not play: {_names(idle)}"
 
 
 @per_image
 def its_games_and_cost_cover_the_passes_that_the_net_sees(metric: Metric) -> None:
-    """Nothing to check where nobody can tell the cost."""
+    """Nothing is checked if the cost is unknown."""
     f, tally = counted_classifier(size=PICTURES.size)
     method = LearnedMask(steps=8, scale=2, fill=Gray())
     beyond = metric.cost(LABELS.shape[1], method.cost(LABELS.shape[1]))
@@ -259,9 +259,9 @@ def its_games_and_cost_cover_the_passes_that_the_net_sees(metric: Metric) -> Non
     metric.measure(j)
     games = {game.prepare(f) for game in metric.games()}
     steps = sum(g.game.passes(PICTURES.count) * LABELS.shape[1] + 1 + g.draws for g in games)
-    told = steps + beyond.passes + LOOKS
-    assert tally.images <= N * told, (
-        f"the net saw {tally.images / N:g} inputs per image, but games() and cost() tell of {told}"
+    expected = steps + beyond.passes + LOOKS
+    assert tally.images <= N * expected, (
+        f"the net saw {tally.images / N:g} inputs per image, but games() and cost() give {expected}"
     )
 
 
@@ -294,7 +294,7 @@ IMAGES = 7
 
 
 def run_values(methods: Sequence[int] = (0, 1, 2, 3), images: int = IMAGES) -> RunValues:
-    """What some methods scored on some images; not every image counts."""
+    """Scores of some methods on some images; not every image counts."""
     found: dict[str, dict[str, Tensor]] = {}
     for k in methods:
         table = normal(len(SCORES), IMAGES, seed=k).sigmoid() / 2 + 0.1 * k
@@ -304,7 +304,7 @@ def run_values(methods: Sequence[int] = (0, 1, 2, 3), images: int = IMAGES) -> R
 
 
 def numbers(found: Sequence[RunValue]) -> dict[str, tuple[Any, int]]:
-    """By subject; NaN as None, so that it equals itself."""
+    """Values by subject, with None in place of NaN, so that they can be compared."""
     return {v.subject: (None if math.isnan(v.value) else v.value, v.n) for v in found}
 
 
@@ -322,7 +322,7 @@ def a_run_of_one_method_or_one_image_gets_numbers_or_nan(metric: RunMetric) -> N
 
 @per_run
 def the_order_of_methods_changes_no_number(metric: RunMetric) -> None:
-    """Of those about the same subject: a number may be about two methods in their order."""
+    """Only numbers with the same subject are compared, as a subject may be an ordered pair of methods."""
     one, other = (numbers(metric.over_run(run_values(order))) for order in ([0, 1, 2, 3], [3, 1, 0, 2]))
     for subject in one.keys() & other.keys():
         (a, n), (b, m) = one[subject], other[subject]

@@ -1,4 +1,4 @@
-"""Small nets, small inputs and a tally of passes for tests: made in no time, and the same on every machine."""
+"""Small nets, small inputs and a counter of passes for tests, the same on every machine."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PICTURES = Pictures(size=(8, 10), mean=MEAN, std=STD)
 SERIES = Series(length=12, mean=(1.0, -2.0), std=(3.0, 0.5))
 ROWS = Rows(columns=7, mean=(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), std=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0))
 KINDS: tuple[Inputs, ...] = (PICTURES, SERIES, ROWS)
-"""One of each kind of input, on which plug-ins are tried."""
+"""One input of each kind, to test plug-ins on."""
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
-    """Standard normal numbers that depend on the seed alone."""
+    """Standard normal numbers, the same for the same seed."""
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape)).float()
 
 
@@ -113,14 +113,14 @@ def linear_net(inputs: Inputs, labels: int = 4) -> nn.Sequential:
 
 
 def blinded(net: nn.Module) -> nn.Module:
-    """The net with a last layer that ignores the features: its logits differ between labels, not between images."""
+    """The net with a last layer that ignores the features: logits are the same for all images."""
     last = [layer for layer in net.modules() if isinstance(layer, nn.Linear)][-1]
     nn.init.zeros_(last.weight)
     return net
 
 
 def drawn(net: Net, seed: int = 0) -> Net:
-    """The net in evaluation mode with weights that depend on the seed alone, spread enough to tell labels apart."""
+    """The net in evaluation mode with random weights that depend on the seed alone, large enough to separate labels."""
     with torch.no_grad():
         for k, weight in enumerate(net.parameters()):
             fan_in = weight[0].numel() if weight.ndim > 1 else 4
@@ -129,7 +129,7 @@ def drawn(net: Net, seed: int = 0) -> Net:
 
 
 class PassCounter:
-    """Counts the batches and images that a net has seen; copies of the net share it."""
+    """Counts batches and images that go through a net; copies of the net share it."""
 
     def __init__(self) -> None:
         self.passes, self.images = 0, 0
@@ -142,7 +142,7 @@ class PassCounter:
 
 
 class Counted(nn.Module):
-    """A net that keeps a tally of what goes through it."""
+    """A net that counts the images that go through it."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class Counted(nn.Module):
 def counted_classifier(
     net: nn.Module | None = None, *, size: int | tuple[int, int] = 8, **options: Any
 ) -> tuple[Classifier, PassCounter]:
-    """A classifier over a net (:func:`conv_net` when left out) and the tally of its passes, at zero."""
+    """A classifier over a net (:func:`conv_net` when left out) and the counter of its passes, at zero."""
     inner = Counted(net or conv_net())
     f = Classifier(inner, size=size, **{"mean": MEAN, "std": STD, "batch_size": 64, **options})
     inner.tally.reset()

@@ -1,4 +1,4 @@
-"""What the contracts of methods, fills, games and metrics have in common."""
+"""Promises and helpers that the contracts of methods, fills, games and metrics share."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def its_settings_are_frozen_keyword_only_and_recorded(plugin: Plugin) -> None:
 
 
 def it_compares_by_its_settings_and_can_be_a_key(plugin: Plugin) -> None:
-    """Another one with the same settings is equal and can take its place as a key."""
+    """A plug-in with the same settings is equal and has the same hash."""
     same = dataclasses.replace(plugin)  # type: ignore[type-var]
     assert same == plugin, "another one with the same settings is not equal to it"
     assert same in {plugin: 1}, "another one with the same settings has another hash"
@@ -88,7 +88,7 @@ def plugin_contract(kind: type[P]) -> Contract[P]:
 
 
 def remembered(function: Callable[[P], Answer]) -> Callable[[P], Answer]:
-    """The function, with its last answer kept: many promises about one plug-in ask for the same maps."""
+    """Cache the last result of a function, as many promises about a plug-in need the same maps."""
     last: list[tuple[P, Answer]] = []
 
     @functools.wraps(function)
@@ -104,8 +104,7 @@ _shared: dict[tuple[Inputs, int, bool], tuple[Classifier, dict[str, Tensor]]] = 
 
 
 def shared_classifier(inputs: Inputs, *, batch_size: int = 64, attention: bool = False) -> Classifier:
-    """:func:`classifier_of`, the same one each time while nobody changes it: to make and freeze a net takes longer than
-    most checks."""
+    """:func:`classifier_of`, cached while it is unchanged, as making and freezing a net takes longer than most checks."""
     key = inputs, batch_size, attention
     if key not in _shared or not _is_untouched(*_shared[key]):
         f = classifier_of(inputs, batch_size=batch_size, attention=attention)
@@ -133,7 +132,7 @@ def _state(classifier: Classifier) -> dict[str, Tensor]:
 
 
 def assert_close(found: Tensor, expected: Tensor, what: str, when: str) -> None:
-    """Equal up to the rounding of another batch; NaN equals NaN."""
+    """Assert equality up to the rounding of another batch; NaN equals NaN."""
     assert found.shape == expected.shape, (
         f"{what} {when} are {tuple(found.shape)}, not {tuple(expected.shape)}"
     )
@@ -149,10 +148,9 @@ def assert_close(found: Tensor, expected: Tensor, what: str, when: str) -> None:
 
 @contextmanager
 def may_be_refused(inputs: Inputs, what: str = "", *, allowed: bool = True) -> Iterator[None]:
-    """An InputError may end the block: a plug-in need not serve every kind of input. Other errors may not.
+    """Allow an InputError in the block, as a plug-in need not support every kind of input; other errors fail.
 
-    ``what`` names the case where it is more particular than the kind of input; one that is not ``allowed`` to be refused
-    fails by an InputError, too.
+    ``what`` names the case if it is more specific than the kind of input. Without ``allowed`` an InputError fails, too.
     """
     try:
         yield
@@ -179,7 +177,7 @@ def assert_global_randomness_is_not_used(compute: Callable[[], Tensor], what: st
 
 
 def hooks(net: nn.Module) -> int:
-    """How many hooks its modules have."""
+    """The number of hooks of a net's modules."""
     return sum(
         len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
         for module in net.modules()
@@ -187,7 +185,7 @@ def hooks(net: nn.Module) -> int:
 
 
 def assert_net_stays_as_it_is(run: Callable[[Classifier], object], *, attention: bool = False) -> None:
-    """A net in training mode is, after it was used through its classifier, what it was before."""
+    """Assert that a net in training mode is unchanged after its classifier was used."""
     net = nn.Sequential(picture_net(PICTURES, attention=attention), nn.Dropout(0.5)).train()
     before = copy.deepcopy(net.state_dict())
     run(Classifier(net, inputs=PICTURES, batch_size=64))
