@@ -122,6 +122,40 @@ def curves(plt: Any) -> Any:
     return figure
 
 
+def one_area(plt: Any) -> Any:
+    """Three made-up curves with the mean f = .4: the area sees no difference; peak, reach and steadiness do."""
+    shares = torch.linspace(0, 1, 401)
+
+    def curve(start: float, full: float, bump: torch.Tensor) -> torch.Tensor:
+        """A line from 0 at ``start`` to f at ``full``, and as much of a bump as makes the mean f."""
+        line = 0.4 * ((shares - start) / (full - start)).clamp(0, 1)
+        return line + bump * (0.4 - line.mean()) / bump.mean()
+
+    steady = curve(0.0, 0.12, torch.sin(torch.pi * shares))
+    late = curve(0.3, 1.0, torch.sin(torch.pi * (shares - 0.3) / 0.7).clamp_min(0) * (shares > 0.3))
+    early = curve(
+        0.0, 1.0, torch.exp(-(((shares - 0.3) / 0.17) ** 2)) - torch.exp(torch.tensor(-3.1)) * (1 - shares)
+    )
+    figure, axes = plt.subplots(1, 3, figsize=(7.5, 2.4), sharey=True)
+    drawn = ((axes[0], steady, BLUE), (axes[1], late, ORANGE), (axes[2], early, ORANGE))
+    for axis, line, colour in drawn:
+        late_part = shares >= 0.1
+        within = (line >= 0.4 / 1.5) & (line <= 0.4 * 1.5)
+        share = float((within & late_part).sum() / late_part.sum())
+        reach = float(shares[(line >= 0.36).int().argmax()])
+        axis.axhspan(0.4 / 1.5, 0.4 * 1.5, color=SOFT, alpha=0.25, linewidth=0)
+        axis.axhline(0.4, color=INK, linestyle=":", linewidth=1)
+        axis.plot(shares, line, color=colour)
+        numbers = f"area {number(float(line.mean()))}, peak {float(line.max()) / 0.4:.1f} f\nreach {number(reach)}, steadiness {number(share)}"
+        axis.set_title(numbers, color=colour)
+        axis.set_xlabel("share of pixels shown")
+        axis.set_xlim(0, 1)
+        axis.set_ylim(0, 1)
+    axes[0].text(0.98, 0.38, "f = .40", ha="right", va="top", color=INK)
+    axes[0].set_ylabel("probability of the label")
+    return figure
+
+
 def cheating() -> Image.Image:
     """One map for all labels: it looks sound for labels that nobody asked it to prove."""
     methods = ("learned-mask", "top-label:learned-mask")
@@ -238,6 +272,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "rocket.belief-mask.png": proof_sheet,
     "game.png": game,
     "curves.png": curves,
+    "one-area.png": one_area,
     "cheating.png": cheating,
     "artifacts.png": artifacts,
     "scatter.png": scatter,
@@ -247,7 +282,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "theorem.png": theorem,
     "frontier-photos.png": frontier_photos,
 }
-CHARTS = ("curves.png", "scatter.png", "smoothness.png")
+CHARTS = ("curves.png", "one-area.png", "scatter.png", "smoothness.png")
 
 
 def save(name: str) -> Path:

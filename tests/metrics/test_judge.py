@@ -81,6 +81,10 @@ def test_directions() -> None:
         "deletion": False,
         "ranking-agreement": True,
         "roughness": False,
+        "peak": False,
+        "peak-soundness": True,
+        "reach": False,
+        "steadiness": True,
     }
     assert expected.items() <= better.items()
 

@@ -11,6 +11,7 @@ from proofmap.metrics.confidence import (
     SoftInsertionGame,
 )
 from proofmap.metrics.context import Judged
+from proofmap.metrics.curve_shape import Peak, PeakSoundness, Reach, Steadiness
 from proofmap.metrics.curves import Curves, curves, deletion, insertion
 from proofmap.metrics.games import (
     CURVES,
@@ -116,6 +117,10 @@ __all__ = [
     "BoxIoU",
     "CompleteRegion",
     "Completeness",
+    "Steadiness",
+    "Reach",
+    "PeakSoundness",
+    "Peak",
     "ContrastiveRegion",
     "AdversarialSoundness",
     "CertifiedPixels",

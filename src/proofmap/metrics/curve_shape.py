@@ -1,0 +1,171 @@
+"""Steady proofs: does the curve of a map reach what the net believes, and stay there? Peak, reach and steadiness.
+
+An area can match f by cancellation: a curve that is at .1 for a while and at .7 for a while has the mean .4. Completeness and
+soundness of an area do not see this. Here every point F(s) of the same insertion curve, at the share s of the positions, has its own
+completeness and soundness,
+
+    alpha(s) = min( max(F(s), e1) / f , 1 ),        beta(s) = min( max(f, e2) / F(s) , 1 ),
+
+and a metric is another summary of them than the area: a base metric of the paper's Definition 3.3. No pass is added.
+
+    peak             max over s of F(s) / max(f, e2)                            how far the curve overshoots
+    peak-soundness   min over s of beta(s) = min(1 / peak, 1)                   no part of the image proves more than the net believes
+    reach            least s with F(s) >= part * f;  1 if there is none         how small the proof is
+    steadiness       the share of s in [s0, 1] with alpha(s), beta(s) >= 1 / factor
+
+The largest of several noisy points is larger than the largest of their means. With a random fill a point is a mean over ``draws``
+backgrounds with a standard error e, and among S points the peak of a flat curve is about e * sqrt(2 ln S) too large. Two settings keep this
+small: more ``draws``, and ``q`` below 1, which takes the q-quantile over s in place of the maximum: F is above it on a share 1 - q of the
+curve. Points between those that are played are not seen, which makes a peak too small if the curve has spikes narrower than a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.metrics import proof
+from proofmap.metrics.context import Judged
+from proofmap.metrics.metric import METRICS
+from proofmap.metrics.proof_scores import E1, TOP, ProofMetric
+from proofmap.plugins.settings import setting
+
+E2 = "floor of f, which soundness is never below"
+Q = "quantile of the curve that counts as its peak; 1: the largest point"
+
+
+def peak_of(values: Tensor, weights: Tensor, q: float = 1.0) -> Tensor:
+    """The q-quantile ``(N, L)`` of curves ``(N, L, S)`` whose points stand for shares ``weights`` ``(S,)`` of the positions: the least
+    point such that the points above it have at most the share 1 - q.
+
+    >>> curve = torch.tensor([[[0.1, 0.9, 0.4, 0.4]]])
+    >>> [peak_of(curve, torch.full((4,), 0.25), q).item() == v for q, v in ((1.0, curve.max()), (0.75, 0.4))]
+    [True, True]
+    """
+    falling, order = values.sort(dim=-1, descending=True)
+    above = weights.to(values.device)[order].cumsum(dim=-1) - weights.to(values.device)[order]
+    counts = above <= 1 - q + 1e-9
+    return falling.gather(-1, (counts.sum(dim=-1, keepdim=True) - 1).clamp_min(0))[..., 0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeMetric(ProofMetric):
+    """A summary of the points of a curve at which something is shown; the image's value is that of its worst label."""
+
+    top: int | None = setting(None, TOP, least=1)
+
+    def _shown(self, judged: Judged) -> tuple[Tensor, Tensor, Tensor]:
+        """The curve F ``(N, L, S)`` where something is shown, the share of the positions ``(S,)`` that is shown at each point, and the
+        share of the curve ``(S,)`` that each point stands for.
+        """
+        c = self.curves(judged)
+        some, values = c.counts > 0, c.probabilities.double()
+        weights = self.game.quadrature.nodes(c.positions).weights[some]
+        shares = c.counts[some].double() / c.positions
+        return (
+            values[..., some.to(values.device)],
+            shares.to(values.device),
+            (weights / weights.sum()).to(values.device),
+        )
+
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        chosen = proof.of_most_probable(pairs, self.curves(judged).f, self.top)
+        worst = proof.worst_case(chosen if self.higher_is_better else -chosen)
+        return worst if self.higher_is_better else -worst
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Peak(ShapeMetric):
+    """The largest F(s) / max(f, e2) of an image's labels: 1 if no part of the image shows more than the whole."""
+
+    name: ClassVar[str] = "peak"
+    kind: ClassVar[str] = "peak"
+    description: ClassVar[str] = "largest point of the insertion curve, in units of f; worst case over labels"
+    higher_is_better: ClassVar[bool] = False
+    limits: ClassVar[tuple[float, float]] = (0.0, torch.inf)
+    e2: float = setting(0.001, E2, least=0, most=1)
+    q: float = setting(1.0, Q, above=0, most=1)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        values, _, weights = self._shown(judged)
+        f = self.curves(judged).h
+        highest, believed = peak_of(values, weights, self.q).to(f), f.clamp_min(self.e2)
+        ratio = torch.where(believed > 0, highest / believed, torch.where(highest > 0, torch.inf, 1.0))
+        return ratio.masked_fill(f.isnan(), torch.nan)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class PeakSoundness(ShapeMetric):
+    """The smallest min(max(f, e2) / max over s of F(s), 1) of an image's labels."""
+
+    name: ClassVar[str] = "peak-soundness"
+    kind: ClassVar[str] = "peak-soundness"
+    description: ClassVar[str] = (
+        "worst case over labels of min(max(f, e2) / largest point of the curve, 1): no part proves more than the whole"
+    )
+    e2: float = setting(0.001, E2, least=0, most=1)
+    q: float = setting(1.0, Q, above=0, most=1)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        values, _, weights = self._shown(judged)
+        f = self.curves(judged).h
+        return proof.soundness(peak_of(values, weights, self.q).to(f), f, self.e2)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Reach(ShapeMetric):
+    """The least share s with F(s) >= part * f, of the label for which it is largest; labels with f < e1 do not count.
+
+    It is found among the points that are played, so it is at most one step too large. An image without a label of f >= e1 has NaN.
+    """
+
+    name: ClassVar[str] = "reach"
+    kind: ClassVar[str] = "reach"
+    description: ClassVar[str] = (
+        "least share of the positions that shows part * f; worst case over labels with f >= e1"
+    )
+    higher_is_better: ClassVar[bool] = False
+    e1: float = setting(0.01, "labels with a smaller f need no proof", least=0, most=1)
+    part: float = setting(0.9, "of f, that the curve must reach", above=0)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        values, shares, _ = self._shown(judged)
+        f = self.curves(judged).h
+        there = values >= self.part * f[..., None]
+        found = torch.where(there.any(dim=-1), shares[there.int().argmax(dim=-1)], 1.0)
+        return found.to(f).masked_fill(f.isnan() | (f < self.e1), torch.nan)
+
+
+@METRICS.register
+@dataclass(frozen=True, kw_only=True)
+class Steadiness(ShapeMetric):
+    """The smallest share, of an image's labels, of the curve from s0 on that lies within a factor of f: where alpha(s) and beta(s)
+    both are at least 1 / factor.
+    """
+
+    name: ClassVar[str] = "steadiness"
+    kind: ClassVar[str] = "steadiness"
+    description: ClassVar[str] = (
+        "share of the curve within a factor of f, from a share s0 on; worst case over labels"
+    )
+    e1: float = setting(0.01, E1, least=0, most=1)
+    e2: float = setting(0.001, E2, least=0, most=1)
+    factor: float = setting(1.5, "how far a point may be from f", least=1)
+    s0: float = setting(0.1, "share of the positions from which on the curve must be steady", least=0, most=1)
+
+    def pairs(self, judged: Judged) -> Tensor:
+        values, shares, weights = self._shown(judged)
+        f = self.curves(judged).h
+        believed = f.double()[..., None].expand_as(values)
+        complete = proof.completeness(values, believed, self.e1)
+        sound = proof.soundness(values, believed, self.e2)
+        steady = (complete >= 1 / self.factor) & (sound >= 1 / self.factor)
+        late = weights * (shares >= self.s0)
+        share = (steady * late).sum(dim=-1) / late.sum()
+        return share.to(f).masked_fill(f.isnan(), torch.nan)
