@@ -41,7 +41,7 @@ def photo(tmp_path: Path) -> Path:
 def test_torchvision_prepares_images_as_the_chosen_weights_want(
     torchvision: ModuleType, tag: str, resize: int
 ) -> None:
-    f = load_classifier(f"torchvision:resnet50{tag}?pretrained=false", batch_size=1)
+    f = load_classifier(f"torchvision:mobilenet_v2{tag}?pretrained=false", batch_size=1)
     assert (f.size, f.inputs.resize, f.inputs.interpolation, (f.mean, f.std)) == (
         (224, 224),
         resize,
