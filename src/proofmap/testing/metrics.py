@@ -62,6 +62,13 @@ class Watched(Judged):
         return super().play(game)
 
 
+@functools.cache
+def usual_maps(inputs: Inputs, order: tuple[int, ...], labels: tuple[tuple[int, ...], ...]) -> Tensor:
+    """The maps of the usual method on the usual net: most promises about most metrics need the same ones."""
+    some = list(order)
+    return GradientInput()(shared_classifier(inputs), values(inputs, N)[some], torch.tensor(labels)[some])
+
+
 def judged(
     classifier: Classifier | None = None,
     *,
@@ -73,7 +80,10 @@ def judged(
     """A method's maps on some of the images, with everything that a metric may ask for."""
     f, some = classifier or shared_classifier(inputs), list(order)
     x, ready = values(inputs, N)[some], (method or GradientInput()).prepare(f)
-    maps = ready(x, labels[some])
+    if classifier is None and method is None:
+        maps = usual_maps(inputs, tuple(some), tuple(map(tuple, labels.tolist()))).clone()
+    else:
+        maps = ready(x, labels[some])
     boxes = [BOXES[i] for i in some] if inputs is PICTURES else ()
     objects = [OBJECTS[i] for i in some] if inputs is PICTURES else ()
     return Watched(
