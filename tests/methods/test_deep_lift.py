@@ -157,7 +157,7 @@ def test_a_wrong_sum_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             return x.exp()
 
     f = classifier(drawn(nn.Sequential(nn.Flatten(), nn.Linear(192, 6), Exponential(), nn.Linear(6, 4))))
-    with pytest.raises(InputError, match="no rule for what this net does: Exp "):
+    with pytest.raises(InputError, match="no rule for an operation of this net: Exp "):
         DeepLIFT()(f, pixels(2, 8), LABELS[:2])
     monkeypatch.setattr(deep_lift, "KNOWN", deep_lift.KNOWN | {"Exp"})
     with pytest.warns(SumRuleWarning, match="the maps of deep-lift should add up to"):

@@ -43,8 +43,8 @@ class Recorded(Fill):
 
     name: ClassVar[str] = "recorded"
     inner: Any
-    keys: list[int] = field(default_factory=list, compare=False)
-    given: list[Tensor] = field(default_factory=list, compare=False)
+    keys: Any = field(default_factory=list, compare=False)  # shared by copies with another inner fill
+    given: Any = field(default_factory=list, compare=False)
 
     @property
     def random(self) -> bool:  # type: ignore[override]

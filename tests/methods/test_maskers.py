@@ -388,15 +388,15 @@ def test_the_games_of_the_belief_masker_are_played_in_parts_that_fit() -> None:
     maps = torch.randn(12, 8, 8, generator=torch.Generator().manual_seed(0))
     f = batch.log_f.gather(1, labels).flatten().exp()
     pulls, errors, largest = [], [], []
-    says = objective.says
+    log_f = objective.log_f
 
     def counted(images: Tensor) -> Tensor:
         most.append(len(images))
-        return says(images)
+        return log_f(images)
 
     for room in (1000, 30, 1):
         most: list[int] = []
-        objective.says = counted  # type: ignore[method-assign]
+        objective.log_f = counted  # type: ignore[method-assign]
         made.classifier.fix_batches(room, room)
         pulls.append(objective.pull(batch, maps, labels, f))
         assert objective.shown_value is not None

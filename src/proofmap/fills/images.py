@@ -224,7 +224,8 @@ class Pools:
         def bound(fill: Images, by_role: Part) -> Images:
             if fill.is_usual:
                 if self.source is None:
-                    self.source = self._find() or OWN
+                    found = self._find()
+                    self.source = OWN if found is None else found
                 fill = fill.changed(source=self.source)
             fill = fill.changed(part=(part or by_role) if fill.part == "auto" else fill.part)
             object.__setattr__(fill, "_pools", self)
