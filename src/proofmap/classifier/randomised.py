@@ -60,7 +60,7 @@ def layers_of(classifier: Classifier) -> list[Layer]:
         else:
             layers[-1] = (*layers[-1], name)
     if not layers:
-        raise InputError(f"{classifier.name} has no weights to draw anew")
+        raise InputError(f"{classifier.name} has no weights to randomise")
     return layers
 
 
@@ -98,7 +98,7 @@ def _source(classifier: Classifier) -> Classifier:
 def _module_of(classifier: Classifier) -> nn.Module:
     if not isinstance(classifier.net, nn.Module):
         raise InputError(
-            f"{classifier.name} is a function, whose weights cannot be drawn anew; give the Classifier the torch module"
+            f"{classifier.name} is a function, whose weights cannot be randomised; give the Classifier the torch module"
         )
     return classifier.net
 

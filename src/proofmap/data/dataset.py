@@ -27,7 +27,7 @@ class Dataset(ABC):
         names: one per item, all distinct. The same data always has the same names.
         labels: the true label of each item, or a list of its true labels, as indices into ``label_names``; None if unknown.
         label_names: the names of the labels; empty if labels are output indices of the net.
-        cropped: pictures are already cut as the net shall see them, so the loader adds no margin before its crop.
+        cropped: pictures are cropped already, so the loader adds no margin before its crop.
         sequential: items are read fastest in order. The loader then reads with one thread.
     """
 

@@ -26,7 +26,7 @@ from proofmap.data.specs import open_data
 from proofmap.data.tensors import TensorData
 
 Truth = Sequence[int | str | Sequence[int | str | None] | None] | Tensor
-"""The true label of each image, or a list of its true labels, by name or index; None or -1 where not known."""
+"""The true label of each image, or a list of its true labels, by name or index; None or -1 for unknown."""
 
 
 def as_dataset(
@@ -37,7 +37,7 @@ def as_dataset(
     *,
     outputs: Sequence[str] = (),
 ) -> Dataset:
-    """What a person holds as a dataset whose items reach the net unchanged.
+    """A dataset of the images in ``given``, which reach the net unchanged.
 
     Images from a loader are read again whenever they are needed, so at most one batch of them is in memory.
 
@@ -54,7 +54,7 @@ def as_dataset(
               once to count the images.
         names: one per image; by default those of the files, of the dataset, or ``image-0``, ``image-1``, ...
         truth: the true labels of each image, by name or index, in place of those that the data has. Labels in batches are indices
-            into the net's outputs; negative ones are not known.
+            into the net's outputs; negative for unknown.
         outputs: the names of the net's outputs, for ``truth`` by name.
 
     >>> from proofmap.core.inputs import Rows
@@ -100,8 +100,8 @@ def _open(given: Any, inputs: Inputs) -> Dataset:
         )
     if isinstance(given, Iterable) and not isinstance(given, (Mapping, bytes)):
         return BatchData(given, inputs)
-    inputs.check(given)  # says what is wrong
-    raise AssertionError(f"{type(given)} is no tensor, but was taken for one")
+    inputs.check(given)  # raises an error that says what is expected
+    raise AssertionError(type(given))
 
 
 class BatchData(Dataset):
@@ -173,9 +173,8 @@ class BatchData(Dataset):
             self._item(i)
         return self._facts[i]
 
-    def truth(self, i: int) -> int | None:
-        labels = self._fact(i)[1]
-        return labels[0] if labels else None
+    def _labels_of(self, i: int) -> tuple[int, ...]:
+        return self._fact(i)[1]
 
     def digest(self, i: int) -> str:
         return self._fact(i)[0]
@@ -235,12 +234,8 @@ class _Renamed(Dataset):
         self, data: Dataset, names: Sequence[str] | None, labels: Sequence[tuple[int, ...]] | None
     ) -> None:
         self._data, self.labels, self._is_labelled = data, labels, labels is not None
-        self.kind, self.title, self.cropped, self.sequential = (
-            data.kind,
-            data.title,
-            data.cropped,
-            data.sequential,
-        )
+        for same in ("kind", "title", "cropped", "sequential"):
+            setattr(self, same, getattr(data, same))
         self.names = data.names if names is None else distinct_names(list(map(str, names)))
         self.label_names = () if self._is_labelled else data.label_names
 
@@ -253,11 +248,8 @@ class _Renamed(Dataset):
     def stamp(self, i: int) -> str:
         return self._data.stamp(i)
 
-    def true_labels(self, i: int) -> tuple[int, ...]:
-        return super().true_labels(i) if self._is_labelled else self._data.true_labels(i)
-
-    def truth(self, i: int) -> int | None:
-        return super().truth(i) if self._is_labelled else self._data.truth(i)
+    def _labels_of(self, i: int) -> tuple[int, ...]:
+        return super()._labels_of(i) if self._is_labelled else self._data.true_labels(i)
 
     def boxes(self, i: int) -> tuple[Box, ...]:
         return () if self._is_labelled else self._data.boxes(i)
@@ -267,7 +259,7 @@ class _Renamed(Dataset):
 
 
 def label_rows(truth: Truth, outputs: Sequence[str], n: int) -> list[tuple[int, ...]]:
-    """The true labels of ``n`` images as output indices, each once; an empty row where they are not known.
+    """The true labels of ``n`` images as output indices, each once; an empty row if they are unknown.
 
     >>> label_rows(["dog", None, [0, "dog"], -1], ["cat", "dog"], 4)
     [(1,), (), (0, 1), ()]
@@ -321,7 +313,7 @@ def as_tensor(given: Any, inputs: Inputs) -> Tensor:
 
 
 def _unpack(batch: Any, inputs: Inputs) -> tuple[list[Any], list[int]]:
-    """The items of a batch, each a picture of Pillow or a tensor ``shape``, and a label of each; -1 where not known."""
+    """The items of a batch, each a picture of Pillow or a tensor ``shape``, and a label of each; -1 for unknown."""
     images, labels = batch, None
     if isinstance(batch, (tuple, list)) and len(batch) > 1 and _are_labels(batch[1], batch[0]):
         images, labels = batch[:2]

@@ -7,8 +7,8 @@ KIND:PLACE[SPLIT]                   ... one part of it: imagenette:data/imagenet
 KIND:PLACE[SPLIT]?KEY=VALUE&...     ... with settings: imagenette-corner:data/imagenette[val]?seed=3
 samples                             the photographs inside scikit-image
 
-The kinds, their splits and settings are those of :func:`list_datasets`. A place that exists exactly as it is
-written, brackets and all, is taken as it is written.
+:func:`list_datasets` lists the kinds with their splits and settings. If the whole text after KIND: is an existing path, it is used
+as a path, brackets included.
 """
 
 from __future__ import annotations

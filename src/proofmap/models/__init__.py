@@ -1,4 +1,4 @@
-"""Nets by name: our own definitions, the hubs, and files of yours."""
+"""Nets by name: definitions of this package, hubs, and user files."""
 
 from proofmap.models.registry import DEFAULT_MODEL, ModelInfo, list_models, load_classifier
 from proofmap.models.spec import ModelSpec

@@ -91,9 +91,7 @@ def zero_shot_arguments(
     processor = transformers.AutoImageProcessor.from_pretrained(name, backend="pil", **where)
     arguments, reverse_channels = preprocessing(processor, f"clip:{name}")
     if reverse_channels:
-        raise ModelError(
-            f"clip:{name} wants colours in reverse order, which no CLIP-like model is known to do"
-        )
+        raise ModelError(f"clip:{name} needs colours in reverse order, which is not supported")
     outputs = "sigmoid" if getattr(net.model, "logit_bias", None) is not None else "logits"
     return net, {**arguments, "names": names, "outputs": outputs}
 

@@ -71,7 +71,7 @@ STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
 
 
 class SamePad(nn.Module):
-    """Zeros around ``(N, C, H, W)`` as TensorFlow's ``SAME`` wants them before a convolution of stride 2.
+    """Zeros around ``(N, C, H, W)`` as in TensorFlow's ``SAME`` padding, before a convolution of stride 2.
 
     For an odd kernel k and a side of n pixels there are ``max((ceil(n / 2) - 1) * 2 + k - n, 0)`` zeros, the smaller half first. This
     equals ``(k - 3) / 2 + n mod 2`` before and ``(k - 1) / 2`` after, without a branch, so that ``torch.fx`` can trace it.

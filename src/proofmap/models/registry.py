@@ -212,6 +212,6 @@ _ELSEWHERE = (
         "FILE.py:FUNCTION",
         None,
         "your function's",
-        "a Classifier, or (net, Classifier's arguments), of yours",
+        "your function returns a Classifier, or (net, arguments of Classifier)",
     ),
 )
