@@ -238,7 +238,7 @@ def only(evaluation: pm.Evaluation, *targets: str) -> pm.Evaluation:
     "targets, message",
     [
         (("f",), r"--methods belief-mask:target=weakest,belief-mask:target=strongest adds them"),
-        (("f", "weakest"), r"need belief-mask:target=strongest beside .* adds it$"),
+        (("f", "weakest"), r"need belief-mask:target=strongest as well as other methods.* adds it$"),
         (("weakest", "strongest"), "only the bounds were judged; .* grad-cam"),
     ],
 )

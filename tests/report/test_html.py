@@ -16,7 +16,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top, rank
-from proofmap.report import page_data, page_explained, page_pictures, pictures, scatter
+from proofmap.report import colours, page_data, page_explained, page_pictures, pictures, scatter
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.html import write_report
 from proofmap.report.pictures import displayed
@@ -424,15 +424,18 @@ def test_a_page_tells_which_maps_are_signed_and_what_their_colours_mean(tmp_path
     page = PageParts(write_report(both, tmp_path / "a.html"))
     assert [method["signed"] for method in page.record["methods"]] == [False, True]
     assert "(gradient-x-input) against the label" in " ".join(page.text.split())
-    bars = [a for _, a in page.elements if a.get("class") == "colour-bar"]
-    assert len(bars) == 1 and bars[0]["style"].count("rgb(") == 9
+    assert sum(a.get("class") == "colour-bar diverging" for _, a in page.elements) == 1
+    gradient = ", ".join("rgb({:.0f} {:.0f} {:.0f})".format(*stop) for stop in colours.DIVERGING)
+    assert f".diverging {{ background: linear-gradient(to right, {gradient})" in (
+        tmp_path / "a.html"
+    ).read_text("utf-8")
     heat = both.map_of(both.results[1], 0, 0)
     levels = np.asarray(page_pictures.levels_of(rank(heat[None]), page.record["counts"]))[0]
     table = page_pictures.heat_table(heat, levels, len(page.record["counts"]) - 1, signed=True)
     zero = int(levels[int(heat.flatten().abs().argmin())])
     assert abs(table[zero] - 127.5) < 4 and table[1] > 250 and table[-1] < 5
     plain = PageParts(write_report(judged(1, methods=["gradient"], labels="top2"), tmp_path / "b.html"))
-    assert not any(a.get("class") == "colour-bar" for _, a in plain.elements)
+    assert not any(a.get("class") == "colour-bar diverging" for _, a in plain.elements)
 
 
 def test_the_page_says_over_how_many_labels_soundness_is_and_how_maps_were_stored(
