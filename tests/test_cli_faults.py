@@ -77,7 +77,7 @@ def test_explain_on_a_full_disk_leaves_nothing_and_says_what_to_do(
 ) -> None:
     code = run(monkeypatch, "explain", "photos", *MODEL, "--method", "gradient", "--out", str(full / "out"))
     err = capsys.readouterr().err
-    assert code == 2 and "No space left on device. Make room" in err and "Traceback" not in err
+    assert code == 2 and "No space left on device. Free some space" in err and "Traceback" not in err
     assert left(full) == ["ballast"]
 
 
@@ -117,7 +117,7 @@ def test_a_run_on_a_full_disk_is_not_half_exported(
     name, *rest = command
     assert run(monkeypatch, name, "run", *rest) == 2
     err = capsys.readouterr().err
-    assert "cannot be written: No space left on device. Make room" in err and "Traceback" not in err
+    assert "cannot be written: No space left on device. Free some space" in err and "Traceback" not in err
     assert left(full) == ["ballast", "more"]
 
 

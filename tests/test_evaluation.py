@@ -436,7 +436,7 @@ def test_all_files_are_written_or_none(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(display, "save", disk_full)
-    with pytest.raises(DiskFull, match=r"cannot be written: No space left on device\. Make room"):
+    with pytest.raises(DiskFull, match=r"cannot be written: No space left on device\. Free some space"):
         explain(f, images, method="random", labels="top1").save(tmp_path)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(DiskFull):

@@ -242,7 +242,7 @@ def test_what_a_killed_process_was_writing_together_is_removed(tmp_path: Path) -
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_says_what_to_do(tmp_path: Path, number: int) -> None:
-    with pytest.raises(DiskFull, match=r"a.txt cannot be written: .+\. Make room") as caught:
+    with pytest.raises(DiskFull, match=r"a.txt cannot be written: .+\. Free some space") as caught:
         with atomic_write(tmp_path / "a.txt"):
             raise OSError(number, os.strerror(number))
     assert isinstance(caught.value, ProofmapError) and caught.value.errno == number
