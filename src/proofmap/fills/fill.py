@@ -1,8 +1,8 @@
-"""What a fill is: a description of what hidden positions show, and the ready thing made from it for one classifier.
+"""What a fill is: a description of what hidden positions show, and the fill prepared for one classifier.
 
-A :class:`Fill` is settings and compares by them. ``fill.prepare(classifier)`` gives a :class:`ReadyFill`, which maps
-inputs ``(N, *shape)`` and stream keys ``(N,)`` to backgrounds ``(N, *shape)`` in the input's own units, the same for
-the same key. Records of results come from the ready fill, and two ready fills are equal when their records are.
+A :class:`Fill` is settings and compares by them. ``fill.prepare(classifier)`` returns a :class:`ReadyFill`, which maps
+inputs ``(N, *shape)`` and stream keys ``(N,)`` to backgrounds ``(N, *shape)`` in the input's units, the same for
+the same key. Records of results come from the prepared fill, and two prepared fills are equal if their records are.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from proofmap.plugins.specs import make_plugin
 
 @dataclass(frozen=True, kw_only=True)
 class Fill(Plugin):
-    """The description of a fill. A subclass says what it shows in :meth:`backgrounds`."""
+    """The description of a fill. A subclass defines :meth:`backgrounds`."""
 
     noun: ClassVar[str] = "fill"
     random: ClassVar[bool] = False
-    """Whether two keys give two backgrounds; if not, one draw is as good as many."""
+    """Whether different keys give different backgrounds; if not, one draw is enough."""
     reads_mask: ClassVar[bool] = False
-    """Whether what hidden positions show depends on which are shown; then it is for judging, not for methods."""
+    """Whether backgrounds depend on which positions are shown; such a fill is for judging, not for methods."""
 
     @classmethod
     def make(cls, spec: Any) -> Fill:
         return make_plugin(FILLS, Fill, spec)
 
     def prepare(self, classifier: Classifier) -> ReadyFill:
-        """The fill for this classifier's inputs; one that needs more than their kind returns a subclass."""
+        """The fill for this classifier's inputs; a fill with a state, such as a pool, returns a subclass."""
         return ReadyFill(self, classifier.inputs)
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
         """Backgrounds ``(N, *shape)`` for inputs ``(N, *shape)`` and stream keys ``(N,)``."""
-        raise NotImplementedError(f"{type(self).__name__} says neither backgrounds() nor prepare()")
+        raise NotImplementedError(f"{type(self).__name__} defines neither backgrounds() nor prepare()")
 
     def backgrounds_behind(self, images: Tensor, keys: Tensor, keep: Tensor, inputs: Inputs) -> Tensor:
         """Backgrounds if the positions ``keep`` ``(N, *positions)``, boolean, are shown; for a fill that reads the mask."""
         return self.backgrounds(images, keys, inputs)
 
     def record(self, inputs: Inputs) -> dict[str, object]:
-        """What a record of results must carry: the settings, with what the inputs decide filled in."""
+        """What results carry: the settings, with defaults that depend on the inputs filled in."""
         return self.settings()
 
 
@@ -99,5 +99,5 @@ def make_fill(fill: str | Fill) -> Fill:
 
 
 def rounded(values: Tensor) -> list[float]:
-    """Values as a record carries them."""
+    """Values rounded for a record."""
     return [round(value, 6) for value in values.tolist()]

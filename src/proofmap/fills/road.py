@@ -1,12 +1,12 @@
-"""ROAD's noisy linear imputation: hidden pixels are what their neighbours say, solved for all images at once.
+"""ROAD's noisy linear imputation: hidden pixels are estimated from their neighbours, for all images at once.
 
-Every hidden pixel is the weighted mean of its neighbours, of which some are hidden, too:
+Every hidden pixel is the weighted mean of its neighbours, some of which are hidden too:
 
-    sum over neighbours j of w_ij (x_i - x_j) = 0,      w = 1/6 beside and above, 1/12 across corners, none outside the picture.
+    sum over neighbours j of w_ij (x_i - x_j) = 0,      w = 1/6 for direct neighbours, 1/12 for diagonal ones, 0 outside the picture.
 
-This is a symmetric positive definite system with one unknown per hidden pixel. It is solved without ever being written down, on the
-device, for all images and channels together, by conjugate gradients with a multigrid preconditioner; each stops at its own residual. A
-coarse picture of what is known (averages of ever larger blocks) is where it starts.
+This is a symmetric positive definite system with one unknown per hidden pixel. It is solved on the
+device without building a matrix, for all images and channels together, by conjugate gradients with a multigrid preconditioner; each stops at its own
+residual. The first guess is a coarse picture of the known pixels (averages of ever larger blocks).
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from proofmap.plugins.settings import setting
 
 _CORNER = 1 / 12
 _TOLERANCE = 1e-5
-"""Of the residual, relative to the right-hand side."""
+"""Tolerance of the residual, relative to the right-hand side."""
 _MOST_STEPS = 500
 _LOOK = 4
-"""Steps between two looks at whether all are done: a look waits for the device."""
+"""Steps between two checks whether all have converged: a check waits for the device."""
 _DAMPING = 0.8
 _COARSEST = 6
-"""Grids are halved while both sides have so many pixels; the last one gets so many steps."""
+"""Grids are halved while both sides have at least this number of pixels; the last grid gets this number of steps."""
 
 
 @FILLS.register
 @dataclass(frozen=True, kw_only=True)
 class Road(Fill):
-    """Hidden pixels are imputed from those shown, with a little noise: the net cannot see the shape of what was removed.
+    """Hidden pixels are imputed from those shown, with a little noise, so that the net cannot see the shape of what was removed.
 
-    It depends on what is shown, so it is for games and metrics; methods take other fills. Where nothing is shown it is the
+    It depends on what is shown, so it is for games and metrics; methods take other fills. If nothing is shown it is the
     classifier's gray with the noise. Series are imputed along time.
     """
 
@@ -83,7 +83,7 @@ class Road(Fill):
 
 
 def impute(x: Tensor, known: Tensor, *, tolerance: float = _TOLERANCE) -> Tensor:
-    """Pictures ``(N, C, H, W)`` with every pixel that is not known ``(N, H, W)`` solved for; zero where nothing is known."""
+    """Pictures ``(N, C, H, W)`` with every unknown pixel ``(N, H, W)`` solved for; zero if nothing is known."""
     hidden = (~known)[:, None].to(x.dtype)
     levels = _levels(hidden)
     shown = x * (1 - hidden)
@@ -109,7 +109,7 @@ def impute(x: Tensor, known: Tensor, *, tolerance: float = _TOLERANCE) -> Tensor
 
 
 def coarse_guess(shown: Tensor, known: Tensor) -> Tensor:
-    """A value for every pixel: the mean of what is known in the smallest block around it that has any."""
+    """A value for every pixel: the mean of the known pixels in the smallest block around it that has any."""
     if shown.shape[-2:].numel() == 1:
         return shown
     block = tuple(min(2, side) for side in shown.shape[-2:])
@@ -121,12 +121,12 @@ def coarse_guess(shown: Tensor, known: Tensor) -> Tensor:
     return torch.where(known > 0, shown, large[..., : shown.shape[-2], : shown.shape[-1]])
 
 
-# ---- the system on coarser and coarser grids ---------------------------------------------------------------------
+# ---- the system on coarser grids ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Level:
-    """The system of one grid: ``hidden`` is one where there is an unknown, ``weights`` the sum of a pixel's weights."""
+    """The system of one grid: ``hidden`` is 1 for unknown pixels, ``weights`` is the sum of a pixel's weights."""
 
     hidden: Tensor
     weights: Tensor
@@ -140,7 +140,7 @@ class _Level:
 
 
 def _levels(hidden: Tensor) -> list[_Level]:
-    """The grid, and grids of half the side each; a coarse pixel is unknown where all of its four are."""
+    """The grid, and ever coarser grids of half the side; a coarse pixel is unknown if all of its four pixels are."""
     weights = _neighbours(torch.ones_like(hidden[:1]))  # fewer at the border
     level = _Level(hidden, weights.clamp_min(_CORNER))
     if min(hidden.shape[-2:]) < _COARSEST:
@@ -149,7 +149,7 @@ def _levels(hidden: Tensor) -> list[_Level]:
 
 
 def _smoothed(levels: Sequence[_Level], residual: Tensor) -> Tensor:
-    """About the solution of the system for this right-hand side: one V-cycle of multigrid, a symmetric preconditioner."""
+    """An approximate solution for this right-hand side: one V-cycle of multigrid, a symmetric preconditioner."""
     level = levels[0]
     u = level.relaxed(residual)
     if len(levels) > 1:
@@ -162,7 +162,7 @@ def _smoothed(levels: Sequence[_Level], residual: Tensor) -> Tensor:
 
 
 def _gathered(u: Tensor) -> Tensor:
-    """Sums over the finer grid ``(N, C, H, W)``, each pixel shared among the coarse ones around it: what _spread does, turned round."""
+    """Sums over the finer grid ``(N, C, H, W)``, each pixel shared among the coarse pixels around it: the transpose of _spread."""
     n, channels, height, width = u.shape
     even = F.pad(u, (0, width % 2, 0, height % 2)).flatten(0, 1)[:, None]
     coarse = F.conv2d(even, _between(u), stride=2, padding=1)
@@ -170,7 +170,7 @@ def _gathered(u: Tensor) -> Tensor:
 
 
 def _spread(u: Tensor, size: Sequence[int]) -> Tensor:
-    """Coarse values on the finer grid, linear between them."""
+    """Coarse values interpolated linearly to the finer grid."""
     fine = F.conv_transpose2d(u.flatten(0, 1)[:, None], _between(u), stride=2, padding=1)
     return fine.view(*u.shape[:2], *fine.shape[2:])[..., : size[0], : size[1]]
 
@@ -181,7 +181,7 @@ def _between(u: Tensor) -> Tensor:
 
 
 def _neighbours(u: Tensor) -> Tensor:
-    """The weighted sum of the eight neighbours of every pixel of ``(N, C, H, W)``; nothing outside.
+    """The weighted sum of the eight neighbours of every pixel of ``(N, C, H, W)``; zero outside.
 
     The weights with 1/3 in the middle are (1, 2, 1) along one axis times (1, 2, 1) along the other, over 12.
     """

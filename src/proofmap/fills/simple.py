@@ -1,4 +1,4 @@
-"""Fills that need nothing but the input: one colour, a blur, noise."""
+"""Fills that need only the input: one colour, a blur, noise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from proofmap.plugins.settings import setting
 @FILLS.register
 @dataclass(frozen=True, kw_only=True)
 class Gray(Fill):
-    """One colour everywhere: the classifier's own gray (which normalises to 0) unless another is given."""
+    """One colour everywhere: by default the classifier's gray, which normalises to 0."""
 
     name: ClassVar[str] = "gray"
     description: ClassVar[str] = "one colour: the one that the classifier's normalisation makes zero"
@@ -41,21 +41,20 @@ class Gray(Fill):
 @FILLS.register
 @dataclass(frozen=True, kw_only=True)
 class Blur(Fill):
-    """The input itself, blurred. The default is the substrate of RISE: an 11 x 11 kernel of sigma 5 whose mass
-    outside the window is folded back, and gray beyond the border (zero padding after normalisation)."""
+    """The input, blurred. The default is that of RISE: an 11 x 11 kernel of sigma 5 whose mass outside the window is folded back,
+    and gray beyond the border (zero padding after normalisation)."""
 
     name: ClassVar[str] = "blur"
     description: ClassVar[str] = "the input itself, blurred; gray beyond the border"
     sigma: float = setting(5.0, "of the Gaussian, in positions", above=0)
     kernel: int = setting(11, "side of the window, odd", least=1)
     border: tuple[float, ...] | Literal["edge"] | None = setting(
-        None, "the colour beyond the border; the classifier's gray when none; edge repeats the last positions"
+        None, "the colour beyond the border; none: the classifier's gray; edge repeats the last positions"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kernel % 2 == 0:
-            raise InputError(f"Blur needs an odd kernel, not {self.kernel}")
+        _check_odd(self)
 
     def weights(self) -> Tensor:
         """The one-dimensional kernel: a Gaussian cut at 4 sigma, reflected at the window's edges; sums to 1."""
@@ -96,7 +95,7 @@ class Blur(Fill):
 @FILLS.register
 @dataclass(frozen=True, kw_only=True)
 class Median(Fill):
-    """The median of each channel in a square window around every position, the last positions repeated beyond the border."""
+    """The median of each channel in a square window around every position; the last positions are repeated beyond the border."""
 
     name: ClassVar[str] = "median"
     description: ClassVar[str] = "the median of a window around every position: flat areas with sharp borders"
@@ -104,15 +103,16 @@ class Median(Fill):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kernel % 2 == 0:
-            raise InputError(f"Median needs an odd kernel, not {self.kernel}")
+        _check_odd(self)
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
         _check_neighbours(inputs)
         axes, half = len(inputs.positions), self.kernel // 2
         padded = F.pad(images, [half] * (2 * axes), mode="replicate")
         out = torch.empty_like(images)
-        for image, around in zip(out, padded, strict=True):  # one at a time: windows take 121 times the room
+        for image, around in zip(
+            out, padded, strict=True
+        ):  # one at a time: windows take 121 times the memory
             for axis in range(axes):
                 around = around.unfold(1 + axis, self.kernel, 1)
             image.copy_(around.flatten(1 + axes).median(dim=-1).values)
@@ -122,7 +122,7 @@ class Median(Fill):
 @FILLS.register
 @dataclass(frozen=True, kw_only=True)
 class Noise(Fill):
-    """Independent Gaussian values around the classifier's gray, clipped to the input's limits where it has any.
+    """Independent Gaussian values around the classifier's gray, clipped to the input's limits if it has any.
 
     ``sigma`` is in the units of pictures; for inputs without limits, in standard deviations.
     """
@@ -131,9 +131,7 @@ class Noise(Fill):
     description: ClassVar[str] = "independent Gaussian noise around the gray"
     random: ClassVar[bool] = True
     sigma: float = setting(0.2, "standard deviation", above=0)
-    center: tuple[float, ...] | None = setting(
-        None, "the colour in the middle; the classifier's gray when none"
-    )
+    center: tuple[float, ...] | None = setting(None, "the mean colour; none: the classifier's gray")
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
         draws = streams.normal(keys, images[0].numel()).view(-1, *images.shape[1:])
@@ -146,13 +144,18 @@ class Noise(Fill):
         return {**self.settings(), "center": rounded(_colour("Noise center", self.center, inputs))}
 
 
+def _check_odd(fill: Blur | Median) -> None:
+    if fill.kernel % 2 == 0:
+        raise InputError(f"{type(fill).__name__} needs an odd kernel, not {fill.kernel}")
+
+
 def _check_neighbours(inputs: Inputs) -> None:
     if not inputs.has_neighbours or len(inputs.positions) > 2:
         raise InputError(f"{inputs.noun} cannot be blurred: their {inputs.position_noun} have no neighbours")
 
 
 def _colour(what: str, given: tuple[float, ...] | None, inputs: Inputs) -> Tensor:
-    """The colour given, one value per channel (or one for all) within the limits, or the neutral one."""
+    """The given colour, one value per channel (or one for all) within the limits, or the neutral colour."""
     if given is None:
         return inputs.neutral
     if len(given) == 1:

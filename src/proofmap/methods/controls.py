@@ -22,7 +22,7 @@ from proofmap.plugins.settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class Blind(Method):
-    """A control that never looks at the net."""
+    """A control that does not use the net."""
 
     family: ClassVar[Family] = "control"
 
@@ -37,8 +37,8 @@ class Random(Blind):
 
     name: ClassVar[str] = "random"
     description: ClassVar[str] = "independent Gaussian noise"
-    per_label: bool = setting(False, "a map of its own for each label")
-    seed_offset: int = setting(0, "other maps for the same seed")
+    per_label: bool = setting(False, "a separate map for each label")
+    seed_offset: int = setting(0, "gives other maps for the same seed")
 
     stochastic = True
 
@@ -62,9 +62,9 @@ class Random(Blind):
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class CenteredGaussian(Blind):
-    """An isotropic Gaussian bump in the middle: photographers put things there.
+    """An isotropic Gaussian bump in the middle, where photographers place their subject.
 
-    Only the order of distances matters for curves; ``sigma``, a share of the shorter side, is for display.
+    Curves depend only on the order of distances; ``sigma``, a share of the shorter side, is for display.
     """
 
     name: ClassVar[str] = "centered-gaussian"
@@ -85,7 +85,7 @@ class CenteredGaussian(Blind):
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class Edges(Blind):
-    """Where the input changes: the size of its gradient, by Sobel's filter.
+    """Edges of the input: the size of its gradient, by Sobel's filter.
 
         M(p) = sqrt( sum over channels and axes of (D x)^2 ),      D = (1, 0, -1) / 2 along the axis, (1, 2, 1) / 4 across it
 
@@ -96,7 +96,7 @@ class Edges(Blind):
     name: ClassVar[str] = "edges"
     reference: ClassVar[str] = "Adebayo et al. 2018"
     description: ClassVar[str] = "an edge detector: where the input changes, whatever the net"
-    sigma: float = setting(0.0, "blur before edges are looked for, in positions; 0: none", least=0)
+    sigma: float = setting(0.0, "sigma of a blur before the filter, in positions; 0: none", least=0)
 
     label_free = True
 
@@ -123,7 +123,7 @@ class Edges(Blind):
 
 
 def _filtered(x: Tensor, axis: int, weights: tuple[float, float, float]) -> Tensor:
-    """``x`` filtered by three weights along an axis, its border repeated."""
+    """``x`` filtered by three weights along an axis, with a repeated border."""
     side = x.shape[axis]
     place = torch.arange(side, device=x.device)
     before, after = (place - 1).clamp_min(0), (place + 1).clamp_max(side - 1)

@@ -168,10 +168,10 @@ class MapMaker:
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class Inverse(Wrapper):
-    """Another method's map turned round: what it finds least salient comes first. A method that is not better than its
-    inverse says nothing.
+    """Another method's map inverted: the least salient position comes first. A method that is not better than its
+    inverse carries no information.
 
-    Signed maps are negated; others are subtracted from their largest value, so that they stay without signs.
+    Signed maps are negated; others are subtracted from their largest value, so they stay non-negative.
     """
 
     name: ClassVar[str] = "inverse"
@@ -186,9 +186,9 @@ class Inverse(Wrapper):
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class Blurred(Wrapper):
-    """Another method's map, blurred by a Gaussian: does it win by where it points, or by being smooth?
+    """Another method's map, blurred by a Gaussian: it shows whether a method wins by where it points, or by being smooth.
 
-    Near the border the kernel is cut and its rest weighs one again. Columns of a table have no neighbours to blur with.
+    Near the border the kernel is cropped and renormalised. Columns of a table have no neighbours and are refused.
     """
 
     name: ClassVar[str] = "blurred"
@@ -216,7 +216,7 @@ class Blurred(Wrapper):
 class TopLabel(Wrapper):
     """The map of each image's most probable label, shown for every label: what the paper calls cheating.
 
-    It buys soundness without effort, and best effort shows it.
+    It is sound without effort, and best effort shows this.
     """
 
     name: ClassVar[str] = "top-label"

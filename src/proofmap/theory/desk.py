@@ -7,9 +7,9 @@ AUC of each map is given. With e1 = e2 = 0 the definition then says, for each me
     method 2 (learned mask, TV .001)    complete 1      sound .45    the paper prints .44
     method 3 (Phang et al. 2020)        complete .58    sound 1
 
-The second proves most, and pays: its map of *desktop computer* is more than twice as convincing as the photo. The third
-shows one map for both labels, proves too little, and is sound for that reason. The paper computed from unrounded
-numbers that it does not print, hence the last digits.
+The second proves most, at a price: its map of *desktop computer* is more than twice as convincing as the photo. The third
+shows one map for both labels, proves too little, and is therefore sound. The paper's last digits differ because it computed from unrounded
+numbers that it does not print.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proofmap.metrics import proof
 
 @dataclass(frozen=True)
 class Belief:
-    """A label, what the net believes of it, and how strong the map's proof is."""
+    """A label, the net's belief in it, and the strength of the map's proof."""
 
     label: str
     f: float
@@ -65,7 +65,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Example:
-    """Several methods on one photo, with what is needed to quote them.
+    """Several methods on one photo of one net.
 
     >>> for case in DESK.cases:
     ...     print(f"{case.method:22} complete {case.completeness():.2f}  sound {case.soundness():.2f}")

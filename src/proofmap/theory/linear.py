@@ -1,16 +1,16 @@
-"""The paper's linear case (section 5 and its appendix): which coordinates prove the label of a linear classifier.
+"""The paper's linear case (section 5 and its appendix): sets of coordinates that prove the label of a linear classifier.
 
 The classifier is sgn<w, x>, hidden coordinates are 0, and a set S of coordinates certifies the label a when
-a sum_{i in S} w_i x_i > 0. All that matters are the *contributions* z_i = y w_i x_i to the predicted label y, whose sum
+a sum_{i in S} w_i x_i > 0. Only the *contributions* z_i = y w_i x_i to the predicted label y matter; their sum
 is the margin. They are a float tensor ``(..., d)``; the label is +1 for y and -1 for the other one.
 
 Two certifiers, both with |S| = L:
 
-    greedy      the L largest a z_i. Complete; not sound, for it certifies -y for every L up to its *reach*
+    greedy      the L largest a z_i. Complete, but not sound: it certifies -y for every L up to its *reach*
     intervals   the best of all d - L + 1 intervals, found with running sums in O(d)
 
 The paper calls the second one "TV(S) <= 2". Its TV does not count the borders, so the complement of an interval has
-TV 2, too: {1, 2, 9, 10} of ten. ``wrap=True`` takes these as well. They are the intervals of a circle, d of them.
+TV 2, too: {1, 2, 9, 10} of ten. ``wrap=True`` includes these: the d intervals of a circle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proofmap.core.errors import InputError
 
 Sign = Literal[1, -1]
 MOST_ARRANGED = 8
-"""Coordinates of which all orders are tried: 8! = 40,320."""
+"""Maximum number of coordinates whose orders are all counted: 8! = 40,320."""
 
 
 def contributions(w: Tensor, x: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ def contributions(w: Tensor, x: Tensor) -> Tensor:
     total = z.sum(dim=-1, keepdim=True)
     if not bool(total.isfinite().all()) or bool((total == 0).any()):
         raise InputError(
-            "a linear classifier needs finite w and x whose product is not 0: then it has a label"
+            "a linear classifier needs finite w and x whose product is not 0, so that it has a label"
         )
     return z * total.sign()
 
@@ -50,7 +50,7 @@ def tv(inside: Tensor) -> Tensor:
 
 
 def number_of_sets(d: int, length: int, *, wrap: bool = False) -> int:
-    """How many intervals of a length there are (the paper counts d^2); with ``wrap``, all sets of that size with TV <= 2.
+    """Number of intervals of a length (the paper counts d^2); with ``wrap``, of all sets of that size with TV <= 2.
 
     >>> number_of_sets(10, 4), number_of_sets(10, 4, wrap=True)
     (7, 10)
@@ -62,7 +62,7 @@ def number_of_sets(d: int, length: int, *, wrap: bool = False) -> int:
 def interval_sums(z: Tensor, length: int, *, wrap: bool = False) -> Tensor:
     """sum_{i in S} z_i of every interval ``(..., number_of_sets)``, by its first coordinate; O(d) whatever the length.
 
-    What running sums in float64 cannot tell from 0 is 0, and certifies nothing.
+    Sums that cannot be distinguished from 0 in float64 are 0, and certify nothing.
     """
     d = z.shape[-1]
     sets = number_of_sets(d, length, wrap=wrap)
@@ -76,18 +76,18 @@ def interval_sums(z: Tensor, length: int, *, wrap: bool = False) -> Tensor:
 
 
 def best_interval(z: Tensor, length: int, *, label: Sign = 1, wrap: bool = False) -> Tensor:
-    """The first coordinate of the interval that certifies the label most strongly; -1 where none certifies it."""
+    """The first coordinate of the interval that certifies the label most strongly; -1 if none certifies it."""
     best, first = (label * interval_sums(z, length, wrap=wrap)).max(dim=-1)
     return torch.where(best > 0, first, -1)
 
 
 def certifying_intervals(z: Tensor, length: int, *, label: Sign = 1, wrap: bool = False) -> Tensor:
-    """How many intervals of the length certify the label ``(...)``."""
+    """Number of intervals of the length that certify the label ``(...)``."""
     return (label * interval_sums(z, length, wrap=wrap) > 0).sum(dim=-1)
 
 
 def greedy_set(z: Tensor, length: int, *, label: Sign = 1) -> Tensor:
-    """The ``length`` coordinates that speak most for the label, as a set ``(..., d)`` of booleans."""
+    """The ``length`` coordinates with the largest contributions to the label, as a set ``(..., d)`` of booleans."""
     _check(z.shape[-1], length)
     chosen = (label * z).topk(length, dim=-1).indices
     return torch.zeros_like(z, dtype=torch.bool).scatter(-1, chosen, True)
@@ -96,8 +96,8 @@ def greedy_set(z: Tensor, length: int, *, label: Sign = 1) -> Tensor:
 def greedy_reach(z: Tensor, *, label: Sign = -1) -> Tensor:
     """The largest L for which the greedy set certifies the label ``(...)``; it does so for every smaller L, too.
 
-    For the predicted label it is d. For the other one the paper says "always"; that is so up to the reach, since the
-    sums over the greedy sets rise as long as coordinates speak for the label, and then fall.
+    For the predicted label it is d. For the other label the paper says "always"; this holds up to the reach, since the
+    sums over the greedy sets first rise and then fall.
 
     >>> greedy_reach(
     ...     torch.tensor([3.0, -1.0, 2.0, -2.0])
@@ -123,4 +123,4 @@ def exact_probabilities(z: Tensor, length: int, *, wrap: bool = False) -> tuple[
 
 def _check(d: int, length: int) -> None:
     if not 1 <= length <= d:
-        raise InputError(f"a set of coordinates must have between 1 and {d} of them, not {length}")
+        raise InputError(f"the length of a set must be between 1 and {d}, not {length}")

@@ -1,6 +1,6 @@
-"""Inputs of linear classifiers: made ones whose margin is exact, and real ones (digits, languages).
+"""Inputs of linear classifiers: synthetic ones with an exact margin, and real ones (digits, languages).
 
-Of each input only its contributions z_i = y w_i x_i are kept, see :mod:`proofmap.theory.linear`.
+An input is represented by its contributions z_i = y w_i x_i, see :mod:`proofmap.theory.linear`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RIDGE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class LinearInput:
-    """One input of a linear classifier: its contributions ``(d,)`` to the predicted label, which is what it is about."""
+    """One input of a linear classifier, as its contributions ``(d,)`` to the predicted label."""
 
     name: str
     z: Tensor
@@ -37,7 +37,7 @@ class LinearInput:
 
 
 def signs(d: int, gamma: float) -> LinearInput:
-    """w_i, x_i = +-1 / sqrt(d): every coordinate counts the same, and B = 1.
+    """w_i, x_i = +-1 / sqrt(d): every coordinate has the same weight, and B = 1.
 
     The margin is the nearest even number of d-ths to gamma: (plus - minus) / d with plus + minus = d.
     """
@@ -73,21 +73,21 @@ MADE: Mapping[str, Callable[[int, float], LinearInput]] = {
     "gaussian": gaussian,
     "spikes": spikes,
 }
-"""Made inputs by name, from d and gamma."""
+"""Functions that make synthetic inputs from d and gamma, by name."""
 
 
 def made_input(name: str, d: int, gamma: float, *, seed: int = 0) -> LinearInput:
-    """A made input; the seed matters where it is random."""
+    """A synthetic input; the seed matters if it is random."""
     if name not in MADE:
-        raise InputError(f"no made input is named {name!r}; known are {', '.join(MADE)}")
+        raise InputError(f"there is no synthetic input {name!r}; known are {', '.join(MADE)}")
     return gaussian(d, gamma, seed=seed) if name == "gaussian" else MADE[name](d, gamma)
 
 
 def digits(number: int, rivals: int = 9) -> list[LinearInput]:
-    """Handwritten digits (8 x 8 pixels, scikit-learn), told apart by ridge regression: the predicted digit against others.
+    """Handwritten digits (8 x 8 pixels, scikit-learn), classified by ridge regression: the predicted digit against others.
 
-    The classifier learns from the even images, without an intercept, from images of norm 1. The inputs are the first odd
-    images that it gets right, each with its ``rivals`` next best digits: w is the difference of two digits' weights.
+    The classifier is trained on the even images, scaled to norm 1, without an intercept. The inputs are the first odd
+    images that it classifies correctly, each with its ``rivals`` next best digits: w is the difference of two digits' weights.
     """
     data = require(
         "sklearn.datasets", extra="theory", purpose="the linear classifier of digits"
@@ -109,8 +109,8 @@ def digits(number: int, rivals: int = 9) -> list[LinearInput]:
 def languages(number: int, rivals: int = 5) -> list[LinearInput]:
     """Sentences and py3langid, a naive Bayes classifier of 142 languages: the predicted one against its next best ``rivals``.
 
-    Its score is linear in x_i = log(1 + how often the feature i occurs), with the log-probabilities of features as weights. The
-    coordinates are the features that occur, since the others are 0 anyhow. Its priors, which are the same for every set
+    Its score is linear in x_i = log(1 + count of the feature i), with the log-probabilities of features as weights. The
+    coordinates are the features that occur, since the others are 0. Its priors, which are the same for every set
     of features, are left out.
     """
     model, count = _language_model()
@@ -130,7 +130,7 @@ def languages(number: int, rivals: int = 5) -> list[LinearInput]:
 
 
 REAL = {"digits": digits, "languages": languages}
-"""Real inputs by name, from how many images or sentences, and against how many other labels each."""
+"""Functions that load real inputs, by name, from a number of images or sentences and a number of other labels."""
 
 
 @cache

@@ -1,14 +1,14 @@
-"""Planted evidence: a net with hand-set weights, and pictures in which it is known what speaks for which label.
+"""Planted evidence: a net with hand-set weights, and pictures in which the evidence for each label is known.
 
-The net has four labels. *object* is as probable as a bright square of 8 x 8 pixels is visible, *trigger* as a small chequered patch of
-4 x 4 is, and it needs nearly all of the patch. *neither* and *nothing* have no evidence anywhere: their logits are constant.
+The net has four labels. The probability of *object* grows with the visible part of a bright square of 8 x 8 pixels, that of *trigger* with a small
+chequered patch of 4 x 4, nearly all of which it needs. *neither* and *nothing* have no evidence anywhere: their logits are constant.
 Every picture holds one square and one patch, apart from each other, at random places on noise that the net does not see:
 
     logits   object 3,  trigger 6,  neither 0,  nothing 0          f   .05, .95, .002, .002
 
 So the net answers *trigger*, which is wrong (the picture shows an object), and the truth about the wrong label is known: its evidence is
-the patch and nothing else. A method notices when its map of a label puts that label's own evidence first; a metric notices when it
-ranks methods as this does.
+exactly the patch. A method notices if its map of a label ranks that label's own evidence first; a metric notices if it
+ranks methods in this way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EVIDENCE = ("object", "trigger")
 """The labels that have evidence, in the order of their numbers."""
 _STRENGTH = (3.0, 6.0)
 _LEAST = 0.75
-"""Of a window that must fit before it counts."""
+"""Share of a window that must fit before it counts."""
 
 
 def chequered(side: int = PATCH) -> Tensor:
@@ -60,7 +60,7 @@ def planted_images(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     images, evidence = 0.5 + noise, torch.zeros(n, 2, SIDE, SIDE, dtype=torch.bool)
     half = SIDE // 2
     for i, drawn in enumerate(streams.random_words(keys, 6, start=SIDE * SIDE).tolist()):
-        rows = drawn[0] % 2  # the square is in the left half and the patch in the right one, or turned round
+        rows = drawn[0] % 2  # the square is in the left half and the patch in the right one, or the reverse
         for k, side in enumerate((OBJECT, PATCH)):
             left = (half if (k == 0) == (rows == 0) else 0) + drawn[1 + k] % (half - side + 1)
             top = drawn[3 + k] % (SIDE - side + 1)
@@ -72,7 +72,7 @@ def planted_images(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def hits(maps: Tensor, evidence: Tensor) -> Tensor:
-    """How much of the evidence ``(N, K, *positions)`` a map ``(N, K, *positions)`` puts first, ``(N, K)``: 1 is all of it.
+    """Share of the evidence ``(N, K, *positions)`` that a map ``(N, K, *positions)`` ranks first, ``(N, K)``.
 
     With e positions of evidence: the share of the map's top e that are among them.
     """
@@ -84,7 +84,7 @@ def hits(maps: Tensor, evidence: Tensor) -> Tensor:
 
 
 def notices(scores: Mapping[str, float], truth: Mapping[str, float], higher_is_better: bool = True) -> float:
-    """Spearman's correlation between a metric's order of methods and the truth's: 1 where they agree; NaN where one is constant."""
+    """Spearman's correlation between a metric's order of methods and the true order: 1 if they agree, NaN if one is constant."""
     methods = [m for m in scores if m in truth and scores[m] == scores[m]]
     one, other = (
         torch.tensor([values[m] for m in methods], dtype=torch.float64) for values in (scores, truth)

@@ -1,9 +1,9 @@
-"""Theorem 5.1 with explicit constants: how long an interval must be to prove the label, and to prove no other.
+"""Theorem 5.1 with explicit constants: the length at which intervals prove the label, and prove no other label.
 
 Let a_i = d z_i be the d numbers whose mean is the margin mu >= gamma (see :mod:`proofmap.theory.linear`). After a random
 shuffle an interval of length L is a sample without replacement, and its sum is <= 0 exactly when the sample's mean is
 below mu by mu or more. Write sigma^2 for the variance of the a_i, and b, c for the largest mu - a_i and a_i - mu.
-Three bounds on the probability p(L) that one fixed interval fails; the least of them counts:
+Three bounds on the probability p(L) that one fixed interval fails; the smallest is used:
 
     Bernstein               exp( - L mu^2 / (2 sigma^2 + 2/3 b mu) )
     Bernstein, complement   exp( - L^2 mu^2 / (2 sigma^2 (d - L) + 2/3 c mu L) )
@@ -23,10 +23,10 @@ C = 2 B^2 + 2/3 B^2 gamma - 4/3 gamma^2, and the theorem holds with
 
     L1 = C / gamma^2 log(1 / delta),   L2 = C / gamma^2 log(d / delta),   C <= 2 B^2 (1 + gamma / 3).
 
-For the paper's B = 10 that is C < 267. Hoeffding's inequality, which knows range and not variance, would give C = 2 B^4 = 20,000.
+For the paper's B = 10 that is C < 267. Hoeffding's inequality, which uses the range and not the variance, would give C = 2 B^4 = 20,000.
 
-*What is certain.* Completeness needs no chance and no shuffle where L divides d: the d / L intervals side by side have a
-positive sum, so one of them has. With TV <= 2 taken literally it is certain for every L, since the d sums add up to L mu > 0.
+*What is certain.* Completeness is certain, without a shuffle, if L divides d: the d / L adjacent intervals have a
+positive total, so one of them is positive. With TV <= 2 taken literally it is certain for every L, since the d sums add up to L mu > 0.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from proofmap.theory.linear import number_of_sets
 
 @dataclass(frozen=True)
 class Population:
-    """What the bounds know of the d numbers a_i: their mean (the margin), variance, and largest distances from the mean."""
+    """What the bounds use of the d numbers a_i: their mean (the margin), variance, and largest distances from the mean."""
 
     d: int
     mean: float
@@ -57,7 +57,7 @@ class Population:
 
     @classmethod
     def assumed(cls, d: int, gamma: float, bound: float) -> Population:
-        """The worst that margin gamma and coordinates of at most bound / sqrt(d) allow: what the theorem assumes."""
+        """The worst case for margin gamma and coordinates of at most bound / sqrt(d), as the theorem assumes."""
         if not (0 < gamma <= 1 and bound >= 1):
             raise InputError(
                 f"with norms 1 the margin is in (0, 1] and the bound at least 1; they are {gamma} and {bound}"
@@ -66,7 +66,7 @@ class Population:
 
     @classmethod
     def measured(cls, z: Tensor) -> Population:
-        """Of the contributions ``(d,)`` of one input: sharper than what is assumed of all."""
+        """From the contributions ``(d,)`` of one input: sharper than the assumptions about all inputs."""
         a = z.double() * len(z)
         mean = a.mean()
         return cls(
@@ -100,11 +100,11 @@ class Population:
         return min(1.0, number_of_sets(self.d, length, wrap=wrap) * self.one_fails(length))
 
     def complete_from(self, delta: float) -> int:
-        """The least L from which on completeness fails with probability delta at most, by these bounds."""
+        """The smallest L from which completeness fails with probability at most delta, by these bounds."""
         return self._least(lambda length: self.incomplete(length) <= _checked(delta))
 
     def sound_from(self, delta: float, *, wrap: bool = False) -> int:
-        """The least L from which on soundness fails with probability delta at most, by these bounds."""
+        """The smallest L from which soundness fails with probability at most delta, by these bounds."""
         return self._least(lambda length: self.unsound(length, wrap=wrap) <= _checked(delta))
 
     def _least(self, holds: Callable[[int], bool]) -> int:
@@ -126,7 +126,7 @@ def constant(gamma: float, bound: float) -> float:
 
 
 def stated_lengths(d: int, gamma: float, delta: float, *, bound: float = 10.0) -> tuple[int, int]:
-    """L1 and L2 of the theorem; d where the formula asks for more, for the whole input always suffices.
+    """L1 and L2 of the theorem, at most d, since the whole input always suffices.
 
     >>> stated_lengths(4096, 0.5, 0.05, bound=1)
     (24, 91)

@@ -18,12 +18,12 @@ from proofmap.theory.linear_data import LinearInput, made_input
 from proofmap.theory.theorem import Population, stated_lengths
 
 _AT_ONCE = 1 << 21
-"""Numbers in one batch of shuffled inputs."""
+"""Values in one batch of shuffled inputs."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often something happened in so many trials, with Wilson's 95 % interval.
+    """The number of events in a number of trials, with Wilson's 95 % interval.
 
     >>> Rate(0, 1000)
     Rate(count=0, trials=1000)
@@ -64,7 +64,7 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True)
 class Failures:
-    """What went wrong at one length, in so many shuffles of one input."""
+    """Failures at one length, over shuffles of one input."""
 
     length: int
     one: Rate
@@ -90,7 +90,7 @@ def simulate(
 ) -> list[Failures]:
     """Failures of the interval search at each of the lengths, over random orders of the contributions ``(d,)``.
 
-    Every length sees the same orders, which depend on the seed, d and the trial's number alone.
+    Every length has the same orders, which depend only on the seed, d and the trial's number.
     """
     if trials < 1 or not lengths:
         raise InputError("a simulation needs at least one trial and one length")
@@ -125,11 +125,11 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class Cell:
-    """One input and one delta: the theorem's lengths, and what failed there.
+    """One input and one delta: the theorem's lengths, and the failures there.
 
-    ``first`` and ``second`` belong to L1 and L2 of the theorem, which knows margin and B alone; ``sharp`` to the least length
-    that suffices for soundness by the same bounds with the input's own variance and range. ``needed`` is the least
-    length tried from which on soundness failed in at most a share delta of the trials.
+    ``first`` and ``second`` belong to L1 and L2 of the theorem, which uses only margin and B; ``sharp`` to the smallest length
+    that suffices for soundness by the same bounds with the input's own variance and range. ``needed`` is the smallest
+    tried length from which soundness failed in at most a share delta of the trials.
     """
 
     inputs: str
@@ -145,12 +145,12 @@ class Cell:
 
     @property
     def complete(self) -> bool:
-        """Whether completeness fails less often than delta at L1, with 95 % confidence; also for one fixed interval."""
+        """Whether completeness, and one fixed interval, fails less often than delta at L1, with 95 % confidence."""
         return max(self.first.incomplete.high, self.first.one.high) <= self.delta
 
     @property
     def sound(self) -> bool:
-        """Whether soundness fails less often than delta at L2, with 95 % confidence; also at the sharp length."""
+        """Whether soundness fails less often than delta at L2 and at the sharp length, with 95 % confidence."""
         return max(self.second.unsound.high, self.sharp.unsound.high) <= self.delta
 
 
@@ -164,7 +164,7 @@ def grid(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Cell]:
-    """A cell for each kind of made input, d, gamma and delta."""
+    """A cell for each kind of synthetic input, d, gamma and delta."""
     made = [(name, d, gamma) for name in inputs for d in ds for gamma in gammas]
     cells: list[Cell] = []
     with (progress or Silent()).task("grid of theorem 5.1", trials * len(made)) as task:
@@ -200,7 +200,7 @@ def _cells(found: LinearInput, deltas: Sequence[float], trials: int, seed: int) 
 
 
 def spread(d: int, number: int) -> list[int]:
-    """About so many lengths from 1 to d, in equal ratios.
+    """About ``number`` lengths from 1 to d, in equal ratios.
 
     >>> spread(100, 5)
     [1, 3, 10, 32, 100]
@@ -210,7 +210,7 @@ def spread(d: int, number: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Point:
-    """At one share of the coordinates: probabilities by simulation, and the least that the bounds allow."""
+    """At one share of the coordinates: simulated probabilities, and the lower bounds."""
 
     share: float
     complete: Rate
@@ -230,14 +230,14 @@ class Curve:
     trials: int
     seed: int
     d: tuple[int, int]
-    """The least and the largest."""
+    """Smallest and largest."""
     margin: tuple[float, float]
     bound: tuple[float, float]
     points: tuple[Point, ...]
 
 
 def curve(title: str, inputs: Sequence[LinearInput], *, points: int, trials: int, seed: int = 0) -> Curve:
-    """Simulated for each input at ``points`` shares, then pooled; each input is shuffled ``trials`` times."""
+    """The simulation of each input at ``points`` shares, pooled; each input is shuffled ``trials`` times."""
     shares = [(k + 1) / points for k in range(points)]
     rows: list[list[Failures]] = []
     for found in inputs:
