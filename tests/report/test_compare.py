@@ -142,7 +142,7 @@ def test_what_cannot_be_compared_is_refused(make: Any, message: str) -> None:
         make()
 
 
-# ---- numbers that do not compare ---------------------------------------------------------------------------
+# ---- numbers that cannot be compared ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,10 @@ from proofmap.metrics.games import (
     ReadyGame,
     make_game,
 )
-from proofmap.metrics.guarantees import (
-    CertifiedPixels,
-    ConformalBound,
-    ConformalCoverage,
-    KeptGame,
-    ProofSize,
-    SoftStability,
-)
+from proofmap.metrics.guarantees.certified import CertifiedPixels
+from proofmap.metrics.guarantees.conformal import ConformalBound, ConformalCoverage
+from proofmap.metrics.guarantees.proof_size import KeptGame, ProofSize
+from proofmap.metrics.guarantees.stability import SoftStability
 from proofmap.metrics.localisation import (
     BoxIoU,
     EnergyInside,

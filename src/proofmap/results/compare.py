@@ -141,8 +141,8 @@ def compare(
 
     Args:
         metrics: names of scores; all that two methods share when left out.
-        allow_mismatch: compare runs whose numbers do not compare (other nets, label rules or metric settings) and note what
-            differs, instead of refusing them.
+        allow_mismatch: compare runs of other nets, label rules or metric settings, too, and note what differs; by default they are
+            refused.
         detect: report how many images a difference of this size needs, instead of the difference that was found.
     """
     if detect is not None and not (math.isfinite(detect) and detect > 0):
@@ -163,8 +163,8 @@ def compare(
         complaints = what_differs(method, against, metrics)
         if complaints and not allow_mismatch:
             raise InputError(
-                f"{method.name} and {against.name} do not compare: {'; '.join(complaints)}. "
-                "Judge both alike, or compare them nevertheless with --allow-mismatch (allow_mismatch=True)"
+                f"{method.name} and {against.name} cannot be compared: {'; '.join(complaints)}. "
+                "Use the same settings for both, or compare them with --allow-mismatch (allow_mismatch=True)"
             )
         notes += [f"{method.name} and {against.name} differ: {c}" for c in complaints]
         notes += _image_notes(method, against)

@@ -163,7 +163,7 @@ def _metrics(now: MethodResult, before: MethodResult, named: Sequence[str]) -> l
 
 def _other_settings(what: str, here: object, there: object) -> InputError:
     return InputError(
-        f"the two runs do not compare: {what} is {here} in this run and {there} in the other; judge both alike"
+        f"the two runs cannot be compared: {what} is {here} in this run and {there} in the other; use the same settings for both"
     )
 
 

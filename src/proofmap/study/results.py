@@ -132,7 +132,7 @@ class Run:
             return StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
         what = f"{failed.method} failed on {failed.image}" if failed.method else failed.image
         return StoreError(
-            f"{self.folder} has no results: {what}: {failed.reason}. Mend that, and continue it with: proofmap evaluate --retry"
+            f"{self.folder} has no results: {what}: {failed.reason}. Fix that and continue the run with: proofmap evaluate --retry"
         )
 
     @property
