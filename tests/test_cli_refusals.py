@@ -148,7 +148,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("list", "targets", "decison"), "Did you mean 'decision'?"),
         (("list", "targets", ""), "no target is named ''"),
         (("sanity", "--axioms", "--methods", "grad-cm"), "Did you mean 'grad-cam'"),
-        (("sanity", "texts", *MODEL), "it is damaged, or no picture of a kind that is read (.bmp"),
+        (("sanity", "texts", *MODEL), "it is damaged, or not in a format that is read (.bmp"),
         ((*SANITY, "--relabelled-weights", "w.pth"), "name it with --relabelled"),
         ((*SANITY, "--noise", "inf"), "noise a number above 0"),
         ((*SANITY, "--orders", "upwards"), "--orders must be among cascading"),

@@ -249,7 +249,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "huge.png": (bomb(20_000), "huge.png is too large .*MAX_IMAGE_PIXELS"),
     "script.png": (
         b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
-        "script.png cannot be read as an image: it is damaged, or no picture",
+        "script.png cannot be read as an image: it is damaged, or not in a format",
     ),
 }
 

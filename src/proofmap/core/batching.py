@@ -73,12 +73,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def in_batches(
-    run: Callable[[int, int], T],
-    total: int,
-    batch: BatchSize,
-    *,
-    cost: int = 1,
-    item: str = "image",
+    run: Callable[[int, int], T], total: int, batch: BatchSize, *, cost: int = 1, item: str = "image"
 ) -> list[T]:
     """Call ``run(start, stop)`` over ``0 .. total`` and collect the results.
 

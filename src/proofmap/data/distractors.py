@@ -124,11 +124,7 @@ def from_dataset(dataset: Dataset, inputs: Inputs) -> Distractors | None:
 
 def record_of(distractors: Distractors, dataset: Dataset) -> dict[str, Any]:
     """Names and digests of distractors for a run's record, so that the run always uses the same ones."""
-    return {
-        "data": dataset.title,
-        "own": dict(distractors.names),
-        "samples": list(distractors.samples),
-    }
+    return {"data": dataset.title, "own": dict(distractors.names), "samples": list(distractors.samples)}
 
 
 def from_record(record: Mapping[str, Any], dataset: Dataset, inputs: Inputs) -> Distractors:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.classifier import Classifier
@@ -103,84 +104,59 @@ def load_listed(
     if dataset.kind != inputs.kind:
         raise InputError(f"{dataset.title} holds {dataset.kind}, but the classifier takes {inputs.kind}")
     inputs.check_readable()
-    reader = _Reader(dataset, inputs, torch.device(device))
     workers = 1 if dataset.sequential else workers or _cores()
-    return _in_background(reader, [list(b) for b in blocks], workers, ahead)
+    return _in_background(dataset, inputs, blocks, torch.device(device), workers, ahead)
 
 
 def _in_background(
-    reader: _Reader, blocks: list[list[int]], workers: int, ahead: int
+    dataset: Dataset,
+    inputs: Inputs,
+    blocks: Sequence[Sequence[int]],
+    device: torch.device,
+    workers: int,
+    ahead: int,
 ) -> Generator[ImageBlock, None, None]:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="proofmap-loader")
-    started: deque[_Reading] = deque()
+    started: deque[tuple[Sequence[int], Tensor, list[Future[Objects | Unreadable]]]] = deque()
     try:
         for members in blocks:
-            started.append(_Reading(reader, members, pool))
+            images = torch.empty((len(members), *inputs.shape), pin_memory=device.type == "cuda")
+            places = zip(members, images.numpy(), strict=True)
+            started.append((members, images, [pool.submit(_read, dataset, inputs, *at) for at in places]))
+            del images, places  # a block belongs to its receiver alone
             if len(started) > ahead:
-                yield started.popleft().finish()
+                yield _finished(*started.popleft(), device)
         while started:
-            yield started.popleft().finish()
+            yield _finished(*started.popleft(), device)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Reads items into given arrays."""
-
-    dataset: Dataset
-    inputs: Inputs
-    device: torch.device
-
-    def __call__(
-        self, index: int, place: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-    ) -> Objects | Unreadable:
-        """Write an item's values to ``place``. Returns its boxes by label, or why it could not be read."""
-        try:
-            with exit_as_error():
-                item, cropped = self.dataset.read(index), self.dataset.cropped
-                objects = self.dataset.objects(index)
-            # copied by NumPy, as torch would start several threads in each of ours
-            np.copyto(place, self.inputs.prepare(item, cropped=cropped).numpy())
-            moved = {
-                label: self.inputs.moved_boxes(boxes, item, cropped=cropped)
-                for label, boxes in objects.items()
-            }
-            return {label: boxes for label, boxes in moved.items() if boxes}
-        except Exception as error:
-            reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-            return Unreadable(index, self.dataset.names[index], reason)
+def _read(dataset: Dataset, inputs: Inputs, index: int, place: NDArray[np.float32]) -> Objects | Unreadable:
+    """Write an item's values to ``place``. Returns its boxes by label, or why it could not be read."""
+    try:
+        with exit_as_error():
+            item, cropped, objects = dataset.read(index), dataset.cropped, dataset.objects(index)
+        # copied by NumPy, as torch would start several threads in each of ours
+        np.copyto(place, inputs.prepare(item, cropped=cropped).numpy())
+        moved = {label: inputs.moved_boxes(boxes, item, cropped=cropped) for label, boxes in objects.items()}
+        return {label: boxes for label, boxes in moved.items() if boxes}
+    except Exception as error:
+        reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        return Unreadable(index, dataset.names[index], reason)
 
 
-class _Reading:
-    """A block that is being read, each item by its own task."""
-
-    def __init__(self, reader: _Reader, members: list[int], pool: ThreadPoolExecutor) -> None:
-        self.reader, self.members = reader, members
-        shape = (len(members), *reader.inputs.shape)
-        self.images = torch.empty(shape, pin_memory=reader.device.type == "cuda")
-        self.tasks: list[Future[Objects | Unreadable]] = [
-            pool.submit(reader, index, place)
-            for index, place in zip(members, self.images.numpy(), strict=True)
-        ]
-
-    def finish(self) -> ImageBlock:
-        outcomes = [task.result() for task in self.tasks]
-        failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Unreadable))
-        images = self.images
-        if failures:
-            images = images[torch.tensor([not isinstance(outcome, Unreadable) for outcome in outcomes])]
-        read = [
-            (i, outcome)
-            for i, outcome in zip(self.members, outcomes, strict=True)
-            if not isinstance(outcome, Unreadable)
-        ]
-        return ImageBlock(
-            tuple(i for i, _ in read),
-            images.to(self.reader.device, non_blocking=True),
-            failures,
-            tuple(objects for _, objects in read),
-        )
+def _finished(
+    members: Sequence[int], images: Tensor, tasks: list[Future[Objects | Unreadable]], device: torch.device
+) -> ImageBlock:
+    """The block, once all of its items are read."""
+    outcomes = [task.result() for task in tasks]
+    failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Unreadable))
+    if failures:
+        images = images[torch.tensor([not isinstance(outcome, Unreadable) for outcome in outcomes])]
+    read = {k: found for k, found in enumerate(outcomes) if not isinstance(found, Unreadable)}
+    indices = tuple(members[k] for k in read)
+    return ImageBlock(indices, images.to(device, non_blocking=True), failures, tuple(read.values()))
 
 
 def _cores() -> int:

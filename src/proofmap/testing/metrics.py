@@ -87,14 +87,7 @@ def judged(
     boxes = [BOXES[i] for i in some] if inputs is PICTURES else ()
     objects = [OBJECTS[i] for i in some] if inputs is PICTURES else ()
     return Watched(
-        f,
-        x,
-        labels[some].clone(),
-        maps,
-        method=ready,
-        truth=TRUTH[some],
-        boxes=boxes,
-        objects=objects,
+        f, x, labels[some].clone(), maps, method=ready, truth=TRUTH[some], boxes=boxes, objects=objects
     )
 
 
