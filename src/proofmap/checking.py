@@ -18,7 +18,7 @@ from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
 from proofmap.data.distractors import from_images
-from proofmap.data.given import as_tensor
+from proofmap.data.given import images_as_tensor
 from proofmap.fills import Pools
 from proofmap.methods.method import MethodLike, ReadyMethod, make_method
 from proofmap.metrics.randomisation import complexity_rise, smooth_maps
@@ -83,7 +83,7 @@ def sanity_checks(
         raise InputError(f"there is nothing to check; name an order: {', '.join(ORDERS)}")
     if groups < 1 or samples < 1 or not 0 < noise < math.inf:
         raise InputError("groups and samples must be at least 1, and noise a number above 0")
-    images = classifier.check_images(as_tensor(images, classifier.inputs))
+    images = classifier.check_images(images_as_tensor(images, classifier.inputs))
     if len(images) == 0:
         raise InputError("there are no images to check on")
     session = prepare_session(

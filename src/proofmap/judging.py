@@ -23,7 +23,7 @@ from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.version import source_version
 from proofmap.data.dataset import Dataset, output_places, true_outputs
 from proofmap.data.distractors import Distractors, from_dataset, from_images
-from proofmap.data.given import InMemory, Truth, as_dataset, as_tensor, is_in_memory, label_rows
+from proofmap.data.given import InMemory, Truth, as_dataset, images_as_tensor, is_in_memory, label_rows
 from proofmap.data.loader import among_outputs, load_blocks, true_boxes
 from proofmap.fills import Pools
 from proofmap.methods.masks.method import MapWatcher
@@ -134,7 +134,7 @@ class Judge:
         """Judge every method on more images. The arguments are those of :func:`evaluate`; ``labels`` are for these images alone."""
         classifier, before = self.classifier, sum(len(seen.names) for seen in self._seen)
         names = names_of_files(images) if names is None else names
-        images = private_copy(classifier.check_images(as_tensor(images, classifier.inputs)))
+        images = private_copy(classifier.check_images(images_as_tensor(images, classifier.inputs)))
         if len(images) == 0:
             raise InputError("there are no images to evaluate on")
         if self.distractors is None:

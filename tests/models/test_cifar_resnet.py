@@ -12,7 +12,7 @@ from torch import fx, nn
 from proofmap.core.errors import InputError, ModelError
 from proofmap.data.cifar import load_cifar
 from proofmap.models import load_classifier
-from proofmap.models.cifar_resnet import BASIC_DEPTHS, CifarResNet, PaddedShortcut, renamed
+from proofmap.models.cifar_resnet import BASIC_DEPTHS, CifarResNet, PaddedShortcut, rename_keys
 from proofmap.models.weights import load_state
 
 DEPTHS = (*BASIC_DEPTHS, 164)
@@ -101,7 +101,7 @@ def test_other_depths_are_refused() -> None:
 
 @pytest.mark.parametrize("depth", [20, 32, 44, 56])
 def test_the_public_weights_fill_the_net_strictly(data: Path, depth: int) -> None:
-    state = renamed(load_state(data / "weights" / f"cifar10_resnet{depth}.safetensors"))
+    state = rename_keys(load_state(data / "weights" / f"cifar10_resnet{depth}.safetensors"))
     with torch.device("meta"):
         net = CifarResNet(depth)
     wanted = {key for key in net.state_dict() if not key.endswith("num_batches_tracked")}

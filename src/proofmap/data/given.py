@@ -75,7 +75,7 @@ def _open(given: Any, inputs: Inputs) -> Dataset:
     if isinstance(given, Dataset):
         return given
     if isinstance(given, (Tensor, np.ndarray)):
-        values = private_copy(inputs.check(as_tensor(given, inputs)))  # the caller may change theirs
+        values = private_copy(inputs.check(images_as_tensor(given, inputs)))  # the caller may change theirs
         names = names_of_files(given) or [f"image-{i}" for i in range(len(values))]
         return TensorData(values, kind=inputs.kind, names=distinct_names(list(names)), title=inputs.noun)
     if isinstance(given, (str, Path)):
@@ -284,14 +284,14 @@ InMemory = Tensor | np.ndarray | Image.Image | Sequence[Image.Image]
 
 
 def is_in_memory(given: Any) -> TypeGuard[InMemory]:
-    """Whether :func:`as_tensor` takes it: a tensor, an array, or pictures of Pillow."""
+    """Whether :func:`images_as_tensor` takes it: a tensor, an array, or pictures of Pillow."""
     several = (
         isinstance(given, Sequence) and len(given) > 0 and all(isinstance(x, Image.Image) for x in given)
     )
     return several or isinstance(given, (Tensor, np.ndarray, Image.Image))
 
 
-def as_tensor(given: Any, inputs: Inputs) -> Tensor:
+def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
     """Images in memory as the net takes them: pictures of Pillow are prepared as files are; arrays may hold bytes, have their
     channels last, and be a single input.
     """
@@ -323,7 +323,7 @@ def _unpack(batch: Any, inputs: Inputs) -> tuple[list[Any], list[int]]:
         found = [_unpack(image, inputs) for image in images]
         return [item for some, _ in found for item in some], [label for _, some in found for label in some]
     else:
-        values = as_tensor(images, inputs) if isinstance(images, (Tensor, np.ndarray)) else images
+        values = images_as_tensor(images, inputs) if isinstance(images, (Tensor, np.ndarray)) else images
         if isinstance(values, Tensor) and values.ndim == len(inputs.shape):
             values = values[None]
         items = list(inputs.check(values).detach().to("cpu", torch.float32))

@@ -139,10 +139,10 @@ def classifier_arguments(depth: int, num_classes: int) -> dict[str, Any]:
     return {"size": 32, "mean": mean, "std": std, "names": names}
 
 
-def renamed(state: State) -> State:
+def rename_keys(state: State) -> State:
     """Checkpoints of the basic nets call the last layer ``linear``; ours is ``fc`` in both forms.
 
-    >>> list(renamed({"linear.bias": Tensor(), "bn1.bias": Tensor()}))
+    >>> list(rename_keys({"linear.bias": Tensor(), "bn1.bias": Tensor()}))
     ['fc.bias', 'bn1.bias']
     """
     last = {"linear.weight": "fc.weight", "linear.bias": "fc.bias"}

@@ -196,7 +196,7 @@ def load_packaged(net: EfficientNetLite, variant: LiteVariant) -> None:
     """Fill the net with the weights of the installed package, after checking the file's digest."""
     path = packaged_file(variant)
     state = load_state(path, sha256=variant.sha256)
-    load_into(net, renamed(state), source=path.name)
+    load_into(net, rename_keys(state), source=path.name)
 
 
 def packaged_file(variant: LiteVariant) -> Path:
@@ -225,10 +225,10 @@ _TOP = {
 _NORM_UNIT = ("expand", "depthwise", "project")  # whose batch-norm _bn0, _bn1, _bn2 is
 
 
-def renamed(state: State) -> State:
+def rename_keys(state: State) -> State:
     """The weights with the packaged file's keys renamed to those of :class:`EfficientNetLite`.
 
-    >>> list(renamed({"_bn0.weight": Tensor(), "_blocks.3._bn2.bias": Tensor(), "fc.bias": Tensor()}))
+    >>> list(rename_keys({"_bn0.weight": Tensor(), "_blocks.3._bn2.bias": Tensor(), "fc.bias": Tensor()}))
     ['stem.bn.weight', 'blocks.3.project.bn.bias', 'fc.bias']
     """
     return {_renamed_key(key): value for key, value in state.items()}

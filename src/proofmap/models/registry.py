@@ -51,7 +51,7 @@ class _OwnModel:
     info: ModelInfo
     build: Callable[[], nn.Module]
     arguments: Callable[[], dict[str, Any]]
-    renamed: Callable[[State], State]
+    rename_keys: Callable[[State], State]
     packaged: Callable[[Any], None] | None  # loads weights from an installed package
     package: str = "proofmap"
 
@@ -129,7 +129,7 @@ def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
         )
     net = model.build()
     if spec.weights is not None:
-        load_into(net, model.renamed(load_state(spec.weights)), source=str(spec.weights))
+        load_into(net, model.rename_keys(load_state(spec.weights)), source=str(spec.weights))
     elif spec.pretrained and model.packaged is not None:
         model.packaged(net)
     return net, model.arguments()
@@ -146,7 +146,7 @@ def _efficientnet(number: int) -> _OwnModel:
         ),
         build=partial(EfficientNetLite, variant),
         arguments=partial(efficientnet_lite.classifier_arguments, variant),
-        renamed=efficientnet_lite.renamed,
+        rename_keys=efficientnet_lite.rename_keys,
         packaged=partial(efficientnet_lite.load_packaged, variant=variant),
         package=variant.package,
     )
@@ -163,7 +163,7 @@ def _cifar(depth: int, num_classes: int) -> _OwnModel:
         ),
         build=partial(CifarResNet, depth, num_classes),
         arguments=partial(cifar_resnet.classifier_arguments, depth, num_classes),
-        renamed=cifar_resnet.renamed,
+        rename_keys=cifar_resnet.rename_keys,
         packaged=None,
     )
 
@@ -177,7 +177,7 @@ _CIFAR_VIT = _OwnModel(
     ),
     build=CifarViT,
     arguments=cifar_vit.classifier_arguments,
-    renamed=dict,
+    rename_keys=dict,
     packaged=cifar_vit.load_packaged if cifar_vit.packaged_file().is_file() else None,
 )
 
