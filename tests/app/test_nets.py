@@ -38,7 +38,7 @@ def test_nets_of_the_command_line_come_first_and_tell_no_folder() -> None:
     assert [offer.name for offer in found] == ["net.py:make", "hf:vit", "small", "efficientnet-lite0"]
     (first, *_) = offers(["cifar10-resnet20"], weights, "cpu")
     assert first.name == "cifar10-resnet20@w.safetensors"
-    assert first.written == ("--model", "cifar10-resnet20", "--weights", str(weights))
+    assert first.options == ("--model", "cifar10-resnet20", "--weights", str(weights))
     again = offers(["small"], weights, "cpu")
     assert [offer.name for offer in again] == ["small@w.safetensors", "small", "efficientnet-lite0"]
 
