@@ -436,7 +436,7 @@ def test_results_can_be_saved(finished: tuple[Any, Served]) -> None:
 def test_what_is_no_picture_is_refused_in_words(finished: tuple[Any, Served]) -> None:
     page, _ = finished
     page.locator("#file").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"})
-    page.locator("#notice-words").filter(has_text="picture").wait_for()
+    page.locator("#notice-words").filter(has_text="cannot be read as an image").wait_for()
 
 
 def test_a_telephone_needs_no_scrolling_sideways_and_nobody_is_shut_out(
