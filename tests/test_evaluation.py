@@ -20,7 +20,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap import judging
 from proofmap.classifier import Classifier
-from proofmap.core.errors import DiskFull, InputError
+from proofmap.core.errors import DiskFull, InputError, ModelError
 from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.judging import evaluate, explain
 from proofmap.methods import LearnedMask, Method, Random, TopLabel, make_method
@@ -645,6 +645,40 @@ def test_a_loader_is_judged_as_its_images_are(f: Classifier) -> None:
     assert given.labels.tolist() == rows
     with pytest.raises(InputError, match="6 images"):
         pm.evaluate(f, loader, methods=["gradient"], labels=rows[:4])
+
+
+def test_a_judge_that_is_reset_judges_the_net_as_it_is_then() -> None:
+    net, images = conv_net(5), pixels(3, SIZE)
+    f = Classifier(net, size=SIZE)
+    judge = pm.Judge(
+        f, methods=SPECS, metrics=["soundness", "adversarial-soundness:passes=24"], labels="top2"
+    )
+    judge.update(images)
+    before = judge.compute()
+    with torch.no_grad():
+        for weights in net.parameters():
+            weights.mul_(1.5)
+    with pytest.raises(ModelError, match="moved"):
+        judge.update(images)
+    judge.reset()
+    judge.update(images)
+    fresh = pm.Judge(
+        Classifier(net, size=SIZE),
+        methods=SPECS,
+        metrics=["soundness", "adversarial-soundness:passes=24"],
+        labels="top2",
+    )
+    fresh.update(images)
+    same_numbers(judge.compute(), fresh.compute())
+    assert not torch.equal(before.f, judge.compute().f)
+
+
+def test_a_judge_records_the_labels_that_it_was_given(f: Classifier) -> None:
+    judge = pm.Judge(f, methods=["random"], labels="top2")
+    judge.update(pixels(1, SIZE))
+    assert judge.compute().settings["labels"] == "top2"
+    judge.update(pixels(1, SIZE, seed=1), labels=[[0, 1]])
+    assert judge.compute().settings["labels"] == "top2 and given"
 
 
 def test_a_judge_refuses_what_it_cannot_judge_when_it_is_made(f: Classifier) -> None:

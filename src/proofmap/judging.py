@@ -99,14 +99,17 @@ class Judge:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all images. What was prepared for the net stays."""
+        """Forget all images, and what was prepared for the net: it may be trained before the next ``update``."""
         self._seen: list[_Seen] = []
         self._seconds: Counter[str] = Counter()
+        self._first: Tensor | None = None
+        self.__dict__.pop("session", None)
 
     @cached_property
     def session(self) -> Session:
         """The methods and metrics, prepared for the net."""
-        source, inputs = self.distractors, self.classifier.inputs
+        inputs = self.classifier.inputs
+        source = self._first if self.distractors is None else self.distractors
         if source is None:
             raise InputError(
                 "give Judge distractors, or call update first: methods may learn with random images"
@@ -137,8 +140,7 @@ class Judge:
         images = private_copy(classifier.check_images(images_as_tensor(images, classifier.inputs)))
         if len(images) == 0:
             raise InputError("there are no images to evaluate on")
-        if self.distractors is None:
-            self.distractors = images
+        self._first = images if self._first is None else self._first
         session, image_names = self.session, image_names_for(images, names, before)
         session.look_at(images)
         f = classifier.frozen().probabilities(images)
@@ -165,7 +167,7 @@ class Judge:
                 session.check_net(f"while {name} was judged")
                 self._seconds[name] += time.monotonic() - began  # type: ignore[assignment]
         believed = f.gather(1, table.clamp_min(0)).masked_fill(table == NO_LABEL, torch.nan)
-        self._seen.append(_Seen(images[:kept], image_names, table, believed, blocks))
+        self._seen.append(_Seen(images[:kept], image_names, str(rule), table, believed, blocks))
 
     def compute(self) -> Evaluation:
         """What was found on all images so far."""
@@ -174,7 +176,7 @@ class Judge:
         classifier, session = self.classifier, self.session
         context = {
             **classifier.settings(),
-            "labels": str(self.rule),
+            "labels": " and ".join(dict.fromkeys(seen.rule for seen in self._seen)),
             "seed": self.study.seed,
             "device": str(classifier.device),
             "batches": [batch.size for batch in classifier.frozen().batches],
@@ -218,6 +220,7 @@ class _Seen:
 
     images: Tensor
     names: Sequence[str]
+    rule: str
     labels: Tensor
     f: Tensor
     blocks: Mapping[str, Sequence[BlockResult]]
