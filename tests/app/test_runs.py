@@ -245,7 +245,7 @@ def test_where_the_photo_is_gone_the_page_says_so(runs: Path, folder: Path) -> N
         answer = server.get(f"/runs/{run}/images/1/page")
     finally:
         photo.write_bytes(kept)
-    assert answer.status_code == 409 and "not where it was" in answer.text
+    assert answer.status_code == 409 and "no longer where it was" in answer.text
 
 
 def test_images_are_found_sorted_and_paged(folder: Path) -> None:
