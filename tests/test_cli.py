@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -301,18 +303,16 @@ def test_a_report_replaces_nothing_but_a_plain_file(
     assert "--tables names nothing" in capsys.readouterr().err
 
 
-def test_a_console_without_arrows_gets_the_table_anyway(folder: Path) -> None:
-    encoding = "ascii"  # what it cannot show includes what any other console cannot
-    command = [sys.executable, "-m", "proofmap", "explain", "photos/photo0.png", *MODEL]
-    done = subprocess.run(
-        [*command, "--method", "random", "--labels", "top1", "--quiet"],
-        capture_output=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode(encoding)
-    assert b"photo0" in done.stdout
+def test_a_console_without_arrows_gets_the_table_anyway(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = io.TextIOWrapper(io.BytesIO(), encoding="ascii")  # it lacks what any other console lacks
+    monkeypatch.setattr(sys, "stdout", console)
+    monkeypatch.setattr(sys, "stderr", console)
+    options = ("--method", "random", "--labels", "top1", "--quiet")
+    assert run(monkeypatch, "explain", "photos/photo0.png", *MODEL, *options) == 0
+    console.flush()
+    assert b"photo0" in cast(io.BytesIO, console.buffer).getvalue()
 
 
 def test_our_own_pictures_are_never_judged(
