@@ -24,7 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError
+from proofmap.methods.masks.learned import LearnedMask
 from proofmap.methods.method import Method
+from proofmap.methods.wrappers import TopLabel
 from proofmap.reproduce.findings import Job, row_name, rows_of
 from proofmap.study import Study
 
@@ -58,6 +60,21 @@ def rows_for_later(job: Job) -> list[Method]:
     others = rows_of(job.all_settings) - rows_of(job.settings)
     methods = study_of(replace(job, settings=job.all_settings)).named_methods()
     return [method for name, method in methods.items() if name in others]
+
+
+def passes_notes(job: Job) -> list[str]:
+    """Passes of the net for each learned mask, beside those of the paper's settings; rows that take as many share a note."""
+    rows: dict[str, list[str]] = {}
+    for name, method in study_of(job).named_methods().items() if "study" in job.settings else ():
+        learned = method.of if isinstance(method, TopLabel) else method
+        if isinstance(learned, LearnedMask):
+            paper = LearnedMask.preset("released", fill=learned.fill)
+            each = [
+                f"{m.steps * m.draws:,} passes ({m.steps:,} steps x {m.draws}, rate {m.learning_rate:g})"
+                for m in (learned, paper)
+            ]
+            rows.setdefault(f"{each[0]}; the paper: {each[1]}", []).append(name)
+    return [f"each mask of {', '.join(names)}: {told}" for told, names in rows.items()]
 
 
 def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str, Any]:

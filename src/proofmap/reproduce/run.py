@@ -40,7 +40,7 @@ from proofmap.reproduce import (
 )
 from proofmap.reproduce.findings import Effort, Findings, Job, rows_of
 from proofmap.reproduce.recipe import Recipe
-from proofmap.reproduce.rows import with_rows
+from proofmap.reproduce.rows import passes_notes, with_rows
 from proofmap.results.sharing import shared_settings, without_folders
 from proofmap.results.tables import json_text, records_csv
 from proofmap.study.environment import environment
@@ -129,7 +129,7 @@ def reproduce(
     )
     outcome = EXPERIMENTS[recipe.experiment](job)
     first = [QUICK if quick else "", recipe.variant_note(Path(data)), _rows_note(chosen, settings)]
-    outcome = replace(outcome, notes=(*filter(None, first), *outcome.notes))
+    outcome = replace(outcome, notes=(*filter(None, first), *passes_notes(job), *outcome.notes))
     machine = environment(torch.device(device or "cpu"))
     effort = Effort(time.perf_counter() - began, str(machine["device_name"]), outcome.work)
     with written_together(folder) as part:

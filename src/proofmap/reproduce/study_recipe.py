@@ -64,7 +64,7 @@ def judge_rows(job: Job) -> JudgedRows:
     wanted = job.settings.get("tuned")
     if wanted is None:
         return _run_study(job)
-    if "data" in wanted:
+    if "data" in wanted and job.settings["study"].get("maps") == "none":
         before, thresholds = None, tune_on_other_images(job)
     else:
         first = replace(job, settings=without_metric(job.settings))

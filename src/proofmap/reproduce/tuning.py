@@ -4,7 +4,7 @@
 
 [settings.tuned]
 number = 100                    # holdout images, at random
-data = "imagenette:{data}/imagenette[train]"    # of other data; left out: the first images of the run, a third at most
+data = "imagenette:{data}/imagenette[train]"    # of other data; left out, or where the run keeps its maps: its first images, a third at most
 deltas = [0.0, 0.2]             # thresholds; 0 to 5 in steps of .2 when left out
 
 A study judges all rows by the same metrics. So each distinct threshold becomes a metric of the study, and each row keeps
