@@ -16,7 +16,7 @@ from proofmap.reproduce import Recipe
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
 from proofmap.reproduce.findings import Job
 from proofmap.reproduce.paper_cells import epsilon_table, score_tables
-from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.rows import passes_notes, study_of
 from proofmap.results.compare import signed
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
@@ -74,6 +74,22 @@ def test_the_first_variant_whose_needs_are_met_is_taken_and_says_so(tmp_path: Pa
     assert recipe.with_variant(tmp_path, "small").variant_note(tmp_path).endswith("there; --variant own")
     assert recipe.with_variant(tmp_path, "long").settings["study"]["model"] == "none"
     assert recipe.settings["study"]["model"] == "none"  # as it was
+
+
+def test_every_output_states_the_passes_of_its_masks_beside_the_papers() -> None:
+    recipe = Recipe.from_text("made-up", RECIPE)
+    methods = [
+        {"name": "few", "method": "learned-mask", "steps": 5, "distractors": 3},
+        {"name": "cheating", "method": "top-label", "of": "learned-mask:steps=5,distractors=3"},
+        {"name": "gray", "method": "learned-mask", "preset": "released", "fill": "gray"},
+        {"name": "other", "method": "gradient"},
+    ]
+    job = Job(recipe, {"study": {"data": "photos", "methods": methods}}, Path("out"))
+    assert passes_notes(job) == [
+        "each mask of few, cheating: 15 passes (5 steps x 3, rate 0.2); the paper: 20,000 passes (2,000 steps x 10, rate 0.05)",
+        "each mask of gray: 2,000 passes (2,000 steps x 1, rate 0.05); the paper: 2,000 passes (2,000 steps x 1, rate 0.05)",
+    ]
+    assert passes_notes(Job(Recipe.named("desk"), {}, Path("out"))) == []
 
 
 def test_where_nothing_is_at_hand_everything_to_supply_is_named(tmp_path: Path) -> None:

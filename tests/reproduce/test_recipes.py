@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from proofmap.core.errors import InputError
+from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics import BestEffort
 from proofmap.reproduce import Need, Recipe, recipe_names
 from proofmap.reproduce.findings import Job
@@ -59,6 +60,21 @@ def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(
         assert ordering["metric"] in metrics and ordering["says"]
         assert {*ordering["better"], *ordering["than"]} <= methods | also or not all_rows
         assert set(ordering) <= {"says", "metric", "better", "than", "margin", "check"}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in recipe_names() if name not in ("desk", "theory", "two-labels")]
+)
+def test_with_the_papers_net_masks_take_the_papers_passes(name: str) -> None:
+    recipe = Recipe.named(name).with_variant(Path("here"), Recipe.named(name).variants[0].name)
+    methods = study_of(Job(recipe, recipe.chosen(data=Path("here")), Path("out"))).named_methods()
+    learned = [
+        m for row, m in methods.items() if isinstance(m, LearnedMask) and not row.startswith("fast")
+    ]
+    assert learned
+    for mask in learned:
+        assert (mask.steps, mask.learning_rate, mask.decay) == (2000, 0.05, "constant")
+        assert mask.draws == (10 if mask.fill.random else 1)
 
 
 def test_best_effort_of_the_papers_tables_counts_by_the_papers_rule() -> None:
