@@ -59,6 +59,19 @@ SHOWN = [
         part="efficientnet-lite0",
     ),
     Shown(
+        "imagenette-full",
+        "imagenette-table.md",
+        "| method, all passes | completeness |",
+        ["completeness, printed", *(f"soundness, {at}" for at in ("printed", "between", "released"))],
+    ),
+    Shown(
+        "imagenette-full",
+        "imagenette-table.md",
+        "| method, all passes | deletion",
+        ["deletion", "insertion", "saliency-metric"],
+        part="efficientnet-lite0",
+    ),
+    Shown(
         "imagenette-corner",
         "imagenette-table.md",
         "| method | deletion ↓ | insertion ↑ | saliency metric ↓ | completeness, .01 |",
