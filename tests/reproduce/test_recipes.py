@@ -68,9 +68,7 @@ def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(
 def test_with_the_papers_net_masks_take_the_papers_passes(name: str) -> None:
     recipe = Recipe.named(name).with_variant(Path("here"), Recipe.named(name).variants[0].name)
     methods = study_of(Job(recipe, recipe.chosen(data=Path("here")), Path("out"))).named_methods()
-    learned = [
-        m for row, m in methods.items() if isinstance(m, LearnedMask) and not row.startswith("fast")
-    ]
+    learned = [m for row, m in methods.items() if isinstance(m, LearnedMask) and not row.startswith("fast")]
     assert learned
     for mask in learned:
         assert (mask.steps, mask.learning_rate, mask.decay) == (2000, 0.05, "constant")
