@@ -91,7 +91,7 @@ def tiny_model() -> Any:
         registry._OWN[registry.DEFAULT_MODEL].info,
         build=TinyNet,
         arguments=lambda: dict(settings),
-        renamed=lambda state: state,
+        rename_keys=lambda state: state,
         packaged=lambda net: None,
     )
 

@@ -38,7 +38,7 @@ def small_nets(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"size": SIDE, "resize": SIDE, "names": imagenet_names()}
     for name, outputs in (("cifar10-resnet56", 10), ("cifar100-resnet56", 100), ("efficientnet-lite0", 1000)):
         arguments = own[name].arguments if outputs < 1000 else lambda: dict(small)
-        changed = replace(own[name], build=_net(outputs), arguments=arguments, renamed=dict)
+        changed = replace(own[name], build=_net(outputs), arguments=arguments, rename_keys=dict)
         monkeypatch.setitem(own, name, changed)
 
 

@@ -106,7 +106,7 @@ def test_a_finished_run_is_finished_after_a_power_cut(
         assert processes.run(study, folder) == {"units": 0, "failed": 0}
 
 
-@pytest.mark.parametrize("touches", [60, 110, 150])
+@pytest.mark.parametrize("touches", [50, 90, 120])
 def test_a_power_cut_takes_back_no_finished_unit(
     touches: int, disk: Disk, processes: Processes, tmp_path: Path
 ) -> None:
