@@ -71,7 +71,15 @@ def test_a_refused_study_leaves_no_folder_and_no_lock(
     for out in ("run", "new/folders/run"):
         with pytest.raises(InputError, match="no picture is left to study"):
             run_study(nothing_left, tmp_path / out)
-    words = ["evaluate", "--model", study.model, "--data", str(study.data[0]), "--min-second-probability", "1"]
+    words = [
+        "evaluate",
+        "--model",
+        study.model,
+        "--data",
+        str(study.data[0]),
+        "--min-second-probability",
+        "1",
+    ]
     monkeypatch.setattr(
         sys, "argv", ["proofmap", *words, "--methods", "random", "--out", str(tmp_path / "run")]
     )
