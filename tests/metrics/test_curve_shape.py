@@ -10,7 +10,16 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.classifier import Classifier
-from proofmap.metrics import Completeness, Judged, Metric, Peak, PeakSoundness, Reach, Soundness, Steadiness
+from proofmap.metrics import (
+    Completeness,
+    Judged,
+    Metric,
+    Peak,
+    PeakSoundness,
+    ProofReach,
+    Soundness,
+    Steadiness,
+)
 from proofmap.metrics.curve_shape import peak_of
 from tests.toys import counted_classifier, normal, pixels
 
@@ -56,13 +65,15 @@ OVERSHOOT = steps((0.25, 0.2), (0.75, 0.8), (1.0, 0.4))
 def test_on_a_curve_of_steps_each_is_what_can_be_counted_by_hand() -> None:
     assert value(Peak(points="all"), OVERSHOOT) == pytest.approx(0.8 / 0.4, abs=1e-5)
     assert value(PeakSoundness(points="all"), OVERSHOOT) == pytest.approx(0.4 / 0.8, abs=1e-5)
-    assert value(Reach(points="all"), OVERSHOOT) == pytest.approx(17 / ALL)  # the first count above a quarter
+    assert value(ProofReach(points="all"), OVERSHOOT) == pytest.approx(
+        17 / ALL
+    )  # the first count above a quarter
     late = [k for k in range(1, ALL + 1) if k / ALL >= 0.1]
     within = [k for k in late if k > 48]  # .2 and .8 are a factor of 2 away from .4
     assert value(Steadiness(points="all"), OVERSHOOT) == pytest.approx(len(within) / len(late), abs=1e-6)
     assert value(Steadiness(points="all", factor=2.01), OVERSHOOT) == pytest.approx(1.0)
-    assert value(Reach(points="all", part=2.1), OVERSHOOT) == 1.0, "never"
-    assert value(Reach(points="all", part=1.9), OVERSHOOT) == pytest.approx(17 / ALL)
+    assert value(ProofReach(points="all", part=2.1), OVERSHOOT) == 1.0, "never"
+    assert value(ProofReach(points="all", part=1.9), OVERSHOOT) == pytest.approx(17 / ALL)
 
 
 def test_three_curves_of_one_area_are_told_apart() -> None:
@@ -87,17 +98,17 @@ def test_the_worst_label_decides_and_places_without_a_label_do_not_count() -> No
     pairs = Peak(points="all").pairs(both)
     assert pairs[0].tolist() == pytest.approx([2.0, 0.8 / 0.6], abs=1e-5)
     assert float(Peak(points="all")(both)) == pytest.approx(2.0, abs=1e-5)
-    reach = Reach(points="all").pairs(both)
+    reach = ProofReach(points="all").pairs(both)
     assert reach[0].tolist() == pytest.approx([17 / ALL, 1 / ALL])
-    assert float(Reach(points="all")(both)) == pytest.approx(17 / ALL)
+    assert float(ProofReach(points="all")(both)) == pytest.approx(17 / ALL)
     padded = Judged(f, both.images, torch.tensor([[0, -1]]), both.maps)
-    for metric in (Peak(), PeakSoundness(), Reach(), Steadiness()):
+    for metric in (Peak(), PeakSoundness(), ProofReach(), Steadiness()):
         assert bool(metric.pairs(padded)[0, 1].isnan()) and not bool(metric(padded).isnan())
 
 
 def test_a_label_that_the_net_does_not_believe_needs_no_proof_but_must_not_be_proved() -> None:
     hidden = steps((0.5, 0.3), (1.0, 0.002))
-    assert torch.isnan(Reach()(judged(net_of(hidden))))
+    assert torch.isnan(ProofReach()(judged(net_of(hidden))))
     assert value(PeakSoundness(points="all"), hidden) == pytest.approx(0.002 / 0.3, rel=1e-3)
     assert value(Peak(points="all", e2=0.1), hidden) == pytest.approx(3.0, rel=1e-3)
     quiet = steps((0.5, 0.0002), (1.0, 0.002))

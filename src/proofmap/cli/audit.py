@@ -18,8 +18,8 @@ from proofmap.report.runs import save_run
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.junit import junit as junit_text
+from proofmap.study.outcome import Outcome
 from proofmap.study.results import Run
-from proofmap.study.run import Outcome
 from proofmap.study.stored_study import add_controls, what_changed
 
 

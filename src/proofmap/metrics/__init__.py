@@ -11,7 +11,7 @@ from proofmap.metrics.confidence import (
     SoftInsertionGame,
 )
 from proofmap.metrics.context import Judged
-from proofmap.metrics.curve_shape import Peak, PeakSoundness, Reach, Steadiness
+from proofmap.metrics.curve_shape import Peak, PeakSoundness, ProofReach, Steadiness
 from proofmap.metrics.curves import Curves, curves, deletion, insertion
 from proofmap.metrics.games import (
     CURVES,
@@ -114,7 +114,7 @@ __all__ = [
     "CompleteRegion",
     "Completeness",
     "Steadiness",
-    "Reach",
+    "ProofReach",
     "PeakSoundness",
     "Peak",
     "ContrastiveRegion",

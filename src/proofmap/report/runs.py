@@ -23,8 +23,8 @@ from proofmap.report.originals import Original, original_of
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
+from proofmap.study.outcome import Outcome
 from proofmap.study.results import Run
-from proofmap.study.run import Outcome
 
 MOST_LABELS = 20
 """The most labels drawn on the page of one image."""

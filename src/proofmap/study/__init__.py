@@ -3,9 +3,10 @@
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
 from proofmap.study.executors.ray_executor import RayExecutor
 from proofmap.study.export import export_run
+from proofmap.study.outcome import Outcome
 from proofmap.study.plan import Plan
 from proofmap.study.results import Run
-from proofmap.study.run import Outcome, run_study
+from proofmap.study.run import run_study
 from proofmap.study.run_notes import Failure
 from proofmap.study.store.checks import Problem
 from proofmap.study.store.errors import StoreError

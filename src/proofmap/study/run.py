@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,12 @@ from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.methods.method import Method
 from proofmap.methods.wrappers import map_sources
 from proofmap.plugins.failures import exit_as_error
-from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import run_scores
 from proofmap.study.cost import worth_telling
 from proofmap.study.environment import environment
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
 from proofmap.study.manifest import Manifest
+from proofmap.study.outcome import Outcome, describe_kept
 from proofmap.study.plan import Plan, Work, cut, digest, make_plan, work_of
 from proofmap.study.results import Run
 from proofmap.study.resume import (
@@ -52,44 +52,6 @@ from proofmap.study.survey import Survey, changed_images, chosen_images, unreada
 from proofmap.study.unit import Unit, UnitResult, Worker, open_worker
 from proofmap.study.watchers.status import State, Watcher, Watchers
 from proofmap.study.watchers.tally import Tally
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: its folder, its plan, and how many images failed."""
-
-    folder: Path
-    plan: Plan
-    units: int
-    """Units computed now."""
-    unreadable: int
-    failed: int
-    """(method, image) pairs without a result."""
-    given_up: Mapping[str, int] = field(default_factory=dict)
-    """Methods that kept failing, and on how many images they were not tried; these count as failed."""
-    files: tuple[Path, ...] = ()
-    """What ``on_end`` wrote."""
-    units_before: int = 0
-    """Units that were there when this call began."""
-    passes: int = 0
-    """Passes of the net in this call."""
-
-    @property
-    def complete(self) -> bool:
-        return self.unreadable == 0 and self.failed == 0
-
-    def evaluation(self) -> Evaluation:
-        """The results, read from the folder; comparisons, audits and reports also take the outcome itself."""
-        with Run(self.folder) as run:
-            return run.evaluation()
-
-    def __str__(self) -> str:
-        done = f"{self.units} of {counted(self.plan.units, 'unit')} computed now"
-        failed = f"{counted(self.failed, '(method, image) pair')} failed, {counted(self.unreadable, 'picture')} not readable"
-        return (
-            f"{done}; {failed}; read it with pm.Run({str(self.folder)!r}), or: proofmap report {self.folder}"
-        )
-
 
 GIVE_UP_AFTER = 3
 """A method that fails on every image of this many units in a row is not tried further in this run,"""
@@ -413,15 +375,3 @@ class _Run:
 
     def _notify(self, state: State) -> None:
         self.watchers.update(self.tally.status(state))
-
-
-def describe_kept(work: Work, finished: Collection[tuple[str, int]]) -> str:
-    """What a run that was stopped has kept: the work, and which (method, block) of those to do were finished."""
-    waiting = [unit for unit in work.waiting if (unit.method, unit.block) not in finished]
-    images = sum(map(len, work.images.values()))
-    methods = work.units // max(1, len(work.images))
-    kept = images * methods - sum(len(unit.subjects) for unit in waiting)
-    return (
-        f"kept {kept:,} of {counted(images * methods, 'result')} ({counted(images, 'image')} x {counted(methods, 'method')}); "
-        "the same command goes on from there"
-    )

@@ -1,0 +1,61 @@
+"""How a call of :func:`~proofmap.study.run.run_study` ended, and what is kept of one that was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proofmap.core.text import counted
+from proofmap.results.evaluation import Evaluation
+from proofmap.study.plan import Plan, Work
+from proofmap.study.results import Run
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: its folder, its plan, and how many images failed."""
+
+    folder: Path
+    plan: Plan
+    units: int
+    """Units computed now."""
+    unreadable: int
+    failed: int
+    """(method, image) pairs without a result."""
+    given_up: Mapping[str, int] = field(default_factory=dict)
+    """Methods that kept failing, and on how many images they were not tried; these count as failed."""
+    files: tuple[Path, ...] = ()
+    """What ``on_end`` wrote."""
+    units_before: int = 0
+    """Units that were there when this call began."""
+    passes: int = 0
+    """Passes of the net in this call."""
+
+    @property
+    def complete(self) -> bool:
+        return self.unreadable == 0 and self.failed == 0
+
+    def evaluation(self) -> Evaluation:
+        """The results, read from the folder; comparisons, audits and reports also take the outcome itself."""
+        with Run(self.folder) as run:
+            return run.evaluation()
+
+    def __str__(self) -> str:
+        done = f"{self.units} of {counted(self.plan.units, 'unit')} computed now"
+        failed = f"{counted(self.failed, '(method, image) pair')} failed, {counted(self.unreadable, 'picture')} not readable"
+        return (
+            f"{done}; {failed}; read it with pm.Run({str(self.folder)!r}), or: proofmap report {self.folder}"
+        )
+
+
+def describe_kept(work: Work, finished: Collection[tuple[str, int]]) -> str:
+    """What a run that was stopped has kept: the work, and which (method, block) of those to do were finished."""
+    waiting = [unit for unit in work.waiting if (unit.method, unit.block) not in finished]
+    images = sum(map(len, work.images.values()))
+    methods = work.units // max(1, len(work.images))
+    kept = images * methods - sum(len(unit.subjects) for unit in waiting)
+    return (
+        f"kept {kept:,} of {counted(images * methods, 'result')} ({counted(images, 'image')} x {counted(methods, 'method')}); "
+        "the same command goes on from there"
+    )
