@@ -86,7 +86,7 @@ def test_all_forms_say_the_same() -> None:
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: [SEEDS[0]], "two evaluations or more"),
+        (lambda: [SEEDS[0]], "at least two evaluations"),
         (lambda: [SEEDS[0], SEEDS[0]], "the same seed; they have 0, 0"),
         (lambda: [SEEDS[0], judged(1, images=PIXELS[:3])], "different images"),
         (lambda: [SEEDS[0], judged(1, methods=["centered-gaussian"])], "no method is in all"),

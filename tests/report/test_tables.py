@@ -276,4 +276,4 @@ def test_captions_print_the_thresholds_of_each_score() -> None:
 def test_the_step_error_is_called_an_estimate() -> None:
     found = page_judged(2, 8, methods=["gradient"])
     error = float(found.results[0].insertion.error.max())
-    assert f"about {error:.3f} or less (its change when every second step is left out)" in found.table()
+    assert f"about {error:.3f} or less (measured by leaving out every second step)" in found.table()

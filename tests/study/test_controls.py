@@ -88,7 +88,7 @@ WORSE = [v - 0.3 - 0.01 * k for k, v in enumerate(GOOD)]
         (
             {"blurred": GOOD},
             [
-                "explained by blur: not clearly above that of blurred maps: gradient .80 (blurred:gradient .80)"
+                "explained by blur: not clearly higher than for blurred maps: gradient .80 (blurred:gradient .80)"
             ],
         ),
         ({"noise": GOOD}, ["the same for every label: gradient .80 (random .80)"]),
@@ -220,7 +220,7 @@ def test_the_commands_of_statistics_read_runs(
     assert run(monkeypatch, "analyse", "seeds", *runs) == 0 and "sd of seeds" in capsys.readouterr().out
     assert (
         run(monkeypatch, "analyse", "seeds", runs[0]) == 2
-        and "each with a seed of its own" in capsys.readouterr().err
+        and "with different seeds" in capsys.readouterr().err
     )
     assert run(monkeypatch, "compare", runs[0], "--detect", "0.1") == 0
     told = capsys.readouterr().out

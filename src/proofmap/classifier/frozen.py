@@ -1,8 +1,8 @@
-"""A copy of a net that is fast for many passes with fixed weights and gradients with respect to the input.
+"""A faster copy of a net with fixed weights, for many forward passes and for gradients with respect to the input.
 
 The function stays the same. Batch-norm is folded into the convolution before it, or becomes one multiply-add. The memory layout is
-channels-last (on a GPU in float32 only if that is faster). On a CPU convolutions with their padding and rectifier become
-:class:`~proofmap.classifier.frozen_conv.FrozenConv2d`; on a GPU those over single positions become :class:`PointwiseConv2d`. If the
+channels-last (on a GPU in float32 only if that is faster). On a CPU, convolutions with their padding and ReLU become
+:class:`~proofmap.classifier.frozen_conv.FrozenConv2d`. On a GPU, 1x1 convolutions become :class:`PointwiseConv2d`. If the
 output would differ, the net is used unchanged.
 """
 

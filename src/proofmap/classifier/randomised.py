@@ -125,7 +125,7 @@ def _draw(module: nn.Module, name: str, seed: int) -> None:
 
 
 def _normal(like: Tensor, name: str, key: str, seed: int) -> Tensor:
-    """Standard normal numbers of this shape, a million at a time."""
+    """Standard normal numbers in the shape of ``like``, generated in chunks of a million."""
     counts = [min(_CHUNK, like.numel() - start) for start in range(0, like.numel(), _CHUNK)]
     keys = [streams.key_of(seed, "drawn anew", name, key, k) for k in range(len(counts))]
     parts = [

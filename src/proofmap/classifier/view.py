@@ -83,7 +83,7 @@ def copy_net(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.
     except Exception as error:
         raise ModelError(
             f"the net {type(net).__name__} cannot be copied ({type(error).__name__}: {error}), and Proofmap does not "
-            "run on your own instance because it would have to change its mode. Put it in evaluation mode and pass a "
+            "run your own instance because this would change the mode of the net. Put the net in evaluation mode and pass a "
             "function instead: net.eval(); Classifier(lambda x: net(x), ...)"
         ) from error
 

@@ -120,7 +120,7 @@ def _not_imported() -> None:
 
 
 def _renamed(context: typer.Context) -> None:
-    """Refuse an earlier name of a command with the command to type now."""
+    """Refuse an old command name; the message gives the new command."""
     name = str(context.info_name)
     new = RENAMED[name].format(name=name, arguments=shlex.join(context.args)).strip()
     raise InputError(f"proofmap {name} is now: proofmap {new}")

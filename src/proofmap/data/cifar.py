@@ -87,8 +87,8 @@ def read_cifar(path: str | Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
             or labels.dtype.kind not in "iu"
         ):
             raise InputError(
-                f"its data has shape {pixels.shape}, expected (N, 3072) bytes with N labels "
-                f"(found {pixels.dtype}, and labels {labels.shape} of {labels.dtype})"
+                f"its data must have shape (N, 3072) of uint8, with N integer labels; found data {pixels.shape} of {pixels.dtype} "
+                f"and labels {labels.shape} of {labels.dtype}"
             )
     except OSError as error:
         raise InputError(f"the CIFAR file {path} cannot be read: {error}") from None

@@ -199,7 +199,7 @@ def _is_sample_in(part: Part, name: str, inputs: Inputs) -> bool:
 
 
 class _Found:
-    """Own images by their marks, without duplicates and independent of their order."""
+    """The user's images by mark, without duplicates; the order in which they are added does not matter."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs

@@ -141,10 +141,11 @@ class LayerCAM(GradientCAM):
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class EigenCAM(CAM):
-    """Eigen-CAM (Muhammad and Yeasin 2020): relu(A v), v the first right singular vector of A as places x channels.
+    """Eigen-CAM (Muhammad and Yeasin 2020): relu(A v). A is the feature map as a matrix, positions x channels, and v is its
+    first right singular vector.
 
-    The sign of v is free; here the larger part of the map is positive. With ``centred`` each channel's mean is
-    subtracted first, as pytorch-grad-cam does, whose sign is random.
+    The sign of v is arbitrary; here it is chosen so that the larger part of the map is positive. ``centred`` subtracts each
+    channel's mean first, as pytorch-grad-cam does. The sign is random in pytorch-grad-cam.
     """
 
     name: ClassVar[str] = "eigen-cam"

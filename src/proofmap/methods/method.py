@@ -1,4 +1,4 @@
-"""What a method is: settings that describe how one heat map per label is made, and the method prepared for one net."""
+"""The classes of a method: its settings (:class:`Method`), and the method prepared for one net (:class:`ReadyMethod`)."""
 
 from __future__ import annotations
 

@@ -105,10 +105,10 @@ class UnlearnedMetric(Metric):
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
 class Randomisation(UnlearnedMetric):
-    """The similarity of a map with that of the randomised net; the mean over an image's labels.
+    """Similarity between the maps of the net and of the randomised net; mean over an image's labels.
 
-    ``preset=smooth`` is sMPRT (Hedstroem et al. 2024): both maps are means over 50 noisy copies of the image, so that the noise of
-    gradients does not pass for sensitivity. ``layers=last`` is the check of the paper's appendix.
+    ``preset=smooth`` is sMPRT (Hedstroem et al. 2024): both maps are means over 50 noisy copies of the image, so that gradient
+    noise is not mistaken for sensitivity. ``layers=last`` is the check of the paper's appendix.
     """
 
     name: ClassVar[str] = "randomisation"

@@ -1,6 +1,6 @@
 """The values that a function reads by name: globals, closed-over values, and attributes such as ``config.scale``.
 
-The names come from the function's code, so values count before any call has read them.
+The names come from the function's code, so a value is found even if no call has read it yet.
 """
 
 from __future__ import annotations

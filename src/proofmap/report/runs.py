@@ -1,4 +1,4 @@
-"""The report, the tables, sheets and charts of a run, made from its stored numbers and maps."""
+"""Make the report, tables, sheets and charts of a run from its stored numbers and maps."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from proofmap.study.store.snapshot import log_of
 
 @contextmanager
 def copied_from(start: Path | None, folder: Path) -> Iterator[None]:
-    """While a study runs in this folder, begun with a copy of the run ``start``; one that is refused leaves nothing."""
+    """Context for a study that runs in this folder and starts with a copy of the run ``start``. If the study is refused, the copy is removed."""
     if start is None or (folder / MANIFEST).exists():
         yield
         return
@@ -60,7 +60,7 @@ def _copy(start: Path, folder: Path) -> list[Path]:
 
 
 def select_rows(evaluation: Evaluation, study: Study) -> Evaluation:
-    """The rows and scores of this study alone: a run that was begun with another's has those, too."""
+    """Keep only the rows and scores of this study. A run that started as a copy of another run also has the rows of that run."""
     rows, scores = study.named_methods(evaluation.inputs), list(study.named_metrics())
     there = {result.name: result for result in evaluation.results}
     results = tuple(

@@ -63,8 +63,8 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     free = [r for r in evaluation.results if r.label_free]
     notes = []
     for controls, words in (
-        (smooth, "explained by blur: not clearly above that of blurred maps"),
-        (free, "had without effort: not clearly above that of maps that are the same for every label"),
+        (smooth, "explained by blur: not clearly higher than for blurred maps"),
+        (free, "that needs no effort: not clearly higher than for maps that are the same for every label"),
     ):
         if found := list(_not_above(own, controls)):
             notes.append(f"soundness {words}: {'; '.join(found)}")

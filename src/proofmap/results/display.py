@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Display(Protocol):
-    """What results call; the module :mod:`proofmap.report.display` implements it."""
+    """The functions that results call to show and save themselves; :mod:`proofmap.report.display` implements them."""
 
     def score_table(self, evaluation: Any) -> str: ...
 

@@ -49,7 +49,7 @@ def given_by_fill(result: MethodResult) -> Tensor:
 
 
 def fill_words(result: MethodResult, index: int, place: int) -> str:
-    """``gray alone: f = .98`` for a pair that is given by the fill; nothing for others."""
+    """``gray alone: f = .98`` if the fill alone already gives the label of this pair; otherwise empty."""
     if not bool(given_by_fill(result)[index, place]):
         return ""
     return f"{_fill(result)} alone: f = {_places(float(f_of_fill(result.insertion)[index, place]))}"
@@ -64,7 +64,7 @@ def is_marked(evaluation: Evaluation, score: Score) -> bool:
 
 
 def fill_records(result: MethodResult) -> list[dict[str, object]]:
-    """The pairs that are given by the fill, as plain data."""
+    """Records of the (image, label) pairs whose label the fill alone already gives, for JSON."""
     alone, labels = f_of_fill(result.insertion), result.insertion.labels.tolist()
     return [
         {

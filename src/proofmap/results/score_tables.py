@@ -82,7 +82,7 @@ def score_notes(evaluation: Evaluation) -> list[str]:
         f"{subject_words(evaluation)}; 95 % intervals over images",
         f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {curve['fill']}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
-        f"step error of an AUC about {error:.3f} or less (its change when every second step is left out)",
+        f"step error of an AUC: about {error:.3f} or less (measured by leaving out every second step)",
         *coverage_notes(evaluation),
         *certificate_notes(evaluation),
         *distractor_notes(evaluation),

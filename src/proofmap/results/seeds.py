@@ -96,12 +96,12 @@ ENOUGH = 1 / 3
 def seed_spread(results: Sequence[Results] | Mapping[str, Results]) -> SeedSpread:
     """The spread over seeds of every score of every method that all evaluations have.
 
-    The evaluations are of the same images, net, labels, methods and metrics, each with a seed of its own.
+    All evaluations must have the same images, net, labels, methods and metrics, and different seeds.
     """
     given = [evaluation_of(each) for each in (results.values() if isinstance(results, Mapping) else results)]
     if len(given) < 2:
         raise InputError(
-            "a spread over seeds needs two evaluations or more, each with a seed of its own: --seed 1, and another --out"
+            "the spread over seeds needs at least two evaluations with different seeds; run again with another --seed and another --out"
         )
     seeds = [e.settings.get("seed") for e in given]
     if len(set(seeds)) < len(seeds):

@@ -170,7 +170,7 @@ def table_html(
     *,
     bold: Sequence[Sequence[bool]] | None = None,
 ) -> str:
-    """A table with notes below; text to the left, numbers to the right."""
+    """A table with notes below it. Text is left-aligned, numbers are right-aligned."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(header)
     sides = ["left" if any(c[:1].isalpha() for c in column) else "right" for column in columns]
     lines = [_row("th", header, sides, [False] * len(header))]

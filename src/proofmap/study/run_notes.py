@@ -1,4 +1,4 @@
-"""What a reader of a run's numbers should know about how they were made."""
+"""Notes on how the numbers of a run were made, for readers of its tables and report."""
 
 from __future__ import annotations
 

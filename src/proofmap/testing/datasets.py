@@ -220,7 +220,7 @@ def a_stamp_is_text_and_stays(dataset: Dataset) -> None:
 
 @check_dataset.promise
 def its_settings_open_the_same_dataset_again(dataset: Dataset) -> None:
-    """Nothing is checked for a dataset in memory, whose settings() raises an InputError or names no dataset."""
+    """Skipped for a dataset in memory: its settings() raises an InputError or names no dataset."""
     try:
         settings = dataset.settings()
     except InputError:

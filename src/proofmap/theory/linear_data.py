@@ -107,11 +107,11 @@ def digits(number: int, rivals: int = 9) -> list[LinearInput]:
 
 
 def languages(number: int, rivals: int = 5) -> list[LinearInput]:
-    """Sentences and py3langid, a naive Bayes classifier of 142 languages: the predicted one against its next best ``rivals``.
+    """Sentences judged by py3langid, a naive Bayes classifier of 142 languages: the predicted language against each of the
+    ``rivals`` next most probable ones.
 
-    Its score is linear in x_i = log(1 + count of the feature i), with the log-probabilities of features as weights. The
-    coordinates are the features that occur, since the others are 0. Its priors, which are the same for every set
-    of features, are left out.
+    The score is linear in x_i = log(1 + count of the feature i), with the log-probabilities of features as weights. The
+    coordinates are the features that occur, since the others are 0. The priors are left out, because they are the same for every set of features.
     """
     model, count = _language_model()
     found = []

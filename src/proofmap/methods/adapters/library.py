@@ -1,4 +1,4 @@
-"""What adapters of other libraries share: a class by its name, with options as text, a module for it, and one call per label."""
+"""Shared code of the adapters of other libraries: find a class by name, parse its options, give it a module, call it once per label."""
 
 from __future__ import annotations
 

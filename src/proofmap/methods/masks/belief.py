@@ -104,7 +104,7 @@ class BeliefState(MaskState):
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class BeliefMask(MaskMethod):
-    """Masks moved until the insertion game's area equals f, for several fills at once; the defaults are the preset ``fast``.
+    """Masks learned until the AUC of the insertion game equals f, for several fills at once. The defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``smooth`` (600, and more).
 

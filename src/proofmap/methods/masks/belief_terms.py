@@ -252,7 +252,7 @@ class ClosingFit:
 
     @property
     def length(self) -> int:
-        """Steps of all rounds."""
+        """Total number of steps in all rounds."""
         return ROUNDS * self.shares
 
     def ends(self, since: Tensor) -> Tensor:

@@ -99,7 +99,7 @@ class MaskProblem(ABC):
         """Masks ``(P, K, *positions)`` from weights."""
 
     def rates(self, step: Tensor) -> Tensor:
-        """Step sizes of Adam for step counts ``(P,)`` from zero."""
+        """Adam step sizes for the steps ``(P,)``; the first step is 0."""
         raise NotImplementedError(f"{type(self).__name__} must define rates() or move()")
 
     def move(self, slots: Slots, gradient: Tensor) -> None:

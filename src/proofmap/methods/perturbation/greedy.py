@@ -25,12 +25,13 @@ probabilities it is a share of the largest, because rounding changes log f equal
 @dataclass(frozen=True, kw_only=True)
 class GreedyInsertion(RegionMethod):
     """The order in which greedy search shows regions: S_0 is empty, and S_t+1 adds to S_t the region r with the largest
-    f(x with S_t and r shown, a). The map is 1 for the first region and 1/K for the last of K; 1 everywhere
-    for a label that no region changes.
+    f(x with S_t and r shown, a). The map is 1 for the first region and 1/K for the last of K. If no region changes the label,
+    the map is 1 everywhere.
 
-    It optimises the insertion game itself, for right and wrong labels: a strong opponent for soundness. Each label has its
-    own search; they share the first step. With ``candidates`` a step tries only this number of regions, those that raised the label most when last
-    tried, which costs K * candidates passes instead of K^2 / 2. Chen et al. 2024 try all, and add three more terms to f.
+    The search optimises the insertion game itself, for right and wrong labels, so it is a hard test of soundness. Each label
+    has its own search; all searches share the first step. ``candidates`` limits the regions tried in each step to those that
+    raised the label most when last tried. This costs K * candidates passes instead of K^2 / 2. Chen et al. 2024 try all
+    regions, and add three more terms to f.
     """
 
     name: ClassVar[str] = "greedy-insertion"

@@ -30,7 +30,7 @@ class Conformal(RunMetric):
     score: str = setting("proof-size", "the score it is about; all scores where the run does not have it")
 
     def _values(self, run: RunValues) -> Iterator[tuple[str, Tensor, bool]]:
-        """Subject, values that count, and direction of each method and score."""
+        """For each method and score: its name, its values without NaN, and whether higher is better."""
         known = list(run.higher_is_better)
         chosen = [self.score] if self.score in known else known
         for method, scores in run.values.items():

@@ -40,7 +40,7 @@ class SanityCurve:
 
 @dataclass(frozen=True)
 class SanityFigure(Figure):
-    """A panel for each order."""
+    """Similarity curves with one panel for each order in which layers are randomised."""
 
     name = "sanity"
     measure: str

@@ -45,9 +45,9 @@ def make_tracker(text: str, folder: Path | None = None) -> Watcher:
 
 
 class Tracker(ABC):
-    """What our trackers share: one record per finished unit, safe names, the id of the run.
+    """Base class of trackers: one record per finished unit, safe names, the id of the run.
 
-    A run is opened after the survey, since only then it is known how many units were done before.
+    The tracker's run is opened after the survey, because the number of units done before is not known earlier.
     """
 
     name: ClassVar[str]

@@ -69,12 +69,12 @@ class PlainLines:
 
 
 class ProgressFile:
-    """``progress.json`` for other programs: replaced atomically, at most once in ``every`` seconds.
+    """``progress.json`` for other programs: replaced atomically, at most once every ``every`` seconds.
 
     ========== =======================================================================================
-    schema     1; grows when a field changes its meaning
+    schema     1; raised when the meaning of a field changes
     state      surveying, running, finished, failed or interrupted
-    pid        of the process that runs the study; gone while ``running`` means it was killed
+    pid        id of the process; if ``state`` is running and the process is gone, it was killed
     began      when this run began, ISO 8601 with time zone; ``updated``: when this file was written
     units      done (earlier runs included), failed, before (done by earlier runs), total
     passes     of this run: done, total (null: unknown), per_second (null: none yet)
