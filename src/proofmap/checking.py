@@ -34,7 +34,7 @@ ORDERS: tuple[Order, ...] = tuple(order for order in get_args(Order) if order !=
 
 @dataclass(frozen=True)
 class _Step:
-    """Some layers, drawn anew: or a net that somebody else trained."""
+    """A net with some randomised layers, or a separately trained net."""
 
     order: Order
     number: int
@@ -61,16 +61,16 @@ def sanity_checks(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> SanityChecks:
-    """Maps of each method before and after layers of the net were drawn anew: how alike they are, and a verdict.
+    """Compare the maps of each method before and after layers of the net are randomised; returns similarities and a verdict.
 
-    The net is never touched: layers are drawn anew on copies (:mod:`proofmap.classifier.randomised`).
+    The net itself is not changed: layers are randomised in copies (:mod:`proofmap.classifier.randomised`).
 
     Args:
         labels: for which labels, as :func:`proofmap.evaluate` takes them.
         orders: ``cascading`` takes the last layer, then the last group before it too, up to all; ``bottom-up`` begins at the input, as
             Hedstroem et al. advise; ``independent`` takes one group at a time; ``last`` takes the last layer alone, as the paper does.
-        groups: the layers are taken in so many groups, the last layer by itself.
-        samples, noise: average maps over so many noisy copies of each image (the smooth variant); 1: the image itself.
+        groups: number of groups of layers; the last layer is a group by itself.
+        samples, noise: average the maps over this number of noisy copies of each image (the smooth variant); 1: the image itself.
         relabelled: a net of the same kind, trained on the same pictures with shuffled labels: label randomisation.
     """
     chosen = [make_method(m) for m in methods]
@@ -137,7 +137,7 @@ def _steps(
 
 
 def _taken(order: Order, parts: Sequence[Layer]) -> list[Sequence[Layer]]:
-    """The groups that are drawn anew at each step."""
+    """The groups that are randomised at each step."""
     if order == "last":
         return [parts[-1:]]
     if order == "independent":

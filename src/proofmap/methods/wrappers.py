@@ -248,7 +248,7 @@ class TopLabel(Wrapper):
         seed: int,
         progress: Progress,
     ) -> Tensor:
-        """The top label's map among those that were made for all labels; made anew if it is not among them."""
+        """The top label's map from the maps of all labels; computed if it is not among them."""
         top = ready.classifier.top(images, 1)
         there = labels == top
         first = there.to(torch.int64).argmax(dim=1)

@@ -101,7 +101,7 @@ class Peak(ShapeMetric):
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
 class PeakSoundness(ShapeMetric):
-    """The smallest min(max(f, e2) / max over s of F(s), 1) of an image's labels."""
+    """The smallest value of min(max(f, e2) / max over s of F(s), 1) over an image's labels."""
 
     name: ClassVar[str] = "peak-soundness"
     kind: ClassVar[str] = "peak-soundness"

@@ -14,7 +14,7 @@ metric = "completeness"         # one that stands at several thresholds makes on
 better = ["Ours"]
 than = ["Gradient x Input", "iGOS++"]
 margin = 0.0                    # above 0: better, or worse by no more than this
-check = true                    # false: told, but no reason for --check to fail
+check = true                    # false: reported, but --check does not fail
 """
 
 from __future__ import annotations

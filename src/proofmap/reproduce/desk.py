@@ -9,7 +9,7 @@ from proofmap.theory.desk import DESK
 
 
 def run(job: Job) -> Findings:
-    """Worst-case completeness and soundness of three methods, beside those that the paper prints."""
+    """Worst-case completeness and soundness of three methods, compared with the paper's values."""
     tolerance, paper = job.settings["tolerance"], job.settings["paper"]
     rows, records, off = [], [], []
     for case in DESK.cases:

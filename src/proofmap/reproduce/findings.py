@@ -1,4 +1,4 @@
-"""What a recipe finds: tables beside the paper's numbers, claims that hold or do not, and figures."""
+"""The results of a recipe: tables with the paper's numbers, claims that hold or fail, and figures."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class PaperTable:
 class Claim:
     """Something that the paper says, and whether it held here; ``found`` has the numbers.
 
-    ``holds`` is None where the numbers decide neither way. ``checked`` is False for what is told but is no reason to
-    fail a check: what is known to be otherwise on the net at hand.
+    ``holds`` is None where the numbers decide neither way. ``checked`` is False for a claim that is reported but does not make a check fail, because it is known not to hold
+    on this net.
     """
 
     statement: str

@@ -1,4 +1,4 @@
-"""Scores beside those that the paper printed: [settings.paper."ROW"] holds them by metric."""
+"""Scores next to those in the paper: [settings.paper."ROW"] holds them by metric."""
 
 from __future__ import annotations
 

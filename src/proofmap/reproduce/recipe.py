@@ -77,7 +77,7 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One way to run a recipe: with what the paper used, or with the nearest thing that is at hand."""
+    """One way to run a recipe: with the paper's data and nets, or with the closest ones available."""
 
     name: str
     what: str

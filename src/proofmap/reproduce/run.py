@@ -96,7 +96,7 @@ def reproduce(
     Args:
         data: the folder with the files that the recipe needs.
         quick: the same code on as little as possible; the numbers mean nothing then.
-        images: so many images in place of the recipe's number.
+        images: number of images, instead of the recipe's number.
         variant: which of the recipe's variants; the first whose needs are met when left out.
         rows: only the rows of these names, in which ``*`` stands for anything; the same directory takes the others later.
         start: the run of another recipe, whose maps are taken where they are the same.

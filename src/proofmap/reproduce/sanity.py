@@ -1,7 +1,7 @@
 """The experiment ``sanity``: the last layer of the net is drawn anew, as in the paper, and then more of them.
 
 [settings]
-groups = 3                      # layers are drawn anew in so many steps; the first is the last layer alone
+groups = 3                      # number of steps in which layers are randomised; the first step is the last layer alone
 pictured = 3                    # images in the figure
 rows = ["TV 0"]                 # the paper's own, about which it says something
 

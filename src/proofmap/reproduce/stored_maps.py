@@ -64,7 +64,7 @@ class StoredMaps:
         images: slice = slice(None),
         labels: int | None = None,
     ) -> Judged:
-        """What a metric is given: one method's maps of some images, for their first so many labels."""
+        """The input of a metric: one method's maps of some images, for the first labels of each image."""
         return Judged(
             self.classifier.frozen(),
             self.images[images],

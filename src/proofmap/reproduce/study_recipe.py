@@ -55,7 +55,7 @@ class JudgedRows:
 
 
 def run(job: Job) -> Findings:
-    """The study in the run directory, continued if it was stopped; its scores beside the paper's."""
+    """Run the study in the run directory, or continue it if it was stopped; compare its scores with the paper's."""
     return outcome_of(judge_rows(job), job.settings)
 
 

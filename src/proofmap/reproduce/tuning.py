@@ -40,7 +40,7 @@ class Tuning:
     sweeps: Mapping[str, SaliencySweep]
     passes: int
     held: int = 0
-    """So many of the run's own images, its first, are the holdout."""
+    """Number of images held out for tuning: the first images of the run."""
 
     def settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The recipe's settings with one saliency metric for each distinct threshold."""

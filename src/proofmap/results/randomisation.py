@@ -1,4 +1,4 @@
-"""Sanity checks of methods as records and tables: what is left of a map when layers are drawn anew, and a verdict."""
+"""Sanity checks of methods as records and tables: how similar a map stays when layers are randomised, and a verdict."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FLOOR = "other image"
 
 @dataclass(frozen=True)
 class SanityLine:
-    """One number: a method's maps, before and after some layers were drawn anew.
+    """One similarity between a method's maps before and after some layers were randomised.
 
     Attributes:
         order: which way layers are taken; ``labels`` is a net that was trained on shuffled labels.
         step: how many groups were taken, from 1.
-        layers: what was drawn anew, in words.
+        layers: the randomised layers, in words.
         drawn, of: how many layers these are, and how many there are.
         measure: ``rank``, ``abs-rank``, ``ssim`` or ``complexity-rise``.
     """

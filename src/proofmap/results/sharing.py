@@ -1,4 +1,4 @@
-"""Results as they can be given to others: file names instead of the folders of one's own machine."""
+"""Results as they can be given to others: file names instead of the folders of this machine."""
 
 from __future__ import annotations
 

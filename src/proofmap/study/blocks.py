@@ -23,7 +23,7 @@ RATES = {"cpu": 5e9, "cuda": 2e13, "mps": 2e11}
 GRADIENT = 2
 """A pass of a frozen net with an input gradient costs about two without."""
 LONGEST = 10
-"""Units on a CPU may take so many times longer where small ones would leave the net with next to nothing at once."""
+"""Units on a CPU may take this many times longer if small units would give the net very small batches."""
 ENOUGH = 2e9
 """Multiply-adds of one batch on a CPU from which on larger ones are hardly faster: 16 pictures of ResNet-56, 5 of EfficientNet-Lite0."""
 AT_ONCE = 2

@@ -20,7 +20,7 @@ from proofmap.study.watchers.status import duration_range
 MEASURED = 1.0
 """Seconds for which a rate is measured."""
 WORTH_TELLING = 10.0
-"""Seconds from which on the expected time is told before the work begins."""
+"""The time estimate is printed before the work begins if it is at least this number of seconds."""
 SLOWER = 3.0
 """An estimate is a range. Its upper end is this many times the time at the measured rates: they are measured in a moment, without the work
 between passes, and other work may begin on the machine later."""
@@ -72,7 +72,7 @@ def expected_cost(
     images: int,
     labels: int,
 ) -> Expected:
-    """What it costs to judge methods on so many images with so many labels each; nothing is made ready for it."""
+    """Estimate the cost of judging methods on ``images`` images with ``labels`` labels each, without preparing them."""
     known, unknown = Cost(), []
     for method in methods:
         taken = isinstance(method, Wrapper) and method.of in methods

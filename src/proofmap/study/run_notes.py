@@ -20,7 +20,7 @@ class Failure:
 def gaps(
     methods: Collection[str], lacking: Mapping[str, int], failures: Sequence[Failure], images: int
 ) -> list[str]:
-    """What these methods lack among so many images: images not judged yet, not readable, or that a method failed on.
+    """Notes on the images that these methods lack, out of ``images``: not judged yet, not readable, or failed.
 
     >>> gaps(["a", "b"], {"a": 2}, [Failure("x.png", "a", "too dark"), Failure("x.png", "c", "odd")], 5)
     ['not finished, so means are over different images: a lacks 2 of 5 images', 'a failed on 1 of 5 images, first with: too dark']

@@ -209,7 +209,7 @@ def _named(kind: str, made: Sequence[tuple[str, Any]], title: Any) -> list[tuple
 
 
 def _with_places(study: Study, folder: Path) -> Study:
-    """Places that exist beside the study file are meant before those beside the working folder."""
+    """Paths are looked up in the folder of the study file first, then in the working folder."""
 
     def found(text: str, cut: str = "") -> str:
         head, colon, place = text.partition(":") if cut else ("", "", text)

@@ -167,7 +167,7 @@ def unreadable_images(rows: Sequence[ImageRow], selection: Selection) -> list[Im
 
 
 def unlabelled_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """Likewise the pictures that were left out because true labels are judged and they have none."""
+    """Pictures that were left out because true labels are judged and the pictures have none."""
     return [row for row in _passed(rows, selection) if row.failure is None and not row.labels]
 
 

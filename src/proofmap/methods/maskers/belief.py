@@ -1,4 +1,4 @@
-"""How the belief masker, one of ours, is trained.
+"""Training of the belief masker, a method of this project.
 
 The insertion game shows the top share u of a map over a fill k, and its area A_k is the mean over u of f(x~_u, a). As with
 belief masks (:mod:`proofmap.methods.masks.belief`) the areas must equal f(x, a), here for maps that a net makes in one pass.

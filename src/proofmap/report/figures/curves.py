@@ -99,7 +99,7 @@ class CurvesFigure(Figure):
 
 
 def curves_figure(evaluation: Evaluation) -> CurvesFigure:
-    """Mean insertion curves of all methods, the first label beside the second one."""
+    """Mean insertion curves of all methods, for the first and the second label, side by side."""
     panels = [
         Panel(
             place_title(evaluation, place),

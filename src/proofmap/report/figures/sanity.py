@@ -1,4 +1,4 @@
-"""What is left of maps when layers are drawn anew: their similarity, a line for each method, and the maps themselves."""
+"""Figures of maps after layers are randomised: similarity curves, one per method, and the maps themselves."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def randomised_maps(
     Args:
         labels: the label of each image, ``(N,)``.
         maps: for each method its maps ``(N, *positions)`` before and after.
-        layers: what was drawn anew, in words.
+        layers: the randomised layers, in words.
     """
     inputs = classifier.inputs
     f = classifier.frozen().probabilities(images).gather(1, labels[:, None])[:, 0].tolist()

@@ -124,7 +124,7 @@ def _mark(axis: Any, point: ScatterPoint, k: int) -> Any:
 
 
 def _write_numbers(axis: Any, points: Mapping[int, ScatterPoint]) -> None:
-    """Write the number of each mark beside it, to its left near the right edge."""
+    """Write the number of each mark to its right, or to its left near the right edge."""
     places = [(p.x[0], p.y[0]) for p in points.values()]
     for (x, y), text in zip(places, mark_texts(places, [k + 1 for k in points], near=_NEAR), strict=True):
         left = x > 0.85

@@ -1,4 +1,4 @@
-"""The executor for several processes and machines: Ray actors, each with a worker of its own.
+"""The executor for several processes and machines: Ray actors, each with its own worker.
 
 The driver, in the consumer's thread, hands out groups of units and takes back their results. A group is one unit at
 first, and grows when units are so short that the calls would cost more than the work. An actor works
