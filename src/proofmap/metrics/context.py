@@ -1,4 +1,4 @@
-"""What a metric is given: one method's maps on some images, and everything that it can ask about them."""
+"""The input of a metric: one method's maps on some images, and everything that the metric can ask about them."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def is_marked(evaluation: Evaluation, score: Score) -> bool:
 
 
 def fill_records(result: MethodResult) -> list[dict[str, object]]:
-    """Records of the (image, label) pairs whose label the fill alone already gives, for JSON."""
+    """Records of the (image, label) pairs whose label the fill alone already gives, as plain data."""
     alone, labels = f_of_fill(result.insertion), result.insertion.labels.tolist()
     return [
         {

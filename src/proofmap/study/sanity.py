@@ -1,6 +1,6 @@
 """Before a study: does the net see the pictures at all? A few numbers that show a wrong mean, wrong names or lost weights.
 
-If pictures are normalised with the wrong units, the net sees nearly the same input for every picture. Then every map is
+If pictures are normalised with the wrong units, the net sees nearly the same input whatever is shown. Then every map is
 a perfect proof. No score can show this; these numbers do.
 """
 

@@ -29,8 +29,8 @@ class GreedyInsertion(RegionMethod):
     the map is 1 everywhere.
 
     The search optimises the insertion game itself, for right and wrong labels, so it is a hard test of soundness. Each label
-    has its own search; all searches share the first step. ``candidates`` limits the regions tried in each step to those that
-    raised the label most when last tried. This costs K * candidates passes instead of K^2 / 2. Chen et al. 2024 try all
+    has its own search; all searches share the first step. ``candidates`` is the number of regions tried in each step:
+    those that raised the label most when last tried. This costs K * candidates passes instead of K^2 / 2. Chen et al. 2024 try all
     regions, and add three more terms to f.
     """
 

@@ -47,7 +47,7 @@ def make_tracker(text: str, folder: Path | None = None) -> Watcher:
 class Tracker(ABC):
     """Base class of trackers: one record per finished unit, safe names, the id of the run.
 
-    The tracker's run is opened after the survey, because the number of units done before is not known earlier.
+    The tracker's run is opened after the survey, because the survey finds how many units earlier runs have done.
     """
 
     name: ClassVar[str]
