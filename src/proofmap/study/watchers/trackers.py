@@ -47,7 +47,7 @@ def make_tracker(text: str, folder: Path | None = None) -> Watcher:
 class Tracker(ABC):
     """Base class of trackers: one record per finished unit, safe names, the id of the run.
 
-    The tracker's run is opened after the survey, because the survey finds how many units earlier runs have done.
+    The number of units done by earlier runs is known only after the survey, so the tracker's run is opened then.
     """
 
     name: ClassVar[str]
