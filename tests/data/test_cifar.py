@@ -128,11 +128,11 @@ def test_a_truncated_file_is_named(tmp_path: Path, share: float) -> None:
 @pytest.mark.parametrize(
     "content, message",
     [
-        (batch(data=PIXELS), r"shape \(6, 3, 32, 32\), expected \(N, 3072\)"),
-        (batch(data=PIXELS.reshape(N, 3072)[:, :3000]), r"shape \(6, 3000\)"),
-        (batch(data=PIXELS.reshape(N, 3072).astype(np.float32)), "expected .* bytes"),
-        (batch(data=[1, 2, 3]), "expected"),
-        (batch(labels=LABELS[:-1]), "with N labels"),
+        (batch(data=PIXELS), r"shape \(N, 3072\) of uint8.*found data \(6, 3, 32, 32\)"),
+        (batch(data=PIXELS.reshape(N, 3072)[:, :3000]), r"found data \(6, 3000\)"),
+        (batch(data=PIXELS.reshape(N, 3072).astype(np.float32)), "found data .* of float32"),
+        (batch(data=[1, 2, 3]), r"found data \(3,\) of int64"),
+        (batch(labels=LABELS[:-1]), r"with N integer labels; found .* labels \(5,\)"),
         (batch(labels=["cat"] * N), "is not a CIFAR batch"),
         (batch(labels=None), "is not a CIFAR batch"),
         ({"labels": LABELS}, "'data'"),
