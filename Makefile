@@ -30,7 +30,7 @@ demo: $(VENV)/demo.stamp  ## explain real photographs and judge the methods; pic
 
 test: $(VENV)/test.stamp  ## what must pass before a commit: lint, types, every test, every example, the documentation
 	@$(MAKE) --no-print-directory -j $(WORKERS) lint doctests collect
-	$(PYTEST) -n $(WORKERS) --dist worksteal --durations 15 --durations-min 1 --processor-time build/test-times.txt $(TESTS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal --durations 15 --durations-min 1 --processor-time=build/test-times.txt $(TESTS)
 
 test-all: TESTS := --hypothesis-profile thorough
 test-all: test  ## the same with more random examples, and the slow tests: what Ray itself does with errors, interrupts and clusters
