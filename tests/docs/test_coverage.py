@@ -1,0 +1,125 @@
+"""The page that lists the paper's items names only code, tests, recipes and records that exist."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofmap.reproduce import recipe_names
+from tests.docs.pages import DOCS, ROOT
+
+PAGE = DOCS / "results" / "coverage.md"
+HEAD = "| # | item | code | test | recipe | record | status |"
+STATES = ("done", "stated", "in part", "needs data", "left out", "missing")
+
+
+@dataclass(frozen=True)
+class Item:
+    number: int
+    text: str
+    code: list[str]
+    tests: list[str]
+    recipes: list[str]
+    records: list[str]
+    state: str
+    reason: str
+
+
+def items() -> list[Item]:
+    """The rows of all tables on the page."""
+    found = []
+    for table in PAGE.read_text(encoding="utf-8").split(HEAD)[1:]:
+        for line in table.strip().splitlines()[1:]:
+            if not line.startswith("|"):
+                break
+            number, text, code, tests, recipes, records, status = [
+                c.strip() for c in line.strip("|").split("|")
+            ]
+            state, _, reason = status.partition(": ")
+            code_of = re.compile(r"`([^`]+)`").findall
+            links = re.findall(r"\]\((recorded/[^)]+)\)", records)
+            found.append(
+                Item(int(number), text, code_of(code), code_of(tests), code_of(recipes), links, state, reason)
+            )
+    return found
+
+
+ITEMS = items()
+
+
+def resolved(name: str) -> Any:
+    """A dotted name below ``proofmap``: a module, or what a module defines."""
+    try:
+        return import_module(f"proofmap.{name}")
+    except ModuleNotFoundError:
+        module, _, member = name.rpartition(".")
+        return getattr(import_module(f"proofmap.{module}"), member)
+
+
+def words_for(name: str) -> set[str]:
+    """How a test can mention what a dotted name stands for: by its identifier, or by the name it is registered under."""
+    registered = getattr(resolved(name), "name", None)
+    return {name.rpartition(".")[2], *([registered] if isinstance(registered, str) else [])}
+
+
+def test_the_items_are_numbered_and_those_of_the_audit_are_there() -> None:
+    assert [item.number for item in ITEMS] == list(range(1, len(ITEMS) + 1))
+    assert len(ITEMS) >= 117
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: f"item {item.number}")
+def test_everything_that_an_item_names_exists(item: Item) -> None:
+    for name in item.code:
+        if "/" in name or name.endswith(".md"):
+            assert (ROOT / name).is_file(), name
+        else:
+            resolved(name)
+    for name in item.tests:
+        file, _, function = name.partition("::")
+        text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        if function:
+            assert f"def {function}(" in text, name
+        else:
+            meant = [words_for(name) for name in item.code]
+            assert any(any(re.search(rf"\b{re.escape(w)}\b", text) for w in words) for words in meant), name
+    assert {*item.recipes} <= {*recipe_names()}
+    assert all((PAGE.parent / record).is_file() for record in item.records)
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: f"item {item.number}")
+def test_a_status_says_no_more_than_the_row_shows(item: Item) -> None:
+    assert item.state in STATES, item.state
+    if item.state == "done":
+        assert item.code and item.tests and not item.reason
+        assert not item.recipes or item.records, "a recipe that is done has been run, with a record"
+    elif item.state == "stated":
+        assert item.code and not item.tests, "a sentence in the documentation, and where"
+    else:
+        assert item.reason, "what is lacking"
+    if item.state == "needs data":
+        assert item.code and item.tests and item.recipes and not item.records
+    if item.state in ("left out", "missing"):
+        assert not item.records
+
+
+def test_every_recipe_and_every_record_belongs_to_an_item() -> None:
+    named = {recipe for item in ITEMS for recipe in item.recipes}
+    beyond = {"cifar100-range", "cifar100-artifacts"}  # the paper has these tables for CIFAR-10 only
+    assert {*recipe_names()} - named == beyond, "name each recipe in docs/results/coverage.md"
+    linked = {Path(record).name for item in ITEMS for record in item.records}
+    assert {path.name for path in (DOCS / "results" / "recorded").glob("*.json")} == linked, "link it"
+
+
+def test_the_summary_counts_the_rows() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    counted = Counter(item.state for item in ITEMS)
+    (summary,) = re.findall(r"^Of (\d+) items: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
+    assert int(summary[0]) == len(ITEMS)
+    told = {state: int(n) for n, state in re.findall(r"(\d+) ([a-z ]+)", summary[1].replace("\n", " "))}
+    assert told == {state: n for state, n in counted.items() if n}
