@@ -53,6 +53,29 @@ def test_gradient_is_captums_saliency_for_every_label(net: str, captum: ModuleTy
         torch.testing.assert_close(maps[:, j], theirs.amax(dim=1), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("channels", ["sum", "max"])
+def test_gradients_are_signed_or_not_as_captums_abs_says(
+    absolute: bool, channels: Channels, captum: ModuleType
+) -> None:
+    """The sign is dropped channel by channel, before the channels become one value."""
+    inner, images = conv_net(), pixels(3, 8)
+    f = Classifier(inner, size=8, mean=MEAN, std=STD)
+    methods = [
+        Gradient(absolute=absolute, channels=channels),
+        GradientInput(absolute=absolute, channels=channels),
+    ]
+    maps = [method(f, images, LABELS) for method in methods]
+    assert all(method.signed is not absolute for method in methods)
+    saliency, product = captum.Saliency(inner), captum.InputXGradient(inner)
+    for j in range(4):
+        slopes = saliency.attribute(normalised(images).requires_grad_(True), target=j, abs=absolute)
+        products = product.attribute(normalised(images).requires_grad_(True), target=j)
+        for found, theirs in zip(maps, (slopes, products.abs() if absolute else products), strict=True):
+            reduced = theirs.sum(dim=1) if channels == "sum" else theirs.amax(dim=1)
+            torch.testing.assert_close(found[:, j], reduced, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("channels", ["sum", "mean", "max"])
 def test_gradient_x_input_is_captums_for_every_label(

@@ -50,6 +50,7 @@ def test_smooth_grad_is_the_mean_of_captums_maps_of_the_noisy_copies(net: str, c
     maps = {
         "captum": SmoothGrad.preset("captum")(f, images, LABELS),
         "gupta": SmoothGrad.preset("gupta")(f, images, LABELS),
+        "unsigned": SmoothGrad.preset("gupta", of="absolute-gradient-x-input")(f, images, LABELS),
         "smilkov": SmoothGrad(samples=4)(f, images, LABELS),
         "variance": SmoothGrad(samples=4, statistic="variance", channels="sum")(f, images, LABELS),
         "squared": SmoothGrad(samples=4, statistic="squared")(f, images, LABELS),
@@ -63,6 +64,7 @@ def test_smooth_grad_is_the_mean_of_captums_maps_of_the_noisy_copies(net: str, c
         expected = {
             "captum": torch.stack(slopes).abs().mean(dim=0).amax(dim=1),
             "gupta": torch.stack(products).mean(dim=0).sum(dim=1),
+            "unsigned": torch.stack(products).abs().mean(dim=0).amax(dim=1),
             "smilkov": signed.mean(dim=0).abs().amax(dim=1),
             "variance": signed.var(dim=0, unbiased=False).sum(dim=1),
             "squared": signed.square().mean(dim=0).amax(dim=1),
@@ -81,6 +83,7 @@ def test_noise_changes_nothing_where_the_gradient_is_the_same_everywhere() -> No
 
 def test_smooth_grad_is_signed_where_gradient_times_input_is_averaged() -> None:
     assert make_method("smooth-grad:preset=gupta").signed
+    assert not make_method("smooth-grad:preset=gupta,of=absolute-gradient-x-input").signed
     assert not SmoothGrad().signed
     assert not SmoothGrad(of="gradient-x-input", statistic="squared").signed
 

@@ -231,7 +231,7 @@ def _changes(classifier: Classifier, images: Tensor, baselines: Tensor, labels: 
     return (logits[:, 0] - logits[:, 1:].mean(dim=1)).gather(1, places)
 
 
-Of = Literal["gradient", "absolute-gradient", "gradient-x-input"]
+Of = Literal["gradient", "absolute-gradient", "gradient-x-input", "absolute-gradient-x-input"]
 Statistic = Literal["mean", "squared", "variance"]
 Noise = Literal["range", "normalised"]
 
@@ -241,16 +241,18 @@ Noise = Literal["range", "normalised"]
 class SmoothGrad(Method):
     """The mean over K noisy copies x_k = x + s e_k of v(x_k), e_k standard normal (Smilkov et al. 2017).
 
-        of = gradient              v = d logit_a / d x      the size of the mean, |mean v|
-        of = absolute-gradient     v = |d logit_a / d x|    the mean of the sizes
-        of = gradient-x-input      v = x * d logit_a / d x  signed
+        of = gradient                   v = d logit_a / d x        the size of the mean, |mean v|
+        of = absolute-gradient          v = |d logit_a / d x|      the mean of the sizes
+        of = gradient-x-input           v = x * d logit_a / d x    signed
+        of = absolute-gradient-x-input  v = |x * d logit_a / d x|  the mean of the sizes
 
     all in normalised units. ``squared`` is the mean of v^2 (Hooker et al. 2019), ``variance`` that of v (Adebayo et al.
     2018), both for each channel. s is ``sigma`` times the range (largest less smallest value) of the normalised image, or
     ``sigma`` itself with ``noise=normalised``. The copies are the same for all labels of an image, and are not clipped.
 
     Presets, because the sources differ: ``smilkov`` (the defaults) is the paper's, ``captum`` is the default of its NoiseTunnel around
-    Saliency, ``gupta`` follows Gupta et al. 2022 (samples and sigma, which they do not state, are Captum's).
+    Saliency, ``gupta`` follows the text of Gupta et al. 2022 (samples and sigma, which they do not state, are Captum's). Their tables
+    say "Smooth-Grad saliency" and use Captum, which can also mean ``captum``.
 
     >>> SmoothGrad.preset("captum").samples
     5
@@ -269,7 +271,7 @@ class SmoothGrad(Method):
         }
     }
 
-    of: Of = setting("gradient", "averaged value: the gradient, its size, or gradient times input")
+    of: Of = setting("gradient", "averaged value: the gradient, gradient times input, or the size of either")
     samples: int = setting(50, "noisy copies of each image", least=1)
     sigma: float = setting(0.15, "standard deviation of the noise", above=0)
     noise: Noise = setting("range", "sigma is a share of the image's range, or in normalised units")
@@ -313,9 +315,9 @@ class SmoothGrad(Method):
 
             def moments(gradient: Tensor) -> Tensor:
                 v = gradient * std
-                if self.of == "gradient-x-input":
+                if self.of.endswith("gradient-x-input"):
                     v = v * noisy
-                elif self.of == "absolute-gradient":
+                if self.of.startswith("absolute-"):
                     v = v.abs()
                 return {
                     "mean": lambda: v[:, None],

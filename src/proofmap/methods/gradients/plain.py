@@ -21,6 +21,7 @@ from proofmap.plugins.settings import setting
 
 Channels = Literal["max", "sum", "mean"]
 CHANNELS_HELP = "how the channels of a position become one value"
+ABSOLUTE_HELP = "take the size of each channel's value; false keeps its sign"
 
 
 def input_gradients(
@@ -110,26 +111,46 @@ class GradientMethod(Method):
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class Gradient(GradientMethod):
-    """|d logit_a / d x|, the largest over the channels (Simonyan et al. 2014)."""
+    """|d logit_a / d x|, the largest over the channels (Simonyan et al. 2014); with ``absolute=false`` the signed gradient.
+
+    ``absolute`` is the argument ``abs`` of Captum's ``Saliency``.
+    """
 
     name: ClassVar[str] = "gradient"
     reference: ClassVar[str] = "Simonyan et al. 2014"
     description: ClassVar[str] = "size of the logit's gradient"
     channels: Channels = setting("max", CHANNELS_HELP)
+    absolute: bool = setting(True, ABSOLUTE_HELP)
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        return not self.absolute
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
-        return gradient.abs()
+        return gradient.abs() if self.absolute else gradient
 
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class GradientInput(GradientMethod):
-    """x * d logit_a / d x, signed, summed over the channels (Shrikumar et al. 2017)."""
+    """x * d logit_a / d x, signed, summed over the channels (Shrikumar et al. 2017).
+
+    With ``absolute`` the map is |x * d logit_a / d x|, summed over the channels: the size of each channel's value, as
+    Captum's ``Saliency(abs=True)`` takes the size of each channel's gradient.
+
+    >>> GradientInput().signed, GradientInput(absolute=True).signed
+    (True, False)
+    """
 
     name: ClassVar[str] = "gradient-x-input"
     reference: ClassVar[str] = "Shrikumar et al. 2017"
     description: ClassVar[str] = "gradient times input, signed"
-    signed = True
+    absolute: bool = setting(False, ABSOLUTE_HELP)
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        return not self.absolute
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
-        return gradient * x
+        product = gradient * x
+        return product.abs() if self.absolute else product
