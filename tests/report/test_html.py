@@ -86,7 +86,7 @@ def test_curves_f_and_areas_are_the_evaluations(evaluation: pm.Evaluation, page:
     for i, shown in enumerate(page.record["pictured"]):
         assert [a["f"] for a in shown["labels"]] == pytest.approx(evaluation.f[i].tolist(), rel=1e-8)
         for result, method in zip(evaluation.results, shown["methods"], strict=True):
-            assert [a["auc"] for a in method["labels"]] == pytest.approx(
+            assert [a["average"] for a in method["labels"]] == pytest.approx(
                 result.insertion.auc[i].tolist(), rel=1e-8
             )
             assert np.allclose(method["curve"], result.insertion.probabilities[i], rtol=1e-8)
@@ -328,7 +328,7 @@ def test_the_page_calls_a_map_what_its_scores_call_it(evaluation: pm.Evaluation)
         ("match", None),
         ("match", None),
     ]
-    assert [a["auc"] for a in labels] == pytest.approx(auc[0, :3].tolist(), rel=1e-6)
+    assert [a["average"] for a in labels] == pytest.approx(auc[0, :3].tolist(), rel=1e-6)
 
 
 def test_the_page_says_when_proofs_were_scored_on_another_curve(tmp_path: Path) -> None:

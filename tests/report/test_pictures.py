@@ -16,7 +16,8 @@ from proofmap.core.text import one_line
 from proofmap.judging import evaluate
 from proofmap.report import colours as colouring
 from proofmap.report import pictures
-from proofmap.results import strength, tables
+from proofmap.results import strength
+from proofmap.results.proof_shape import ProofShape, percent
 from proofmap.testing.nets import conv_classifier, pixels
 from tests.report.pages import judged
 
@@ -46,18 +47,6 @@ def test_outliers_do_not_darken_the_rest_of_a_map() -> None:
     heat = torch.linspace(0, 1, 10_000).view(100, 100).clone()
     heat[0, 0] = 1e6
     assert pictures.displayed(heat)[50].mean() == pytest.approx(0.5, abs=0.03)
-
-
-@pytest.mark.parametrize(
-    "alpha, beta, told",
-    [(0.5, 1.0, "too weak"), (1.0, 0.5, "too strong"), (0.9, 0.85, "matches f"), (0.8, 0.8, "matches f")],
-)
-def test_the_verdict_names_the_failing_half(alpha: float, beta: float, told: str) -> None:
-    assert told in pictures.verdict(alpha, beta).text
-
-
-def test_what_is_below_the_bar_never_reads_as_the_bar() -> None:
-    assert pictures.verdict(0.798, 1.0).text.endswith(" .79")
 
 
 def test_gray_scale_images_can_be_drawn() -> None:
@@ -92,17 +81,31 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return texts
 
 
-def test_sheets_print_numbers_as_tables_do(drawn: list[str]) -> None:
+def test_sheets_print_probabilities_in_percent(drawn: list[str]) -> None:
     found = judged(1, 8, methods=["gradient"], labels="top3")
     small = replace(found, f=torch.tensor([[0.7512, 0.002, 0.5]]))
-    areas = [tables.number(auc) for auc in found.results[0].insertion.auc[0].tolist()]
-    pictures.proof_sheet(small, 0)
-    expected = [f"f = {f}   AUC = {auc}" for f, auc in zip((".75", "2e-3", ".50"), areas, strict=True)]
-    assert [words for words in drawn if words.startswith("f = ")] == expected
-    drawn.clear()
-    pictures.comparison_sheet(small, 0)
-    assert [words for words in drawn if words.startswith("f = ")] == ["f = .75", "f = 2e-3", "f = .50"]
-    assert [words for words in drawn if words.startswith("AUC = ")] == [f"AUC = {auc}" for auc in areas]
+    heads = ["whole photo 75 %", "whole photo <1 %", "whole photo 50 %"]
+    curves = found.results[0].insertion
+    areas = [percent(auc) for auc in curves.auc[0].tolist()]
+    peaks = [percent(max(curve)) for curve in curves.probabilities[0, :, 1:].tolist()]
+    numbers = [f"average {auc}, peak {peak}" for auc, peak in zip(areas, peaks, strict=True)]
+    for sheet in (pictures.proof_sheet, pictures.comparison_sheet):
+        drawn.clear()
+        sheet(small, 0)
+        assert [words for words in drawn if words.startswith("whole photo")] == heads
+        assert [words for words in drawn if words.startswith("average")] == numbers
+
+
+def test_the_shape_of_a_proof_is_drawn_to_scale() -> None:
+    """A made-up proof in a box 101 wide: one pixel is one percent."""
+    page = Image.new("RGB", (101, 18), (255, 255, 255))
+    found = ProofShape(0.4, 0.3, 0.7, 0.2, strength.Strength("match"), 1.0, 1.75)
+    pictures.draw_shape(ImageDraw.Draw(page), found, 0, 0, 101)
+    row = [page.getpixel((x, 5)) for x in range(101)]
+    assert row[35] == row[60] == row[10] != row[80]  # the average, and the line up to the peak
+    ink = page.getpixel((40, 1))  # the mark of the belief
+    assert ink not in (page.getpixel((39, 1)), page.getpixel((43, 1)))
+    assert page.getpixel((20, 15)) != page.getpixel((21, 15))  # how few pixels reach it
 
 
 def test_notes_are_broken_into_lines_and_none_of_their_words_is_lost(drawn: list[str]) -> None:
@@ -112,11 +115,6 @@ def test_notes_are_broken_into_lines_and_none_of_their_words_is_lost(drawn: list
     for note in (*pictures.sheet_notes(found, 0), colouring.SIGNED_NOTE[1:], *colouring.SIGNED_WORDS):
         assert note in words
     assert np.asarray(sheet)[:, -10:].min() == 255, "nothing runs over the right margin"
-
-
-def test_a_map_that_was_not_judged_matches_nothing() -> None:
-    assert pictures.verdict(math.nan, 1.0).text == "not judged"
-    assert pictures.verdict(1.0, math.nan).text == "not judged"
 
 
 def test_the_verdict_of_a_map_is_that_of_its_scores() -> None:

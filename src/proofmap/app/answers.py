@@ -233,6 +233,11 @@ class MapAnswer(BaseModel):
     soundness: float | None
     strength: Literal["weak", "match", "strong", "unknown"]
     below: float | None = Field(description="the completeness or soundness that is below the bar")
+    peak: float = Field(description="the largest point of the insertion curve at which something is shown")
+    reach: float | None = Field(
+        description="the least share of the pixels at which the curve is at .9 f or above; null if the net does not believe the label"
+    )
+    words: str = Field(description="what the curve does, compared with f, in a few words")
     seconds: float = Field(description="time of the method for all labels, judging included")
 
 

@@ -25,8 +25,9 @@ from proofmap.methods.masks.engine import Snapshot
 from proofmap.metrics.curves import Curves, deletion
 from proofmap.report.colours import displayed
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
-from proofmap.results.strength import proof_values, strength
+from proofmap.results.strength import proof_values
 
 
 class JobRunner:
@@ -158,7 +159,7 @@ def map_answer(
     height, width = heat.shape
     label = int(evaluation.labels[0, place])
     alpha, beta = proof_values(evaluation, result, 0, place)
-    found = strength(alpha, beta)
+    found = shape_of(evaluation, result, 0, place)
     order, kind = order_bytes(heat)
     return MapAnswer(
         method=result.name,
@@ -176,8 +177,11 @@ def map_answer(
         area=float(result.insertion.auc[0, place]),
         completeness=_number(alpha),
         soundness=_number(beta),
-        strength=found.word,
-        below=found.below,
+        strength=found.strength.word,
+        below=found.strength.below,
+        peak=found.peak,
+        reach=found.reach,
+        words=found.words,
         seconds=result.seconds,
     )
 

@@ -51,6 +51,17 @@ def peak_of(values: Tensor, weights: Tensor, q: float = 1.0) -> Tensor:
     return falling.gather(-1, (counts.sum(dim=-1, keepdim=True) - 1).clamp_min(0))[..., 0]
 
 
+def reach_of(values: Tensor, shares: Tensor, f: Tensor, part: float = 0.9) -> Tensor:
+    """The least of the shares ``(S,)`` at which curves ``(N, L, S)`` have at least ``part * f``, ``(N, L)``; 1 if there is none.
+
+    >>> curve = torch.tensor([[[0.1, 0.5, 0.4]]])
+    >>> reach_of(curve, torch.tensor([0.2, 0.6, 1.0]), torch.tensor([[0.4]])).item()
+    0.6000000238418579
+    """
+    there = values >= part * f[..., None]
+    return torch.where(there.any(dim=-1), shares[there.int().argmax(dim=-1)], 1.0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShapeMetric(ProofMetric):
     """A summary of the points of a curve at which something is shown; the image's value is that of its worst label."""
@@ -137,8 +148,7 @@ class ProofReach(ShapeMetric):
     def pairs(self, judged: Judged) -> Tensor:
         values, shares, _ = self._shown(judged)
         f = self.curves(judged).h
-        there = values >= self.part * f[..., None]
-        found = torch.where(there.any(dim=-1), shares[there.int().argmax(dim=-1)], 1.0)
+        found = reach_of(values, shares, f, self.part)
         return found.to(f).masked_fill(f.isnan() | (f < self.e1), torch.nan)
 
 

@@ -16,6 +16,7 @@ from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
 from proofmap.report.colours import SIGNED_NOTE, SIGNED_WORDS, hidden_of
 from proofmap.report.page_pictures import json_number
+from proofmap.report.pictures import input_word
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
@@ -47,6 +48,7 @@ def page_record(
         "subject": subject(evaluation),
         "bar": BAR,
         "positions": evaluation.inputs.position_noun,
+        "noun": input_word(evaluation.inputs),
         "hidden": {"colour": list(hidden.colour), "words": hidden.words},
         "signed_words": [*SIGNED_WORDS, SIGNED_NOTE],
         "verdict": verdict_text(evaluation),

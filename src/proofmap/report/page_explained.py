@@ -7,6 +7,7 @@ from proofmap.core.text import counted
 from proofmap.report.pictures import input_word
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
+from proofmap.results.proof_shape import percent
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import Word, proof_values, strength
 
@@ -93,19 +94,6 @@ def _verdict_sentence(evaluation: Evaluation, result: MethodResult, index: int, 
             return f"Too strong. {shown}, and only with {f} on the whole {noun}: the map argues for more than the net believes."
         case _:
             return f"Not judged. The net believes {name} with {f} on the whole {noun}."
-
-
-def percent(probability: float) -> str:
-    """A probability in percent.
-
-    >>> percent(0.364), percent(0.004), percent(0.0), percent(0.9999)
-    ('36 %', 'less than 1 %', '0 %', 'more than 99 %')
-    """
-    if 0 < probability < 0.005:
-        return "less than 1 %"
-    if 0.995 <= probability < 1:
-        return "more than 99 %"
-    return f"{100 * probability:.0f} %"
 
 
 def _word(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> Word:

@@ -28,8 +28,9 @@ from proofmap.report.colours import displayed
 from proofmap.report.originals import Original
 from proofmap.report.pictures import data_uri, per_pixel, photo
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
-from proofmap.results.strength import proof_values, strength
+from proofmap.results.strength import proof_values
 
 STEPS = 200
 """Steps of the slider over all positions: half a percent each."""
@@ -152,9 +153,16 @@ def json_number(value: float) -> float | None:
 
 
 def _label_record(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> dict[str, object]:
-    auc = float(result.insertion.auc[index, place])
-    found = strength(*proof_values(evaluation, result, index, place))
-    return {"auc": json_number(auc), "strength": found.word, "below": found.below}
+    found = shape_of(evaluation, result, index, place)
+    return {
+        "f": json_number(found.belief),
+        "average": json_number(found.average),
+        "peak": json_number(found.peak),
+        "reach": found.reach,
+        "strength": found.strength.word,
+        "below": found.strength.below,
+        "words": found.words,
+    }
 
 
 def _curves(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,19 +28,21 @@ from proofmap.report.colours import (
 )
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
+from proofmap.results.proof_shape import ProofShape, percent, shape_of
 from proofmap.results.records import MethodResult
-from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values, strength
-from proofmap.results.tables import number
+from proofmap.results.strength import OTHER_CURVE, Word, judged_on_another_curve
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 _INK, _SOFT, _PAPER = (24, 24, 28), (96, 96, 104), (255, 255, 255)
 _WEAK, _STRONG, _PROOF = (0, 100, 170), (190, 70, 0), (0, 110, 75)
-_GAP, _LINE = 18, 20
+_COLOURS: dict[Word, Colour | None] = {"weak": _WEAK, "strong": _STRONG, "match": _PROOF, "unknown": None}
+_GAP, _LINE, _SHAPE = 18, 20, 24
 _BAR, _LEAST_BAR = 140, 60
 _NOTES = (
-    "f: the net's probability for the label. AUC: its mean probability while the map's {positions} are shown, best first.",
-    "A proof has AUC close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
+    "Upper bar: pale, the net's probability of the label on the whole {noun} (f); in it, its average while the map's {positions} appear, "
+    "best first (AUC), and a line up to the largest value. Lower bar: the share of the {positions} that reaches f.",
+    "A proof has an average close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
 )
 KEPT_SHARE = 0.2
 MOST_IMAGES, MOST_LABELS = 50, 8
@@ -107,6 +109,8 @@ class SheetText:
     text: str
     strong: bool = False
     colour: tuple[int, int, int] | None = None
+    wraps: bool = False
+    """Whether a long text goes on in a second line instead of being cut."""
 
 
 @dataclass(frozen=True)
@@ -115,23 +119,53 @@ class SheetCell:
 
     picture: Image.Image | None
     lines: tuple[SheetText, ...] = ()
+    shape: ProofShape | None = None
+    """Drawn between the picture and the text."""
 
 
-def verdict(completeness: float, soundness: float) -> SheetText:
-    """The verdict on a map: too weak, too strong, or as strong as the net's belief."""
-    found = strength(completeness, soundness)
-    if found.word == "weak":
-        return SheetText(f"too weak: complete {number(found.below)}", colour=_WEAK)
-    if found.word == "strong":
-        return SheetText(f"too strong: sound {number(found.below)}", colour=_STRONG)
-    return SheetText("matches f", colour=_PROOF) if found.word == "match" else SheetText("not judged")
+def verdict(shape: ProofShape) -> SheetText:
+    """The verdict on a map: what its curve does, compared with the net's belief."""
+    return SheetText(shape.words, colour=_COLOURS[shape.strength.word], wraps=True)
 
 
-def _verdicts(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> Iterator[SheetText]:
-    """The verdict on a map, and below it a note if the fill alone gives the label."""
-    yield verdict(*proof_values(evaluation, result, index, place))
+def proof_cell(
+    evaluation: Evaluation,
+    result: MethodResult,
+    index: int,
+    place: int,
+    picture: Image.Image,
+    first: Sequence[SheetText] = (),
+) -> SheetCell:
+    """A picture of a map, the shape of its proof, its numbers, the verdict, and a note if the fill alone gives the label."""
+    shape = shape_of(evaluation, result, index, place)
+    numbers = f"average {_short(shape.average)}, peak {_short(shape.peak)}"
+    lines = [*first, SheetText(numbers), verdict(shape)]
     if words := fill_words(result, index, place):
-        yield SheetText(words, colour=_STRONG)
+        lines.append(SheetText(words, colour=_STRONG))
+    return SheetCell(picture, tuple(lines), shape)
+
+
+def _short(probability: float) -> str:
+    return percent(probability).replace("less than ", "<").replace("more than ", ">")
+
+
+def draw_shape(draw: ImageDraw.ImageDraw, shape: ProofShape, x: int, y: int, width: int) -> None:
+    """The picture of a proof in a box 18 high: the belief pale, the average in the colour of the verdict, a line up to the peak, and
+    below the share of the positions that reaches the belief."""
+
+    def at(p: float | None) -> int:
+        return x if p is None or p != p else x + round(min(max(p, 0.0), 1.0) * (width - 1))
+
+    colour = _COLOURS[shape.strength.word] or _SOFT
+    draw.rectangle((x, y, x + width - 1, y + 10), (232, 234, 238))
+    draw.rectangle((x, y, at(shape.belief), y + 10), (196, 200, 208))
+    draw.rectangle((x, y + 3, at(shape.average), y + 7), colour)
+    draw.line((at(shape.average), y + 5, at(shape.peak), y + 5), colour, 2)
+    draw.line((at(shape.peak), y + 2, at(shape.peak), y + 8), colour, 2)
+    draw.line((at(shape.belief), y, at(shape.belief), y + 10), _INK, 2)
+    draw.rectangle((x, y + 13, x + width - 1, y + 16), (232, 234, 238))
+    if shape.reach is not None:
+        draw.rectangle((x, y + 13, at(shape.reach), y + 16), (80, 84, 92))
 
 
 def sheet(
@@ -150,31 +184,39 @@ def sheet(
     tall = round(ratio * side)
     big, plain, small = (_font(size) for size in (20, 15, 13))
     wide = _GAP + max(len(cells) for cells in rows) * (side + _GAP)
+    laid = [[_laid_out(cell.lines, plain, side) for cell in cells] for cells in rows]
     heights = [
-        _GAP + max((tall + 4 if cell.picture else 0) + _LINE * len(cell.lines) for cell in cells)
-        for cells in rows
+        _GAP
+        + max(
+            (tall + 4 if cell.picture else 0) + (_SHAPE if cell.shape else 0) + _LINE * len(lines)
+            for cell, lines in zip(cells, texts, strict=True)
+        )
+        for cells, texts in zip(rows, laid, strict=True)
     ]
     bar = 26 if signed else 0
     notes = [f"{SIGNED_NOTE[0].upper()}{SIGNED_NOTE[1:]}.", *notes] if signed else notes
-    lines = [line for note in notes for line in _lines(note, small, wide - 2 * _GAP)]
-    page = Image.new("RGB", (wide, 58 + sum(heights) + bar + 18 * len(lines) + 10), _PAPER)
+    below_all = [line for note in notes for line in _lines(note, small, wide - 2 * _GAP)]
+    page = Image.new("RGB", (wide, 58 + sum(heights) + bar + 18 * len(below_all) + 10), _PAPER)
     draw = ImageDraw.Draw(page)
     draw.text((_GAP, 16), _fitting(draw, title, big, wide - 2 * _GAP), _INK, big)
     y = 58
-    for cells, height in zip(rows, heights, strict=True):
-        for column, cell in enumerate(cells):
+    for cells, texts, height in zip(rows, laid, heights, strict=True):
+        for column, (cell, lines) in enumerate(zip(cells, texts, strict=True)):
             x, below = _GAP + column * (side + _GAP), y
             if cell.picture is not None:
                 page.paste(_enlarged(cell.picture, side), (x, y))
                 below = y + tall + 4
-            for k, text in enumerate(cell.lines):
+            if cell.shape is not None:
+                draw_shape(draw, cell.shape, x, below + 2, side)
+                below += _SHAPE
+            for k, text in enumerate(lines):
                 colour = text.colour or (_INK if text.strong else _SOFT)
                 draw.text((x, below + _LINE * k), _fitting(draw, text.text, plain, side), colour, plain)
         y += height
     if signed:
         _draw_bar(page, draw, y, small)
     y += bar
-    for k, line in enumerate(lines):
+    for k, line in enumerate(below_all):
         draw.text((_GAP, y + 18 * k), line, _SOFT, small)
     return page
 
@@ -203,13 +245,10 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     ]
     for j, label in _labels(evaluation, index):
         heat = evaluation.map_of(result, index, j)
-        f, auc = float(evaluation.f[index, j]), float(result.insertion.auc[index, j])
-        caption = (
-            SheetText(evaluation.label_names[label], strong=True),
-            SheetText(f"f = {number(f)}   AUC = {number(auc)}"),
-            *_verdicts(evaluation, result, index, j),
-        )
-        top.append(SheetCell(overlay(image, heat, inputs, signed=result.signed), caption))
+        name = SheetText(evaluation.label_names[label], strong=True)
+        belief = SheetText(f"whole {input_word(inputs)} {_short(float(evaluation.f[index, j]))}")
+        over = overlay(image, heat, inputs, signed=result.signed)
+        top.append(proof_cell(evaluation, result, index, j, over, [name, belief]))
         bottom.append(SheetCell(masked_photo(image, heat, inputs, hidden=hidden.colour)))
     title = f"{evaluation.image_names[index]}: what does each heat map prove?"
     notes = [*sheet_notes(evaluation, index), hidden.words]
@@ -221,7 +260,7 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     image, inputs, labels = evaluation.image_of(index), evaluation.inputs, _labels(evaluation, index)
     head = [SheetCell(None)]
     for j, label in labels:
-        belief = SheetText(f"f = {number(float(evaluation.f[index, j]))}")
+        belief = SheetText(f"whole {input_word(inputs)} {_short(float(evaluation.f[index, j]))}")
         head.append(SheetCell(None, (SheetText(evaluation.label_names[label], strong=True), belief)))
     rows = [head]
     for result in evaluation.results:
@@ -232,11 +271,8 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
             lines.append(SheetText("signed"))
         row = [SheetCell(photo(image, inputs) if result is evaluation.results[0] else None, tuple(lines))]
         for j, _ in labels:
-            auc = float(result.insertion.auc[index, j])
             heat = overlay(image, evaluation.map_of(result, index, j), inputs, signed=result.signed)
-            row.append(
-                SheetCell(heat, (SheetText(f"AUC = {number(auc)}"), *_verdicts(evaluation, result, index, j)))
-            )
+            row.append(proof_cell(evaluation, result, index, j, heat))
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"
     return sheet(
@@ -270,7 +306,8 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
     if images > pictured:
         left_out.append(f"sheets of {pictured} of {counted(images, 'image')}")
     other = [OTHER_CURVE] if judged_on_another_curve(evaluation) else []
-    notes = [note.format(positions=evaluation.inputs.position_noun) for note in _NOTES]
+    inputs = evaluation.inputs
+    notes = [note.format(positions=inputs.position_noun, noun=input_word(inputs)) for note in _NOTES]
     other_fill_words = f"Another fill: --fill {other_fill(evaluation)}"
     fill = [f"{cause[:1].upper()}{cause[1:]}. {other_fill_words}" for cause in fill_causes(evaluation)]
     return [*notes, *fill, *other, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
@@ -302,6 +339,15 @@ def _lines(text: str, font: Font, width: int) -> list[str]:
         else:
             lines.append(word)
     return lines
+
+
+def _laid_out(lines: Sequence[SheetText], font: Font, width: int) -> list[SheetText]:
+    """The lines of a cell, those that wrap broken to this many pixels."""
+    return [
+        replace(text, text=part)
+        for text in lines
+        for part in (_lines(text.text, font, width) if text.wraps else [text.text])
+    ]
 
 
 def _fitting(draw: ImageDraw.ImageDraw, text: str, font: Font, width: int) -> str:

@@ -29,7 +29,7 @@ MOST_COLUMN = 1.1
 """Inches: the largest width of a picture."""
 READING = (
     "Below each picture: the AUC of its map. ↓ (blue) is too weak, completeness below .8; ↑ (orange) too strong, "
-    "soundness below .8; = (green) matches f."
+    "soundness below .8; = (green) as strong as f."
 )
 
 

@@ -35,7 +35,7 @@ class Cell {
     this.kept = pictureCanvas(image, "kept", `The top ${record.positions} of ${name} for ${label.name}`);
     this.curve = new Curve(this.counts, this.probabilities, {
       end: record.counts[record.counts.length - 1], top: card.tops[place], f: label.f,
-      words: `Insertion curve of ${name} for ${label.name}: AUC ${number(facts.auc)}, f ${number(label.f)}`,
+      words: `Insertion curve of ${name} for ${label.name}: average ${inPercent(facts.average)}, whole image ${inPercent(label.f)}`,
     });
     this.reading = make("p", { class: "reading-off" });
     this.node = make("figure", { class: "cell" },
@@ -43,8 +43,7 @@ class Cell {
       this.heat, this.kept,
       this.curve.node,
       this.reading,
-      make("p", {}, "AUC ", make("b", {}, number(facts.auc)), ` of f ${number(label.f)}`),
-      make("p", { class: facts.strength, title: WHY[facts.strength] }, VERDICTS[facts.strength], facts.below === null ? "" : ` ${number(facts.below)}`),
+      proofGlyph(facts, { whole: `whole ${record.noun}`, positions: record.positions }),
     );
   }
 

@@ -114,20 +114,23 @@ function pictureCanvas({ width, height }, kind, words) {
   return make("canvas", { class: `${kind}${small}`, width, height, role: "img", "aria-label": words });
 }
 
-/** A curve over 0 to `end` in a frame from 0 to `top`, which is printed above; f dashed, the area below filled. */
+/** A curve over 0 to `end` in a frame from 0 to `top`, which is printed above; f dashed, the area filled, otherwise above f. */
 class Curve {
   constructor(xs, ys, { end, top, f, words }) {
     this.x = (place) => (100 * place) / end;
     this.y = (p) => 50 - (50 * p) / top;
     const line = xs.map((place, i) => `${this.x(place).toFixed(2)},${this.y(ys[i]).toFixed(2)}`).join("L");
     const last = this.x(xs[xs.length - 1]).toFixed(2);
+    const area = `M${this.x(xs[0]).toFixed(2)},50L${line}L${last},50Z`;
+    const above = { width: 100, height: Math.max(0, Math.min(50, this.y(f ?? top))) }; // an svg inside an svg is clipped
     this.cursor = make("svg:path", { class: "cursor" });
     this.dot = make("svg:path", { class: "dot" });
     this.node = make("div", { class: "curve", role: "img", "aria-label": words },
       make("span", { class: "scale", "aria-hidden": "true" }, `0 to ${number(top)}`),
       make("svg:svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": "true" },
-        make("svg:path", { class: "area", d: `M${this.x(xs[0]).toFixed(2)},50L${line}L${last},50Z` }),
-        make("svg:path", { class: "belief", d: `M0,${this.y(f)}H100` }),
+        make("svg:path", { class: "area", d: area }),
+        make("svg:svg", { class: "clip", ...above }, make("svg:path", { class: "area above", d: area })),
+        make("svg:path", { class: "belief", d: `M0,${this.y(f ?? 0)}H100` }),
         make("svg:path", { class: "line", d: `M${line}` }),
         this.cursor, this.dot));
   }
@@ -139,14 +142,48 @@ class Curve {
   }
 }
 
-/** The verdict on a map, and its reason. */
-const VERDICTS = { match: "matches f", weak: "too weak:", strong: "too strong:", unknown: "not judged" };
+/** The verdict on a map in a word, and its reason. */
+const VERDICTS = { match: "as strong as the belief", weak: "too weak:", strong: "too strong:", unknown: "not judged" };
 const WHY = {
   match: "completeness and soundness reach the bar",
-  weak: "completeness, the share of f that the AUC reaches",
-  strong: "soundness, f as a share of the AUC",
-  unknown: "there is no AUC to judge by",
+  weak: "completeness is below the bar: on average the pixels give less than the net believes",
+  strong: "soundness is below the bar: on average the pixels give more than the net believes",
+  unknown: "there is no average to judge by",
 };
+
+/** A probability in percent, as a person reads it. */
+function inPercent(p) {
+  if (p === null || p === undefined || Number.isNaN(p)) return "-";
+  if (p > 0 && p < 0.005) return "less than 1 %";
+  if (p >= 0.995 && p < 1) return "more than 99 %";
+  return `${Math.round(100 * p)} %`;
+}
+
+/** One proof at a glance: a pale bar for the belief in the whole photo, in it a bar for the average while pixels appear, a line up to
+ * the peak, and below a thin bar for the share of the pixels that reaches the belief. The words below say the same in numbers.
+ *
+ * All numbers are shares in [0, 1] or null: `f` on the whole photo, `average` (AUC) and `peak` of the insertion curve, `reach` (null if
+ * the net does not believe the label). `strength` is weak, match, strong or unknown. `words`, if given, is a sentence for the verdict.
+ */
+function proofGlyph({ f, average, peak, reach = null, strength = "unknown", words = "" }, { whole = "whole photo", positions = "pixels" } = {}) {
+  const place = (p) => (100 * Math.min(Math.max(p ?? 0, 0), 1)).toFixed(2);
+  const rect = (name, y, height, width) => make("svg:rect", { class: name, x: 0, y, height, width });
+  const facts = [`${whole} ${inPercent(f)}`, `average ${inPercent(average)}`, `peak ${inPercent(peak)}`];
+  const reached = reach === null ? "" : `reached with ${inPercent(reach)} of the ${positions}`;
+  const node = make("div", { class: `glyph ${strength}`, role: "img", "aria-label": [words, ...facts, reached].filter(Boolean).join(", ") },
+    make("svg:svg", { viewBox: "0 0 100 16", preserveAspectRatio: "none", "aria-hidden": "true" },
+      rect("track", 0, 10, 100), rect("belief", 0, 10, place(f)),
+      rect("average", 2.5, 5, place(average)),
+      make("svg:path", { class: "peak", d: `M${place(average)},5H${place(peak)}M${place(peak)},2V8` }),
+      make("svg:path", { class: "at-belief", d: `M${place(f)},0V10` }),
+      rect("track", 12.5, 3, 100), ...(reach === null ? [] : [rect("reach", 12.5, 3, place(reach))])),
+    make("p", { "aria-hidden": "true" }, `${whole} `, make("b", { title: "f, the net's probability of the label on the whole image" }, inPercent(f)),
+      " · average ", make("b", { title: "AUC, the mean of the curve while the pixels appear, best first" }, inPercent(average)),
+      " · peak ", make("b", { title: "the largest point of the curve" }, inPercent(peak))),
+    make("p", { "aria-hidden": "true" }, reached || `a wrong label: ${positions} should not prove it`));
+  if (words) node.append(make("p", { class: "verdict-words", "aria-hidden": "true", title: WHY[strength] }, words));
+  return node;
+}
 
 /** The button that switches between light and dark; until it is pressed the system's setting is used. */
 function setUpTheme() {
@@ -178,5 +215,5 @@ function setUpCopy() {
 
 export {
   byId, make, number, interpolated, bytesOf, INFERNO, DIVERGING, heatColour, packed, scratch, paintOver, grayUnderHeat, pictureCanvas,
-  Curve, VERDICTS, WHY, setUpTheme, setUpCopy,
+  Curve, VERDICTS, WHY, inPercent, proofGlyph, setUpTheme, setUpCopy,
 };

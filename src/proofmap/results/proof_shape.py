@@ -1,0 +1,124 @@
+"""One proof at a glance: what the net believes, what the map's positions give on average and at most, and how few are enough.
+
+These are the numbers of the small picture of a proof, and of the words next to it, on every page, sheet and terminal:
+
+    belief    f(x, a), on the whole image
+    average   the AUC: the mean of the insertion curve F(s)
+    peak      the largest F(s) at which something is shown
+    reach     the least share s with F(s) >= .9 f; None if the net does not believe the label (f < e1)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from proofmap.metrics.curve_shape import peak_of, reach_of
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.records import MethodResult
+from proofmap.results.strength import BAR, Strength, proof_values, strength
+
+BAR_WIDTH = 20
+"""Characters of the picture in a terminal."""
+
+
+@dataclass(frozen=True)
+class ProofShape:
+    """What one map proves: see the module."""
+
+    belief: float
+    average: float
+    peak: float
+    reach: float | None
+    strength: Strength
+    soundness: float
+    overshoot: float
+    """The peak in units of max(f, e2), as the metric ``peak`` has it."""
+
+    @property
+    def words(self) -> str:
+        """What the curve does, compared with the belief: ``on average as strong as the belief, peak 1.9 times``."""
+        peak = f", peak {times(self.overshoot)}" if self.overshoot > 1 / BAR else ""
+        if self.strength.word == "unknown":
+            return "not judged"
+        if self.strength.word == "weak":
+            assert self.strength.below is not None
+            return f"too weak: on average {100 * self.strength.below:.0f} % of the belief{peak}"
+        if self.reach is None:  # the net does not believe the label
+            if self.strength.word == "strong":
+                return f"proves too much: {percent(self.average)} on average, at most {percent(self.peak)}"
+            most = "always below 1 %" if self.peak < 0.005 else f"at most {percent(self.peak)}"
+            return f"no proof, as it should be: {most}"
+        if self.strength.word == "strong":
+            return f"too strong: on average {times(max(1 / BAR, _inverse(self.soundness)))} the belief{peak}"
+        return f"on average as strong as the belief{peak}"
+
+    def text(self, width: int = BAR_WIDTH) -> str:
+        """The picture in characters: a bar up to the average, ``│`` at the belief, a line up to the peak.
+
+        >>> shape = ProofShape(0.4, 0.45, 0.75, 0.05, Strength("match"), 0.9, 1.9)
+        >>> shape.text(20)
+        '████████│──────·····'
+        """
+        average, peak = (_cells(p, width) for p in (self.average, self.peak))
+        cells = ["█" if k < average else "─" if k < peak else "·" for k in range(width)]
+        if math.isfinite(self.belief):
+            cells[min(_cells(self.belief, width), width - 1)] = "│"
+        return "".join(cells)
+
+
+def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> ProofShape:
+    """The shape of the proof of one label of one image, from the curve that is drawn."""
+    curves = result.insertion
+    some = curves.counts > 0
+    values = (
+        curves.probabilities[index, place, some.to(curves.probabilities.device)].double().cpu()[None, None]
+    )
+    f = evaluation.f[index, place].double().cpu()
+    shares = curves.counts[some].double() / curves.positions
+    highest = float(peak_of(values, torch.full_like(shares, 1 / len(shares))))
+    alpha, beta = proof_values(evaluation, result, index, place)
+    believed = float(f) >= result.threshold("e1")
+    return ProofShape(
+        belief=float(f),
+        average=float(curves.auc[index, place]),
+        peak=highest,
+        reach=float(reach_of(values, shares, f.reshape(1, 1))) if believed else None,
+        strength=strength(alpha, beta),
+        soundness=beta,
+        overshoot=highest * _inverse(max(float(f), result.threshold("e2"))),
+    )
+
+
+def percent(probability: float) -> str:
+    """A probability in percent.
+
+    >>> percent(0.364), percent(0.004), percent(0.0), percent(0.9999)
+    ('36 %', 'less than 1 %', '0 %', 'more than 99 %')
+    """
+    if 0 < probability < 0.005:
+        return "less than 1 %"
+    if 0.995 <= probability < 1:
+        return "more than 99 %"
+    return "-" if math.isnan(probability) else f"{100 * probability:.0f} %"
+
+
+def times(ratio: float) -> str:
+    """How many times as much, in words.
+
+    >>> times(1.9), times(23.4), times(4000)
+    ('1.9 times', '23 times', 'more than 1,000 times')
+    """
+    if ratio > 1000:
+        return "more than 1,000 times"
+    return f"{ratio:.1f} times" if ratio < 9.95 else f"{ratio:.0f} times"
+
+
+def _inverse(value: float) -> float:
+    return 1 / value if value > 0 else math.inf
+
+
+def _cells(probability: float, width: int) -> int:
+    return 0 if math.isnan(probability) else round(probability * width)
